@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from zipfile import ZipInfo
 
 import requests
 
 from builder.facts.inside import WheelPart, add, parts_of
 from builder.facts.told import Kind, Told, keep, kept, place_of
-from builder.index.remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, ZipEntry, is_html
+from builder.index.remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
 from builder.net.http import Client, explain
 
 if TYPE_CHECKING:
@@ -101,22 +102,22 @@ def _members(archive: RemoteZip, parts: Sequence[WheelPart], told: Told, *, smal
         told.unread.append(why)
 
 
-def _part(archive: RemoteZip, entries: Sequence[ZipEntry], part: WheelPart, told: Told) -> list[str]:
+def _part(archive: RemoteZip, entries: Sequence[ZipInfo], part: WheelPart, told: Told) -> list[str]:
     """Read one part, if it is there and may have a value that is not known yet; why it could not be read."""
     if all(name in told.values for name in part.tells) or (part.gpu_only and told.values.get("gpu") is False):
         return []
-    entry = next((entry for entry in entries if entry.packed <= (part.largest or entry.packed)), None)
+    entry = next((one for one in entries if not part.largest or one.compress_size <= part.largest), None)
     if entry is None:
         return []
-    room = archive.limit - archive.transferred - (4 << 10)
-    most = min(part.most or entry.packed, entry.packed)
+    size, room = entry.compress_size, archive.limit - archive.transferred - (4 << 10)
+    most = min(part.most or size, size)
     if most > room and part.most is None:
-        return [f"{entry.name} has {entry.packed >> 20} MiB, more than is left to read of one wheel"]
+        return [f"{entry.filename} has {size >> 20} MiB, more than is left to read of one wheel"]
     try:
         found = part.read(archive.content(entry, min(most, room)))
     except UnknownError as problem:
         return [str(problem)]
-    told.read |= dict.fromkeys(add(told.values, found), entry.name)
-    if min(most, room) < entry.packed:
+    told.read |= dict.fromkeys(add(told.values, found), entry.filename)
+    if min(most, room) < size:
         told.beyond += [name for name in part.tells if name not in told.values]
     return []

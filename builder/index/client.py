@@ -19,10 +19,9 @@ import requests
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
-from builder import resources
 from builder.errors import NoSolutionError, PackageIndexError
-from builder.index import pages, simple_api, target, uv
 from builder.index import settings as index_settings
+from builder.index import simple_api, target, uv
 from builder.index.settings import IndexSettings
 from builder.model import Sdist, Wheel
 from builder.net import download
@@ -254,7 +253,7 @@ class Index:
     def _page(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
         url = f"{index}/{canonicalize_name(name)}/"
         try:
-            page = pages.get(self.client, url, accept=simple_api.ACCEPT, folder=resources.cache() / "pages")
+            page = simple_api.fetch(self.client, url)
         except requests.RequestException as problem:
             raise _unanswered(url, problem) from problem
         if page.status in (403, 404, 410):

@@ -9,18 +9,18 @@ Formats: PKWARE APPNOTE 6.3.9, sections 4.3 and 4.5.3; RFC 9110, section 14.
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
+import requests
+
+from builder.documents import shown
 from builder.net.http import Client, redact
-
-if TYPE_CHECKING:
-    import requests
-
 
 LIMIT = 1 << 20
 """Most bytes read of one file, in all answers, unless its reader asks for more."""
@@ -46,11 +46,10 @@ class RemoteZip:
     size: int | None
     limit: int = LIMIT
     transferred: int = 0
-    _end: bytes = field(default=b"", repr=False)
 
     def find(
         self, patterns: Sequence[str], *, first: bool = False
-    ) -> tuple[dict[str, list[ZipEntry]], str | None]:
+    ) -> tuple[dict[str, list[ZipInfo]], str | None]:
         """The entries by the pattern that their whole name matches, and why not all of them were seen.
 
         With ``first`` no more of the directory is read than holds one for each pattern.
@@ -58,11 +57,11 @@ class RemoteZip:
         Raises:
             UnknownError: None of them was found, because the directory could not be read.
         """
-        found: dict[str, list[ZipEntry]] = {pattern: [] for pattern in patterns}
+        found: dict[str, list[ZipInfo]] = {pattern: [] for pattern in patterns}
         try:
             for entry in self.entries():
                 for pattern, entries in found.items():
-                    if re.fullmatch(pattern, entry.name):
+                    if re.fullmatch(pattern, entry.filename):
                         entries.append(entry)
                 if first and all(found.values()):
                     break
@@ -72,58 +71,55 @@ class RemoteZip:
             return found, str(problem)
         return found, None
 
-    def content(self, entry: ZipEntry, most: int | None = None) -> bytes:
+    def content(self, entry: ZipInfo, most: int | None = None) -> bytes:
         """A member unpacked, or the beginning of it that ``most`` packed bytes hold.
 
         Raises:
             UnknownError: It is not where the directory says, or does not unpack, or the limit is reached.
         """
-        length = entry.packed if most is None else min(entry.packed, most)
+        name, whole = entry.filename, entry.compress_size
+        length = whole if most is None else min(whole, most)
         # the local header repeats the name and may carry another extra field, hence the room
-        data = self._range(entry.offset, 30 + len(entry.name.encode()) + 512 + length, cut=True)
-        packed = _packed(data, entry.name)[: entry.packed]
+        data = self._range(entry.header_offset, 30 + len(name.encode()) + 512 + length, cut=True)
+        if data[:4] != b"PK\x03\x04" or len(data) < 30:
+            raise UnknownError(f"no member begins where its directory puts {name}")
+        packed = data[30 + sum(struct.unpack("<HH", data[26:30])) :][:whole]
         if len(packed) < length:
-            raise UnknownError(f"{entry.name} is cut short")
+            raise UnknownError(f"{name} is cut short")
         try:
             unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-            content = packed if entry.method == 0 else unpacker.decompress(packed, UNPACKED)
+            content = packed if entry.compress_type == 0 else unpacker.decompress(packed, UNPACKED)
         except zlib.error as problem:
-            raise UnknownError(f"{entry.name} does not unpack") from problem
-        whole = length == entry.packed
-        if entry.method not in {0, 8} or (whole and zlib.crc32(content) != entry.crc):
-            raise UnknownError(f"{entry.name} does not have the checksum that its directory gives")
+            raise UnknownError(f"{name} does not unpack") from problem
+        if entry.compress_type not in {0, 8} or (length == whole and zlib.crc32(content) != entry.CRC):
+            raise UnknownError(f"{name} does not have the checksum that its directory gives")
         return content
 
-    def entries(self) -> Iterator[ZipEntry]:
+    def entries(self) -> Iterator[ZipInfo]:
         """Entries of the directory, from its start, then from its end; each part is read when needed.
 
         Raises:
             UnknownError: It could not be read, or not within the limit.
         """
-        self._end, total = self._get(f"bytes=-{TAIL}", None, TAIL)
-        start, length = _directory(self._end, total)
-        first = total - len(self._end)
+        end, total = self._get(f"bytes=-{TAIL}", None, TAIL)
+        start, length = _directory(end, total)
+        first = total - len(end)
         if start >= first:
-            yield from _walk(self._end[start - first : start - first + length])
+            yield from _entries(end[start - first : start - first + length])
             return
+        known = end[: max(0, start + length - first)]  # the end of the directory
         if length <= max(HEAD_OF_DIRECTORY + TAIL_OF_DIRECTORY, self.limit // 2):
-            yield from _walk(
-                self._range(start, min(length, first - start)) + self._part(start, length, first)
-            )
+            yield from _entries(self._range(start, min(length, first - start)) + known)
             return
-        tail_start = max(start + HEAD_OF_DIRECTORY, start + length - TAIL_OF_DIRECTORY)
-        yield from _walk(self._range(start, HEAD_OF_DIRECTORY))
-        tail = self._range(tail_start, first - tail_start) + self._part(start, length, first)
-        yield from _walk(_resynchronise(tail))
+        head_end = start + HEAD_OF_DIRECTORY
+        tail_start = max(head_end, start + length - TAIL_OF_DIRECTORY)
+        yield from _entries(self._range(start, HEAD_OF_DIRECTORY))
+        yield from _entries(_resynchronise(self._range(tail_start, first - tail_start) + known))
         room = self.limit - self.transferred - (128 << 10)
-        middle = self._range(start + HEAD_OF_DIRECTORY, min(room, tail_start - start - HEAD_OF_DIRECTORY))
-        yield from _walk(_resynchronise(middle, complete=False))
-        if len(middle) < tail_start - start - HEAD_OF_DIRECTORY:
+        middle = self._range(head_end, min(room, tail_start - head_end))
+        yield from _entries(_resynchronise(middle, complete=False))
+        if len(middle) < tail_start - head_end:
             raise UnknownError(f"its directory of {length} bytes is larger than what is read of one")
-
-    def _part(self, start: int, length: int, first: int) -> bytes:
-        """The part of the directory in the tail that was read already."""
-        return self._end[: max(0, start + length - first)]
 
     def _range(self, start: int, length: int, *, cut: bool = False) -> bytes:
         if length <= 0:
@@ -165,14 +161,6 @@ class RemoteZip:
         return bytes(body)
 
 
-def _packed(data: bytes, name: str) -> bytes:
-    """The bytes after a member's local header."""
-    if data[:4] != b"PK\x03\x04" or len(data) < 30:
-        raise UnknownError(f"no member begins where its directory puts {name}")
-    length, extra = struct.unpack("<HH", data[26:30])
-    return data[30 + length + extra :]
-
-
 def is_html(answer: requests.Response) -> bool:
     return "html" in answer.headers.get("Content-Type", "").lower()
 
@@ -183,17 +171,6 @@ def _content_range(answer: requests.Response) -> tuple[int, int, int]:
     if found is None:
         raise UnknownError(f"the server sends the range {redact(text)!r}")
     return int(found[1]), int(found[2]), int(found[3])
-
-
-@dataclass(frozen=True)
-class ZipEntry:
-    """One member as the directory has it. ``packed`` and ``offset`` are in bytes."""
-
-    name: str
-    method: int
-    crc: int
-    packed: int
-    offset: int
 
 
 def _directory(end: bytes, total: int) -> tuple[int, int]:
@@ -213,38 +190,25 @@ def _directory(end: bytes, total: int) -> tuple[int, int]:
     return start, length
 
 
-def _walk(directory: bytes) -> Iterator[ZipEntry]:
+def _entries(directory: bytes) -> list[ZipInfo]:
     """Entries of a part of the directory, up to the first that is cut off."""
-    at = 0
-    while directory[at : at + 4] == b"PK\x01\x02" and at + 46 <= len(directory):
-        method, _, _, crc, packed, size = struct.unpack("<HHHIII", directory[at + 10 : at + 28])
-        name, extra, comment = struct.unpack("<HHH", directory[at + 28 : at + 34])
-        (offset,) = struct.unpack("<I", directory[at + 42 : at + 46])
-        after = at + 46 + name + extra + comment
-        if after > len(directory):
-            return
-        text = directory[at + 46 : at + 46 + name].decode("utf-8", "replace")
-        more = directory[at + 46 + name : at + 46 + name + extra]
-        yield _entry64(ZipEntry(text, method, crc, packed, offset), size, more)
-        at = after
+    ends = [end for end in _chain(directory, 0) if end <= len(directory)]
+    length = ends[-1] if ends else 0
+    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, len(ends) & 0xFFFF, len(ends) & 0xFFFF, length, 0, 0)
+    try:
+        with ZipFile(io.BytesIO(directory[:length] + end)) as part:
+            return part.infolist()
+    except (BadZipFile, NotImplementedError, ValueError, struct.error) as problem:
+        raise UnknownError(f"its directory cannot be read: {shown(str(problem))}") from problem
 
 
-def _entry64(entry: ZipEntry, size: int, extra: bytes) -> ZipEntry:
-    """The entry with the values of its zip64 field, which do not fit into 32 bits."""
-    if 0xFFFFFFFF not in {entry.packed, entry.offset}:
-        return entry
-    at = 0
-    while at + 4 <= len(extra):
-        kind, length = struct.unpack("<HH", extra[at : at + 4])
-        if kind == 1:
-            values = list(struct.unpack(f"<{length // 8}Q", extra[at + 4 : at + 4 + length // 8 * 8]))
-            if size == 0xFFFFFFFF and values:
-                values.pop(0)
-            packed = values.pop(0) if entry.packed == 0xFFFFFFFF and values else entry.packed
-            offset = values.pop(0) if entry.offset == 0xFFFFFFFF and values else entry.offset
-            return ZipEntry(entry.name, entry.method, entry.crc, packed, offset)
-        at += 4 + length
-    return entry
+def _chain(part: bytes, at: int) -> list[int]:
+    """The ends of the entries that follow one another from ``at`` on; the last may be behind the part's."""
+    ends = []
+    while part[at : at + 4] == b"PK\x01\x02" and at + 46 <= len(part):
+        at += 46 + sum(struct.unpack("<HHH", part[at + 28 : at + 34]))  # name, extra field, comment
+        ends.append(at)
+    return ends
 
 
 def _resynchronise(part: bytes, *, complete: bool = True) -> bytes:
@@ -254,12 +218,8 @@ def _resynchronise(part: bytes, *, complete: bool = True) -> bytes:
     """
     at = part.find(b"PK\x01\x02")
     while at >= 0:
-        end, count = at, 0
-        while part[end : end + 4] == b"PK\x01\x02" and end + 46 <= len(part):
-            name, extra, comment = struct.unpack("<HHH", part[end + 28 : end + 34])
-            end += 46 + name + extra + comment
-            count += 1
-        if end == len(part) or (not complete and (count > 8 or end > len(part))):
+        ends = _chain(part, at) or [at]
+        if ends[-1] == len(part) or (not complete and (len(ends) > 8 or ends[-1] > len(part))):
             return part[at:]
         at = part.find(b"PK\x01\x02", at + 1)
     return b""

@@ -1,22 +1,30 @@
-"""One project's page of a package index, JSON or HTML.
+"""One project's page of a package index, JSON or HTML, kept between runs and never believed unasked.
 
 https://packaging.python.org/en/latest/specifications/simple-repository-api/
+
+A page that came with a validator (``ETag``, ``Last-Modified``) is asked for again by it, and the server sends
+the page only if it changed: https://www.rfc-editor.org/rfc/rfc9110#name-conditional-requests. One without
+is fetched each time.
 """
 
+import hashlib
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+from builder import resources
 from builder.documents import parse_object, shown
+from builder.files import read_cached, write_cached
+from builder.net.http import Client, redact
 
-ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
+"""What a server says of a page, and the header that asks by it."""
 
 # What tells a project without files from any page without links: PEP 629's version, or the usual heading.
 _EMPTY_PAGE = re.compile(r'name="pypi:repository-version"|<(?:title|h1)>\s*Links for ', re.IGNORECASE)
-
-
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f-\x9f\u200b-\u202e\u2060-\u2069]{1,255}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -41,38 +49,78 @@ class NotAPageError(ValueError):
     """The answer is neither form of a project page: a login page, a proxy's message, broken JSON."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """An answer, from the server or as it was kept."""
+
+    status: int
+    reason: str
+    text: str
+    content_type: str
+    url: str
+    """The final address, without a login; links of the page are relative to it."""
+    validators: dict[str, str]
+
+
+def fetch(client: Client, url: str) -> Page:
+    """The page at ``url``, from the server or, if that says it did not change, from the cache.
+
+    Raises:
+        requests.RequestException: the server did not answer.
+    """
+    # By the whole address: an index may list other files for another login, which is not kept itself.
+    key = hashlib.sha256(f"{_ACCEPT}\n{url}".encode()).hexdigest()
+    path = resources.cache() / "pages" / key[:2] / f"{key}.json"
+    kept = read_cached(path, lambda found: Page(**found | {"validators": dict(found["validators"])}))
+    asking = {} if kept is None else {_VALIDATORS[name]: text for name, text in kept.validators.items()}
+    response = client.get(url, headers={"Accept": _ACCEPT, **asking})
+    if kept is not None and response.status_code == 304:
+        return kept
+    page = Page(
+        status=response.status_code,
+        reason=response.reason,
+        text=response.text,
+        content_type=response.headers.get("Content-Type", ""),
+        url=redact(response.url),
+        validators={name: response.headers[name] for name in _VALIDATORS if response.headers.get(name)},
+    )
+    # https://www.rfc-editor.org/rfc/rfc9111#name-no-store-2
+    held = "no-store" in response.headers.get("Cache-Control", "").lower()
+    if page.validators and page.status == 200 and not held:
+        write_cached(path, vars(page))
+    return page
+
+
 def parse(body: str, content_type: str, url: str) -> tuple[IndexFile, ...]:
     """The files that a project page lists. ``url`` is the address the page finally came from."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind.endswith("json"):
         return _from_json(body, url)
-    if kind == "application/vnd.pypi.simple.v1+html":
-        return _from_html(body, url, certain=True)
     if kind.endswith("html"):
-        return _from_html(body, url)
-    msg = f"an answer of type {kind or 'unknown'}"
-    raise NotAPageError(msg)
+        return _from_html(body, url, certain=kind == "application/vnd.pypi.simple.v1+html")
+    raise NotAPageError(f"an answer of type {kind or 'unknown'}")
 
 
 def _from_json(body: str, url: str) -> tuple[IndexFile, ...]:
     try:
         return tuple(_file(file, url) for file in parse_object(body)["files"])
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        msg = f"JSON that is no project page ({type(problem).__name__}: {problem})"
-        raise NotAPageError(msg) from problem
+        what = f"{type(problem).__name__}: {problem}"
+        raise NotAPageError(f"JSON that is no project page ({what})") from problem
 
 
 def _file(file: Any, url: str) -> IndexFile:
     """One file of the JSON form. Raises LookupError, TypeError, AttributeError or ValueError."""
-    size = file.get("size") or 0
+    size, python = file.get("size") or 0, file.get("requires-python")
+    beside = file.get("core-metadata", file.get("dist-info-metadata"))
     return IndexFile(
         name=_word(file["filename"]),
         url=_served(urljoin(url, file["url"])),
         sha256=_sha256(file.get("hashes", {}).get("sha256")),
         size=size if isinstance(size, int) and size >= 0 else 0,
-        metadata=_sibling(file.get("core-metadata", file.get("dist-info-metadata"))),
-        yanked=_yanked(file.get("yanked")),
-        requires_python=_text(file.get("requires-python")),
+        metadata=_sha256(beside.get("sha256")) or True if isinstance(beside, dict) else bool(beside),
+        yanked=_reason(file["yanked"]) if file.get("yanked") else None,
+        requires_python=python if isinstance(python, str) else None,
     )
 
 
@@ -94,36 +142,21 @@ def _sha256(told: object) -> str | None:
     return told if isinstance(told, str) and _SHA256.fullmatch(told) else None
 
 
-def _text(told: object) -> str | None:
-    return told if isinstance(told, str) else None
-
-
-def _sibling(told: Any) -> str | bool:
-    if isinstance(told, dict):
-        digest = told.get("sha256")
-        return _sha256(digest) or True
-    return bool(told)
-
-
-def _yanked(told: Any) -> str | None:
+def _reason(yanked: object) -> str:
     """``true``, or the reason as text."""
-    if not told:
-        return None
-    return shown(told) if isinstance(told, str) else "no reason given"
+    return shown(yanked if isinstance(yanked, str) else "") or "no reason given"
 
 
-def _from_html(body: str, url: str, *, certain: bool = False) -> tuple[IndexFile, ...]:
+def _from_html(body: str, url: str, *, certain: bool) -> tuple[IndexFile, ...]:
     anchors = _Anchors()
     try:
         anchors.feed(body)
         found = [_linked(anchors.base or url, *anchor) for anchor in anchors.found]
     except (ValueError, AssertionError) as problem:  # the parser asserts what it takes for impossible
-        msg = f"an HTML page that is none of an index ({shown(str(problem))})"
-        raise NotAPageError(msg) from problem
+        raise NotAPageError(f"an HTML page that is none of an index ({shown(str(problem))})") from problem
     files = [file for file in found if file is not None]
     if not files and (anchors.found or not (certain or _EMPTY_PAGE.search(body))):
-        msg = "an HTML page without one package file"
-        raise NotAPageError(msg)
+        raise NotAPageError("an HTML page without one package file")
     return tuple(files)
 
 
@@ -138,7 +171,7 @@ def _linked(base: str, href: str, yanked: str | None, python: str | None) -> Ind
         name=_word(name),
         url=_served(address),
         sha256=_sha256(value) if algorithm == "sha256" else None,
-        yanked=None if yanked is None else shown(yanked) or "no reason given",
+        yanked=None if yanked is None else _reason(yanked),
         requires_python=python,
     )
 

@@ -100,7 +100,7 @@ def _read(kind: str, wheel: str, sha256: str | None) -> dict[str, bytes]:
         raise OSError(f"the index does not have {wheel}, or another file of that name")
     archive = RemoteZip(file.url, _index().client, file.size)
     inside = re.compile(rf"nvidia/\w+/include/({_KEPT[kind].pattern})")
-    entries = [(found[1], entry) for entry in archive.entries() if (found := inside.fullmatch(entry.name))]
+    entries = [(found[1], one) for one in archive.entries() if (found := inside.fullmatch(one.filename))]
     return {name: archive.content(entry) for name, entry in entries}
 
 
