@@ -6,6 +6,7 @@ keys without a word.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,9 +85,7 @@ def compose(text: str, path: Path, problems: Problems) -> Node:
         else:
             problems.extend(attempt)
             return root
-    from builder.matrix.complaints import explain
-
-    explain(failure, text, problems)
+    _explain(failure, text, problems)
     raise problems.error()
 
 
@@ -164,11 +163,10 @@ class _Composer:
             if is_empty(value):
                 # Without a value only the key can be pointed at.
                 value = Scalar("", key.span, "")
+            if isinstance(key, Hole):
+                continue
             if not isinstance(key, Scalar):
-                if not isinstance(key, Hole):
-                    self._problems.add(
-                        "a key must be a plain word", key.span, "a key in brackets wants quotes"
-                    )
+                self._problems.add("a key must be a plain word", key.span, "a key in brackets wants quotes")
             elif key.text == "<<" and not key.style:
                 merges.append(value)
             elif key.text in entries:
@@ -206,14 +204,11 @@ class _Composer:
         span = self._span(event)
         if name in self._open:
             self._problems.add(f"the alias *{name} stands inside the very node it names", span)
-            return Hole(span)
-        close = nearest(name, self._anchors)
-        self._problems.add(
-            f"no anchor &{name} stands above this alias",
-            span,
-            (f"did you mean *{close}? " if close else "")
-            + f'a value that starts with * wants quotes: "*{name}"',
-        )
+        else:
+            close = nearest(name, self._anchors)
+            hint = f'a value that starts with * wants quotes: "*{name}"'
+            hint = f"did you mean *{close}? {hint}" if close else hint
+            self._problems.add(f"no anchor &{name} stands above this alias", span, hint)
         return Hole(span)
 
     def _bound(self, event: yaml.Event) -> None:
@@ -236,3 +231,54 @@ class _Composer:
     def _fatal(self, message: str, span: Span, hint: str) -> NoReturn:
         self._problems.add(message, span, hint)
         raise self._problems.error()
+
+
+_ALIGN = "lines that belong together start in the same column"
+_COLON = f"a value with ': ' in it wants quotes; {_ALIGN}"
+_FRONT = "a value that starts with one of {}[],&*#?|-<>=!%@` wants quotes"
+_INSIDE = "between brackets and braces, a value with one of [ ] {} , or ': ' in it wants quotes"
+_GLOB = 'a glob that starts with * wants quotes: "*-py3.9-*"'
+_BACKSLASH = "inside single quotes a \\ is only a \\"
+_UNCLOSED = "close it where the value ends"
+
+# Part of PyYAML's context, part of its problem, what to say instead, what to do. The first that fits counts.
+_WORDS = (
+    ("", "cannot start any token", "this character cannot start a value", _FRONT),
+    ("alias", "", "a '*' in front makes an alias of a value", _GLOB),
+    ("anchor", "", "a '&' in front makes an anchor of a value", _FRONT),
+    ("quoted scalar", "end of stream", "this quote is never closed", _UNCLOSED),
+    ("quoted scalar", "document separator", "this quote is never closed", _UNCLOSED),
+    ("double-quoted", "", "an escape that YAML does not know", _BACKSLASH),
+    ("flow sequence", "<stream end>", "this '[' is never closed", "close it with ']'"),
+    ("flow mapping", "<stream end>", "this '{{' is never closed", "close it with '}'"),
+    ("flow sequence", "", "the '[' of line {line} needs a ',' or its ']' before this", _INSIDE),
+    ("flow mapping", "", "the '{{' of line {line} needs a ',' or its '}}' before this", _INSIDE),
+    ("", "mapping values are not allowed", "a ':' where no key can stand", _COLON),
+    ("", "expected <block end>", "this line is indented unlike the lines it belongs to", _ALIGN),
+    ("", "sequence entries are not allowed", "a list cannot start here", "start it on the next line"),
+    ("simple key", "could not find expected ':'", "a key without its ':'", _COLON),
+)  # fmt: skip
+
+
+def _explain(failure: Exception | None, text: str, problems: Problems) -> None:
+    """Notes why a file is no YAML, at the place where one would look for it."""
+    if not isinstance(failure, yaml.MarkedYAMLError):
+        # PyYAML in Python lets these through to chr(), which knows no place.
+        for number, line in enumerate(text.splitlines(), 1):
+            for found in re.finditer(r"\\U(?!000|0010)[0-9A-Fa-f]{8}", line):
+                span = problems.span(number, found.start() + 1, len(found[0]))
+                problems.add("this escape names no character", span, _BACKSLASH)
+        if not problems.noted:
+            problems.add(f"the file is not YAML: {failure}", problems.span(1, 1))
+        return
+    mark, context = failure.problem_mark, failure.context or ""
+    problem = failure.problem or "it cannot be read"
+    if failure.context_mark is not None and (mark is None or mark.index >= len(text.rstrip())):
+        mark = failure.context_mark
+    span = problems.span(mark.line + 1, mark.column + 1) if mark is not None else problems.span(1, 1)
+    opened = failure.context_mark.line + 1 if failure.context_mark is not None else span.line
+    for in_context, in_problem, message, hint in _WORDS:
+        if in_context in context and in_problem in problem:
+            problems.add(message.format(line=opened), span, hint)
+            return
+    problems.add(f"the file is not YAML: {problem}{f' {context}' if context else ''}", span)

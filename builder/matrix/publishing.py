@@ -19,7 +19,7 @@ def read_publish(reader: Reader, node: Node | None, cells: Sequence[Cell], *, co
 
     ``complete``: no error elsewhere may have cost a cell; only then is a name that matches none an error.
     """
-    table = reader.table(node, "'publish'")
+    table = reader.shaped(Table, node, "'publish'")
     if table is None:
         return Publishing()
     reader.unknown(table, keys.PUBLISH, " in 'publish'")
@@ -37,8 +37,8 @@ def read_publish(reader: Reader, node: Node | None, cells: Sequence[Cell], *, co
 def _aliases(
     reader: Reader, section: Table, cells: Sequence[Cell], *, complete: bool
 ) -> tuple[tuple[str, str], ...]:
-    node, hint = section.get("aliases"), "as in {latest: '*-py3.12-*'}"
-    table = reader.table(node, "'aliases'", "a mapping of tags to cells", hint)
+    wanted, hint = "a mapping of tags to cells", "as in {latest: '*-py3.12-*'}"
+    table = reader.shaped(Table, section.get("aliases"), "'aliases'", wanted, hint)
     aliases = []
     for name, (key, value) in (table.entries if table is not None else {}).items():
         tag = reader.text(key, TAG, "an alias")
@@ -79,12 +79,8 @@ def _refuse_alias(
 def _exempt(
     reader: Reader, section: Table, cells: Sequence[Cell], *, complete: bool
 ) -> tuple[Exemption, ...]:
-    items = reader.items(section.get("exempt"), "'exempt'", "a list of exemptions", "start each with '- '")
     exempt = []
-    for entry in items.nodes if items is not None else ():
-        table = reader.table(entry, "an entry of 'exempt'")
-        if table is None:
-            continue
+    for table in reader.tables(section.get("exempt"), "exempt", "exemptions"):
         reader.unknown(table, keys.EXEMPT, " in 'exempt'")
         for name, key in keys.EXEMPT.items():
             if key.required and name not in table.entries:

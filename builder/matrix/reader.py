@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from builder.matrix import keys
 from builder.matrix.document import CellSettings, Glob, Setting
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MOST_ITEMS = 2000
 """Entries in one list of a cell: every cell has a list of its own."""
 
+_Shape = TypeVar("_Shape", Items, Table)
 _KINDS = {Scalar: "a single value", Items: "a list", Table: "a mapping"}
 
 
@@ -39,21 +40,26 @@ class Reader:
             return
         self.problems.add(f"{what} wants {wanted}, not {_KINDS[type(node)]}", node.span, hint)
 
-    def table(
-        self, node: Node | None, what: str, wanted: str = "a mapping", hint: str | None = None
-    ) -> Table | None:
-        if isinstance(node, Table):
+    def shaped(
+        self,
+        kind: type[_Shape],
+        node: Node | None,
+        what: str,
+        wanted: str = "a mapping",
+        hint: str | None = None,
+    ) -> _Shape | None:
+        """A list or a mapping; None, and noted, if the node is something else."""
+        if isinstance(node, kind):
             return node
         self.wrong_kind(node, what, wanted, hint)
         return None
 
-    def items(
-        self, node: Node | None, what: str, wanted: str = "a list", hint: str | None = None
-    ) -> Items | None:
-        if isinstance(node, Items):
-            return node
-        self.wrong_kind(node, what, wanted, hint)
-        return None
+    def tables(self, node: Node | None, name: str, wanted: str) -> list[Table]:
+        """The mappings in a section that is a list of them."""
+        items = self.shaped(Items, node, f"'{name}'", f"a list of {wanted}", "start each with '- '")
+        entries = items.nodes if items is not None else ()
+        tables = [self.shaped(Table, entry, f"an entry of '{name}'") for entry in entries]
+        return [table for table in tables if table is not None]
 
     def unknown(self, table: Table, valid: Iterable[str], where: str, kind: str = "key") -> None:
         """Notes the keys of a mapping that mean nothing there."""
@@ -96,7 +102,7 @@ class Reader:
             return None
 
     def plain(self, table: Table, valid: Mapping[str, Key]) -> dict[str, str | None]:
-        """The values of those keys of a section that are single texts."""
+        """The values of those keys of a mapping that are single texts."""
         return {
             name: self.text(table.entries[name][1], key.syntax, f"'{name}'")
             for name, key in valid.items()
@@ -169,7 +175,8 @@ class Reader:
         return CellSettings(settings, meant(table), table.span, sound)
 
     def _variables(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
-        table = self.table(node, what, "a mapping of names to values", "as in {TF_CPP_MIN_LOG_LEVEL: 1}")
+        wanted, hint = "a mapping of names to values", "as in {TF_CPP_MIN_LOG_LEVEL: 1}"
+        table = self.shaped(Table, node, what, wanted, hint)
         found: list[str] = []
         if table is None or self._too_many(len(table.entries), table, what):
             return ()
@@ -185,7 +192,7 @@ class Reader:
         if isinstance(node, Scalar):
             text = self.text(node, keys.CELL["cuda"].syntax, "'cuda'")
             return () if text is None else (text,)
-        table = self.table(node, "'cuda'", "a provider", hint)
+        table = self.shaped(Table, node, "'cuda'", "a provider", hint)
         if table is None:
             return ()
         self.unknown(table, keys.PROVIDER, " in 'cuda'")
@@ -248,11 +255,10 @@ class Reader:
             name = self.text(node, syntax, what)
             return None if name is None else (name, name)
         if len(node.entries) != 1:
-            hint = (
-                "one name and its Debian packages, as in 'psycopg2: [libpq-dev]'; a further name is an entry"
-            )
+            hint = "one name and its Debian packages, as in 'psycopg2: [libpq-dev]'"
             if not holes(node):
-                self.problems.add(f"{what} wants one name, not {len(node.entries)}", node.span, hint)
+                message = f"{what} wants one name, not {len(node.entries)}"
+                self.problems.add(message, node.span, f"{hint}; a further name is an entry")
             return None
         key, value = next(iter(node.entries.values()))
         name = self.text(key, syntax, "the name")

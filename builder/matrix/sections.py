@@ -17,7 +17,7 @@ from builder.model import Options
 def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
     """The whole file. Errors are in ``problems``; raises MatrixError only if nothing can be read."""
     reader = Reader(problems)
-    top = reader.table(root, "a matrix", "a mapping", "start with 'version: 1'")
+    top = reader.shaped(Table, root, "a matrix", "a mapping", "start with 'version: 1'")
     if top is None:
         raise problems.error()
     reader.unknown(top, (*keys.HEAD, *keys.SECTIONS), " at the top of the file")
@@ -29,14 +29,18 @@ def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
             problems.span(1, 1),
             "add 'axes' with lists of values, or 'include' with single cells",
         )
-    defaults, axes, include = (
-        _defaults(reader, top),
-        _axes(reader, top),
-        tuple(reader.layer(table, "in 'include'") for table in _entries(reader, top, "include", "cells")),
-    )
+    defaults, axes = _defaults(reader, top), _axes(reader, top)
+    included = reader.tables(include_node, "include", "cells")
+    include = tuple(reader.layer(table, "in 'include'") for table in included)
     complete = problems.noted == 0
-    head = _head(reader, top)
-    rules = [_rule(reader, table) for table in _entries(reader, top, "exclude", "rules")]
+    if "version" not in meant(top, (*keys.HEAD, *keys.SECTIONS)):
+        problems.add(
+            "the file does not say which 'version' of the format it is",
+            problems.span(1, 1),
+            "add 'version: 1'",
+        )
+    head = reader.plain(top, keys.HEAD)
+    rules = [_rule(reader, table) for table in reader.tables(top.get("exclude"), "exclude", "rules")]
     return MatrixDocument(
         name=head["name"] or "" if "name" in head else _name_of(path, problems),
         description=head.get("description") or "",
@@ -48,16 +52,6 @@ def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
         publish=top.get("publish"),
         complete=complete,
     )
-
-
-def _head(reader: Reader, top: Table) -> dict[str, str | None]:
-    if "version" not in meant(top, (*keys.HEAD, *keys.SECTIONS)):
-        reader.problems.add(
-            "the file does not say which 'version' of the format it is",
-            reader.problems.span(1, 1),
-            "add 'version: 1'",
-        )
-    return reader.plain(top, keys.HEAD)
 
 
 def _name_of(path: Path, problems: Problems) -> str:
@@ -75,7 +69,7 @@ def _name_of(path: Path, problems: Problems) -> str:
 
 def _defaults(reader: Reader, top: Table) -> CellSettings:
     node = top.get("defaults")
-    table = reader.table(node, "'defaults'", "a mapping of a cell's keys")
+    table = reader.shaped(Table, node, "'defaults'", "a mapping of a cell's keys")
     if table is not None:
         return reader.layer(table, "in 'defaults'")
     # If it is unreadable, it may have held any key.
@@ -87,7 +81,7 @@ def _axes(reader: Reader, top: Table) -> Axes | None:
     node = top.get("axes")
     before = reader.problems.noted
     hint = "as in 'python: [3.8, 3.9]', each on a line of its own"
-    table = reader.table(node, "'axes'", "a mapping of keys to lists", hint)
+    table = reader.shaped(Table, node, "'axes'", "a mapping of keys to lists", hint)
     if table is None:
         # If 'axes' is unreadable, it may have held any axis.
         _zips(reader, top.get("zip"), {}, frozenset() if node is None else frozenset(keys.CELL))
@@ -114,7 +108,7 @@ def _axis(reader: Reader, name: str, node: Node) -> Axis:
         if isinstance(node, Scalar) and node.text
         else None
     )
-    items = reader.items(node, what, "a list of values", hint)
+    items = reader.shaped(Items, node, what, "a list of values", hint)
     if items is None:
         return Axis(name, (), sound=False)
     if not items.nodes:
@@ -143,7 +137,7 @@ def _zips(
 ) -> tuple[tuple[str, ...], ...]:
     """The groups of ``zip``. ``given`` names all axes, including the ones that could not be read."""
     hint = "a list of groups, as in [[base, cuda]]"
-    items = reader.items(node, "'zip'", "a list of lists of axes", hint)
+    items = reader.shaped(Items, node, "'zip'", "a list of lists of axes", hint)
     if items is None:
         return ()
     if items.nodes and all(isinstance(child, Scalar) and not is_empty(child) for child in items.nodes):
@@ -152,7 +146,7 @@ def _zips(
     taken: dict[str, int] = {}
     groups = []
     for child in items.nodes:
-        group = reader.items(child, "a group of 'zip'", "a list of axes", hint)
+        group = reader.shaped(Items, child, "a group of 'zip'", "a list of axes", hint)
         if group is not None:
             groups.append(_group(reader, group, axes, given, taken))
     return tuple(groups)
@@ -193,34 +187,21 @@ def _group(
     return tuple(names)
 
 
-def _entries(reader: Reader, top: Table, name: str, wanted: str) -> list[Table]:
-    """The mappings in a section that is a list of them."""
-    items = reader.items(top.get(name), f"'{name}'", f"a list of {wanted}", "start each with '- '")
-    entries = items.nodes if items is not None else ()
-    tables = [reader.table(entry, f"an entry of '{name}'") for entry in entries]
-    return [table for table in tables if table is not None]
-
-
 def _rule(reader: Reader, table: Table) -> Rule | None:
     problems = reader.problems
     before = problems.noted
     globbed = (*keys.CELL, "id")
     reader.unknown(table, (*globbed, "reason"), " in 'exclude'")
     globs = {}
+    hint = "one glob; for several values use braces: '{3.8,3.9}'"
     for name, (_, node) in table.entries.items():
-        if name not in globbed:
-            continue
-        hint = "one glob; for several values use braces: '{3.8,3.9}'"
-        glob = reader.glob(node, f"'{name}'", "{3.8,3.9}", hint)
-        if glob is not None:
+        if name in globbed and (glob := reader.glob(node, f"'{name}'", "{3.8,3.9}", hint)) is not None:
             globs[name] = glob
     reason = None
-    if "reason" in table.entries:
-        reason = reader.text(table.entries["reason"][1], PROSE, "'reason'")
+    if (said := table.get("reason")) is not None:
+        reason = reader.text(said, PROSE, "'reason'")
         if reason == "":
-            problems.add(
-                "'reason' is empty", table.entries["reason"][1].span, "say why these cells are left out"
-            )
+            problems.add("'reason' is empty", said.span, "say why these cells are left out")
     elif "reason" not in meant(table, (*globbed, "reason")):
         problems.add("this rule has no 'reason'", table.span, 'say why these cells are left out: reason: "…"')
     if not set(table.entries) - {"reason"}:
@@ -235,8 +216,7 @@ def _rule(reader: Reader, table: Table) -> Rule | None:
 
 
 def _options(reader: Reader, top: Table) -> Options:
-    node = top.get("options")
-    table = reader.table(node, "'options'")
+    table = reader.shaped(Table, top.get("options"), "'options'")
     if table is None:
         return Options()
     reader.unknown(table, keys.OPTIONS, " in 'options'")
