@@ -124,9 +124,9 @@ class Debian:
         return download.Download(
             client=self.client,
             urls=lambda: [f"{self._archives()[_archive(deb.archive)]}/{quote(deb.file)}"],
-            content=download.ExpectedFile(
-                what=f"{deb.package} {deb.version}", sha256=deb.sha256, size=deb.size
-            ),
+            what=f"{deb.package} {deb.version}",
+            sha256=deb.sha256,
+            size=deb.size,
             to=cache_path(deb, cache),
             error=PackageIndexError,
             hint="an update has replaced it in the archive: `rtbuild lock --upgrade` takes the new one, or "

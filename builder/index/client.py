@@ -182,7 +182,9 @@ class Index:
         return download.Download(
             client=self.client,
             urls=lambda: self._addresses(wheel),
-            content=download.ExpectedFile(what=wheel.file, sha256=wheel.sha256, size=wheel.size),
+            what=wheel.file,
+            sha256=wheel.sha256,
+            size=wheel.size,
             to=cache_path(wheel, cache),
             error=PackageIndexError,
             hint="if the file is gone from the index for good: `rtbuild lock --upgrade`",

@@ -225,7 +225,9 @@ class PythonArchives:
         return download.Download(
             client=self._client,
             urls=lambda: map(_over_http, urls()),
-            content=download.ExpectedFile(what=python.file, sha256=python.sha256, size=python.size),
+            what=python.file,
+            sha256=python.sha256,
+            size=python.size,
             to=to,
             error=PackageIndexError,
             hint=_HINT,

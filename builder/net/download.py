@@ -31,32 +31,12 @@ class StoppedError(CancelledError):
     """Another download of the batch failed, or the user pressed Ctrl-C; nothing is wrong with this one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExpectedFile:
-    """The file that a download must give. ``size`` is in bytes; 0: not known. ``sha256`` is empty if only the
-    first fetch tells it."""
-
-    what: str
-    """For messages: a wheel's file name, a Debian package's path, a blob's digest."""
-    sha256: str
-    size: int
-
-
 class _BrokenError(Exception):
     """An attempt ended early; the part that arrived is kept."""
 
 
 class _MissingError(Exception):
     """This address does not have the file."""
-
-
-class _DifferentError(Exception):
-    """The whole file arrived, with another hash."""
-
-    def __init__(self, found: str, detail: str) -> None:
-        super().__init__(detail)
-        self.found = found
-        self.detail = detail
 
 
 def together(
@@ -104,7 +84,12 @@ class Download:
     client: Client
     urls: Callable[[], Iterable[str]]
     """Addresses, tried in order; called only if a download is needed."""
-    content: ExpectedFile
+    what: str
+    """For messages: a wheel's file name, a Debian package's path, a blob's digest."""
+    sha256: str
+    """Empty if only the first fetch tells it."""
+    size: int
+    """In bytes; 0: not known."""
     to: Path
     """A partial file stays beside it with the suffix ``.part``, and the next attempt continues it."""
     error: type[CellError]
@@ -114,7 +99,7 @@ class Download:
     """Gets the bytes received since its last call, a negative number if a restart discarded some. After
     success the numbers add up to the file's size."""
     stop: Callable[[], bool] | None = None
-    headers: Callable[[str], dict[str, str]] | None = None
+    headers: Callable[[], dict[str, str]] | None = None
     """Called before every attempt."""
     renew: Callable[[requests.Response], object] | None = None
     """Gets a response with status 401, and may change the headers."""
@@ -139,13 +124,13 @@ class Download:
             if problem.errno is None:
                 raise
             if problem.errno == errno.ENAMETOOLONG:
-                name = shown(self.content.what, most=80)
+                name = shown(self.what, most=80)
                 raise self.error(f"{name} has a longer name than a file may have", hint=self.hint) from None
             said, hint = problem.strerror, "name a folder that can be written"
             if problem.errno == errno.ENOSPC:
                 said, hint = "no space left", "free some, or name a folder on a larger disk"
             raise MissingToolError(
-                f"{said} in {self.to.parent} for {self.content.what}",
+                f"{said} in {self.to.parent} for {self.what}",
                 hint=f"{hint}: RTBUILD_CACHE for files that are kept, TMPDIR for files that pass from one "
                 "registry to another",
             ) from problem
@@ -156,7 +141,7 @@ class Download:
             size = self.to.stat().st_size
         except FileNotFoundError:
             return False
-        if self.content.size and size != self.content.size:
+        if self.size and size != self.size:
             return False
         self._report(size)
         return True
@@ -168,18 +153,9 @@ class Download:
                 return self._from(url)
             except _MissingError as problem:
                 problems.append(f"{redact(url)}: {problem}")
-            except _DifferentError as problem:
-                self._report(0)
-                raise self.error(
-                    f"{self.content.what}: the file that arrived is another one ({problem.detail})\n"
-                    f"  expected sha256:{self.content.sha256}\n"
-                    f"  received sha256:{problem.found}\n"
-                    f"  from {redact(url)}",
-                    hint="nothing was kept; if a proxy or mirror stands in between, ask it for the original",
-                ) from None
         self._report(0)
         tried = "".join(f"\n  {line}" for line in problems)
-        raise self.error(f"{self.content.what} could not be downloaded{tried}", hint=self.hint)
+        raise self.error(f"{self.what} could not be downloaded{tried}", hint=self.hint)
 
     def _from(self, url: str) -> Path:
         attempts = self.client.retries + 1
@@ -188,18 +164,22 @@ class Download:
             try:
                 digest, note = self._attempt(url)
             except _BrokenError as problem:
-                gained = self._have() - resumed
-                attempts -= gained < _WORTH_ANOTHER_TRY
+                attempts -= self._have() - resumed < _WORTH_ANOTHER_TRY
                 if attempts <= 0:
                     raise _MissingError(str(problem)) from None
                 time.sleep(self.client.backoff)
                 continue
-            if self.content.sha256 in ("", digest):
+            if self.sha256 in ("", digest):
                 self.part.replace(self.to)
                 return self.to
             self.part.unlink(missing_ok=True)
             if not resumed:
-                raise _DifferentError(digest, note)
+                self._report(0)
+                raise self.error(
+                    f"{self.what}: the file that arrived is another one ({note})\n"
+                    f"  expected sha256:{self.sha256}\n  received sha256:{digest}\n  from {redact(url)}",
+                    hint="nothing was kept; if a proxy or mirror stands in between, ask it for the original",
+                )
             # What an earlier run left may have been the bad half: once more, from the start.
 
     def _opened(self, mode: Literal["a", "w"]) -> IO[bytes]:
@@ -222,7 +202,7 @@ class Download:
     def _attempt(self, url: str) -> tuple[str, str]:
         """Download the missing bytes; return the sha256 of the whole file and a word on its kind."""
         have = self._have()
-        if self.content.size and have > self.content.size:
+        if self.size and have > self.size:
             self.part.unlink()
             have = 0
         digest = hashlib.sha256()
@@ -231,7 +211,7 @@ class Download:
                 while block := kept.read(_CHUNK):
                     digest.update(block)
             self._report(have)
-            if have == self.content.size:
+            if have == self.size:
                 return digest.hexdigest(), f"{have} bytes"
         try:
             with self._open(url, have) as response:
@@ -241,19 +221,18 @@ class Download:
                     for block in response.iter_content(_CHUNK):
                         if self.stop is not None and self.stop():
                             raise StoppedError(
-                                f"the download of {self.content.what} was stopped",
+                                f"the download of {self.what} was stopped",
                                 hint="what has arrived is kept, and the next run continues there",
                             )
                         file.write(block)
                         digest.update(block)
                         have += len(block)
                         self._report(have)
-                        if self.content.size and have > self.content.size:
+                        if self.size and have > self.size:
                             break
-                if have < self.content.size and "Content-Length" not in response.headers:
-                    msg = f"the answer broke off after {have} of {self.content.size} bytes"
-                    raise _BrokenError(msg)
-                return digest.hexdigest(), _describe(have, self.content.size, response)
+                if have < self.size and "Content-Length" not in response.headers:
+                    raise _BrokenError(f"the answer broke off after {have} of {self.size} bytes")
+                return digest.hexdigest(), _describe(have, self.size, response)
         except requests.RequestException as problem:
             raise _BrokenError(explain(problem)) from None
 
@@ -261,26 +240,21 @@ class Download:
         # Identity: a transparently decompressed body would have another length and another hash.
         wanted = {"Accept-Encoding": "identity"}
         if self.headers is not None:
-            wanted |= self.headers(url)
+            wanted |= self.headers()
         if have:
             wanted["Range"] = f"bytes={have}-"
         response = self.client.get(url, headers=wanted, stream=True)
-        status = response.status_code
-        if status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            return response
-        if status == 200:
+        status, sent = response.status_code, response.headers.get("Content-Range", "")
+        if status == 200 or (status == 206 and sent.startswith(f"bytes {have}-")):
             return response
         if status == 401 and self.renew is not None and self.renew(response):
             response.close()
-            msg = "the login had run out"
-            raise _BrokenError(msg)
+            raise _BrokenError("the login had run out")
         response.close()
         if have and status in (206, 416):
             self.part.unlink(missing_ok=True)
-            msg = f"the server cannot continue a download (HTTP {status})"
-            raise _BrokenError(msg)
-        msg = f"HTTP {status} {response.reason}".strip()
-        raise _MissingError(msg)
+            raise _BrokenError(f"the server cannot continue a download (HTTP {status})")
+        raise _MissingError(f"HTTP {status} {response.reason}".strip())
 
 
 def _describe(have: int, expected: int, response: requests.Response) -> str:

@@ -219,20 +219,17 @@ class Registry:
             self._ask("HEAD", name.at(digest), place, path)
             return [self._wire.url(place, path)]
 
-        def headers(_url: str) -> dict[str, str]:
-            return self._wire.header(place, "pull")
-
         return download.Download(
             client=self._wire.client,
             urls=addresses,
-            content=download.ExpectedFile(
-                what=f"{name.repository}@{digest}", sha256=digest.partition(":")[2], size=size
-            ),
+            what=f"{name.repository}@{digest}",
+            sha256=digest.partition(":")[2],
+            size=size,
             to=to,
             error=RegistryError,
             hint="try again; if the registry lost it for good, take another base",
             progress=progress,
-            headers=headers,
+            headers=lambda: self._wire.header(place, "pull"),
             renew=lambda refused: self._wire.renew(refused, place, "pull"),
         ).fetch()
 

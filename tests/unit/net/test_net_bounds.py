@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from builder.errors import RegistryError
-from builder.net import transport
+from builder.net import http
 from builder.net.http import Client
 from builder.oci.auth import Challenge
 from builder.oci.registry import Registry
@@ -133,7 +133,7 @@ NOTHING = b"\x1f\x8b\x08" + bytes(7)  # the head of a gzip file; then blocks of 
     ids=["continue", "trailers", "gzip"],
 )
 def test_what_is_no_body_has_an_end(start: bytes, again: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "AROUND", 1 << 20)
+    monkeypatch.setattr(http, "AROUND", 1 << 20)
     sent = 0
 
     def speak(connection: socket.socket) -> None:
@@ -164,7 +164,7 @@ def dripping(in_headers: bool) -> Speak:
 @pytest.mark.parametrize("in_headers", [True, False])
 def test_an_answer_that_drips_has_an_end(in_headers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes long before the time limit of one silence."""
-    monkeypatch.setattr(transport, "PATIENCE", 0.5)
+    monkeypatch.setattr(http, "PATIENCE", 0.5)
     began = time.monotonic()
     with speaking(dripping(in_headers)) as host, pytest.raises(requests.RequestException):
         Client(retries=0).get(f"http://{host}/")
@@ -172,7 +172,7 @@ def test_an_answer_that_drips_has_an_end(in_headers: bool, monkeypatch: pytest.M
 
 
 def test_a_long_download_that_comes_fast_enough_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "PATIENCE", 0.3)
+    monkeypatch.setattr(http, "PATIENCE", 0.3)
 
     def speak(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (10 << 14))

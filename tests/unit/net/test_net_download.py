@@ -23,13 +23,12 @@ BODY = bytes(range(256)) * 4096
 def bring(
     client: Client, urls: list[str], to: Path, *, body: bytes = BODY, size: int | None = None, **kw: object
 ) -> Path:
-    content = download.ExpectedFile(
-        what="thing.whl", sha256=sha256(body), size=len(body) if size is None else size
-    )
     return download.Download(
         client=client,
         urls=lambda: urls,
-        content=content,
+        what="thing.whl",
+        sha256=sha256(body),
+        size=len(body) if size is None else size,
         to=to,
         error=PackageIndexError,
         hint="do this",
