@@ -65,11 +65,7 @@ class Index:
 
     @classmethod
     def from_user(
-        cls,
-        *,
-        note: Callable[[str], None] = lambda _text: None,
-        brief: bool = False,
-        once: bool = False,
+        cls, *, note: Callable[[str], None] = lambda _text: None, brief: bool = False, once: bool = False
     ) -> Index:
         """The indexes of the user's uv or pip configuration.
 
@@ -120,8 +116,7 @@ class Index:
         nothing is added to ``requirements``, whatever they say they depend on. ``built`` are wheels that no
         index has; each is the one of its package.
 
-        Raises:
-            PackageIndexError: nothing satisfies them, with the reason; or the index did not answer.
+        Raises PackageIndexError if nothing satisfies them, with the reason, or the index did not answer.
         """
         for url in self.settings.all:
             if failure := self.client.given_up(url):  # uv would wait for it anew, each time
@@ -155,8 +150,7 @@ class Index:
     def offers(self, name: str) -> tuple[simple_api.IndexFile, ...]:
         """Every file that the user's indexes list for a project, each address with the login it needs.
 
-        Raises:
-            PackageIndexError: an index did not answer, or not with a project's page.
+        Raises PackageIndexError if an index did not answer, or not with a project's page.
         """
         return tuple(file for index in self.settings.all for file in self.offers_of(index, name))
 
@@ -174,10 +168,8 @@ class Index:
     ) -> Path:
         """The file, below ``cache/wheels/`` or ``cache/sdists/``; downloaded and checked unless it is there.
 
-        ``progress`` as of :class:`~builder.net.download.Download`.
-
-        Raises:
-            PackageIndexError: no index offers this very file, or what arrived has another sha256.
+        ``progress`` as of :class:`~builder.net.download.Download`. Raises PackageIndexError if no index
+        offers this very file, or what arrived has another sha256.
         """
         return download.Download(
             client=self.client,
@@ -213,12 +205,11 @@ class Index:
                 arrived(wheel, path)
             return path
 
-        each = dict.fromkeys(wheels)
-        large = [wheel for wheel in each if wheel.size >= _LARGE]
-        small = [wheel for wheel in each if wheel.size < _LARGE]
-        threads = _THREADS // 2 if large and small else _THREADS
-        lanes = [(large, threads), (small, threads)]
-        paths = download.together(lanes, one, progress=progress, stop=stop)
+        lanes: tuple[list[Wheel], list[Wheel]] = ([], [])
+        for wheel in dict.fromkeys(wheels):
+            lanes[wheel.size < _LARGE].append(wheel)
+        threads = _THREADS // 2 if all(lanes) else _THREADS
+        paths = download.together([(lane, threads) for lane in lanes], one, progress=progress, stop=stop)
         return {wheel.sha256: path for wheel, path in paths.items()}
 
     def _addresses(self, wheel: Wheel | Sdist) -> Iterator[str]:
@@ -259,8 +250,7 @@ class Index:
         except requests.RequestException as problem:
             raise _unanswered(url, problem) from problem
         if page.status in (403, 404, 410):
-            # PyTorch's index answers 403 for a name it does not carry.
-            return ()
+            return ()  # PyTorch's index answers 403 for a name it does not carry
         if page.status != 200:
             advice = (
                 "credentials belong into the index URL or ~/.netrc"

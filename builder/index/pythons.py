@@ -10,10 +10,9 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import requests
@@ -55,13 +54,10 @@ class OfferedPython:
 def offered(platform: str) -> tuple[OfferedPython, ...]:
     """CPythons for glibc on ``platform`` (Docker's name), oldest first; no PyPy, no free-threaded builds.
 
-    Raises:
-        UsageError: uv does not accept its own configuration, or gives no list.
+    Raises UsageError if uv does not accept its own configuration, or gives no list.
     """
-    settings = tuple(
-        sorted((key, text) for key, text in os.environ.items() if key.startswith(("UV_", "XDG_")))
-    )
-    return _offered(MACHINES[platform], settings, str(Path.cwd()))
+    settings = sorted((key, text) for key, text in os.environ.items() if key.startswith(("UV_", "XDG_")))
+    return _offered(MACHINES[platform], tuple(settings), str(Path.cwd()))
 
 
 @functools.lru_cache(maxsize=8)
@@ -82,7 +78,9 @@ def _offered(machine: str, _settings: tuple[tuple[str, str], ...], _folder: str)
             raise UsageError(
                 f"uv lists no Pythons:\n{redact(done.stderr.strip())[-2000:]}", hint="rtbuild needs uv >= 0.9"
             )
-        rows = [row for row in json.loads(done.stdout) if _is_plain(row, machine)]
+        keys = ("implementation", "variant", "os", "arch", "libc")
+        wanted = ["cpython", "default", "linux", machine, "gnu"]
+        rows = [row for row in json.loads(done.stdout) if [row[key] for key in keys] == wanted]
         found = [(Version(row["version"]), _row(row["url"])) for row in rows]
     except subprocess.TimeoutExpired:
         raise UsageError(f"uv gave no list of Pythons within {_PATIENCE} s") from None
@@ -91,17 +89,6 @@ def _offered(machine: str, _settings: tuple[tuple[str, str], ...], _folder: str)
             f"uv's list of Pythons is not as expected: {shown(str(problem), most=80)}"
         ) from problem
     return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]) if one is not None)
-
-
-def _is_plain(row: Mapping[str, Any], machine: str) -> bool:
-    wanted = {
-        "implementation": "cpython",
-        "variant": "default",
-        "os": "linux",
-        "arch": machine,
-        "libc": "gnu",
-    }
-    return all(row[key] == text for key, text in wanted.items())
 
 
 def _row(url: str) -> OfferedPython | None:
@@ -114,11 +101,7 @@ def _row(url: str) -> OfferedPython | None:
 
 
 def choose(version: str, platform: str) -> OfferedPython:
-    """The newest final release of ``3.12``, or the very ``3.12.4``.
-
-    Raises:
-        CellError: the catalogue has no such Python; says which ones it has.
-    """
+    """The newest final release of ``3.12``, or the very ``3.12.4``. Raises CellError, with what there is."""
     known = offered(platform)
     of_minor = [one for one in known if one.version == version or one.version.startswith(f"{version}.")]
     final = [one for one in of_minor if not Version(one.version).is_prerelease]
@@ -164,8 +147,7 @@ class PythonArchives:
         ``check`` raises CellError for an archive that is something else than its name says. One whose sum is
         ``known`` may be out of reach: then nothing is checked before it is built, and ``note`` is told.
 
-        Raises:
-            PackageIndexError: the mirror did not give the archive, or not the one of that sum.
+        Raises PackageIndexError if the mirror did not give the archive, or not the one of that sum.
         """
         sha256 = known or self._listed(one, note)
         unpinned = self._cache / "pythons" / "unpinned" / one.build / one.file

@@ -52,10 +52,8 @@ class RemoteZip:
     ) -> tuple[dict[str, list[ZipInfo]], str | None]:
         """The entries by the pattern that their whole name matches, and why not all of them were seen.
 
-        With ``first`` no more of the directory is read than holds one for each pattern.
-
-        Raises:
-            UnknownError: None of them was found, because the directory could not be read.
+        With ``first`` no more of the directory is read than holds one for each pattern. Raises UnknownError
+        if none was found, because the directory could not be read.
         """
         found: dict[str, list[ZipInfo]] = {pattern: [] for pattern in patterns}
         try:
@@ -74,8 +72,7 @@ class RemoteZip:
     def content(self, entry: ZipInfo, most: int | None = None) -> bytes:
         """A member unpacked, or the beginning of it that ``most`` packed bytes hold.
 
-        Raises:
-            UnknownError: It is not where the directory says, or does not unpack, or the limit is reached.
+        Raises UnknownError if it is not where the directory says, does not unpack, or the limit is reached.
         """
         name, whole = entry.filename, entry.compress_size
         length = whole if most is None else min(whole, most)
@@ -98,8 +95,7 @@ class RemoteZip:
     def entries(self) -> Iterator[ZipInfo]:
         """Entries of the directory, from its start, then from its end; each part is read when needed.
 
-        Raises:
-            UnknownError: It could not be read, or not within the limit.
+        Raises UnknownError if it could not be read, or not within the limit.
         """
         end, total = self._get(f"bytes=-{TAIL}", None, TAIL)
         start, length = _directory(end, total)

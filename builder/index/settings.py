@@ -50,12 +50,9 @@ def from_user() -> IndexSettings:
     notes: list[str] = []
     pip = pip_settings(environ)
     uv_default, uv_extra = _ask_uv(environ)
-    default = builtin = _uv_builtin()
+    builtin = _uv_builtin()
     candidates = [url for url in uv_default if url != builtin] + pip.get("index-url", [])
-    for url in candidates:
-        if _portable(url, notes):
-            default = url
-            break
+    default = next((url for url in candidates if _portable(url, notes)), builtin)
     configured = [url for url in [*uv_extra, *pip.get("extra-index-url", [])] if _portable(url, notes)]
     notes += [
         f"pip's {option} is not used: a lock must work on every machine"
@@ -84,11 +81,7 @@ def _timeout(environ: Mapping[str, str], pip: Mapping[str, list[str]]) -> float 
 
 
 def with_extra(settings: IndexSettings, extra: Sequence[str]) -> IndexSettings:
-    """The same configuration, asking ``extra`` first.
-
-    Raises:
-        UsageError: an address that only this machine understands.
-    """
+    """The same configuration, asking ``extra`` first. Raises UsageError for one that is no URL."""
     for url in extra:
         if not _is_http(url):
             raise UsageError(
@@ -131,15 +124,10 @@ def _ask_uv(environ: Mapping[str, str], *options: str) -> tuple[list[str], list[
             f"uv does not accept its configuration:\n{redact(done.stderr.strip())}",
             hint="see the UV_* variables, uv.toml, and pyproject.toml in this folder",
         )
-    default: list[str] = []
-    extra: list[str] = []
-    for line in done.stdout.splitlines():
-        option, _, url = line.partition(" ")
-        if option == "--index-url":
-            default.append(url.strip())
-        elif option == "--extra-index-url":
-            extra.append(url.strip())
-    return default, extra
+    found: dict[str, list[str]] = {"--index-url": [], "--extra-index-url": []}
+    for option, _, url in (line.partition(" ") for line in done.stdout.splitlines()):
+        found.get(option, []).append(url.strip())
+    return found["--index-url"], found["--extra-index-url"]
 
 
 def pip_settings(environ: Mapping[str, str]) -> dict[str, list[str]]:
@@ -174,12 +162,9 @@ def _pip_files(environ: Mapping[str, str]) -> list[Path]:
     if named == os.devnull:
         return []
     home = Path(environ.get("HOME") or Path.home())
-    files = [
-        Path(folder) / "pip/pip.conf" for folder in (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
-    ]
-    files += [Path("/etc/pip.conf"), home / ".pip/pip.conf"]
-    files.append(Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf")
-    files.append(Path(sys.prefix) / "pip.conf")
-    if named:
-        files.append(Path(named))
+    own = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    shared = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    files = [Path(folder) / "pip/pip.conf" for folder in shared]
+    files += [Path("/etc/pip.conf"), home / ".pip/pip.conf", own / "pip/pip.conf"]
+    files += [Path(sys.prefix) / "pip.conf", *([Path(named)] if named else [])]
     return [path for path in files if path.is_file()]

@@ -65,8 +65,7 @@ class Page:
 def fetch(client: Client, url: str) -> Page:
     """The page at ``url``, from the server or, if that says it did not change, from the cache.
 
-    Raises:
-        requests.RequestException: the server did not answer.
+    Raises requests.RequestException if the server did not answer.
     """
     # By the whole address: an index may list other files for another login, which is not kept itself.
     key = hashlib.sha256(f"{_ACCEPT}\n{url}".encode()).hexdigest()

@@ -6,16 +6,14 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from packaging import tags
 from packaging.specifiers import SpecifierSet
 from packaging.utils import BuildTag, InvalidWheelFilename, NormalizedName, parse_wheel_filename
+from packaging.version import Version
 
 from builder.errors import UsageError
-
-if TYPE_CHECKING:
-    from packaging.version import Version
 
 MACHINES: Mapping[str, str] = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 """Docker's platforms that rtbuild builds for, and their machines as Python and wheels call them."""

@@ -25,19 +25,9 @@ from builder.model import Wheel
 from builder.net.http import redact
 
 _CONNECTION_VARIABLES = (
-    "UV_CACHE_DIR",
-    "UV_CONCURRENT_DOWNLOADS",
-    "UV_EXCLUDE_NEWER",
-    "UV_HTTP_CONNECT_TIMEOUT",
-    "UV_HTTP_RETRIES",
-    "UV_HTTP_TIMEOUT",
-    "UV_INDEX_STRATEGY",
-    "UV_INSECURE_HOST",
-    "UV_KEYRING_PROVIDER",
-    "UV_NATIVE_TLS",
-    "UV_NO_CACHE",
-    "UV_OFFLINE",
-    "UV_SYSTEM_CERTS",
+    *("UV_CACHE_DIR", "UV_CONCURRENT_DOWNLOADS", "UV_EXCLUDE_NEWER", "UV_HTTP_CONNECT_TIMEOUT"),
+    *("UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT", "UV_INDEX_STRATEGY", "UV_INSECURE_HOST"),
+    *("UV_KEYRING_PROVIDER", "UV_NATIVE_TLS", "UV_NO_CACHE", "UV_OFFLINE", "UV_SYSTEM_CERTS"),
 )
 """uv's variables that stay: how to reach an index, and ``UV_EXCLUDE_NEWER``, which bounds it by date.
 
@@ -62,28 +52,21 @@ def compile_requirements(
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """The ``[[packages]]`` of the solution, and uv's warnings.
 
-    ``files`` are wheels that no index has.
+    ``files`` are wheels that no index has. With ``listed`` the requirements are complete: their own
+    dependencies are ignored. ``previous`` are preferences: their versions stay if the requirements allow it,
+    except for those that ``upgrade`` names (True: all).
 
-    With ``listed`` the requirements are complete: their own dependencies are ignored.
-
-    ``previous`` are preferences: their versions stay if the requirements allow it, except for those that
-    ``upgrade`` names (True: all).
-
-    Raises:
-        PackageIndexError: no solution, with uv's own explanation; or the index did not answer.
+    Raises PackageIndexError: no solution, with uv's own explanation; or the index did not answer.
     """
     command = [find_uv_bin(), "pip", "compile", "-", "--no-header", "--color", "never"]
     command += ["--python", sys.executable, "--python-version", target.python]
     command += ["--python-platform", target.uv_platform, "--only-binary", ":all:"]
-    for path in files:
-        command += ["--find-links", str(path.parent)]
-    if listed:
-        command.append("--no-deps")
+    command += [part for path in files for part in ("--find-links", str(path.parent))]
+    command += ["--no-deps"] if listed else []
     if upgrade is True:
         command.append("--upgrade")
-    elif upgrade:
-        for name in sorted(upgrade):
-            command += ["--upgrade-package", name]
+    else:
+        command += [part for name in sorted(upgrade or ()) for part in ("--upgrade-package", name)]
 
     with tempfile.TemporaryDirectory(prefix="rtbuild-lock-") as folder:
         # uv takes versions of the output file that is there already as preferences.
@@ -154,27 +137,22 @@ def _preferences(wheels: Sequence[Wheel]) -> str:
 def _failure(
     requirements: Sequence[str], target: Target, settings: IndexSettings, stderr: str
 ) -> PackageIndexError:
-    text = redact(stderr.strip())
-    text = re.sub(r"^error: ", "", text, flags=re.MULTILINE)
-    indented = "\n".join(
-        f"  {line}".rstrip() for line in text.splitlines() if not line.startswith("warning: ")
-    )
+    text = re.sub(r"^error: ", "", redact(stderr.strip()), flags=re.MULTILINE)
+    lines = (line for line in text.splitlines() if not line.startswith("warning: "))
+    indented = "\n".join(f"  {line}".rstrip() for line in lines)
     if "No solution found" not in text:
         urls = ", ".join(map(redact, settings.all))
         return PackageIndexError(
             f"the package index gave no answer to resolve with\n{indented}",
             hint=f"asked: {urls}; check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf",
         )
-    clashing = [line for line in requirements if _named(Requirement(line).name, text)]
+    names = {line: re.escape(canonicalize_name(Requirement(line).name)) for line in requirements}
+    clashing = [line for line, name in names.items() if re.search(rf"(?<![\w.-]){name}(?![\w-])", text)]
     which = f" ({', '.join(clashing)})" if clashing and len(clashing) < len(requirements) else ""
     place = f"Python {target.python} on glibc {target.glibc}"
     return NoSolutionError(
         f"no set of wheels for {place} satisfies the requirements{which}\n{indented}", hint=_advice(text)
     )
-
-
-def _named(name: str, text: str) -> bool:
-    return re.search(rf"(?<![\w.-]){re.escape(canonicalize_name(name))}(?![\w-])", text) is not None
 
 
 def _advice(text: str) -> str:

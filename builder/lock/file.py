@@ -8,7 +8,6 @@ name is in it, unless the matrix itself names a base by one. :mod:`.schema` has 
 import contextlib
 import enum
 import functools
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 
 import pydantic
 
-from builder.digests import canonical_json, digest_of
+from builder.digests import digest_of
 from builder.documents import MalformedError, parse_json, read_file
 from builder.errors import UsageError
 from builder.files import write_whole
@@ -75,11 +74,7 @@ def lock_path(matrix: Path) -> Path:
 
 
 def read_lock(path: Path) -> Lockfile | None:
-    """The lock, or None without a lock file.
-
-    Raises:
-        UsageError: the file is damaged, edited into something that cannot be, or of a newer rtbuild.
-    """
+    """The lock, or None without a lock file. Raises UsageError for a damaged one, or a newer rtbuild's."""
     try:
         text = read_file(path).decode()
     except FileNotFoundError:
@@ -125,7 +120,16 @@ def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> Lockfile:
     old = read_lock(path)
     ids = {cell.id for cell in matrix.cells if cell.excluded is None}
     cells = {} if old is None else {key: entry for key, entry in old.cells.items() if key in ids}
-    cells |= {key: _entry(value) for key, value in pinned.items()}
+    for key, one in pinned.items():
+        cells[key] = LockEntry(
+            inputs=digest_of(one.cell.inputs()),
+            platform=one.cell.platform,
+            base=one.base,
+            apt=tuple(sorted(one.cell.apt)),
+            wheels=one.wheels,
+            epoch=one.epoch,
+            python=one.python,
+        )
     new = Lockfile(matrix=matrix.name, cells=dict(sorted(cells.items())))
     write_lock(path, new)
     return new
@@ -150,12 +154,10 @@ def pinned_cell(cell: Cell, lockfile: Lockfile | None, *, stale: bool = False) -
         return None
     entry = lockfile.cells[cell.id]
     if found is LockStatus.STALE:
-        base = entry.base
-        kept = (
-            Base(kind="rootfs", name=f"debian/{base.suite}")
-            if isinstance(base, RootfsBase)
-            else Base(kind="registry", name=base.reference)
-        )
+        if isinstance(entry.base, RootfsBase):
+            kept = Base(kind="rootfs", name=f"debian/{entry.base.suite}")
+        else:
+            kept = Base(kind="registry", name=entry.base.reference)
         cell = replace(cell, base=kept, platform=entry.platform, apt=entry.apt)
     return Pinned(cell=cell, base=entry.base, wheels=entry.wheels, epoch=entry.epoch, python=entry.python)
 
@@ -174,7 +176,8 @@ def render(lockfile: Lockfile) -> str:
     debs = _keys(
         {deb for base in systems for deb in base.debs}, lambda d: f"{d.package}_{d.version}_{d.architecture}"
     )
-    names = {base: _system_key(base) for base in systems}
+    hashes = {one: digest_of([one.epoch, [deb.sha256 for deb in one.debs]])[7:19] for one in systems}
+    names = {one: f"debian/{one.suite}#{short}" for one, short in hashes.items()}
     images = {entry.base.digest: entry.base for entry in entries if isinstance(entry.base, RegistryBase)}
 
     def base_of(entry: LockEntry) -> dict[str, Any]:
@@ -227,19 +230,6 @@ def render(lockfile: Lockfile) -> str:
     return _layout(document) + "\n"
 
 
-def _entry(pinned: Pinned) -> LockEntry:
-    cell = pinned.cell
-    return LockEntry(
-        inputs=digest_of(cell.inputs()),
-        platform=cell.platform,
-        base=pinned.base,
-        apt=tuple(sorted(cell.apt)),
-        wheels=pinned.wheels,
-        epoch=pinned.epoch,
-        python=pinned.python,
-    )
-
-
 def _keys(items: Iterable[_Item], name: Callable[[_Item], str]) -> dict[_Item, str]:
     """A readable name for each; with a piece of the hash if two files have the same name."""
     named: dict[str, list[_Item]] = {}
@@ -250,11 +240,6 @@ def _keys(items: Iterable[_Item], name: Callable[[_Item], str]) -> dict[_Item, s
         for key, same in named.items()
         for item in same
     }
-
-
-def _system_key(base: RootfsBase) -> str:
-    content = canonical_json([base.epoch, [deb.sha256 for deb in base.debs]])
-    return f"debian/{base.suite}#{hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def _layout(value: Any, indent: str = "") -> str:
@@ -270,10 +255,8 @@ def _layout(value: Any, indent: str = "") -> str:
 
 def _sources(wheels: Iterable[Wheel]) -> tuple[WheelSource, ...]:
     """Those of wheels that are built, and of the built ones that their builds require."""
-    found = {wheel: wheel.source for wheel in sorted(wheels) if wheel.source is not None}
-    inner = {
-        one: one.source for source in found.values() for one in source.requires if one.source is not None
-    }
+    found = {wheel: wheel.source for wheel in sorted(wheels) if wheel.source}
+    inner = {one: one.source for source in found.values() for one in source.requires if one.source}
     return tuple((inner | found).values())  # of one wheel that both have, the image's
 
 
@@ -291,16 +274,14 @@ def _from_document(document: schema.Document) -> Lockfile:
         item = document.wheels[key]
         source = None
         if item.source is not None:
-            made = item.source.compiled
+            made, runs = item.source.compiled, item.source.interpreter
             source = WheelSource(
                 sdist=sdists[item.source.sdist],
                 requires=tuple(map(wheel_of, item.source.requires)),
                 system=systems[item.source.rootfs],
                 python=item.source.python,
-                compiled=Compilation(needs=tuple(made.needs), libraries=tuple(made.libraries))
-                if made
-                else None,
-                interpreter=pythons[item.source.interpreter] if item.source.interpreter else None,
+                compiled=Compilation(needs=(*made.needs,), libraries=(*made.libraries,)) if made else None,
+                interpreter=pythons[runs] if runs else None,
             )
         return Wheel(**item.model_dump(exclude={"source"}), source=source)
 

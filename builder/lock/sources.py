@@ -83,9 +83,8 @@ def built(
 ) -> tuple[LocalWheel, ...]:
     """The wheels of ``cell.from_source`` and ``cell.compiled`` that no index has.
 
-    ``interpreter`` is the cell's own Python, if that is no distribution's.
-
-    A source that was locked before stays, unless ``upgrade`` names its package.
+    ``interpreter`` is the cell's own Python, if that is no distribution's. A source that was locked before
+    stays, unless ``upgrade`` names its package.
 
     Raises:
         CellError: a name that no requirement has, sources that do not fit, a build that failed, or compiled
@@ -132,11 +131,12 @@ def _fits(
     kept: Wheel, sdist: Sdist, python: str, needs: Sequence[str] | None, interpreter: StandalonePython | None
 ) -> bool:
     source = kept.source
-    if source is None or source.sdist.sha256 != sdist.sha256 or source.python != python:
-        return False
-    if needs is not None and source.interpreter != interpreter:
-        return False
-    return needs == (None if source.compiled is None else source.compiled.needs)
+    return (
+        source is not None
+        and (source.sdist.sha256, source.python) == (sdist.sha256, python)
+        and (needs is None or source.interpreter == interpreter)
+        and needs == (None if source.compiled is None else source.compiled.needs)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,10 +157,10 @@ def system_for(
     pythons: PythonSource | None,
 ) -> BuildRoot:
     """The system that the cell's sources are built in, whatever the base: see :func:`system_of`."""
-    if isinstance(base, RootfsBase) and not cell.apt and cell.platform == host_platform():
+    here = cell.platform == host_platform()
+    if isinstance(base, RootfsBase) and not cell.apt and here:
         return BuildRoot(base=base, interpreter=interpreter)
-    if cell.platform != host_platform():
-        interpreter = None
+    interpreter = interpreter if here else None
     return system_of(cell.python, interpreter, debian=debian, pythons=pythons)
 
 
@@ -169,9 +169,8 @@ def system_of(
 ) -> BuildRoot:
     """A small Debian with that Python: its own if a release has it, else a standalone one.
 
-    Raises:
-        CellError: neither a release nor uv's catalogue has that Python.
-        PackageIndexError: the Debian archive, or the mirror of standalone Pythons, did not answer.
+    Raises CellError if neither a release nor uv's catalogue has that Python, PackageIndexError if the Debian
+    archive, or the mirror of standalone Pythons, did not answer.
     """
     here = host_platform()
     suite = suite_of(python) if interpreter is None else None
@@ -186,15 +185,10 @@ def system_of(
 
 def suite_of(python: str) -> str | None:
     """The Debian release whose own Python that is: ``bookworm`` for ``3.11``."""
-    rows = load().systems.items()
-    return next(
-        (
-            name.removeprefix("debian/")
-            for name, row in rows
-            if name.startswith("debian/") and python in row.python
-        ),
-        None,
-    )
+    for name, row in load().systems.items():
+        if name.startswith("debian/") and python in row.python:
+            return name.removeprefix("debian/")
+    return None
 
 
 def host_platform() -> str:
@@ -204,11 +198,7 @@ def host_platform() -> str:
 
 
 def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> Sdist | None:
-    """The source to build; None if a wheel fits.
-
-    Raises:
-        PackageIndexError: there are no sources either, or none for this Python.
-    """
+    """The source to build; None if a wheel fits. Raises PackageIndexError if no source does either."""
     fitting = target.tags()
     wheels = [file for file in files if targets.rank(file.name, fitting) is not None]
     admitted = [file for file in wheels if targets.takes(file.requires_python, target.python)]

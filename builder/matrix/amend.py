@@ -25,8 +25,7 @@ class Replacement:
 def amend(path: Path, replacements: Sequence[Replacement]) -> None:
     """Exclude and include, all or nothing: the new file is read before it takes the old one's place.
 
-    Raises:
-        UsageError: ``include`` or ``exclude`` is written in brackets, or the new file would not be sound.
+    Raises UsageError if a section is written in brackets, or the new file would not be sound.
     """
     text = path.read_text("utf-8")
     for one in replacements:

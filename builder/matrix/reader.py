@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from builder.matrix import keys
 from builder.matrix.document import CellSettings, Glob, Setting
+from builder.matrix.keys import Key
 from builder.matrix.nodes import Hole, Items, Node, Scalar, Table, is_empty
 from builder.matrix.selection import BadGlob, braces
 from builder.matrix.source import Problems, character, did_you_mean, nearest
 from builder.matrix.values import APT, ENV_NAME, GLOB, BadValue, Syntax
 from builder.model import Span
-
-if TYPE_CHECKING:
-    from builder.matrix.keys import Key
 
 MOST_ITEMS = 2000
 """Entries in one list of a cell: every cell has a list of its own."""

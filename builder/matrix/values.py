@@ -91,8 +91,7 @@ def _apt(text: str) -> str:
         name, equals, version = text.partition("==")
         meant = f"did you mean '{name}={version}'? " if equals and version else ""
         raise BadValue(
-            f"'{text}' is no Debian package",
-            f"{meant}a name in lower case, or name=version: libgomp1",
+            f"'{text}' is no Debian package", f"{meant}a name in lower case, or name=version: libgomp1"
         )
     return text
 

@@ -83,8 +83,7 @@ class Registry:
     def inspect(self, reference: str, platform: str) -> RegistryBase:
         """A base image by its manifest and config. Nothing of its layers is downloaded.
 
-        Raises:
-            RegistryError: it is not there, not for this platform, or its registry did not answer properly.
+        Raises RegistryError if it is not there, not for this platform, or not as it should be.
         """
         name, _ = self._wire.place(reference)
         manifest = self.manifest(name)
@@ -245,10 +244,7 @@ class Registry:
             if not location:
                 raise answers.no_registry(name, place, "an upload that is begun nowhere")
             whole = f"{location}{'&' if urlsplit(location).query else '?'}{urlencode({'digest': digest})}"
-            headers = {
-                "Content-Type": "application/octet-stream",
-                "Content-Length": str(file.stat().st_size),
-            }
+            headers = {"Content-Type": "application/octet-stream", "Content-Length": str(file.stat().st_size)}
             with file.open("rb") as content:
                 return self._wire.call("PUT", place, whole, actions=_PUSH, data=content, headers=headers)
 

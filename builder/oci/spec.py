@@ -34,17 +34,7 @@ _MACHINES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
 """Other names that engines know, as ``normalizeArch`` of containerd's platforms has them."""
 _MOST_ENTRIES = 1000
 
-_OF_MANIFEST = (
-    "mediaType",
-    "config",
-    "layers",
-    "manifests",
-    "subject",
-    "digest",
-    "size",
-    "urls",
-    "platform",
-)
+_OF_MANIFEST = ("mediaType", "config", "layers", "manifests", "subject", "digest", "size", "urls", "platform")
 _PLATFORM = {"os": str, "architecture": str, "variant": str}
 _OF_CONFIG = {**_PLATFORM, "config": dict, "rootfs": dict, "history": list}
 _ROOTFS = {"type": str, "diff_ids": list}
@@ -132,8 +122,7 @@ def place_of(reference: Reference, mirrors: Mapping[str, str]) -> Place:
 def parse_mirrors(texts: Iterable[str]) -> dict[str, str]:
     """``docker.io=localhost:5000`` each, or several with commas between; a later one wins.
 
-    Raises:
-        UsageError: one that has another form.
+    Raises UsageError for one that has another form.
     """
     found: dict[str, str] = {}
     for text in (part.strip() for line in texts for part in line.split(",")):

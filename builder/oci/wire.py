@@ -118,11 +118,7 @@ class Wire:
         self._compare_clocks(place, sent)
         return sent
 
-    def persist(
-        self,
-        attempt: Callable[[], requests.Response],
-        place: Place,
-    ) -> requests.Response:
+    def persist(self, attempt: Callable[[], requests.Response], place: Place) -> requests.Response:
         """Try until the status is one that no waiting mends, or the retries are used up.
 
         For requests that the client does not repeat by itself: a POST, and those that only count together.
