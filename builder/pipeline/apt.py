@@ -4,6 +4,7 @@ On a registry's base the versions are what the distribution's archives hold on t
 fixes them. The build leaves a list in the image; this reads it there, and names what is another than it was.
 """
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from builder.model import Cell, DebianPackage, Image
 
 LIST = "/usr/local/share/rtbuild/apt.txt"
 """A line for each package: name, version, architecture."""
-SCHEMA = 1
 _NAMED = 6
 """Differences that are written out; the files have all of them."""
 
@@ -39,13 +39,12 @@ def remember(folder: Path, cell: Cell, image: Image, packages: Sequence[DebianPa
     Raises OSError if the folder cannot be written.
     """
     path = folder / cell.matrix / f"{cell.id}.json"
-    before = _last(path)
-    document = {
-        "schema": SCHEMA,
-        "cell": cell.id,
-        "digest": image.digest,
-        "packages": [vars(package) for package in packages],
-    }
+    before = None
+    # None, or of another rtbuild, or cut short: nothing is known of the time before
+    with contextlib.suppress(FileNotFoundError, ValueError, TypeError, LookupError):
+        before = [DebianPackage(**entry) for entry in json.loads(path.read_bytes())["packages"]]
+    rows = [vars(package) for package in packages]
+    document = {"schema": 1, "cell": cell.id, "digest": image.digest, "packages": rows}
     write_whole(path, (json.dumps(document, indent=2) + "\n").encode())
     return drift(before, packages) if before is not None else None
 
@@ -55,24 +54,12 @@ def drift(before: Sequence[DebianPackage], now: Sequence[DebianPackage]) -> str 
     old, new = ({(one.name, one.architecture): one.version for one in packages} for packages in (before, now))
     parts = []
     for key in sorted(old.keys() | new.keys()):
-        name = key[0]
         if key not in new:
-            parts.append(f"{name} {old[key]} is gone")
+            parts.append(f"{key[0]} {old[key]} is gone")
         elif key not in old:
-            parts.append(f"{name} {new[key]} is new")
+            parts.append(f"{key[0]} {new[key]} is new")
         elif old[key] != new[key]:
-            parts.append(f"{name} {old[key]} is now {new[key]}")
-    if not parts:
-        return None
-    more = f", and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
-    return "the distribution's packages drifted: " + ", ".join(parts[:_NAMED]) + more
-
-
-def _last(path: Path) -> list[DebianPackage] | None:
-    try:
-        document = json.loads(path.read_bytes())
-        return [DebianPackage(**entry) for entry in document["packages"]]
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, LookupError):
-        return None  # of another rtbuild, or cut short: nothing is known of the time before
+            parts.append(f"{key[0]} {old[key]} is now {new[key]}")
+    if len(parts) > _NAMED:
+        parts[_NAMED:] = [f"and {len(parts) - _NAMED} more"]
+    return "the distribution's packages drifted: " + ", ".join(parts) if parts else None

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING
 from builder.errors import CellError, UsageError
 from builder.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.pipeline import stages
-from builder.pipeline.events import (
-    BUILDING,
-    CellOutcome,
-    CellResult,
-    RunStarted,
-    Stage,
-)
+from builder.pipeline.events import BUILDING, CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.schedule import Emit, Walk, each
 from builder.pipeline.site import Site, open_site
@@ -67,7 +61,7 @@ def build(
     def settle(walk: Walk) -> None:
         stages.check_cell(walk, site)
         pinned = stages.lock_cell(walk, site)
-        if engine is None:
+        if engine is None and pinned.installs:
             _refuse_engine_work(pinned)
         recipes[walk.cell.id] = stages.render_cell(walk, site, pinned)
 
@@ -119,16 +113,14 @@ def _engine(settings: Settings) -> Engine | None:
 def _refuse_engine_work(pinned: Pinned) -> None:
     """Raise CellError, before anything is fetched, for a cell that only an engine can build."""
     cell = pinned.cell
-    if pinned.installs:
-        packages = f"the packages {', '.join(cell.apt)}" if cell.apt else ""
-        python = "Python if the base lacks it" if pinned.python is None else ""
-        wanted = ", and ".join(text for text in (packages, python) if text)
-        raise CellError(
-            f"{cell.id} stands on {cell.base}, where apt-get has to install {wanted}: that runs in the base, "
-            "which needs an engine",
-            hint="build it where Docker is (leave out `--engine none`), or take a base of "
-            "rootfs:debian/<suite>, whose packages are in the lock",
-        )
+    packages = f"the packages {', '.join(cell.apt)}" if cell.apt else ""
+    python = "Python if the base lacks it" if pinned.python is None else ""
+    raise CellError(
+        f"{cell.id} stands on {cell.base}, where apt-get has to install "
+        f"{', and '.join(filter(None, (packages, python)))}: that runs in the base, which needs an engine",
+        hint="build it where Docker is (leave out `--engine none`), or take a base of "
+        "rootfs:debian/<suite>, whose packages are in the lock",
+    )
 
 
 def _maker(site: Site, stack: ExitStack, missing: Sequence[Pinned]) -> Maker:
@@ -157,9 +149,8 @@ def _finished(
     try:
         image = image_of_cell()
         if site.engine is None:
-            return walk.ended(
-                CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE, image=image
-            )
+            outcome = CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE
+            return walk.ended(outcome, image=image)
         packages = _packages(walk, site, image, recipe)
         if not site.settings.verify:
             return walk.ended(CellOutcome.DONE, image=image, log=log, packages=packages)

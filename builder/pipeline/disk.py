@@ -53,29 +53,21 @@ def estimate(
     return Need(engine=round(engine), cache=round(cache))
 
 
-def fetched(cells: Iterable[Pinned], site: Site) -> frozenset[str]:
-    """The wheels that the cache holds, by sha256."""
-    wheels = {wheel for cell in cells for wheel in cell.wheels}
-    return frozenset(wheel.sha256 for wheel in wheels if cache_path(wheel, site.settings.cache).is_file())
-
-
-def ready(cells: Iterable[Pinned], site: Site) -> frozenset[str]:
-    """The wheels whose layers the cache holds, by sha256."""
-    return frozenset(sha256 for cell in cells for sha256 in ready_wheels(cell, site.layers))
-
-
 def check_room(site: Site, missing: Sequence[Pinned]) -> None:
     """Raise MissingToolError if the disk has no room for the images of these cells."""
     if not missing:
         return
-    engine = site.engine
-    need = estimate(missing, cached=fetched(missing, site), ready=ready(missing, site))
-    refuse_full(
-        need if engine is not None else replace(need, engine=0),
-        engine_free=engine.disk_free() if engine is not None else None,
-        engine_root=engine.facts().root if engine is not None else "",
-        cache=site.settings.cache,
+    cache, engine = site.settings.cache, site.engine
+    wheels = {wheel for cell in missing for wheel in cell.wheels}
+    need = estimate(
+        missing,
+        cached=frozenset(wheel.sha256 for wheel in wheels if cache_path(wheel, cache).is_file()),
+        ready=frozenset(sha256 for cell in missing for sha256 in ready_wheels(cell, site.layers)),
     )
+    if engine is None:
+        refuse_full(replace(need, engine=0), engine_free=None, engine_root="", cache=cache)
+    else:
+        refuse_full(need, engine_free=engine.disk_free(), engine_root=engine.facts().root, cache=cache)
 
 
 def refuse_full(need: Need, *, engine_free: int | None, engine_root: str, cache: Path) -> None:

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 WORKING = "rtbuild-working"
 """The repository of images that are gone when their cell is built."""
-_NEARLY_FULL = 4 << 20
-"""Bytes."""
 _STEPS = """\
 FROM scratch AS system
 COPY root/ /
@@ -87,23 +85,20 @@ class EngineSteps(Runner):
                 with built as saved:
                     shutil.rmtree(context / "root" / "out", ignore_errors=True)
                     with saved.layer(len(saved.layers) - 1) as tar:
-                        _extract(tar, context / "root")
+                        tar.extractall(context / "root", filter=_with_its_mode)  # noqa: S202 - see the filter
+                        for link in filter(tarfile.TarInfo.issym, tar.getmembers()):
+                            # tarfile sets no times of them
+                            times = link.mtime, link.mtime
+                            os.utime(context / "root" / link.name, times, follow_symlinks=False)
             except CellError as error:
                 error.message = f"{what} failed in the engine: {error.message}"
                 free = self._engine.disk_free()
-                if free is not None and free < _NEARLY_FULL:  # a program's children may fail without a word
+                if free is not None and free < 4 << 20:  # a program's children may fail without a word
                     error.message += " (no space left on device)"
                     error.hint = hint_for("no space left on device")
                 raise
             finally:
                 (context / "root").rename(root)
-
-
-def _extract(tar: tarfile.TarFile, folder: Path) -> None:
-    tar.extractall(folder, filter=_with_its_mode)  # noqa: S202 - see the filter
-    for member in tar.getmembers():
-        if member.issym():  # of links, tarfile sets no times
-            os.utime(folder / member.name, (member.mtime, member.mtime), follow_symlinks=False)
 
 
 def _with_its_mode(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
@@ -122,6 +117,12 @@ def system_layers(
     """
     cell, settings = walk.cell, site.settings
     authorities = ca_bundle(os.environ)
+
+    def tell(line: str) -> None:
+        """Steps by name, their output without its time."""
+        if text := re.sub(r"^#\d+ (\d+\.\d+ )?", "", line).strip():
+            walk.progress(text[:120])
+
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-")))
         context = folder / cell.id
@@ -130,7 +131,7 @@ def system_layers(
             _built(
                 engine,
                 log=log,
-                on_line=lambda line: tell(walk, line),
+                on_line=tell,
                 cancel=walk.cancel,
                 context=context,
                 target="system",
@@ -162,8 +163,8 @@ def _stages_below(
         )
         place = f"oci-layout://{layout}:base"
     else:
-        mirror = site.registry.at_mirror(pinned)
-        place = f"docker-image://{mirror or pinned.reference.partition('@')[0] + '@' + pinned.digest}"
+        own = f"{pinned.reference.partition('@')[0]}@{pinned.digest}"
+        place = f"docker-image://{site.registry.at_mirror(pinned) or own}"
     return dict.fromkeys(("base", "installer", "wheels"), place)
 
 
@@ -217,10 +218,3 @@ def _kept(saved: SavedImage, number: int, cell: Cell, store: LayerStore, lease: 
     if record.layer.diff_id != diff_id:
         raise CellError(f"the engine gave {record.layer.diff_id} for the layer {diff_id}")
     return record.layer
-
-
-def tell(walk: Walk, line: str) -> None:
-    """A line of a build's plain output as a cell's progress: steps by name, their output without its time."""
-    text = re.sub(r"^#\d+ (\d+\.\d+ )?", "", line).strip()
-    if text:
-        walk.progress(text[:120])

@@ -25,27 +25,25 @@ class LockKeeper:
         return pinned_cell(cell, self._lockfile)
 
     def pin(self, cell: Cell, make: Callable[[Pinned | None], Pinned]) -> Pinned:
-        """Have ``make`` resolve the cell, given its old entry, and put the result into the file at once.
+        """Have ``make`` resolve the cell, and put the result into the file at once.
 
-        A run that is interrupted so keeps every cell that was locked.
+        It is given the old entry even if that is stale: a new resolution moves away from it no more than it
+        must. A run that is interrupted keeps every cell that was locked.
         """
-        pinned = make(self.previous(cell))
+        pinned = make(pinned_cell(cell, self._lockfile, stale=True))
         with self._guard:
             self._lockfile = merge(self.path, self._matrix, {cell.id: pinned})
         return pinned
 
-    def previous(self, cell: Cell) -> Pinned | None:
-        """The entry even if it is stale: a new resolution moves away from it no more than it must."""
-        return pinned_cell(cell, self._lockfile, stale=True)
-
 
 def refuse_stale(keeper_of: Mapping[str, LockKeeper], cells: Iterable[Cell]) -> None:
     """Raise StaleLockError with every cell that ``--locked`` cannot accept, and what would mend it."""
-    wrong = [(cell, keeper_of[cell.matrix].status(cell)) for cell in cells]
-    lines = [f"  {cell.id}: {found.value}" for cell, found in wrong if found is not LockStatus.FRESH]
-    if lines:
-        files = sorted({str(keeper_of[cell.matrix].path) for cell, s in wrong if s is not LockStatus.FRESH})
+    states = [(cell, keeper_of[cell.matrix].status(cell)) for cell in cells]
+    wrong = [(cell, state) for cell, state in states if state is not LockStatus.FRESH]
+    if wrong:
+        files = ", ".join(sorted({str(keeper_of[cell.matrix].path) for cell, _ in wrong}))
+        lines = "".join(f"\n  {cell.id}: {state.value}" for cell, state in wrong)
         raise StaleLockError(
-            f"the lock does not belong to the matrix as it stands ({', '.join(files)}):\n" + "\n".join(lines),
+            f"the lock does not belong to the matrix as it stands ({files}):{lines}",
             hint="run `rtbuild lock` with the same matrix, and commit what it writes",
         )

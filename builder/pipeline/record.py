@@ -57,8 +57,7 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
     }
     if result.image is not None:
         document["image"] = {name: value for name, value in vars(result.image).items() if name != "cell"}
-    if result.report is not None:
-        report = result.report
+    if (report := result.report) is not None:
         document["verification"] = {
             "verdict": report.verdict.value,
             "cause": report.cause,
@@ -69,15 +68,11 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
             "reused": report.reused,
             "report": report.document,
         }
-    if result.error is not None:
-        error = result.error
+    if (error := result.error) is not None:
         document["error"] = error_document(error)
         if isinstance(error, CommandError):
-            document["error"] |= {
-                "command": list(error.command),
-                "returncode": error.returncode,
-                "tail": list(error.tail),
-            }
+            said = {"command": list(error.command), "returncode": error.returncode, "tail": list(error.tail)}
+            document["error"] |= said
     return document
 
 

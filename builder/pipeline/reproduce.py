@@ -33,11 +33,6 @@ _KEPT_BYTES = 64 << 20
 _NAMED = 10
 """Differing files named in an error; the record holds all."""
 
-SWITCH = (
-    'switch to the containerd image store: {"features": {"containerd-snapshotter": true}} in '
-    "/etc/docker/daemon.json, then restart the engine; its images have to be built or pulled again"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
@@ -104,11 +99,11 @@ def check_reproducible(
         comparison = compare_builds(walk, site, recipe)
         compared(walk.cell.id, comparison)
         refuse_difference(comparison)
+        first = comparison.first
         walk.note(
-            f"twice {comparison.first.digest}" if comparison.by_digest
-            else f"twice the same content, {comparison.first.content}"
-        )  # fmt: skip
-        return walk.ended(CellOutcome.DONE, image=comparison.first)
+            f"twice {first.digest}" if comparison.by_digest else f"twice the same content, {first.content}"
+        )
+        return walk.ended(CellOutcome.DONE, image=first)
 
     order = (Stage.CHECK, Stage.LOCK, Stage.RENDER, Stage.BUILD)
     return walk_all(cells, order, one, jobs=1, emit=emit, cancel=cancel)
@@ -127,7 +122,9 @@ def compare_builds(walk: Walk, site: Site, recipe: Recipe) -> Comparison:
     if not by_digest:
         walk.note(
             f"the engine's image store ({engine.facts().driver}) gives no manifest digest to compare: "
-            f"contents are compared; {SWITCH}",
+            'contents are compared; switch to the containerd image store: {"features": '
+            '{"containerd-snapshotter": true}} in /etc/docker/daemon.json, then restart the engine; '
+            "its images have to be built or pulled again",
             warning=True,
         )
     log = log_path(site.settings.results, walk.cell)
@@ -166,7 +163,7 @@ def _set_aside(site: Site) -> Iterator[Site]:
         settings = replace(site.settings, cache=fresh, repository=repository, layers_from=None, push=None)
         before = os.umask(0o077)
         try:
-            yield site.set_aside(settings)
+            yield replace(site, settings=settings)
         finally:
             os.umask(before)
 
@@ -174,19 +171,15 @@ def _set_aside(site: Site) -> Iterator[Site]:
 def _compare(
     site: Site, cell: Cell, first: Image, second: Image, scratch: Path
 ) -> tuple[ImageDifference, Path | None]:
-    archives = []
-    for name, image in (("first", first), ("second", second)):
-        archive = scratch / f"{name}.tar"
+    archives = scratch / "first.tar", scratch / "second.tar"
+    for image, archive in zip((first, second), archives, strict=True):
         site.connected.save(image.reference, archive)
-        archives.append(archive)
     with SavedImage(archives[0]) as one, SavedImage(archives[1]) as other:
         difference = compare(one, other)
-        target = log_path(site.settings.results, cell).parents[2] / "reproduce" / cell.id
+        target = site.settings.results / "reproduce" / cell.id
         shutil.rmtree(target, ignore_errors=True)
-        kept = [
-            _keep(image, difference, target / name) for name, image in (("first", one), ("second", other))
-        ]
-    return difference, target if any(kept) else None
+        kept = _keep(one, difference, target / "first") + _keep(other, difference, target / "second")
+    return difference, target if kept else None
 
 
 def _keep(image: SavedImage, difference: ImageDifference, folder: Path) -> int:
@@ -211,15 +204,9 @@ def _keep(image: SavedImage, difference: ImageDifference, folder: Path) -> int:
 
 
 def _say(comparison: Comparison, difference: ImageDifference) -> str:
-    what = "digests" if comparison.by_digest else "contents"
-    lines = [
-        f"two builds of the same lock have different {what}: "
-        + (
-            f"{comparison.first.digest} and {comparison.second.digest}"
-            if comparison.by_digest
-            else f"{comparison.first.content} and {comparison.second.content}"
-        )
-    ]
+    what = "digest" if comparison.by_digest else "content"
+    first, second = getattr(comparison.first, what), getattr(comparison.second, what)
+    lines = [f"two builds of the same lock have different {what}s: {first} and {second}"]
     for layer in difference.layers:
         if not layer.stream:
             lines.append(f"  layer {layer.number}: the same files, compressed in another way")
@@ -231,9 +218,7 @@ def _say(comparison: Comparison, difference: ImageDifference) -> str:
         lines.append(f"      first: {file.first}; second: {file.second}")
     if len(files) > _NAMED:
         lines.append(f"  and {len(files) - _NAMED} more")
-    lines += [
-        f"  config {place}: {first} and {second}" for place, first, second in difference.config[:_NAMED]
-    ]
+    lines += [f"  config {place}: {one} and {other}" for place, one, other in difference.config[:_NAMED]]
     return "\n".join(lines)
 
 

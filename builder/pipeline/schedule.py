@@ -10,20 +10,10 @@ from typing import Any
 
 from builder.errors import CancelledError, CellError, RtbuildError
 from builder.model import Cell
-from builder.pipeline.events import (
-    CellFinished,
-    CellOutcome,
-    CellResult,
-    Event,
-    Note,
-    RunStarted,
-    Stage,
-    StageFinished,
-    StageProgress,
-    StageStarted,
-)
+from builder.pipeline import events
+from builder.pipeline.events import CellOutcome, CellResult, Note, Stage
 
-Emit = Callable[[Event], None]
+Emit = Callable[[events.Event], None]
 
 
 class Walk:
@@ -44,15 +34,14 @@ class Walk:
         if self.cancel.is_set():
             raise CancelledError(f"{self.cell.id}: interrupted before {stage}")
         self.current, self._said = stage, "done"
-        self._emit(StageStarted(cell=self.cell.id, stage=stage))
+        self._emit(events.StageStarted(cell=self.cell.id, stage=stage))
         start = time.monotonic()
         try:
             yield
         finally:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
-        self._emit(
-            StageFinished(cell=self.cell.id, stage=stage, seconds=self.seconds[stage], text=self._said)
-        )
+        seconds = self.seconds[stage]
+        self._emit(events.StageFinished(cell=self.cell.id, stage=stage, seconds=seconds, text=self._said))
 
     def done(self, text: str) -> None:
         self._said = text
@@ -60,11 +49,9 @@ class Walk:
     def progress(
         self, text: str, done: int | None = None, total: int | None = None, *, quiet: bool = True
     ) -> None:
-        self._emit(
-            StageProgress(
-                cell=self.cell.id, stage=self.current, text=text, done=done, total=total, quiet=quiet
-            )
-        )
+        cell, stage = self.cell.id, self.current
+        said = events.StageProgress(cell=cell, stage=stage, text=text, done=done, total=total, quiet=quiet)
+        self._emit(said)
 
     def counter(self, what: str, total: int) -> Callable[[int], None]:
         """A function that is told of each piece's bytes, for progress: ``12 of 34 MB of wheels``."""
@@ -123,7 +110,7 @@ def each(
         except CellError as error:
             result = walk.failed(error)
         if result is not None:
-            emit(CellFinished(result=result))
+            emit(events.CellFinished(result=result))
         return result
 
     pool = ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="cell")
@@ -152,7 +139,7 @@ def walk_all(
     cancel: threading.Event,
 ) -> list[CellResult]:
     """:func:`each` from the first of these stages of every cell to its end."""
-    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
+    emit(events.RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
     walks = [Walk(cell, emit, cancel) for cell in cells]
     results = each(walks, function, jobs=jobs, emit=emit, cancel=cancel)
     return [result for result in results if result is not None]

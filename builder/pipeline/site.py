@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from builder import resources
@@ -29,34 +30,27 @@ if TYPE_CHECKING:
     from builder.verify.entry import ReportStore
 
 T = TypeVar("T")
-_GUARD = threading.RLock()
 
 
 class _Door(cached_property[T]):
     """Opened by the first thread that asks; functools' own has no lock since Python 3.12."""
 
     if not TYPE_CHECKING:  # the types are those of functools
+        guard = threading.RLock()
 
         def __get__(self, instance: Any, owner: Any = None) -> Any:
-            with _GUARD:
+            with self.guard:
                 return super().__get__(instance, owner)
 
 
+@dataclass(eq=False)
 class Site:
     """Clients and stores for the stages. Each opens when it is needed: most runs need few of them."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        emit: Emit,
-        *,
-        keepers: Mapping[str, LockKeeper] | None = None,
-        engine: Engine | None = None,
-    ) -> None:
-        self.settings = settings
-        self.engine = engine
-        self.keepers = keepers or {}
-        self._emit = emit
+    settings: Settings
+    emit: Emit
+    keepers: Mapping[str, LockKeeper] = field(default_factory=dict)
+    engine: Engine | None = None
 
     @property
     def connected(self) -> Engine:
@@ -127,10 +121,9 @@ class Site:
             return ReportStore(folder)
         from builder.evidence.cosign import Cosign, Signer
 
-        cosign, signer = Cosign.find(), Signer(key=self.settings.key)
         return ReportStore(
             folder,
-            sign=lambda text: cosign.sign_text(text, signer),
+            sign=partial(Cosign.find().sign_text, signer=Signer(key=self.settings.key)),
             signed=lambda report: bool(own.who(report.text.encode(), report.signature)),
         )
 
@@ -168,7 +161,7 @@ class Site:
             registry=self.writing,
             repository=repository_of(repository),
             store=self.layers,
-            warn=lambda text: self._emit(Note(text=text, warning=True)),
+            warn=lambda text: self.emit(Note(text=text, warning=True)),
             **who,
         )
 
@@ -187,12 +180,8 @@ class Site:
             debian=self.debian, cache=self.settings.cache, cancel=walk.cancel, progress=walk.progress
         )
 
-    def set_aside(self, settings: Settings) -> Site:
-        """The same world with other stores."""
-        return Site(settings, self._emit, keepers=self.keepers, engine=self.engine)
-
     def _note(self, text: str) -> None:
-        self._emit(Note(text=text))
+        self.emit(Note(text=text))
 
 
 def open_site(

@@ -43,20 +43,13 @@ def built_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredImage
     if engine is None or site.settings.no_cache:
         return {}
 
-    def look(recipe: Recipe) -> StoredImage | None:
-        name = site.settings.image_name(recipe.cell.matrix, recipe.cell.id)
-        return engine.find(recipe.inputs, [name])
-
-    wanted = list(recipes)
+    names = {one.inputs: [site.settings.image_name(one.cell.matrix, one.cell.id)] for one in recipes}
     with ThreadPoolExecutor(_TO_ENGINE, thread_name_prefix="built") as pool:
-        found = dict(zip((recipe.inputs for recipe in wanted), pool.map(look, wanted), strict=True))
+        found = dict(zip(names, pool.map(engine.find, names, names.values()), strict=True))
     if None in found.values():
         listed = engine.built()
-        found |= {
-            inputs: engine.find(inputs, listed.get(inputs, ()))
-            for inputs, image in found.items()
-            if image is None
-        }
+        missing = [inputs for inputs, image in found.items() if image is None]
+        found |= {inputs: engine.find(inputs, listed.get(inputs, ())) for inputs in missing}
     return {
         inputs: image
         for inputs, image in found.items()

@@ -14,18 +14,18 @@ from builder.pipeline.site import Site
 from builder.recipe.values import Recipe
 
 
-def fetch_blobs(walk: Walk, site: Site, recipe: Recipe, wheels: tuple[Wheel, ...]) -> dict[str, Path]:
-    """Bring ``wheels`` and the recipe's large files into the cache; paths by sha256, or by name in it."""
+def fetch_blobs(walk: Walk, site: Site, recipe: Recipe) -> dict[str, Path]:
+    """Bring the recipe's large files into the cache; their paths by their names in it."""
+    found = {}
     with walk.stage(Stage.FETCH):
-        found = fetch_wheels(walk, site, wheels)
         for name, blob in recipe.blobs.items():
             if isinstance(blob, RootfsBase):
                 found[name] = rootfs_tar(walk, site, blob)
             elif isinstance(blob, StandalonePython):
                 found[name] = python_tar(walk, site, recipe.pinned)
             else:
-                found[name] = found.get(blob.sha256) or fetch_wheels(walk, site, (blob,))[blob.sha256]
-        return found
+                found[name] = fetch_wheels(walk, site, (blob,))[blob.sha256]
+    return found
 
 
 def fetch_wheels(

@@ -15,7 +15,6 @@ from builder.verify.entry import SealedReport
 
 def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:
     """Pull a cell's image out of ``repository``, probe it, and put the report beside it there."""
-    engine = site.connected
     recipe = stages.render_cell(walk, site, stages.lock_cell(walk, site))
     with walk.stage(Stage.PULL):
         staged = _find(site, repository, recipe.inputs)
@@ -24,7 +23,7 @@ def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:
             raise CellError(origin.refused.text, hint=origin.refused.hint)
         if not origin.proven:
             walk.note(f"{staged.digest[:19]}…: {origin.text}", warning=True)
-        image = _pull(walk, engine, staged)
+        image = _pull(walk, site.connected, staged)
     report = None
     try:
         report = stages.verify_cell(walk, site, image, recipe.pinned)
@@ -34,7 +33,7 @@ def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:
         return walk.failed(error, image=image, report=report)
     finally:
         if site.settings.remove and not image.reused:
-            engine.remove(image.reference)
+            site.connected.remove(image.reference)
     return walk.ended(stages.outcome_of(report), image=image, report=report)
 
 
@@ -80,11 +79,8 @@ def _share(walk: Walk, site: Site, staged: Staged, report: Report) -> None:
     if report.test_double:
         walk.note("the report stays here: a test double took part in it", warning=True)
         return
-    kept = [
-        entry
-        for entry in site.reports.entries()
-        if isinstance(entry, SealedReport) and entry.key.digest == staged.digest and not entry.test_double
-    ]
+    sealed = [entry for entry in site.reports.entries() if isinstance(entry, SealedReport)]
+    kept = [entry for entry in sealed if entry.key.digest == staged.digest and not entry.test_double]
     if not kept:
         walk.note(f"no report goes to {staged.repository}: this one is about this machine", warning=True)
         return

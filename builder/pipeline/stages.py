@@ -37,7 +37,7 @@ def check_cell(walk: Walk, site: Site) -> None:
                 walk.note(f"{finding.rule}: {finding.message}", warning=True)
         if outcome is not Judgement.IMPOSSIBLE:
             return
-        worst = next(f for f in findings if f.outcome is Judgement.IMPOSSIBLE)
+        worst = next(finding for finding in findings if finding.outcome is Judgement.IMPOSSIBLE)
         if not site.settings.refuse:
             walk.note(f"built although refused: {worst.rule}: {worst.message}", warning=True)
             return
@@ -120,15 +120,13 @@ def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> 
 
 def outcome_of(report: Report) -> CellOutcome:
     """The outcome of a cell by its verdict: the image's fault fails it, the machine's does not."""
-    return _OUTCOMES.get(report.verdict, CellOutcome.FAILED)
-
-
-_OUTCOMES = {
-    Verdict.WORKS: CellOutcome.WORKS,
-    Verdict.UNVERIFIED: CellOutcome.UNVERIFIED,
-    Verdict.HOST: CellOutcome.HOST,
-    Verdict.BUSY: CellOutcome.HOST,
-}
+    match report.verdict:
+        case Verdict.WORKS | Verdict.UNVERIFIED | Verdict.HOST:
+            return CellOutcome(report.verdict.value)
+        case Verdict.BUSY:
+            return CellOutcome.HOST
+        case _:
+            return CellOutcome.FAILED
 
 
 def image_of(
@@ -161,4 +159,4 @@ def write_recipe(walk: Walk, site: Site, recipe: Recipe, folder: Path, *, text_o
         return
     from builder.pipeline.stacking import fetch_blobs
 
-    write(recipe, target, blobs=fetch_blobs(walk, site, recipe, ()))
+    write(recipe, target, blobs=fetch_blobs(walk, site, recipe))
