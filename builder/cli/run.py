@@ -15,8 +15,8 @@ from builder.cli import options as opt
 from builder.cli.images import ImageOrCell, find_image, is_colab
 from builder.colab.launch import LaunchPlan, Machine, Mode, Wish, address_in, plan, verdict_exit
 from builder.console import print_json, say, show
+from builder.engine.build import ca_bundle, proxies
 from builder.engine.engine import Engine
-from builder.engine.network import ca_bundle, proxies
 from builder.errors import CommandError, MissingToolError, UsageError
 
 _NOT_STARTED = 125

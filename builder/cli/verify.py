@@ -7,7 +7,7 @@ from typing import Annotated
 from builder.cli import options as opt
 from builder.cli.walking import recorded
 from builder.errors import UsageError
-from builder.pipeline import run as pipeline
+from builder.pipeline import verifying
 from builder.pipeline.settings import Settings
 
 
@@ -52,6 +52,6 @@ def verify(
         key=key,
     )
     loaded, cells = opt.choose(matrices, select, skip)
-    run = partial(pipeline.verify, loaded, cells, settings=settings)
+    run = partial(verifying.verify, loaded, cells, settings=settings)
     terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
     return recorded(terminal, run, results, require_verified=True, json=json_)

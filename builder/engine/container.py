@@ -1,9 +1,19 @@
-"""Runs one program in a container that may read the image, use the GPU, and do nothing else."""
+"""Runs one program in a container that may read the image, use the GPU, and do nothing else.
 
+One at a time has a machine's GPUs, among all rtbuild processes there: programs that run side by side take one
+another's memory. TensorFlow takes nearly all of it as it starts
+(https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth), and the others would find the GPU ``busy``.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +25,7 @@ from docker.utils.socket import STDERR, STDOUT, frames_iter
 
 from builder.engine.facts import GpuRequest
 from builder.errors import CancelledError, CellError
+from builder.temporary import shared_folder
 
 LABEL = "io.rtbuild.probe"
 """On every container made here, to find any that outlived a crash: ``docker ps -a --filter label=…``."""
@@ -46,7 +57,6 @@ class ProbeRun:
     """The program's exit status, 128 + N if signal N ended it; -1 if it never ran or was stopped."""
     stdout: str = ""
     stderr: str = ""
-    seconds: float
     started: bool = True
     daemon_error: str | None = None
     """Why the engine could not start the container, in its own words; None if it started."""
@@ -73,17 +83,16 @@ def run(client: docker.DockerClient, request: ContainerRequest, cancel: threadin
     A container that the engine cannot start is a :class:`ProbeRun` too, with the engine's own words: most
     faults of a GPU host show there. Raises CancelledError, and CellError if the engine itself is gone.
     """
-    began = time.monotonic()
     try:
         identifier = _create(client, request)
     except docker.errors.ImageNotFound as error:
         raise CellError(f"the engine has no image {request.reference}", hint="rtbuild build") from error
     except docker.errors.APIError as error:
-        return _not_started(error, began)
+        return _not_started(error)
     except _TRANSPORT_ERRORS as error:
         raise CellError(f"the engine did not make a container of {request.reference}: {error}") from error
     try:
-        return _follow(client, identifier, request, cancel, began)
+        return _follow(client, identifier, request, cancel)
     except _TRANSPORT_ERRORS as error:
         raise CellError(f"the engine stopped answering while {request.reference} ran: {error}") from error
     finally:
@@ -167,11 +176,7 @@ class _Output:
 
 
 def _follow(
-    client: docker.DockerClient,
-    identifier: str,
-    request: ContainerRequest,
-    cancel: threading.Event,
-    began: float,
+    client: docker.DockerClient, identifier: str, request: ContainerRequest, cancel: threading.Event
 ) -> ProbeRun:
     streams = {"stdout": 1, "stderr": 1, "stream": 1}
     output = _Output(client.api.attach_socket(identifier, params=streams))
@@ -180,7 +185,7 @@ def _follow(
     except docker.errors.APIError as error:
         client.api.remove_container(identifier, force=True, v=True)
         output.close()
-        return _not_started(error, began)
+        return _not_started(error)
     deadline = time.monotonic() + request.timeout
     while not output.ended.wait(_POLL_SECONDS) and not cancel.is_set() and time.monotonic() < deadline:
         pass
@@ -205,12 +210,69 @@ def _follow(
         returncode=returncode,
         stdout=output.text(STDOUT),
         stderr=output.text(STDERR),
-        seconds=time.monotonic() - began,
         timed_out=timed_out,
         truncated=output.truncated,
     )
 
 
-def _not_started(error: docker.errors.APIError, began: float) -> ProbeRun:
-    said = str(error.explanation or error)
-    return ProbeRun(seconds=time.monotonic() - began, started=False, daemon_error=said)
+def _not_started(error: docker.errors.APIError) -> ProbeRun:
+    return ProbeRun(started=False, daemon_error=str(error.explanation or error))
+
+
+def turn_file(host: str, *, remote: bool) -> Path:
+    """Where the processes of all users of this machine meet; the engines on it share its GPUs."""
+    name = hashlib.sha256(host.encode()).hexdigest()[:12] if remote else "here"
+    return shared_folder() / f"rtbuild-gpus-{name}.lock"
+
+
+@contextmanager
+def turn(
+    file: Path, *, cancel: threading.Event | None = None, waits: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Hold the GPUs until the block ends. ``waits`` is called once, if another process has them.
+
+    The kernel lets go of the lock with the process, however that ends. Raises CancelledError, and CellError
+    if the file cannot be opened.
+    """
+    descriptor = _open(file)
+    try:
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if waits is not None:
+                waits()
+                waits = None
+            if cancel is not None and cancel.is_set():
+                raise CancelledError("cancelled while another probe had the GPU")
+            time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open(file: Path) -> int:
+    """A file that is never removed: a lock on a name that is gone keeps nobody out."""
+    try:
+        # Without O_CREAT, which the kernel refuses for another user's file in a folder like /tmp
+        # (https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-regular).
+        with suppress(FileNotFoundError):
+            return _regular(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
+        with suppress(FileExistsError):
+            descriptor = os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+            os.fchmod(descriptor, 0o644)  # whatever the umask is: others have to read it
+            return descriptor
+        return _regular(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
+    except OSError as error:
+        raise CellError(
+            f"{file}, by which probes take turns on the GPU, cannot be opened: {error.strerror}",
+            hint="remove it, or set TMPDIR to a folder that can be written",
+        ) from error
+
+
+def _regular(descriptor: int) -> int:
+    """Not a pipe or folder that somebody else put there. Raises OSError."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return descriptor

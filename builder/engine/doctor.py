@@ -9,7 +9,7 @@ from typing import Literal
 from uv import find_uv_bin
 
 from builder.engine.engine import Engine
-from builder.engine.facts import EngineFacts, GpuFacts
+from builder.engine.facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts
 from builder.errors import MissingToolError, RtbuildError
 from builder.sandbox import require
 from builder.sandbox.group import control_group
@@ -61,9 +61,7 @@ def gpu_checks(gpu: GpuFacts) -> list[DoctorCheck]:
         "cdi": f"the engine hands out GPUs by CDI{version}",
         None: f"nvidia-ctk {gpu.toolkit}, not configured in the engine" if gpu.toolkit else "not installed",
     }[gpu.request]
-    guide = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
-    configure = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
-    setup = configure if gpu.toolkit else f"install it: {guide}"
+    setup = TOOLKIT_SETUP if gpu.toolkit else f"install it: {TOOLKIT_GUIDE}"
     driver = gpu.driver or ("the engine is on another machine" if gpu.remote else "not loaded")
     load = "sudo modprobe nvidia, or install NVIDIA's driver" if here and not gpu.driver else None
     names = ", ".join(

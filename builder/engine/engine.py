@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -175,20 +176,18 @@ class Engine(ImageStore):
         ``waits`` is told. ``timeout`` is in seconds and hard; ``mounts`` are read-only.
         """
         from builder.engine import container
-        from builder.engine.turn import turn, turn_file
 
+        facts = self.facts()
         request = container.ContainerRequest(
             reference=reference,
             argv=argv,
-            gpu=(self.facts().gpu.request or "gpus") if gpus else None,
+            gpu=(facts.gpu.request or "gpus") if gpus else None,
             timeout=timeout,
             mounts=mounts or {},
         )
         cancel = cancel or threading.Event()
-        if not gpus:
-            return container.run(self._client, request, cancel)
-        facts = self.facts()
-        with turn(turn_file(facts.host, remote=facts.gpu.remote), cancel=cancel, waits=waits):
+        file = container.turn_file(facts.host, remote=facts.gpu.remote)
+        with container.turn(file, cancel=cancel, waits=waits) if gpus else nullcontext():
             return container.run(self._client, request, cancel)
 
     def disk_free(self) -> int | None:

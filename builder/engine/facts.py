@@ -78,6 +78,8 @@ class EngineFacts:
 
 
 _CDI_KIND = "nvidia.com/gpu"
+TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+TOOLKIT_SETUP = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
 
 
 def gpu_facts(info: Mapping[str, Any], *, local: bool, root: Path = Path("/")) -> GpuFacts:

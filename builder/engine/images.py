@@ -20,6 +20,7 @@ from builder.errors import CancelledError, CellError, ImageMissingError, Registr
 INPUTS_LABEL = "io.rtbuild.inputs"
 CELL_LABEL = "io.rtbuild.cell"
 
+_LARGEST_FILE = 4 << 20
 _TRIES = 3
 """Of a pull."""
 _REFUSED = re.compile("unauthorized|denied|forbidden|no basic auth|x509", re.IGNORECASE)
@@ -122,10 +123,8 @@ class ImageStore:
         return None
 
     def tag(self, reference: str, new: str) -> None:
-        """Give the image one more name."""
-        repository, separator, name = new.rpartition(":")
-        if not separator or "/" in name:
-            repository, name = new, "latest"
+        """Give the image one more name, with a tag."""
+        repository, _, name = new.rpartition(":")
         with said_by_engine(f"tag {reference} as {new}"):
             self._client.api.tag(reference, repository, name)
 
@@ -174,10 +173,10 @@ class ImageStore:
             for chunk in self._client.api.get_image(reference):
                 file.write(chunk)
 
-    def read_file(self, reference: str, path: str, *, limit: int = 4 << 20) -> bytes | None:
+    def read_file(self, reference: str, path: str) -> bytes | None:
         """One file out of an image, of a container that is never started; None if there is no such file.
 
-        Raises CellError also if it is larger than ``limit`` bytes.
+        Raises CellError also if it is larger than 4 MiB.
         """
         api = self._client.api
         with said_by_engine(f"read {path} in {reference}"):
@@ -187,8 +186,8 @@ class ImageStore:
                 archive = b""
                 for chunk in chunks:
                     archive += chunk
-                    if len(archive) > limit:
-                        raise CellError(f"{path} in {reference} is larger than {limit} bytes")
+                    if len(archive) > _LARGEST_FILE:
+                        raise CellError(f"{path} in {reference} is larger than {_LARGEST_FILE} bytes")
             except docker.errors.NotFound:
                 return None
             finally:

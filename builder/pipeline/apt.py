@@ -22,7 +22,7 @@ _NAMED = 6
 
 def read_packages(engine: Engine, image: Image) -> tuple[DebianPackage, ...]:
     """The packages that apt brought in; none if no step had to install any. Raises CellError."""
-    content = engine.read_file(image.digest, LIST, limit=4 << 20)
+    content = engine.read_file(image.digest, LIST)
     if content is None:
         return ()
     try:

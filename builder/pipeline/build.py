@@ -151,7 +151,13 @@ def _finished(
         if site.engine is None:
             outcome = CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE
             return walk.ended(outcome, image=image)
-        packages = _packages(walk, site, image, recipe)
+        if recipe.pinned.installs:  # a rootfs is made of the lock's own packages
+            from builder.pipeline.apt import read_packages, remember
+
+            packages = read_packages(site.engine, image)
+            drifted = remember(site.settings.results / "apt", walk.cell, image, packages)
+            if drifted is not None:
+                walk.note(drifted, warning=True)
         if not site.settings.verify:
             return walk.ended(CellOutcome.DONE, image=image, log=log, packages=packages)
         report = stages.verify_cell(walk, site, image, recipe.pinned)
@@ -160,20 +166,6 @@ def _finished(
     return walk.ended(stages.outcome_of(report), image=image, report=report, log=log, packages=packages)
 
 
-def _packages(walk: Walk, site: Site, image: Image, recipe: Recipe) -> tuple[DebianPackage, ...]:
-    """The packages that apt brought into the image, with a note if they differ from the last time."""
-    if site.engine is None or not recipe.pinned.installs:
-        return ()  # a rootfs is made of the lock's own packages
-    from builder.pipeline.apt import read_packages, remember
-
-    found = read_packages(site.engine, image)
-    drifted = remember(site.settings.results / "apt", walk.cell, image, found)
-    if drifted is not None:
-        walk.note(drifted, warning=True)
-    return found
-
-
 def log_path(results: Path, cell: Cell) -> Path:
     """Where the build log of a cell goes; ids are legal tags, so they are legal file names too."""
-    matrix = re.sub(r"[^A-Za-z0-9._-]", "-", cell.matrix)
-    return results / "logs" / matrix / f"{cell.id}.log"
+    return results / "logs" / re.sub(r"[^A-Za-z0-9._-]", "-", cell.matrix) / f"{cell.id}.log"

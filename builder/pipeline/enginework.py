@@ -19,8 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.engine.build import BuildRequest, hint_for
-from builder.engine.network import ca_bundle, proxies
+from builder.engine.build import BuildRequest, ca_bundle, hint_for, proxies
 from builder.errors import CellError
 from builder.image.base import tar_layer
 from builder.image.compose import base_image, write_layout

@@ -1,10 +1,9 @@
-"""The lines that cells walk for ``lock``, ``render`` and ``verify``: how far, and what must hold first."""
+"""The lines that cells walk for ``lock`` and ``render``: how far, and what must hold first."""
 
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from builder.errors import CellError
 from builder.model import Cell, Matrix
 from builder.pipeline import stages
 from builder.pipeline.events import CellOutcome, CellResult, Stage
@@ -54,44 +53,4 @@ def render(
         return walk.ended(CellOutcome.DONE)
 
     order = (Stage.LOCK, Stage.RENDER)
-    return walk_all(cells, order, one, jobs=settings.jobs, emit=emit, cancel=cancel)
-
-
-def verify(
-    matrices: Sequence[Matrix],
-    cells: Sequence[Cell],
-    *,
-    settings: Settings,
-    emit: Emit,
-    cancel: threading.Event,
-) -> list[CellResult]:
-    """Run the probe in images that are in the engine's store already, or come from a staging repository.
-
-    Raises MissingToolError if no engine answers, and StaleLockError if images come from elsewhere and
-    the lock does not say which.
-    """
-    from builder.engine.engine import Engine
-    from builder.oci.staging import repository_of
-    from builder.pipeline.staged import verify_staged
-
-    source = repository_of(settings.source) if settings.source is not None else None
-    engine = Engine.connect(context=settings.context)
-    site = open_site(matrices, settings, emit, engine=engine)
-    order: tuple[Stage, ...] = (Stage.VERIFY,)
-    if source is not None:
-        refuse_stale(site.keepers, cells)
-        order = (Stage.LOCK, Stage.RENDER, Stage.PULL, Stage.VERIFY, Stage.REPORT)
-
-    def one(walk: Walk) -> CellResult:
-        if source is not None:
-            return verify_staged(walk, site, source)
-        name = settings.image_name(walk.cell.matrix, walk.cell.id)
-        stored = engine.inspect(name)
-        if stored is None:
-            raise CellError(f"there is no image {name}", hint="build it first: rtbuild build")
-        image = stages.image_of(walk.cell, name, stored, reused=True)
-        pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
-        report = stages.verify_cell(walk, site, image, pinned)
-        return walk.ended(stages.outcome_of(report), image=image, report=report)
-
     return walk_all(cells, order, one, jobs=settings.jobs, emit=emit, cancel=cancel)

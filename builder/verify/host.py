@@ -7,12 +7,9 @@ The engine's text only selects the words. The proof is that the same image start
 import re
 from dataclasses import dataclass, replace
 
-_CONFIGURE = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
-_INSTALL = (
-    "install NVIDIA's container toolkit"
-    " (https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html), then: "
-    + _CONFIGURE
-)
+from builder.engine.facts import TOOLKIT_GUIDE, TOOLKIT_SETUP
+
+_INSTALL = f"install NVIDIA's container toolkit ({TOOLKIT_GUIDE}), then: {TOOLKIT_SETUP}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +42,7 @@ _FAULTS = (
         said=r"unknown or invalid runtime name: nvidia",
         cause="container-no-gpu",
         summary="the engine does not know the runtime nvidia",
-        remedy=_CONFIGURE,
+        remedy=TOOLKIT_SETUP,
     ),
     HostFault(
         said=r"requirement error: unsatisfied condition: \S+",
@@ -107,5 +104,5 @@ def no_way_in(traces: tuple[str, ...]) -> HostFault:
 LOST_ON_THE_WAY = HostFault(
     cause="container-no-gpu",
     summary="the engine accepted the request for a GPU, and the container saw no trace of one",
-    remedy="look for NVIDIA_VISIBLE_DEVICES=void in the image's environment, then: " + _CONFIGURE,
+    remedy="look for NVIDIA_VISIBLE_DEVICES=void in the image's environment, then: " + TOOLKIT_SETUP,
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.network import ca_bundle, proxies
+from builder.engine.build import ca_bundle, proxies
 from builder.errors import UsageError
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.engine import container
+from builder.engine.container import turn, turn_file
 from builder.engine.engine import Engine
 from builder.engine.facts import EngineFacts, GpuFacts
-from builder.engine.turn import turn, turn_file
 from builder.errors import CancelledError, CellError
 from builder.temporary import one_folder
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from builder.engine.turn import turn
+from builder.engine.container import turn
 with turn(Path(sys.argv[1])):
     print("has it", flush=True)
     time.sleep(60)

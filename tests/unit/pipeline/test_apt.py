@@ -31,9 +31,8 @@ class Engine:
     def __init__(self, content: bytes | None) -> None:
         self.content = content
 
-    def read_file(self, reference: str, path: str, *, limit: int = 0) -> bytes | None:
+    def read_file(self, reference: str, path: str) -> bytes | None:
         assert (reference, path) == (IMAGE.digest, LIST)
-        assert limit
         return self.content
 
 

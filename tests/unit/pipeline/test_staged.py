@@ -21,7 +21,7 @@ from builder.evidence.travel import shared
 from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.oci.staging import staged_tag
-from builder.pipeline import staged
+from builder.pipeline import verifying
 from builder.pipeline.events import CellOutcome, Note
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
@@ -136,7 +136,7 @@ def verify(engine: EngineDouble, image: Staged, registry: Registry, tmp_path: Pa
         )
         emit = lambda event: notes.append(event.text) if isinstance(event, Note) else None  # noqa: E731
         walk = Walk(PINNED.cell, emit, threading.Event())
-        result = staged.verify_staged(walk, site, image.repository)
+        result = verifying.verify_staged(walk, site, image.repository)
         return SimpleNamespace(result=result, notes=notes)
 
     return run
@@ -197,7 +197,7 @@ def test_a_report_that_cannot_travel_fails_the_cell_and_is_kept(
     def refuse(*_: object) -> int:
         raise RegistryError("read only", hint="ask for the right to push")
 
-    monkeypatch.setattr(staged, "share", refuse)
+    monkeypatch.setattr(verifying, "share", refuse)
     done = verify()
     assert done.result.outcome is CellOutcome.FAILED
     assert f"kept in {tmp_path / 'results' / 'reports'}" in done.result.error.message

@@ -1,16 +1,60 @@
-"""Verification of another machine's image: pulled from a staging repository by digest, reported there."""
+"""Verification of images: those in the engine's store, or another machine's.
+
+The latter are pulled from a staging repository by digest, and reported there.
+"""
+
+import threading
+from collections.abc import Sequence
 
 from builder.engine.engine import Engine
 from builder.errors import CellError, ImageMissingError, RegistryError
 from builder.evidence.origin import origin_of
 from builder.evidence.travel import share
-from builder.model import Image, Report
-from builder.oci.staging import Staged, find_staged, staged_reference
+from builder.model import Cell, Image, Matrix, Report
+from builder.oci.staging import Staged, find_staged, repository_of, staged_reference
 from builder.pipeline import stages
 from builder.pipeline.events import CellResult, Stage
-from builder.pipeline.schedule import Walk
-from builder.pipeline.site import Site
+from builder.pipeline.locks import refuse_stale
+from builder.pipeline.schedule import Emit, Walk, walk_all
+from builder.pipeline.settings import Settings
+from builder.pipeline.site import Site, open_site
 from builder.verify.entry import SealedReport
+
+
+def verify(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    *,
+    settings: Settings,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[CellResult]:
+    """Run the probe in images that are in the engine's store already, or come from a staging repository.
+
+    Raises MissingToolError if no engine answers, and StaleLockError if images come from elsewhere and
+    the lock does not say which.
+    """
+    source = repository_of(settings.source) if settings.source is not None else None
+    engine = Engine.connect(context=settings.context)
+    site = open_site(matrices, settings, emit, engine=engine)
+    order: tuple[Stage, ...] = (Stage.VERIFY,)
+    if source is not None:
+        refuse_stale(site.keepers, cells)
+        order = (Stage.LOCK, Stage.RENDER, Stage.PULL, Stage.VERIFY, Stage.REPORT)
+
+    def one(walk: Walk) -> CellResult:
+        if source is not None:
+            return verify_staged(walk, site, source)
+        name = settings.image_name(walk.cell.matrix, walk.cell.id)
+        stored = engine.inspect(name)
+        if stored is None:
+            raise CellError(f"there is no image {name}", hint="build it first: rtbuild build")
+        image = stages.image_of(walk.cell, name, stored, reused=True)
+        pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
+        report = stages.verify_cell(walk, site, image, pinned)
+        return walk.ended(stages.outcome_of(report), image=image, report=report)
+
+    return walk_all(cells, order, one, jobs=settings.jobs, emit=emit, cancel=cancel)
 
 
 def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:
