@@ -15,6 +15,7 @@ TAG = re.compile(
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+~-]{0,40}")
 """Of CUDA or cuDNN, as NVIDIA's images have it: ``9.1.0.70-1``."""
 DOCKER_HUB = {None, "docker.io/", "index.docker.io/", "registry-1.docker.io/"}
+"""Registries of a reference whose tags the tables list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +29,6 @@ class CudaTag:
     flavour: str
     system: str
     row: TagRow | None
-
-    @property
-    def on_docker_hub(self) -> bool:
-        return self.registry in DOCKER_HUB
 
 
 def system_of(cell: Cell, read: BaseTruth | None = None) -> SystemRow | None:
@@ -95,4 +92,4 @@ def base_value(
         return table
     if not _VERSION.fullmatch(text):
         return None  # whoever made the image wrote something else there, and its tag may be as wrong
-    return decide(Value(what, text, Source("registry", read.source)), table, notes)
+    return decide(Value(what, text, read.source), table, notes)

@@ -158,11 +158,7 @@ def common_pythons(combination: tuple[Choice, ...]) -> list[str]:
 
 
 def cells(
-    combination: tuple[Choice, ...],
-    python: str,
-    gpus: tuple[str, ...],
-    *,
-    standalone: bool = True,
+    combination: tuple[Choice, ...], python: str, gpus: tuple[str, ...], *, standalone: bool = True
 ) -> Iterator[Cell]:
     """The ways to put one combination on one Python: systems and CUDA providers.
 

@@ -3,7 +3,7 @@
 import enum
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from builder.facts.versions import agree, key
@@ -93,13 +93,14 @@ class Nearest:
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule's finding on one cell. ``rule`` is a stable id, documented in ``docs/compatibility.md``."""
+    """One rule's finding on one cell."""
 
-    rule: str
     outcome: Outcome
     message: str
     values: tuple[Value, ...] = ()
-    nearest: Nearest | None = field(default=None)
+    rule: str = ""
+    """A stable id, documented in ``docs/compatibility.md``; :data:`builder.facts.rules.RULES` has them."""
+    nearest: Nearest | None = None
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -129,8 +130,8 @@ class Finding:
         return document
 
 
-def _finding(outcome: Outcome, rule: str, message: str, *values: Value) -> Finding:
-    return Finding(rule, outcome, message, values)
+def _finding(outcome: Outcome, message: str, *values: Value, rule: str = "") -> Finding:
+    return Finding(outcome, message, values, rule)
 
 
 possible = functools.partial(_finding, Outcome.POSSIBLE)
@@ -147,11 +148,11 @@ def decide(truth: Value | None, table: Value | None, notes: list[Finding]) -> Va
         return truth if len(key(truth.text)) >= len(key(table.text)) else table
     notes.append(
         warns(
-            "disagreement",
             f"{truth.what}: {truth.text} was read from the {truth.source.kind}, the tables say "
             f"{table.text}; what was read decides",
             truth,
             table,
+            rule="disagreement",
         )
     )
     return truth

@@ -81,7 +81,7 @@ def framework_of(text: str, cell: Cell, truth: Truth, notes: list[Finding]) -> C
             from_table = Value(label, by_table, row.source_of(value))
         from_wheel = None
         if read and wheel is not None:
-            from_wheel = Value(label, read, Source("wheel", wheel.reference))
+            from_wheel = Value(label, read, wheel.source)
         return decide(from_wheel, from_table, notes)
 
     return CellFramework(
@@ -132,7 +132,7 @@ def _active_pins(
 ) -> tuple[tuple[Requirement, Source], ...]:
     # jax itself pins nothing of NVIDIA's: its plug-in does, by an extra that jax's own extra asks for
     if wheel is not None and wheel.requires and wheel.name != "jax":
-        source = Source("wheel", wheel.reference)
+        source = wheel.source
         extras |= {"with-cuda"} if name == "jax" else set()
         return tuple(_nvidia(wheel.requires, extras, source, cell))
     if row is None:

@@ -40,7 +40,7 @@ class Stack:
 
     cell: Cell
     truth: Truth
-    driver: str | None
+    driver: Value | None
     frameworks: tuple[CellFramework, ...]
     tag: CudaTag | None
     system: SystemRow | None
@@ -93,7 +93,7 @@ def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) 
     return Stack(
         cell=cell,
         truth=truth,
-        driver=driver,
+        driver=Value("driver", driver, Source("cell", "the driver given")) if driver is not None else None,
         frameworks=frameworks,
         tag=tag,
         system=system_of(cell, truth.base),
@@ -135,7 +135,7 @@ def _from_wheels(
     """The copy that NVIDIA's wheels bring: as locked, else as the cell's packages or a pin says."""
     for wheel in truth.wheels:
         if name.fullmatch(wheel.name):
-            source = Source("wheel", wheel.reference)
+            source = wheel.source
             return Copy(place="wheels", version=Value(f"{what} from wheels", wheel.version, source))
     if truth.locked:
         return None
@@ -180,7 +180,7 @@ def component_versions(stack: Stack) -> dict[str, Value]:
             known.setdefault(name, Value(name, exact, CELL))
     for wheel in stack.truth.wheels:
         name = re.sub(r"^nvidia-(cublas)(-cu\d+)?$", r"\1", wheel.name)
-        source = Source("wheel", wheel.reference)
+        source = wheel.source
         if name not in {f.name for f in stack.frameworks}:
             known[name] = Value(name, wheel.version, source)
     return known

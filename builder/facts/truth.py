@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from builder.facts.finding import Source
 from builder.facts.versions import canonical
 from builder.model import RegistryBase
 
@@ -38,8 +39,10 @@ class WheelTruth:
     """Why its maker yanked it, if the index says so."""
 
     @property
-    def reference(self) -> str:
-        return self.file if self.sha256 is None else f"{self.file} sha256:{self.sha256[:12]}"
+    def source(self) -> Source:
+        """Of the values that it tells."""
+        digest = "" if self.sha256 is None else f" sha256:{self.sha256[:12]}"
+        return Source("wheel", self.file + digest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +62,8 @@ class BaseTruth:
         return dict(self.env).get(name)
 
     @property
-    def source(self) -> str:
-        return f"{self.reference}@{self.digest}" if self.digest else self.reference
+    def source(self) -> Source:
+        return Source("registry", f"{self.reference}@{self.digest}" if self.digest else self.reference)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,12 +134,7 @@ def _glibc(cell: Cell) -> str:
 
 
 def _narrowed(
-    proposals: Sequence[Proposal],
-    demand: Demand,
-    index: Index,
-    silence: _Silence,
-    *,
-    until: float,
+    proposals: Sequence[Proposal], demand: Demand, index: Index, silence: _Silence, *, until: float
 ) -> list[Proposal]:
     """Proposals with the versions that the resolver takes, the frameworks' versions left open.
 

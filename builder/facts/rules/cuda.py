@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, possible, unknown, warns
+from builder.facts.finding import CELL, Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.facts.framework import CellFramework
 from builder.facts.stack import Stack
 from builder.facts.versions import agree, at_least, canonical, major, short
@@ -30,21 +30,18 @@ def provider(stack: Stack) -> Iterator[Finding]:
     if cell.cuda.provider == "none":
         if cell.gpus:
             gpus = Value("gpus", ", ".join(cell.gpus), CELL)
-            yield impossible("cuda-provider", "the cell claims GPUs, but has no CUDA provider", named, gpus)
+            yield impossible("the cell claims GPUs, but has no CUDA provider", named, gpus)
         return
     yield from _one_major(stack)
     if stack.base_has_libraries and (bringing or cell.cuda.provider == "wheels"):
         who = f"{names} bring" if bringing else "NVIDIA's wheels bring"
         yield warns(
-            "cuda-provider",
             f"{who} CUDA, and {cell.base} holds it too: two copies; the base flavour of the tag is enough",
             *((named, Value("base", stack.tag.text, CELL)) if stack.tag else (named,)),
         )
     if cell.cuda.provider == "base" and bringing and not stack.base_has_libraries:
         yield warns(
-            "cuda-provider",
-            f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`",
-            named,
+            f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`", named
         )
 
 
@@ -56,7 +53,6 @@ def _one_major(stack: Stack) -> Iterator[Finding]:
         said = " and ".join(f"{f.label} for CUDA {number}" for number, (f, _) in sorted(values.items()))
         listed = stack.cell.dependencies == "listed"
         yield Finding(
-            "cuda-provider",
             Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
             f"{said}: an image has CUDA from one provider, and so of one major version",
             tuple(value for _, value in values.values()),
@@ -65,28 +61,24 @@ def _one_major(stack: Stack) -> Iterator[Finding]:
 
 def libraries(stack: Stack) -> Iterator[Finding]:
     """``cuda-libraries``: without the libraries that it opens by name, a framework runs on the CPU."""
+    cell = stack.cell
     for framework in stack.frameworks:
-        if framework.row is None or not framework.row.needs or framework.carries_cuda:
+        row = framework.row
+        if row is None or not row.needs or framework.carries_cuda:
             continue
-        needed = Value(
-            f"libraries that {framework.title} opens", ", ".join(framework.row.needs), framework.row.source
-        )
-        if stack.cell.cuda.provider == "wheels":
-            missing = [family for family in framework.row.needs if family not in _families(stack)]
-            if missing:
-                packages = ", ".join((*stack.cell.cuda.packages, *stack.cell.pip)) or "none"
+        needed = Value(f"libraries that {framework.title} opens", ", ".join(row.needs), row.source)
+        if cell.cuda.provider == "wheels":
+            there = _families(stack)
+            if missing := ", ".join(family for family in row.needs if family not in there):
                 yield impossible(
-                    "cuda-libraries",
-                    f"{framework.label} finds no {', '.join(missing)}: NVIDIA's wheels for them are not "
-                    "among the cell's packages, and without them it runs on the CPU and says so only in "
-                    "its log",
+                    f"{framework.label} finds no {missing}: NVIDIA's wheels for them are not among the "
+                    "cell's packages, and without them it runs on the CPU and says so only in its log",
                     needed,
-                    Value("packages", packages, CELL),
+                    Value("packages", ", ".join((*cell.cuda.packages, *cell.pip)) or "none", CELL),
                 )
-        elif stack.cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
+        elif cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
             yield impossible(
-                "cuda-libraries",
-                f"{stack.cell.base} holds no CUDA libraries; {framework.label} needs the runtime flavour of "
+                f"{cell.base} holds no CUDA libraries; {framework.label} needs the runtime flavour of "
                 "an nvidia/cuda tag, or NVIDIA's wheels",
                 needed,
             )
@@ -96,22 +88,19 @@ def _families(stack: Stack) -> set[str]:
     """Families (``cublas``) that wheels bring, with the ones brought along."""
     names = {canonical(parsed.name) for parsed, _ in stack.asked}
     names |= {wheel.name for wheel in stack.truth.wheels}
-    brought = [PINNED.get(f.name, set()) for f in stack.frameworks if f.brings == "pins"]
     families = {
         name.removeprefix("nvidia-").rsplit("-cu", 1)[0] for name in names if name.startswith("nvidia-")
     }
-    families |= _of_toolkit(stack)
+    # the extras of cuda-toolkit[cublas,cudart] are named after the libraries
+    extras = {extra for parsed, _ in stack.asked if parsed.name == "cuda-toolkit" for extra in parsed.extras}
+    families |= {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
     if not stack.truth.locked:
-        families = families.union(*brought)
+        families = families.union(
+            *(PINNED.get(f.name, set()) for f in stack.frameworks if f.brings == "pins")
+        )
         for family in sorted(families):
             families |= BROUGHT_ALONG.get(family, set())
     return families
-
-
-def _of_toolkit(stack: Stack) -> set[str]:
-    """Families that ``cuda-toolkit[cublas,cudart]`` brings: its extras are named after the libraries."""
-    extras = {extra for r, _ in stack.asked if r.name == "cuda-toolkit" for extra in r.extras}
-    return {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
 
 
 def linked(stack: Stack) -> Iterator[Finding]:
@@ -122,7 +111,7 @@ def linked(stack: Stack) -> Iterator[Finding]:
     for framework in stack.frameworks:
         if framework.wheel is None or framework.brings == "inside":
             continue
-        source = Source("wheel", framework.wheel.reference)
+        source = framework.wheel.source
         for name in framework.wheel.needed:
             found = re.fullmatch(r"lib(cudnn|cudart)\.so\.(\d+)(?:\.\d+)?", name)
             if found is None:
@@ -136,7 +125,6 @@ def linked(stack: Stack) -> Iterator[Finding]:
             else:
                 continue
             yield impossible(
-                "elf-needs",
                 f"{framework.label} is linked with {name}, and {why}",
                 *((asked, value) if value is not None else (asked,)),
             )
@@ -144,26 +132,20 @@ def linked(stack: Stack) -> Iterator[Finding]:
 
 def version(stack: Stack) -> Iterator[Finding]:
     """``cuda-version``: same major; from CUDA 11 on a newer minor runs programs built for an older."""
+    cell = stack.cell
     for framework in stack.frameworks:
+        compiled, row = framework.cuda, framework.row
         if framework.carries_cuda:
             continue
-        if framework.cuda is None:
-            if framework.row is not None and stack.cell.platform not in framework.row.cpu_only:
-                yield unknown(
-                    "cuda-version",
-                    f"no file says for which CUDA {framework.label} was compiled; an import tells",
-                )
-            continue
-        found = stack.cuda
-        if found is None:
-            if stack.cell.base.kind == "registry" and stack.cell.cuda.provider == "base":
-                yield unknown(
-                    "cuda-version",
-                    f"which CUDA {stack.cell.base} holds is not known; a registry that answers can tell",
-                    framework.cuda,
-                )
-            continue
-        yield _compare(framework, framework.cuda, found)
+        if compiled is None:
+            if row is not None and cell.platform not in row.cpu_only:
+                yield unknown(f"no file says for which CUDA {framework.label} was compiled; an import tells")
+        elif stack.cuda is not None:
+            yield _compare(framework, compiled, stack.cuda)
+        elif cell.base.kind == "registry" and cell.cuda.provider == "base":
+            yield unknown(
+                f"which CUDA {cell.base} holds is not known; a registry that answers can tell", compiled
+            )
 
 
 def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding:
@@ -171,18 +153,14 @@ def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding
     values = (compiled, found)
     if major(built) != major(there) or (major(built) < 11 and not agree(built, there)):
         return impossible(
-            "cuda-version",
             f"{framework.label} was compiled for CUDA {built} and opens libraries of that version by name; "
             f"here is CUDA {there}",
             *values,
         )
     if not at_least(there, built):
         return warns(
-            "cuda-version",
             f"CUDA {there} is older than the {built} that {framework.label} was compiled with; NVIDIA "
             "promises only that newer minors run older programs",
             *values,
         )
-    return possible(
-        "cuda-version", f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}", *values
-    )
+    return possible(f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}", *values)

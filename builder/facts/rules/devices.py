@@ -5,13 +5,10 @@ from collections.abc import Iterator
 
 from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, possible, unknown, warns
 from builder.facts.framework import CellFramework
-from builder.facts.frameworks import FrameworkRow
 from builder.facts.gpus import card_of, maker_of, near_names
 from builder.facts.stack import Stack
 from builder.facts.tables import CudnnRow, GpuRow, load
-from builder.facts.versions import at_least, contains, key, major, short
-
-GIVEN = Source("cell", "the driver given")
+from builder.facts.versions import agree, at_least, contains, key, major, short
 
 
 def cuda_versions(stack: Stack) -> tuple[Value, ...]:
@@ -19,8 +16,8 @@ def cuda_versions(stack: Stack) -> tuple[Value, ...]:
 
     CTranslate2 has its runtime inside and takes the other libraries from outside.
     """
-    found = [stack.base_cuda, stack.wheel_cuda.version if stack.wheel_cuda else None]
-    found += [framework.cuda for framework in stack.frameworks]
+    compiled = (framework.cuda for framework in stack.frameworks)
+    found = (stack.base_cuda, stack.wheel_cuda.version if stack.wheel_cuda else None, *compiled)
     return tuple(value for value in found if value is not None)
 
 
@@ -31,28 +28,27 @@ def driver(stack: Stack) -> Iterator[Finding]:
         return
     need = max(needs, key=lambda value: key(value.text))
     if stack.driver is None:
-        yield possible("driver", f"the machine needs driver {need.text} or newer", need)
+        yield possible(f"the machine needs driver {need.text} or newer", need)
         return
-    given = Value("driver", stack.driver, GIVEN)
-    outcome, message = _against(stack.driver, need.text)
-    yield Finding("driver", outcome, message, (given, need))
-
-
-def _against(driver_version: str, need: str) -> tuple[Outcome, str]:
-    if at_least(driver_version, need):
-        return Outcome.POSSIBLE, f"driver {driver_version} is not older than {need}"
-    if len(key(driver_version)) < len(key(need)) and key(need)[: len(key(driver_version))] == key(
-        driver_version
-    ):
-        return (
-            Outcome.UNKNOWN,
-            f"branch {driver_version} has releases before and after {need}; give the full version",
-        )
-    message = (
-        f"driver {driver_version} is older than {need}; only the cuda-compat package on a data-centre GPU "
-        "gets past that"
+    given = stack.driver.text
+    outcome = _against(given, need.text)
+    message = {
+        Outcome.POSSIBLE: f"driver {given} is not older than {need.text}",
+        Outcome.UNKNOWN: f"branch {given} has releases before and after {need.text}; give the full version",
+    }.get(
+        outcome,
+        f"driver {given} is older than {need.text}; only the cuda-compat package on a data-centre GPU gets "
+        "past that",
     )
-    return Outcome.IMPOSSIBLE, message
+    yield Finding(outcome, message, (stack.driver, need))
+
+
+def _against(driver_version: str, need: str) -> Outcome:
+    """``unknown`` for a branch that began before ``need``."""
+    if at_least(driver_version, need):
+        return Outcome.POSSIBLE
+    branch = len(key(driver_version)) < len(key(need)) and agree(driver_version, need)
+    return Outcome.UNKNOWN if branch else Outcome.IMPOSSIBLE
 
 
 def _floor(cuda: Value) -> Value | None:
@@ -75,46 +71,44 @@ def require_cuda(stack: Stack) -> Iterator[Finding]:
     """``require-cuda``: on which drivers ``NVIDIA_REQUIRE_CUDA`` in the base lets it start."""
     if stack.driver is None or stack.base_cuda is None:
         return
-    own = own_driver(stack.base_cuda)
-    if own is None or at_least(stack.driver, own.text):
+    own, exceptions = own_driver(stack.base_cuda), _branches(stack)
+    branch = str(major(stack.driver.text))
+    if (
+        own is None
+        or exceptions is None
+        or at_least(stack.driver.text, own.text)
+        or branch == str(major(own.text))
+    ):
         return
-    given = Value("driver", stack.driver, GIVEN)
-    branches, consumer, source = _branches(stack)
-    if branches is None or source is None:
-        return
+    branches, consumer, source = exceptions
     allowed = Value("driver branches that may start it", ", ".join(branches) or "none", source)
-    branch = str(major(stack.driver))
-    if branch == str(major(own.text)):
-        return
     if branch not in branches:
         yield impossible(
-            "require-cuda",
             f"the container does not start: the base demands CUDA {short(stack.base_cuda.text, 2)} of the "
-            f"driver, {stack.driver} is older, and branch {branch} is not among its exceptions",
-            given,
+            f"driver, {stack.driver.text} is older, and branch {branch} is not among its exceptions",
+            stack.driver,
             own,
             allowed,
         )
     elif not consumer:
         yield warns(
-            "require-cuda",
             f"on branch {branch} the base starts on data-centre and workstation GPUs only, not on GeForce",
-            given,
+            stack.driver,
             allowed,
         )
 
 
-def _branches(stack: Stack) -> tuple[tuple[str, ...] | None, bool, Source | None]:
+def _branches(stack: Stack) -> tuple[tuple[str, ...], bool, Source] | None:
+    """Driver branches that may start the base, whether on GeForce cards too, and the source of that."""
     base = stack.truth.base
-    read = base.variable("NVIDIA_REQUIRE_CUDA") if base is not None else None
-    if read is not None and base is not None:
+    if base is not None and (read := base.variable("NVIDIA_REQUIRE_CUDA")) is not None:
         found = re.findall(r"brand=(\w+),driver>=(\d+),driver<\d+", read)
         branches = tuple(sorted({branch for _, branch in found}))
         consumer = any(brand.startswith("geforce") for brand, _ in found)
-        return branches, consumer, Source("registry", base.source)
+        return branches, consumer, base.source
     if stack.tag is not None and stack.tag.row is not None and stack.tag.row.branches:
         return stack.tag.row.branches, stack.tag.row.consumer, stack.tag.row.source
-    return None, False, None
+    return None
 
 
 def gpus(stack: Stack) -> Iterator[Finding]:
@@ -124,11 +118,10 @@ def gpus(stack: Stack) -> Iterator[Finding]:
         if row is None:
             if (maker := maker_of(name)) is not None:
                 text = f"{name} is a GPU of {maker}, and CUDA runs on NVIDIA's alone"
-                yield impossible("gpu", text, Value("gpu", name, CELL))
+                yield impossible(text, Value("gpu", name, CELL))
                 continue
             near = ", ".join(near_names(name))
             yield unknown(
-                "gpu",
                 f"{name} is no GPU that rtbuild knows"
                 + (f"; is it one of {near}?" if near else ".")
                 + " Its compute capability would settle it (`nvidia-smi --query-gpu=compute_cap`): "
@@ -138,7 +131,6 @@ def gpus(stack: Stack) -> Iterator[Finding]:
             continue
         if row.platform not in {None, stack.cell.platform}:
             yield impossible(
-                "gpu",
                 f"{row.name} is built together with an ARM processor, and the cell is for "
                 f"{stack.cell.platform}: `platform: {row.platform}`",
                 Value(f"platform of {row.name}", row.platform, row.sources[-1]),
@@ -158,28 +150,24 @@ def _capability(row: GpuRow) -> Value:
 def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
     """The driver has to know the card, whatever CUDA the image holds."""
     row = next((row for row in load().architectures if gpu.capability in row.capabilities), None)
-    if stack.driver is None:
+    given = stack.driver
+    if given is None:
         return
-    given = Value("driver", stack.driver, GIVEN)
     if row is None:
         yield unknown(
-            "gpu",
             f"which drivers serve {gpu.name} ({gpu.capability}) is not known; nvidia-smi beside it says so",
             given,
             _capability(gpu),
         )
         return
-    if row.since is not None and not at_least(stack.driver, row.since):
-        outcome, _ = _against(stack.driver, row.since)
-        need = f"{gpu.name} ({row.name}) needs driver {row.since} or newer; here is {stack.driver}"
-        yield Finding(
-            "gpu", outcome, need, (given, Value(f"oldest driver of {row.name}", row.since, row.source))
-        )
-    if row.before is not None and at_least(stack.driver, row.before):
+    if row.since is not None and not at_least(given.text, row.since):
+        outcome = _against(given.text, row.since)
+        need = f"{gpu.name} ({row.name}) needs driver {row.since} or newer; here is {given.text}"
+        yield Finding(outcome, need, (given, Value(f"oldest driver of {row.name}", row.since, row.source)))
+    if row.before is not None and at_least(given.text, row.before):
         yield impossible(
-            "gpu",
             f"drivers from {row.before} on serve {row.name} no more; {gpu.name} needs an older one, and here "
-            f"is {stack.driver}",
+            f"is {given.text}",
             given,
             Value(f"first driver without {row.name}", row.before, row.source),
         )
@@ -195,7 +183,6 @@ def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         ):
             span = f"{family.capability_min} to {family.capability_max}"
             yield impossible(
-                "gpu",
                 f"CUDA {family.major} serves compute capability {span}; {gpu.name} has {gpu.capability}",
                 _capability(gpu),
                 Value(f"CUDA {family.major}", span, family.source),
@@ -214,10 +201,8 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         if not at_least(gpu.capability, row.capability_min):
             outcome, word = Outcome.IMPOSSIBLE, "is older"
         elif not listed and newer is not None and not at_least(gpu.capability, newer.capability_min):
-            outcome, word = (
-                Outcome.UNKNOWN,
-                "is left behind by one of the next releases; no file says by which",
-            )
+            outcome = Outcome.UNKNOWN
+            word = "is left behind by one of the next releases; no file says by which"
         elif not at_least(row.capability_max, gpu.capability):
             outcome, word = Outcome.WARNS, "is newer"
         else:
@@ -225,7 +210,6 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         span = f"{row.capability_min} to {row.capability_max}"
         line = f"cuDNN {text}" if listed else f"cuDNN {row.versions}"
         yield Finding(
-            "gpu",
             outcome,
             f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}",
             (_capability(gpu), copy.version, Value(line, span, row.source)),
@@ -241,51 +225,41 @@ def _lines_around(cudnn: str) -> tuple[CudnnRow | None, CudnnRow | None]:
 
 
 def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
-    wheel = framework.wheel
+    wheel, row, arm = framework.wheel, framework.row, stack.cell.platform.endswith("arm64")
     if wheel is not None and wheel.architectures:
-        listed, source = wheel.architectures, Source("wheel", wheel.reference)
-    elif framework.row is not None and (found := _in_table(framework.row, stack.cell.platform)):
-        listed, source = found, framework.row.source_of("architectures")
+        listed, source = wheel.architectures, wheel.source
+    elif row is not None and (found := row.architectures_arm64 if arm else row.architectures):
+        listed, source = found, row.source_of("architectures")
     else:
         yield from _not_listed(framework, gpu, stack.cell.platform)
         return
     values = (_capability(gpu), Value(f"code in {framework.title}", " ".join(listed), source))
     have = key(gpu.capability)[:2]
     kernels = [_arch(text) for text in listed if text.startswith("sm_")]
-    if have in kernels:
-        return
     if any(kernel[0] == have[0] and kernel[1] <= have[1] for kernel in kernels):
-        if gpu.tegra:
+        if gpu.tegra and have not in kernels:
             yield unknown(
-                "gpu",
                 f"{framework.label} has no code for {gpu.name} ({gpu.capability}) itself, and NVIDIA "
                 "promises no compatibility of desktop cards and Jetson; its wheels for Jetson have that code",
                 *values,
             )
         return
-    ptx = [_arch(text) for text in listed if text.startswith("compute_")]
-    if not any(arch <= have for arch in ptx):
-        yield impossible("gpu", f"{framework.label} has no code for {gpu.name} ({gpu.capability})", *values)
+    if not any(_arch(text) <= have for text in listed if text.startswith("compute_")):
+        yield impossible(f"{framework.label} has no code for {gpu.name} ({gpu.capability})", *values)
         return
     own = own_driver(framework.cuda) if framework.cuda is not None else None
-    if stack.driver is not None and own is not None and not at_least(stack.driver, own.text):
+    if stack.driver is not None and own is not None and not at_least(stack.driver.text, own.text):
         yield impossible(
-            "gpu",
             f"{framework.label} has only PTX for {gpu.name}, and compiling it needs driver {own.text}",
             *values,
             own,
         )
         return
     yield warns(
-        "gpu",
         f"{framework.label} has only PTX for {gpu.name} ({gpu.capability}): the first start compiles for "
         "minutes",
         *values,
     )
-
-
-def _in_table(row: FrameworkRow, platform: str) -> tuple[str, ...]:
-    return row.architectures_arm64 if platform.endswith("arm64") else row.architectures
 
 
 def _not_listed(framework: CellFramework, gpu: GpuRow, platform: str) -> Iterator[Finding]:
@@ -295,7 +269,6 @@ def _not_listed(framework: CellFramework, gpu: GpuRow, platform: str) -> Iterato
         return  # `framework-known` or `platform` has said what is not known, or that there is no code at all
     why = row.unread.get("architectures", "no file says which architectures it was built for")
     yield unknown(
-        "gpu",
         f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known: {why}; "
         "`rtbuild check --read` asks the wheel itself",
         _capability(gpu),
@@ -303,5 +276,5 @@ def _not_listed(framework: CellFramework, gpu: GpuRow, platform: str) -> Iterato
 
 
 def _arch(text: str) -> tuple[int, ...]:
-    digits = re.sub(r"\D", "", text.split("_", 1)[1])
+    digits = re.sub(r"\D", "", text)
     return int(digits[:-1]), int(digits[-1])

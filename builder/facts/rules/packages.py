@@ -1,6 +1,7 @@
 """Packages beside the frameworks: NumPy's binary interface, and requirements in wheels' metadata."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -25,140 +26,96 @@ def numpy(stack: Stack) -> Iterator[Finding]:
     """``numpy``: code compiled for NumPy 1 does not run with NumPy 2."""
     asked = wishes(stack).get("numpy", [])
     named = ((who, pinned(parsed), source) for who, parsed, source in asked)
-    exact = next((Value(f"numpy for {who}", text, source) for who, text, source in named if text), None)
-    found = _locked(stack, "numpy") or exact
+    found = next((Value(f"numpy for {who}", text, source) for who, text, source in named if text), None)
+    if (wheel := stack.truth.wheel("numpy")) is not None:
+        found = Value("numpy", wheel.version, wheel.source)
+    second = found is not None and major(found.text) > 1
     for framework in stack.frameworks:
         row = framework.row
-        if row is None or row.numpy_abi is None:
-            if found is not None and row is not None and major(found.text) > 1:
-                yield from _not_read(framework, found)
+        if row is None or (row.numpy_abi is not None and major(row.numpy_abi) > 1):
             continue
-        if major(row.numpy_abi) > 1:
+        if row.numpy_abi is None:
+            if found is not None and second:
+                yield from _not_read(framework, row.requires, found)
             continue
         what = f"NumPy that {framework.title} was compiled for"
         built = Value(what, row.numpy_abi, row.source_of("numpy_abi"))
-        if found is not None:
-            if major(found.text) > 1:
-                yield _refused(framework, f"NumPy {found.text} is in the image", (built, found))
-        elif not stack.truth.locked and key(stack.cell.python)[:2] >= _NUMPY_2:
+        if found is None and not stack.truth.locked and key(stack.cell.python)[:2] >= _NUMPY_2:
             yield from _left_open(stack, framework, asked, built)
+        elif found is not None and second:
+            yield _refused(framework, f"NumPy {found.text} is in the image", built, found)
 
 
 def _left_open(stack: Stack, framework: CellFramework, asked: list[Wish], built: Value) -> Iterator[Finding]:
     """Nobody says which NumPy: the resolver takes the newest, if anything brings one."""
-    if asked and not _bounded(asked):
-        yield _refused(framework, "nothing keeps the resolver from NumPy 2: add numpy<2 to pip", (built,))
+    if asked and any(all(contains(r.specifier, v) for _, r, _ in asked) for v in _NUMPY_2_RELEASES):
+        yield _refused(framework, "nothing keeps the resolver from NumPy 2: add numpy<2 to pip", built)
     named = [canonical(r.name) for text in stack.cell.pip if (r := requirement(text)) is not None]
-    beside = [name for name in named if name not in {"setuptools", "wheel", "pip"}]
+    beside = ", ".join(name for name in named if name not in {"setuptools", "wheel", "pip"})
     if not asked and beside:
         yield warns(
-            "numpy",
-            f"{framework.label} was compiled for NumPy 1, and {', '.join(beside)} may bring NumPy 2: "
+            f"{framework.label} was compiled for NumPy 1, and {beside} may bring NumPy 2: "
             "numpy<2 in pip keeps it out",
             built,
         )
 
 
-def _refused(framework: CellFramework, why: str, values: tuple[Value, ...]) -> Finding:
-    return impossible(
-        "numpy", f"{framework.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}", *values
-    )
+def _refused(framework: CellFramework, why: str, *values: Value) -> Finding:
+    text = f"{framework.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}"
+    return impossible(text, *values)
 
 
-def _not_read(framework: CellFramework, found: Value) -> Iterator[Finding]:
-    row = framework.row
-    named = [r for text in (row.requires if row else ()) if (r := requirement(text)) is not None]
-    admitting_1 = [
-        any(contains(r.specifier, version) for version in ("1.17.0", "1.23.5", "1.26.4"))
-        for r in named
-        if canonical(r.name) == "numpy"
-    ]
-    if admitting_1 and all(admitting_1):
+def _not_read(framework: CellFramework, requires: Iterable[str], found: Value) -> Iterator[Finding]:
+    named = [r for text in requires if (r := requirement(text)) is not None and canonical(r.name) == "numpy"]
+    if named and all(any(contains(r.specifier, v) for v in ("1.17.0", "1.23.5", "1.26.4")) for r in named):
         yield unknown(
-            "numpy",
             f"whether {framework.label} runs with NumPy {found.text} is not known: which NumPy it was "
             "compiled for was read nowhere; numpy<2 is safe, an import in the image would settle it",
             found,
         )
 
 
-def _bounded(asked: list[Wish]) -> bool:
-    """Whether the requirements together keep NumPy below 2."""
-    return not any(all(contains(r.specifier, v) for _, r, _ in asked) for v in _NUMPY_2_RELEASES)
-
-
-def _locked(stack: Stack, name: str) -> Value | None:
-    wheel = stack.truth.wheel(name)
-    if wheel is None:
-        return None
-    return Value(name, wheel.version, Source("wheel", wheel.reference))
-
-
 def wishes(stack: Stack) -> dict[str, list[Wish]]:
     """Every requirement in force, by package: the cell's own, NVIDIA's pins, and the wheels' metadata."""
     cell = stack.cell
     values = environment(f"{cell.python}.0", machine=MACHINES.get(cell.platform, ""))
+    every: list[tuple[str, Requirement | None, Source]] = []
+    for text in (*cell.frameworks, *cell.cuda.packages, *cell.pip):
+        parsed = requirement(text)
+        every += [("the cell", parsed, CELL), *(_companion(parsed) if parsed is not None else ())]
+    for framework in stack.frameworks:
+        every += [(framework.label, parsed, source) for parsed, source in framework.wants]
+        if (row := framework.row) is not None:
+            source = row.source_of("requires")
+            every += [(framework.label, requirement(text), source) for text in row.requires]
     asked: dict[str, list[Wish]] = {}
-
-    def add(who: str, parsed: Requirement | None, source: Source) -> None:
+    for who, parsed, source in every:
         if parsed is not None and (parsed.marker is None or parsed.marker.evaluate(values)):
             asked.setdefault(canonical(parsed.name), []).append((who, parsed, source))
-
-    for text in (*cell.frameworks, *cell.cuda.packages, *cell.pip):
-        add("the cell", requirement(text), CELL)
-        for name, wanted, source in _companion(requirement(text)):
-            add(name, wanted, source)
-    for framework in stack.frameworks:
-        for parsed, source in framework.wants:
-            add(framework.label, parsed, source)
-        if framework.row is not None:
-            source = framework.row.source_of("requires")
-            for text in framework.row.requires:
-                add(framework.label, requirement(text), source)
     return asked
 
 
-def _companion(parsed: Requirement | None) -> Iterator[Wish]:
+def _companion(parsed: Requirement) -> Iterator[Wish]:
     """Requirements of a pinned release of torchvision and its like on the frameworks."""
-    version = pinned(parsed) if parsed is not None else None
-    if parsed is None or version is None:
-        return
-    name = canonical(parsed.name)
-    for text in tables.companion_asks(name, version):
-        wanted = requirement(text)
-        if wanted is not None:
+    name, version = canonical(parsed.name), pinned(parsed)
+    for text in tables.companion_asks(name, version) if version is not None else ():
+        if (wanted := requirement(text)) is not None:
             yield f"{name} {version}", wanted, tables.companions()[name].source
 
 
 def pins(stack: Stack) -> Iterator[Finding]:
     """``pins``: two requirements on the same package that no version satisfies."""
+    # Nobody resolves a list: the pinned versions in it are installed.
+    outcome = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
     for name, found in wishes(stack).items():
-        clash = _clash(found)
-        if clash is not None:
-            one, other = clash
-            # Nobody resolves a list: the pinned versions in it are installed.
-            listed = stack.cell.dependencies == "listed"
-            yield Finding(
-                "pins",
-                Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
-                f"{one[0]} wants {name}{one[1].specifier} and {other[0]} wants "
-                f"{name}{other[1].specifier}: no version is both",
-                tuple(
-                    Value(f"{name} for {who}", str(asked.specifier), source) for who, asked, source in clash
-                ),
+        pairs = itertools.combinations(found, 2)
+        clash = next((pair for pair in pairs if _apart(pair[0][1].specifier, pair[1][1].specifier)), ())
+        if clash:
+            said = " and ".join(f"{who} wants {name}{asked.specifier}" for who, asked, _ in clash)
+            values = (
+                Value(f"{name} for {who}", str(asked.specifier), source) for who, asked, source in clash
             )
-
-
-def _clash(found: list[Wish]) -> tuple[Wish, Wish] | None:
-    for n, one in enumerate(found):
-        for other in found[n + 1 :]:
-            if (
-                str(one[1].specifier)
-                and str(other[1].specifier)
-                and _apart(one[1].specifier, other[1].specifier)
-            ):
-                return one, other
-    return None
+            yield Finding(outcome, f"{said}: no version is both", tuple(values))
 
 
 def _apart(one: SpecifierSet, other: SpecifierSet) -> bool:

@@ -25,7 +25,6 @@ def bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> Iterator[Fi
         met = _met(row, known, gpus)
         if met:
             yield Finding(
-                "known-bad",
                 Outcome(row.outcome),
                 f"{row.id}: {row.message}. Remedy: {row.remedy}",
                 (*met, Value(row.id, " and ".join(row.when), row.source)),

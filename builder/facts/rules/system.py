@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from builder.errors import CellError, RtbuildError
-from builder.facts.base import has_own_python
-from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, unknown, warns
+from builder.facts.base import DOCKER_HUB, has_own_python
+from builder.facts.finding import CELL, Finding, Source, Value, impossible, unknown, warns
 from builder.facts.framework import CellFramework
 from builder.facts.stack import Stack
 from builder.facts.tables import load
@@ -30,24 +30,16 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
         values = [Value("framework", framework.requirement, CELL)]
         if (build := load().without.get(framework.name)) is not None:
             values.append(Value("build without CUDA", build.name, build.source))
-        without = _without_cuda(framework, stack)
-        if without is not None:
+        if (without := _without_cuda(framework, stack)) is not None:
             if wants_gpu:
-                yield impossible(
-                    "framework-known", f"{framework.label} has no code for NVIDIA's GPUs: {without}", *values
-                )
+                yield impossible(f"{framework.label} has no code for NVIDIA's GPUs: {without}", *values)
+        elif framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
             continue
-        if framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
-            continue
-        if framework.table is None and not wants_gpu:
-            continue  # what it was compiled for is no question in an image without CUDA
-        missing = _no_such_release(framework)
-        yield Finding(
-            "framework-known",
-            Outcome.UNKNOWN if missing is None else Outcome.IMPOSSIBLE,
-            missing or _why(framework),
-            tuple(values),
-        )
+        elif (missing := _no_such_release(framework)) is not None:
+            yield impossible(missing, *values)
+        elif framework.table is not None or wants_gpu:
+            # what another package was compiled for is no question in an image without CUDA
+            yield unknown(_why(framework), *values)
 
 
 def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
@@ -87,36 +79,33 @@ def _no_such_release(framework: CellFramework) -> str | None:
 
 
 def _why(framework: CellFramework) -> str:
-    if framework.table is None:
+    table, version = framework.table, framework.version
+    if table is None:
         return f"there is no table about {framework.title}, and its wheel was not read"
-    if framework.version is None:
+    if version is None:
         return f"{framework.requirement} does not name one version"
-    newest = framework.table.newest
-    if at_least(framework.version, newest):
+    if at_least(version, table.newest):
         return (
-            f"{framework.label} is newer than the tables, which end at {newest}, and its wheel was not read"
+            f"{framework.label} is newer than the tables, which end at {table.newest}, "
+            "and its wheel was not read"
         )
-    lines = [
-        row for row in framework.table.rows if contains(row.versions, framework.version.split("+", 1)[0])
-    ]
-    if lines and framework.variant:
-        others = ", ".join(sorted({row.variant for row in lines}))
-        return f"{framework.label}: no {framework.variant} build is on record; there are {others}"
+    others = sorted({row.variant for row in table.rows if contains(row.versions, version.split("+", 1)[0])})
+    if others and framework.variant:
+        there = ", ".join(others)
+        return f"{framework.label}: no {framework.variant} build is on record; there are {there}"
     return f"the tables do not cover {framework.label}, and its wheel was not read"
 
 
 def unread(stack: Stack) -> Iterator[Finding]:
     """``unread``: registry and index answered. If one did not, the tables alone are no yes."""
     for reason in stack.truth.unread:
-        yield unknown("unread", reason)
+        yield unknown(reason)
 
 
 def last_lock(stack: Stack) -> Iterator[Finding]:
     """``last-lock``: the resolver has not found that there is no set of wheels for these requirements."""
-    if stack.truth.failed is not None:
-        yield unknown(
-            "last-lock", f"the last lock of this cell failed; `rtbuild lock` asks again: {stack.truth.failed}"
-        )
+    if (said := stack.truth.failed) is not None:
+        yield unknown(f"the last lock of this cell failed; `rtbuild lock` asks again: {said}")
 
 
 def yanked(stack: Stack) -> Iterator[Finding]:
@@ -124,55 +113,39 @@ def yanked(stack: Stack) -> Iterator[Finding]:
     for framework in stack.frameworks:
         row = framework.row
         if row is not None and row.yanked is not None and framework.wheel is None:
-            yield warns(
-                "yanked",
-                f"{framework.label} was yanked by its maker: {row.yanked}",
-                Value(framework.title, row.version, row.source),
-            )
+            text = f"{framework.label} was yanked by its maker: {row.yanked}"
+            yield warns(text, Value(framework.title, row.version, row.source))
     for wheel in stack.truth.wheels:
         if wheel.yanked is not None:
-            source = Source("wheel", wheel.reference)
-            yield warns(
-                "yanked",
-                f"{wheel.file} was yanked by its maker: {wheel.yanked}",
-                Value(wheel.name, wheel.version, source),
-            )
+            text = f"{wheel.file} was yanked by its maker: {wheel.yanked}"
+            yield warns(text, Value(wheel.name, wheel.version, wheel.source))
 
 
 def base_tag(stack: Stack) -> Iterator[Finding]:
     """``base-tag``: NVIDIA deletes tags; one that is gone cannot be built on."""
-    base = stack.truth.base
+    base, tag = stack.truth.base, stack.tag
     if base is not None and not base.exists:
-        source = Source("registry", base.reference)
-        yield impossible(
-            "base-tag", f"the registry has no {base.reference}", Value("base", str(stack.cell.base), source)
-        )
-        return
-    tag = stack.tag
-    if base is not None or tag is None or not tag.on_docker_hub:
+        asked = Value("base", str(stack.cell.base), Source("registry", base.reference))
+        yield impossible(f"the registry has no {base.reference}", asked)
+    if base is not None or tag is None or tag.registry not in DOCKER_HUB:
         return
     # The tables list every tag of a release that they have.
     ubuntu = tag.system.removeprefix("ubuntu")
     siblings = [row for row in load().tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
     if tag.row is not None and tag.row.state == "deleted":
         yield impossible(
-            "base-tag",
             f"{tag.text} was deleted from Docker Hub: NVIDIA removes tags six months after their end of life",
             *[Value("base", tag.text, source) for source in tag.row.sources],
         )
     elif tag.row is None and siblings:
         there = ", ".join(row.infix for row in siblings)
         yield impossible(
-            "base-tag",
             f"there is no {tag.text}: for CUDA {tag.cuda} on {tag.system} Docker Hub has {there}",
             *[Value("tag of that CUDA", row.infix, row.source) for row in siblings],
         )
     elif tag.row is None:
-        yield unknown(
-            "base-tag",
-            f"no table lists {tag.text}; a registry that answers can tell",
-            Value("base", tag.text, CELL),
-        )
+        text = f"no table lists {tag.text}; a registry that answers can tell"
+        yield unknown(text, Value("base", tag.text, CELL))
 
 
 def compiled(stack: Stack) -> Iterator[Finding]:
@@ -181,7 +154,6 @@ def compiled(stack: Stack) -> Iterator[Finding]:
     if cell.compiled and cell.base.kind != "rootfs":
         names = ", ".join(name for name, _ in cell.compiled)
         yield impossible(
-            "compiled",
             f"{names} is compiled from sources in a Debian release, and {cell.base} has other libraries: "
             "take base: rootfs:debian/<suite>, or an index that has wheels",
             Value("from-source", names, CELL),
@@ -192,46 +164,29 @@ def compiled(stack: Stack) -> Iterator[Finding]:
 def python(stack: Stack) -> Iterator[Finding]:
     """``python``: the base's own archive has that Python, or uv's catalogue of standalone ones; and each
     framework has a wheel for it."""
-    wanted = stack.cell.python_patch or stack.cell.python
-    asked = Value("python", stack.cell.python, CELL)
-    if not has_own_python(stack.cell, stack.system):
+    cell, system = stack.cell, stack.system
+    wanted = cell.python_patch or cell.python
+    asked = Value("python", cell.python, CELL)
+    if not has_own_python(cell, system):
         from builder.index import pythons  # with an HTTP client: a tenth of a second
 
         try:
-            pythons.choose(wanted, stack.cell.platform)
+            pythons.choose(wanted, cell.platform)
         except RtbuildError as problem:
-            yield Finding(
-                "python",
-                Outcome.IMPOSSIBLE if isinstance(problem, CellError) else Outcome.UNKNOWN,
-                problem.message,
-                (asked,),
-            )
-    elif stack.system is None:
-        yield unknown("python", f"which Python versions {stack.cell.base} offers is not known", asked)
-    elif wanted not in stack.system.python:
-        there = ", ".join(stack.system.python) or "none that is installed"
+            refuse = impossible if isinstance(problem, CellError) else unknown
+            yield refuse(problem.message, asked)
+    elif system is None:
+        yield unknown(f"which Python versions {cell.base} offers is not known", asked)
+    elif wanted not in system.python:
+        there = ", ".join(system.python) or "none that is installed"
         yield impossible(
-            "python",
-            f"{stack.system.name} has no Python {wanted} in its archive (it has {there}), and 'from: base' "
+            f"{system.name} has no Python {wanted} in its archive (it has {there}), and 'from: base' "
             "wants no other",
             asked,
-            Value(f"python in {stack.system.name}", there, stack.system.source),
+            Value(f"python in {system.name}", there, system.source),
         )
     for framework in stack.frameworks:
         yield from _wheels_for(framework, asked)
-
-
-def _standalone_glibc(stack: Stack) -> Iterator[Finding]:
-    """The base's C library is not older than a standalone Python asks for."""
-    if stack.system is None or has_own_python(stack.cell, stack.system):
-        return
-    needs = Value("glibc that a standalone Python needs", _STANDALONE_GLIBC, _RUNNING)
-    if not at_least(stack.system.glibc, needs.text):
-        yield impossible(
-            "glibc",
-            f"a standalone Python needs glibc {needs.text}, {stack.system.name} has {stack.system.glibc}",
-            needs,
-        )
 
 
 def platform(stack: Stack) -> Iterator[Finding]:
@@ -242,7 +197,6 @@ def platform(stack: Stack) -> Iterator[Finding]:
         if row is not None and framework.wheel is None and wanted not in row.platforms:
             there = ", ".join(row.platforms)
             yield impossible(
-                "platform",
                 f"{framework.label} has no wheel for {wanted} (it has {there})",
                 Value("platform", wanted, CELL),
                 Value(f"{framework.title} wheels for", there, row.source_of("platforms")),
@@ -250,72 +204,61 @@ def platform(stack: Stack) -> Iterator[Finding]:
 
 
 def _wheels_for(framework: CellFramework, asked: Value) -> Iterator[Finding]:
-    wheel = framework.wheel
+    wheel, row = framework.wheel, framework.row
     if wheel is not None and (wheel.tags or wheel.requires_python):
-        source = Source("wheel", wheel.reference)
-        pure = any(tag.split("-")[1] == "none" for tag in wheel.tags if tag.count("-") >= 2)
-        tagged = not wheel.tags or pure or any(_serves(tag, asked.text) for tag in wheel.tags)
         allowed = takes(wheel.requires_python, asked.text)
-        if not (tagged and allowed):
+        if not allowed or (wheel.tags and not any(_serves(tag, asked.text) for tag in wheel.tags)):
             text = wheel.requires_python if not allowed and wheel.requires_python else ", ".join(wheel.tags)
             yield impossible(
-                "python",
                 f"{wheel.file} does not install on Python {asked.text}",
                 asked,
-                Value(f"{framework.title} wheel for", text, source),
+                Value(f"{framework.title} wheel for", text, wheel.source),
             )
-    elif framework.row is not None and asked.text not in framework.row.python:
-        there = ", ".join(framework.row.python)
+    elif row is not None and asked.text not in row.python:
+        there = ", ".join(row.python)
         yield impossible(
-            "python",
             f"{framework.label} has no wheel for Python {asked.text} (it has {there})",
             asked,
-            Value(f"{framework.title} wheels for", there, framework.row.source),
+            Value(f"{framework.title} wheels for", there, row.source),
         )
 
 
 def _serves(tag: str, python: str) -> bool:
-    """Whether a wheel tag fits a Python: its own ``cp311``, or an older ``abi3``."""
+    """Whether a wheel tag fits a Python: a pure one, its own ``cp311``, or an older ``abi3``."""
     interpreter, abi = tag.split("-")[:2]
     found = re.fullmatch(r"(?:cp|py)(\d)(\d*)", interpreter)
-    if found is None:
-        return False
-    version = (int(found[1]), int(found[2] or 0))
-    wanted = key(python)[:2]
+    if found is None or abi == "none":
+        return abi == "none"
+    version, wanted = (int(found[1]), int(found[2] or 0)), key(python)[:2]
     return version == wanted or (abi == "abi3" and version <= wanted)
 
 
 def glibc(stack: Stack) -> Iterator[Finding]:
-    """``glibc``: the base's C library is not older than the one that a wheel was built for."""
-    if stack.system is None:
+    """``glibc``: the base's C library is not older than the one that a Python or a wheel was built for."""
+    system = stack.system
+    if system is None:
         return
-    yield from _standalone_glibc(stack)
-    has = Value(f"glibc in {stack.system.name}", stack.system.glibc, stack.system.source)
+    if not has_own_python(stack.cell, system) and not at_least(system.glibc, _STANDALONE_GLIBC):
+        yield impossible(
+            f"a standalone Python needs glibc {_STANDALONE_GLIBC}, {system.name} has {system.glibc}",
+            Value("glibc that a standalone Python needs", _STANDALONE_GLIBC, _RUNNING),
+        )
+    has = Value(f"glibc in {system.name}", system.glibc, system.source)
     for framework in stack.frameworks:
         needs = _needed_glibc(framework, stack.cell.platform)
-        if needs is not None and not at_least(stack.system.glibc, needs.text):
-            yield impossible(
-                "glibc",
-                f"{framework.label} needs glibc {needs.text}, {stack.system.name} has {stack.system.glibc}",
-                needs,
-                has,
-            )
+        if needs is not None and not at_least(system.glibc, needs.text):
+            text = f"{framework.label} needs glibc {needs.text}, {system.name} has {system.glibc}"
+            yield impossible(text, needs, has)
 
 
 def _needed_glibc(framework: CellFramework, platform_: str) -> Value | None:
-    what = f"glibc that {framework.title} needs"
-    if framework.wheel is not None and framework.wheel.tags:
-        platforms = (tag.rsplit("-", 1)[-1] for tag in framework.wheel.tags)
-        versions = [version for name in platforms if (version := glibc_of(name))]
-        if versions:
-            source = Source("wheel", framework.wheel.reference)
-            asked = min(versions, key=key)
-            # a tag is a promise; the symbols are what the loader goes by
-            newest = max(asked, framework.wheel.glibc or asked, key=key)
-            return Value(what, newest, source)
-        return None
-    row = framework.row
+    what, row, wheel = f"glibc that {framework.title} needs", framework.row, framework.wheel
+    if wheel is not None and wheel.tags:
+        versions = [v for tag in wheel.tags if (v := glibc_of(tag.rsplit("-", 1)[-1]))]
+        if not versions:
+            return None
+        asked = min(versions, key=key)
+        # a tag is a promise; the symbols are what the loader goes by
+        return Value(what, max(asked, wheel.glibc or asked, key=key), wheel.source)
     needed = None if row is None else row.glibc_arm64 if platform_.endswith("arm64") else row.glibc
-    if row is not None and needed is not None:
-        return Value(what, needed, row.source_of("glibc"))
-    return None
+    return Value(what, needed, row.source_of("glibc")) if row is not None and needed is not None else None
