@@ -16,9 +16,8 @@ from builder.cli import options as opt
 from builder.console import print_json, say
 from builder.errors import UsageError
 from builder.facts.coverage import as_text, coverage
-from builder.facts.edit import apply
 from builder.facts.families import FAMILIES
-from builder.facts.refresh import Refresh, origin_of, refresh
+from builder.facts.refresh import Refresh, apply, origin_of, refresh
 from builder.facts.survey import Budget, Survey, survey, table_text
 from builder.files import write_whole
 from builder.index.client import Index

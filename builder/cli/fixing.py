@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from builder.console import say
 from builder.facts import Finding, Outcome
-from builder.facts.entry import entry
+from builder.facts.finding import entry
 from builder.matrix.amend import Replacement, amend
 from builder.matrix.ids import cell_id
 from builder.model import Cell, Matrix

@@ -18,7 +18,6 @@ from packaging.tags import Tag
 from packaging.version import Version
 
 from builder.facts.frameworks import FrameworkRow
-from builder.facts.told import Told
 from builder.facts.versions import (
     at_least,
     canonical,
@@ -29,7 +28,7 @@ from builder.facts.versions import (
     requirement,
     short,
 )
-from builder.facts.wheel import Metadata, metadata_of
+from builder.facts.wheel import Metadata, Told, metadata_of
 from builder.index.target import MACHINES, environment, glibc_of, takes, wheel_name
 
 if TYPE_CHECKING:

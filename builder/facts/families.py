@@ -20,9 +20,8 @@ from builder.facts.assemble import (
     pythons,
     seal,
 )
-from builder.facts.told import Told
 from builder.facts.versions import key, requirement, short
-from builder.facts.wheel import metadata_of
+from builder.facts.wheel import Told, metadata_of
 
 if TYPE_CHECKING:
     Found = Mapping[str, Mapping[str, WheelRelease]]

@@ -12,14 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.facts import binary
-from builder.facts.elf import needs_of
-from builder.facts.told import Kind
-from builder.facts.versions import more_exact
+from builder.facts.wheel import Kind, Values
 from builder.index.target import wheel_name
-
-Values = dict[str, Any]
-"""``cuda``, ``cudnn``, ``numpy_abi``, ``version``, ``glibc``, ``linked_glibc``: text; ``architectures``,
-``needed``: several texts; ``gpu``: bool. An absent value was not told."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +58,6 @@ def _architectures(listed: Any) -> tuple[str, ...]:
         if isinstance(arch, str):
             found |= dict.fromkeys([arch.replace("compute_", "sm_"), arch])
     return tuple(found)
-
-
-def add(known: Values, found: Values) -> tuple[str, ...]:
-    """Add values that are not known yet, or that say the same more exactly; their names."""
-    new = tuple(
-        name
-        for name, value in found.items()
-        if name not in known or (isinstance(value, str) and more_exact(known[name], value))
-    )
-    known |= {name: found[name] for name in new}
-    return new
 
 
 def _assignments(source: bytes) -> dict[str, Any]:
@@ -169,7 +152,7 @@ def _fatbin(content: bytes) -> Values:
 
 def _glibc(content: bytes) -> Values:
     """The oldest glibc with all symbols that a library asks for; nothing if it was not read to its end."""
-    linked = needs_of(content)
+    linked = binary.needs_of(content)
     return _told(glibc=linked.glibc if linked else None)
 
 
@@ -220,7 +203,7 @@ def _ctranslate2(content: bytes) -> Values:
 
 def _linked(content: bytes) -> Values:
     """What a library is linked with: cuDNN's major version is in the name of its library."""
-    linked = needs_of(content)
+    linked = binary.needs_of(content)
     if linked is None:
         return {}
     found = {m[1] for name in linked.libraries if (m := re.fullmatch(r"libcudnn\.so\.(\d+)", name))}

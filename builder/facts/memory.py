@@ -1,5 +1,6 @@
 """What earlier readings of wheels and bases left in the user's cache. Asks no network."""
 
+import contextlib
 import hashlib
 import re
 import time
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from builder import resources
+from builder.digests import digest_of
 from builder.facts import BaseTruth, Truth, WheelTruth, truth_of_base
-from builder.facts.told import kept, place_of
 from builder.facts.versions import canonical, requirement
+from builder.facts.wheel import kept, place_of, truth_of, with_deep
 from builder.files import read_cached, write_cached
 from builder.model import Cell, Pinned, RegistryBase, Wheel
 from builder.oci.spec import parse_reference
@@ -20,6 +22,8 @@ BASE_DAYS = 7
 """How long a registry's answer is believed without asking again: a tag can be rebuilt, or deleted."""
 MISSING_DAYS = 1
 """The same for the answer that there is no such tag: it may be pushed, or a mirror filled."""
+FAILURE_DAYS = 7
+"""How long an answer counts: an index gets new wheels."""
 _SCHEMA = 1
 
 
@@ -45,9 +49,7 @@ class Memory:
         truth = together(pinned, found, base)
         if pinned is not None:
             return truth
-        from builder.facts import failures
-
-        return replace(truth, failed=failures.recall(cell))
+        return replace(truth, failed=last_failure(cell))
 
     def wheel(self, wheel: Wheel) -> WheelTruth | None:
         if wheel.sha256 not in self._wheels:
@@ -59,8 +61,6 @@ class Memory:
         told = kept(place_of(wheel.sha256, "small", self.wheel_folder))
         if told is None:
             return None
-        from builder.facts.wheel import truth_of, with_deep  # with all that looks into binaries
-
         truth = truth_of(wheel.file, told, sha256=wheel.sha256)
         deep = kept(place_of(wheel.sha256, "deep", self.wheel_folder))
         return with_deep(truth, deep.values) if deep is not None else truth
@@ -133,3 +133,30 @@ def together(
         for wheel in pinned.wheels
     )
     return Truth(wheels=tuple(locked), base=base, locked=True, unread=reasons)
+
+
+def _failure_path(cell: Cell) -> Path:
+    return resources.cache() / "lockfail" / f"{digest_of(cell.inputs()).rpartition(':')[2]}.json"
+
+
+def remember_failure(cell: Cell, said: str) -> None:
+    """Keep why there is no set of wheels for a cell. A cache that cannot be written is no error."""
+    write_cached(_failure_path(cell), {"when": int(time.time()), "cell": cell.id, "said": said[:4000]})
+
+
+def forget_failure(cell: Cell) -> None:
+    """A lock succeeded."""
+    with contextlib.suppress(OSError):
+        _failure_path(cell).unlink(missing_ok=True)
+
+
+def last_failure(cell: Cell) -> str | None:
+    """The reason given for these very requirements in the last :data:`FAILURE_DAYS` days, on one line."""
+    if not (resources.cache() / "lockfail").is_dir():
+        return None
+
+    def fresh(document: dict[str, Any]) -> str | None:
+        lately = 0 <= time.time() - document["when"] <= FAILURE_DAYS * 86400
+        return " ".join(str(document["said"]).split())[:600] if lately else None
+
+    return read_cached(_failure_path(cell), fresh)

@@ -8,29 +8,38 @@ never a yes.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+from packaging.tags import Tag
+from packaging.version import Version
+
 from builder.errors import ImageMissingError, RtbuildError
 from builder.facts import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.facts.availability import Files, page
+from builder.facts.base import system_of
 from builder.facts.memory import Memory, base_reference, framework_wheels, together
-from builder.facts.unlocked import choose, distributions
-from builder.facts.versions import canonical
+from builder.facts.versions import canonical, requirement
 from builder.facts.wheel import truth_of, with_deep
 from builder.facts.wheelread import read_wheel
+from builder.index import target
 from builder.model import Cell, Pinned, Wheel
 
 if TYPE_CHECKING:
     from builder.index.client import Index
+    from builder.index.simple_api import IndexFile
     from builder.oci.registry import Registry
 
-_THREADS = 4
+    Pair = tuple[Cell, Pinned | None]
+    Offered = Mapping[tuple[str, tuple[str, ...]], Files]
+    """A project's files by its name and a cell's own indexes."""
 
-Pair = tuple["Cell", "Pinned | None"]
+_THREADS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,30 +102,69 @@ def read(
     )
 
 
-def _distributions(cell: Cell, pinned: Pinned | None) -> tuple[str, ...]:
-    if pinned is None:
-        return distributions(cell)
-    return tuple(canonical(wheel.name) for wheel in framework_wheels(cell, pinned))
+def _distributions(cell: Cell, pinned: Pinned | None) -> Iterator[str]:
+    """The frameworks of a cell, with JAX's plug-ins, which are compiled with CUDA while jax is not."""
+    if pinned is not None:
+        yield from (canonical(wheel.name) for wheel in framework_wheels(cell, pinned))
+        return
+    for parsed in filter(None, map(requirement, cell.frameworks)):
+        yield canonical(parsed.name)
+        yield from _plugins(parsed)
 
 
-Offered = Mapping[tuple[str, tuple[str, ...]], "Files"]
+def _plugins(parsed: Requirement) -> list[str]:
+    cudas = {m[0] for extra in parsed.extras if (m := re.match(r"cuda\d+", extra))}
+    return sorted(f"jax-{cuda}-plugin" for cuda in cudas) if canonical(parsed.name) == "jax" else []
 
 
 def _wheels_of(cell: Cell, pinned: Pinned | None, offered: Offered) -> tuple[list[Wheel], list[str]]:
     """The wheels to read of a cell, and why there is none of a framework."""
     if pinned is not None:
         return list(framework_wheels(cell, pinned)), []
-    found, missing = [], []
-    for chosen in choose(cell, lambda name, extra: offered[name, extra]):
-        file = chosen.file
-        if file is None:
-            missing.append(chosen.why or f"{chosen.name} was not found")
-            continue
-        version = file.name.split("-")[1]
-        found.append(
-            Wheel(name=chosen.name, version=version, file=file.name, sha256=file.sha256 or "", size=file.size)
-        )
-    return found, missing
+    chosen = list(_unlocked(cell, offered))
+    return [w for w in chosen if isinstance(w, Wheel)], [why for why in chosen if isinstance(why, str)]
+
+
+def _unlocked(cell: Cell, offered: Offered) -> Iterator[Wheel | str]:
+    """The wheel that a cell without a lock would get of each framework and plug-in, or why there is none."""
+    system = system_of(cell)
+    if system is None:
+        return
+    fitting = target.Target(python=cell.python, platform=cell.platform, glibc=system.glibc).tags()
+    for parsed in filter(None, map(requirement, cell.frameworks)):
+        first = _newest(parsed, offered, fitting, cell)
+        yield first
+        if isinstance(first, Wheel):
+            for name in _plugins(parsed):
+                yield _newest(Requirement(f"{name}=={first.version}"), offered, fitting, cell)
+
+
+def _newest(parsed: Requirement, offered: Offered, fitting: dict[Tag, int], cell: Cell) -> Wheel | str:
+    """The wheel of the newest release on the index that a requirement admits."""
+    name = canonical(parsed.name)
+    files = offered[name, cell.index]
+    if isinstance(files, str):
+        return f"{name} could not be read: {files}"
+    admitted = [(version, file) for version, file in _releases(files) if parsed.specifier.contains(version)]
+    if not admitted:
+        return f"the package index has no wheel of {parsed}"
+    ranks = [(version, target.rank(file.name, fitting), file) for version, file in admitted]
+    ranked = [(version, rank, file) for version, rank, file in ranks if rank is not None]
+    if not ranked:
+        where = f"Python {cell.python} on {cell.platform} and the glibc of {cell.base}"
+        return f"the package index has wheels of {parsed}, but none for {where}"
+    newest = max(version for version, _, _ in ranked)
+    _, _, file = min((one for one in ranked if one[0] == newest), key=lambda one: one[1])
+    version = file.name.split("-")[1]
+    return Wheel(name=name, version=version, file=file.name, sha256=file.sha256 or "", size=file.size)
+
+
+def _releases(files: Iterable[IndexFile]) -> Iterator[tuple[Version, IndexFile]]:
+    """Final releases that were not yanked."""
+    for file in files:
+        wheel = target.wheel_name(file.name)
+        if wheel is not None and not wheel.version.is_prerelease and file.yanked is None:
+            yield wheel.version, file
 
 
 def _base(
@@ -146,12 +194,11 @@ def _wheel(
     if isinstance(files, str):
         # a wheel never changes, so what is known of it needs no index
         return known, () if known else (f"{wheel.file} could not be read: {files}",), 0
-    offered = [file for file in files if file.name == wheel.file and file.sha256 in {None, wheel.sha256}]
-    if not offered and wheel.source is not None:
+    file = next((f for f in files if f.name == wheel.file and f.sha256 in {None, wheel.sha256}), None)
+    if file is None and wheel.source is not None:
         return known, () if known else (f"{wheel.file} is built from sources, and was not looked into",), 0
-    if not offered:
+    if file is None:
         return known, (f"{wheel.file} with the locked hash is no longer on the package index",), 0
-    file = offered[0]
     unread: list[str] = []
     size = 0
     if known is None:

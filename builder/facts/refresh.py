@@ -6,6 +6,8 @@ changed. The releases of frameworks are :mod:`.survey`'s.
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from builder.errors import RtbuildError
 from builder.facts.availability import ask, page
 from builder.facts.base import TAG
-from builder.facts.edit import Change, Origin, Plain
-from builder.facts.tables import FRAMEWORKS
+from builder.facts.tables import FRAMEWORKS, FactsError
 from builder.facts.versions import canonical, key, requirement, short
 from builder.facts.wheel import metadata_of
 from builder.facts.wheelread import read_wheel
@@ -34,6 +35,36 @@ REGISTRY = ("registry", "tag listing and image configs of nvidia/cuda on Docker 
 
 _PYTHON = "3.12.0"
 """The Python for whose markers a companion's requirements are read, whichever machine reads them."""
+
+
+Plain = str | list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One value of one row that differs from the value read."""
+
+    file: str
+    """``torch.toml``."""
+    row: int
+    """Counted from 0 in the file's ``rows``."""
+    label: str
+    """The row's name in messages."""
+    key: str
+    old: Plain | None
+    new: Plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The source of changed rows: its id in ``[sources]``, and its entry there."""
+
+    id: str
+    reference: str
+    date: str
+    """``YYYY-MM-DD``, the day of the reading."""
+    first: bool = False
+    """True if it decides before the row's other sources."""
 
 
 @dataclass
@@ -185,3 +216,40 @@ def _cudnn(tags: Sequence[str], registry: Registry, found: Refresh) -> str | Non
         said.add(base.variable("NV_CUDNN_VERSION"))
     version = said.pop() if len(said) == 1 else None
     return short(version, 4) if version else None
+
+
+def apply(text: str, changes: Sequence[Change], origin: Origin) -> str:
+    """The table with ``changes`` made, each changed row naming ``origin``, dated.
+
+    Raises:
+        FactsError: The text is not laid out as one row a line, so that something else would change, too.
+    """
+    if not changes:
+        return text
+    document = tomllib.loads(text)
+    rows, lines = document["rows"], text.splitlines()
+    places = [number for number, line in enumerate(lines) if line.startswith("  { ")]
+    if [lines[place] for place in places] != [_line(row) for row in rows]:
+        raise FactsError("a table of facts is laid out in a way that cannot be changed in place")
+    for change in changes:
+        row = rows[change.row]
+        row[change.key] = change.new
+        sources = row.pop("sources")  # which stay the last
+        if origin.id not in sources:
+            sources = [origin.id, *sources] if origin.first else [*sources, origin.id]
+        lines[places[change.row]] = _line(row | {"sources": sources})
+        row["sources"] = sources
+    done = "\n".join(lines) + "\n"
+    head = f"[sources.{origin.id}]\n"
+    if origin.id not in document["sources"]:
+        return f'{done}\n{head}reference = {json.dumps(origin.reference)}\ndate = "{origin.date}"\n'
+    within = rf'(?m)^({re.escape(head)}(?:(?!\[).*\n)*?date = ")[^"]*'
+    done, dated = re.subn(within, rf"\g<1>{origin.date}", done, count=1)
+    if not dated:
+        raise FactsError(f"the source {origin.id} has no date that can be changed in place")
+    return done
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """A row as these tables have it."""
+    return "  { " + ", ".join(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in row.items()) + " },"

@@ -20,7 +20,7 @@ from packaging.version import Version
 from builder.facts.assemble import Raw, WheelRelease, releases, total
 from builder.facts.availability import pages
 from builder.facts.families import FAMILIES, Family
-from builder.facts.told import Kind, Told
+from builder.facts.wheel import Kind, Told
 from builder.facts.wheelread import read_wheel
 
 if TYPE_CHECKING:

@@ -1,14 +1,71 @@
-"""The truth of a wheel, from its file name, its ``METADATA`` and the values that were read of its members."""
+"""Readings of a wheel's own values, kept in the user's cache by its hash, and the truth that they make.
 
-import email.parser
-import email.policy
-from dataclasses import dataclass, replace
+Asks no network: :mod:`.wheelread` does.
+"""
 
-from builder.facts.inside import Values, add
-from builder.facts.told import Told
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from builder import resources
 from builder.facts.truth import WheelTruth
-from builder.facts.versions import canonical, exact_pin, key, short
+from builder.facts.versions import canonical, exact_pin, key, more_exact, short
+from builder.files import read_cached, write_cached
 from builder.index.target import wheel_name
+
+Values = dict[str, Any]
+"""``cuda``, ``cudnn``, ``numpy_abi``, ``version``, ``glibc``, ``linked_glibc``: text; ``architectures``,
+``needed``: several texts; ``gpu``: bool. An absent value was not told."""
+
+_SCHEMA = 1
+Kind = Literal["small", "deep", "other", "metadata"]
+"""``other``: the parts that are read of a second wheel; ``metadata``: none."""
+
+
+@dataclass(kw_only=True)
+class Told:
+    """Values read from one wheel."""
+
+    file: str
+    metadata: str | None = None
+    """Its ``METADATA``, up to the description."""
+    values: Values = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)
+    """The member that told each value."""
+    unread: list[str] = field(default_factory=list)
+    """Parts that could not be read, with the reason."""
+    beyond: list[str] = field(default_factory=list)
+    """Values that may stand in the unread rest of a library."""
+    transferred: int = 0
+
+
+def place_of(sha256: str | None, kind: Kind, cache: Path | None = None) -> Path | None:
+    """The file of one reading, below ``cache`` or the user's; None for a wheel without a hash."""
+    if not sha256:
+        return None
+    return (cache or resources.cache() / "wheelfacts") / sha256[:2] / f"{sha256}.{kind}.json"
+
+
+def kept(place: Path | None) -> Told | None:
+    def told(document: dict[str, Any]) -> Told | None:
+        return Told(**document | {"transferred": 0}) if document.pop("schema") == _SCHEMA else None
+
+    return read_cached(place, told)
+
+
+def keep(place: Path, told: Told) -> None:
+    write_cached(place, {"schema": _SCHEMA, **asdict(told)})
+
+
+def add(known: Values, found: Values) -> tuple[str, ...]:
+    """Add values that are not known yet, or that say the same more exactly; their names."""
+    new = tuple(
+        name
+        for name, value in found.items()
+        if name not in known or (isinstance(value, str) and more_exact(known[name], value))
+    )
+    known |= {name: found[name] for name in new}
+    return new
 
 
 def truth_of(file: str, told: Told, *, sha256: str | None = None) -> WheelTruth:
@@ -69,6 +126,9 @@ class Metadata:
 
 def metadata_of(text: str | None) -> Metadata:
     """The fields, empty for a wheel without ``METADATA``."""
+    import email.parser  # a tenth of a second, for a wheel that was read alone
+    import email.policy
+
     message = email.parser.Parser(policy=email.policy.compat32).parsestr(text or "", headersonly=True)
 
     def lines(name: str) -> tuple[str, ...]:

@@ -20,8 +20,8 @@ from zipfile import ZipInfo
 
 import requests
 
-from builder.facts.inside import WheelPart, add, parts_of
-from builder.facts.told import Kind, Told, keep, kept, place_of
+from builder.facts.inside import WheelPart, parts_of
+from builder.facts.wheel import Kind, Told, add, keep, kept, place_of
 from builder.index.remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
 from builder.net.http import Client, explain
 

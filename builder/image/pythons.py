@@ -19,7 +19,7 @@ from builder.digests import file_sha256
 from builder.documents import shown
 from builder.elf import INTERP_SEGMENT, elf_machine, elf_segments, reader_of
 from builder.errors import CellError
-from builder.facts.elf import needs_of
+from builder.facts.binary import needs_of
 from builder.facts.tables import standalone_sums
 from builder.facts.versions import at_least, key
 from builder.files import read_cached, write_whole

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, NoSolutionError, PackageIndexError
-from builder.facts import failures
 from builder.facts.base import has_own_python
+from builder.facts.memory import forget_failure, remember_failure
 from builder.facts.tables import load
 from builder.index.client import Index, LocalWheel
 from builder.index.target import Target
@@ -105,12 +105,12 @@ def pin(
         )
     except PackageIndexError as problem:
         if isinstance(problem, NoSolutionError):
-            failures.remember(cell, problem.message)
+            remember_failure(cell, problem.message)
         if row is not None:
             raise
         hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(_SYSTEM_LABELS)})"
         raise PackageIndexError(problem.message, hint=hint) from problem
-    failures.forget(cell)
+    forget_failure(cell)
     epochs = [wheel.uploaded for wheel in wheels]
     if isinstance(base, RootfsBase):
         epochs.append(base.epoch)

@@ -19,7 +19,7 @@ class Replacement:
     """The id of the cell that goes."""
     reason: str
     entry: tuple[str, ...]
-    """Lines of YAML, as :func:`builder.facts.entry.entry` writes them; empty if the cell is there already."""
+    """Lines of YAML, as ``builder.facts.finding.entry`` writes them; empty if the cell is there already."""
 
 
 def amend(path: Path, replacements: Sequence[Replacement]) -> None:

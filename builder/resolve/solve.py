@@ -12,8 +12,7 @@ from builder.errors import CellError
 from builder.facts.base import has_own_python, system_of
 from builder.facts.candidates import Choice, cells, choices, combinations, common_pythons
 from builder.facts.check import until_refused
-from builder.facts.entry import entry
-from builder.facts.finding import Finding, Outcome, summary
+from builder.facts.finding import Finding, Outcome, entry, summary
 from builder.facts.framework import table_name
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of

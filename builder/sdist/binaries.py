@@ -7,7 +7,7 @@ from pathlib import Path
 from builder.documents import shown
 from builder.elf import ELF_MACHINES, elf_machine, reader_of
 from builder.errors import CellError
-from builder.facts.elf import needs_of
+from builder.facts.binary import needs_of
 from builder.image.pythons import FOLDER
 
 _MOST_LINKS = 16

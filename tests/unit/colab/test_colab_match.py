@@ -12,7 +12,7 @@ from builder.colab.match import further_indexes, match_packages
 from builder.colab.parse import parse_freeze
 from builder.colab.runtimes import read_runtime
 from builder.errors import CellError, PackageIndexError
-from builder.facts.told import Told
+from builder.facts.wheel import Told
 from builder.index.simple_api import IndexFile
 from builder.index.target import Target
 from builder.matrix import load

@@ -9,7 +9,7 @@ import pytest
 
 from builder import resources
 from builder.facts import tables as facts
-from builder.facts.edit import Change, Origin, apply
+from builder.facts.refresh import Change, Origin, apply
 from builder.facts.tables import FactsError
 
 TABLE = """\

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from builder.facts import Outcome, Truth, WheelTruth, check, summary
-from builder.facts.elf import Needs, needs_of
+from builder.facts.binary import Needs, needs_of
 from builder.facts.inside import parts_of
-from builder.facts.told import Told
+from builder.facts.wheel import Told
 from builder.facts.wheel import truth_of as truth_of_reading
 
 ORT = "onnxruntime_gpu-1.99.0-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from builder.errors import NoSolutionError
-from builder.facts import check, failures, summary
-from builder.facts.memory import Memory
+from builder.facts import check, summary
+from builder.facts.memory import Memory, forget_failure, last_failure, remember_failure
 from builder.lock.resolve import pin
 from builder.model import RootfsBase, Wheel
 
@@ -57,14 +57,14 @@ def test_a_failed_lock_is_remembered_until_one_succeeds(cell, make) -> None:
 
 
 def test_an_old_answer_and_a_damaged_one_count_for_nothing(cell, tmp_path) -> None:
-    assert failures.recall(cell) is None
-    failures.remember(cell, "said")
+    assert last_failure(cell) is None
+    remember_failure(cell, "said")
     (path,) = (tmp_path / "lockfail").iterdir()
     document = json.loads(path.read_text())
     path.write_text(json.dumps(document | {"when": time.time() - 8 * 86400}))
-    assert failures.recall(cell) is None
+    assert last_failure(cell) is None
     path.write_text("{")
-    assert failures.recall(cell) is None
-    failures.forget(cell)
-    failures.forget(cell)
+    assert last_failure(cell) is None
+    forget_failure(cell)
+    forget_failure(cell)
     assert not path.exists()

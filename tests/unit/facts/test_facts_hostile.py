@@ -11,9 +11,8 @@ import pytest
 
 from builder.errors import CellError
 from builder.facts import Truth, binary, check
-from builder.facts.elf import needs_of
-from builder.facts.told import Told
-from builder.facts.wheel import truth_of
+from builder.facts.binary import needs_of
+from builder.facts.wheel import Told, truth_of
 from builder.wheels.excerpt import Excerpt, Skeleton
 
 if TYPE_CHECKING:
