@@ -1,10 +1,8 @@
 """The base below the wheels: a rootfs as one layer, or a registry image's own layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.documents import read_file
 from builder.errors import CellError, RegistryError
@@ -15,20 +13,14 @@ from builder.layers.store import Lease, Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Compression, Layer
 from builder.layers.untar import open_layer
 from builder.model import Cell, RegistryBase, RootfsBase
+from builder.oci.registry import Registry
 from builder.oci.spec import blobs_of, parse_config
-
-if TYPE_CHECKING:
-    from builder.oci.registry import Registry
-
-_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""BuildKit's setting for an image that starts ``FROM scratch``, as the Dockerfile of a recipe does."""
 
 _FORMAT = 2
 """To be raised when a rootfs is held against other rules as it becomes a layer."""
 _OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
 _LAYER_TYPES = {
-    _OCI_LAYER: _OCI_LAYER,
-    **{media_type: media_type for media_type in MEDIA_TYPES.values()},
+    **{media_type: media_type for media_type in (_OCI_LAYER, *MEDIA_TYPES.values())},
     "application/vnd.docker.image.rootfs.diff.tar.gzip": MEDIA_TYPES["gzip"],
     "application/vnd.docker.image.rootfs.diff.tar.zstd": MEDIA_TYPES["zstd"],
     "application/vnd.docker.image.rootfs.diff.tar": _OCI_LAYER,
@@ -44,7 +36,9 @@ def rootfs_key(base: RootfsBase, cell: Cell) -> str:
 def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:
     """A rootfs as a base of one layer."""
     operating_system, _, architecture = cell.platform.partition("/")
-    config = {"architecture": architecture, "os": operating_system, "config": {"Env": [_PATH]}}
+    # BuildKit's setting for an image that starts `FROM scratch`, as the Dockerfile of a recipe does.
+    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    config = {"architecture": architecture, "os": operating_system, "config": {"Env": [path]}}
     return BaseLayers(layers=(layer,), config=config)
 
 
@@ -53,11 +47,7 @@ def refuse_hidden(tar: Path, base: RootfsBase) -> None:
     with open_layer(tar, _OCI_LAYER) as archive:
         for entry in archive:
             folder = entry.kind == "folder" and entry.mode & 0o7777 == 0o755
-            if (
-                entry.name == "opt/runtime"
-                or entry.name.startswith("opt/runtime/")
-                or (entry.name == "opt" and not folder)
-            ):
+            if f"{entry.name}/".startswith("opt/runtime/") or (entry.name == "opt" and not folder):
                 raise CellError(
                     f"Debian {base.suite} as it is locked holds /{entry.name} ({entry.kind}, mode "
                     f"{entry.mode:o}), which would hide the wheels' files there",

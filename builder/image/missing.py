@@ -69,11 +69,10 @@ class MissingLayers:
         self._paths: dict[str, Path] = {}
         self._waiting: list[tuple[int, Group]] = []  # a heap
         self._known = dict(self.given.known)
-        self._base_known = self.given.rootfs
-        self._python_known = self.given.python
+        self._rootfs, self._python = self.given.rootfs, self.given.python
         self._futures: list[Future[None]] = []
         self._pool = ThreadPoolExecutor(max_workers=self.workers + 1, thread_name_prefix="layers")
-        self._base: Future[BaseLayers] | None = None
+        self._base: Future[BaseLayers]
 
     def __enter__(self) -> Self:
         for one in self.given.every:
@@ -100,23 +99,23 @@ class MissingLayers:
 
     def finish(self) -> tuple[Plan, BaseLayers]:
         """The plan with every layer known, and the base; once the files of all missing wheels are there."""
-        if self._base is None:
-            raise TypeError("outside of the with block")
-        everything: list[Future[Any]] = [*self._futures, self._base]
-        wait(everything, return_when=FIRST_EXCEPTION)
+        wait(self._all, return_when=FIRST_EXCEPTION)
         self._raise_failure()
         for one in self._known.values():
             for name, requires in one.record.details["requires_python"].items():
                 check_python(name, requires, self.given.pinned.cell)
-        return replace(
-            self.given, known=self._known, rootfs=self._base_known, python=self._python_known
-        ), self._base.result()
+        made = replace(self.given, known=self._known, rootfs=self._rootfs, python=self._python)
+        return made, self._base.result()
+
+    @property
+    def _all(self) -> list[Future[Any]]:
+        return [*self._futures, self._base]
 
     def _rank(self, group: Group) -> int:
         return -sum(one.size for one in group) if self.lowest is None else self.given.groups.index(group)
 
     def _tell_lowest(self) -> None:
-        if self._base is None or self.lowest is None:
+        if self.lowest is None:
             return
         groups, at = self.given.groups, self.given.base_at
         layers: list[Layer] = []
@@ -130,11 +129,9 @@ class MissingLayers:
         self.lowest(tuple(layers))
 
     def _raise_failure(self) -> None:
-        for future in self._futures:
+        for future in self._all:
             if future.done():
                 future.result()
-        if self._base is not None and self._base.done():
-            self._base.result()
 
     def _meter(self, title: str, total: int) -> Callable[[int], None]:
         """A function that takes how many bytes more are done."""
@@ -150,45 +147,44 @@ class MissingLayers:
         return advance
 
     def _of_tar(self, key: str, title: str, tar: Path) -> Known:
-        given, compression = self.given, self.given.pinned.cell.options.compression
+        lease, compression = self.given.lease, self.given.pinned.cell.options.compression
         advance = self._meter(title, tar.stat().st_size)
-        record, new = given.lease.store.obtain(
-            key, given.lease, lambda target: tar_layer(tar, target, title, compression, advance)
+        record, new = lease.store.obtain(
+            key, lease, lambda target: tar_layer(tar, target, title, compression, advance)
         )
         self.ready(record.layer)
         return Known(key=key, record=record, new=new)
 
     def _layers_of_base(self) -> BaseLayers:
-        given, pinned = self.given, self.given.pinned
-        if self._python_known is None and self.python is not None:
-            self._python_known = self._of_tar(python_key(pinned), python_title(pinned), self.python)
+        pinned = self.given.pinned
+        if self._python is None and self.python is not None:
+            self._python = self._of_tar(python_key(pinned), python_title(pinned), self.python)
         if not isinstance(pinned.base, RootfsBase):
             if self.registry is None:
                 raise TypeError("a registry's base comes from somewhere")
-            return registry_layers(pinned.base, self.registry, given.lease)
-        if self._base_known is None:
+            return registry_layers(pinned.base, self.registry, self.given.lease)
+        if self._rootfs is None:
             tar = self.rootfs()
             refuse_hidden(tar, pinned.base)
             key = rootfs_key(pinned.base, pinned.cell)
-            self._base_known = self._of_tar(key, f"rootfs {pinned.base.suite}", tar)
-        return rootfs_base(self._base_known.record.layer, pinned.cell)
+            self._rootfs = self._of_tar(key, f"rootfs {pinned.base.suite}", tar)
+        return rootfs_base(self._rootfs.record.layer, pinned.cell)
 
     def _next(self) -> None:
         """Make the first of the waiting layers, unless another process makes it meanwhile."""
         with self._guard:
             _, wheels = heapq.heappop(self._waiting)
-        keys, given = layer_keys_of(wheels, self.given.pinned), self.given
+        given = self.given
+        lease, keys = given.lease, layer_keys_of(wheels, given.pinned)
         with ExitStack() as files:
             archives = [files.enter_context(Archive(self._paths[wheel.sha256])) for wheel in wheels]
             trees = [installed(*pair, given.pinned) for pair in zip(archives, wheels, strict=True)]
             # Without scripts the layer is the same for every Python and pip.
             key = keys[-1] if any(tree.scripts for tree in trees) else keys[0]
             excerpt = Excerpt()
-            record, new = given.lease.store.obtain(
-                key, given.lease, lambda target: self._make(trees, target, excerpt)
-            )
+            record, new = lease.store.obtain(key, lease, lambda target: self._make(trees, target, excerpt))
         if new:
-            keep_excerpt(record.layer, excerpt, given.lease)
+            keep_excerpt(record.layer, excerpt, lease)
         self._known[wheels] = Known(key=key, record=record, new=new)
         self.ready(record.layer)
         self._tell_lowest()
@@ -197,15 +193,10 @@ class MissingLayers:
         pinned = self.given.pinned
         compression = pinned.cell.options.compression
         title = title_of(tuple(tree.wheel for tree in trees))
-        total = sum(tree.size for tree in trees)
+        advance = self._meter(title, sum(tree.size for tree in trees))
         with target.open("wb") as blob:
             written, listing = write_layer(
-                trees,
-                blob,
-                compression,
-                self._meter(title, total),
-                as_listed=as_listed(pinned),
-                excerpt=excerpt,
+                trees, blob, compression, advance, as_listed=as_listed(pinned), excerpt=excerpt
             )
         return Record(
             layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)),

@@ -5,6 +5,7 @@ archive, apt and dpkg install them from there, and what two runs do not share is
 packages, the same date and the same mmdebstrap the tar is the same, byte for byte.
 """
 
+import email
 import hashlib
 import os
 import shutil
@@ -28,12 +29,8 @@ _MERGE_USR = """for name in bin sbin lib lib64; do
 done"""
 """Before the first package: ``usr-is-merged`` (bookworm) installs only if these are links already. Later
 suites bring the same links in base-files. https://wiki.debian.org/UsrMerge"""
-_HINT = "sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry"
-_NO_ROOT = "without root it needs newuidmap and lines of this user in /etc/subuid and /etc/subgid"
 _FORMAT = 3
 """To be raised when this module makes another tar of the same packages."""
-_TAIL = 25
-"""Lines of mmdebstrap's log in an error."""
 
 
 def cached_rootfs(base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[Deb]], Sequence[Path]]) -> Path:
@@ -88,6 +85,11 @@ def make(base: RootfsBase, debs: Sequence[Path], out: Path) -> Path:
         CellError: a package is not what the lock says, or the packages do not make a system.
     """
     version = _version()
+    # Of the user's environment only paths: maintainer scripts see it.
+    environment = {name: os.environ[name] for name in ("HOME", "TMPDIR", "USER") if name in os.environ}
+    # Without /sbin a user's PATH lacks ldconfig and start-stop-daemon, which dpkg demands.
+    environment["PATH"] = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+    environment |= {"LC_ALL": "C.UTF-8", "SOURCE_DATE_EPOCH": str(base.epoch)}
     with tempfile.TemporaryDirectory(prefix="rtbuild-rootfs-") as work:
         folder = Path(work)
         folder.chmod(0o755)  # in a user namespace apt reads it as another user
@@ -102,18 +104,19 @@ def make(base: RootfsBase, debs: Sequence[Path], out: Path) -> Path:
                 stdin=subprocess.DEVNULL,
                 stdout=tar,
                 stderr=output,
-                env=_environment(base),
+                env=environment,
                 umask=0o022,
                 check=False,
             )
         if done.returncode != 0:
             out.unlink()
+            no_root = "without root it needs newuidmap and lines of this user in /etc/subuid and /etc/subgid"
             raise CommandError(
                 f"mmdebstrap {version} could not put {base.suite} together from {len(debs)} packages",
                 command=command,
                 returncode=done.returncode,
-                tail=log.read_text("utf-8", "replace").splitlines()[-_TAIL:],
-                hint=_NO_ROOT if os.geteuid() != 0 else None,
+                tail=log.read_text("utf-8", "replace").splitlines()[-25:],
+                hint=no_root if os.geteuid() != 0 else None,
             )
     _check_packages(base, out)
     _add_dev(base, out)
@@ -139,26 +142,24 @@ def _write_archive(debs: Sequence[Deb], files: Sequence[Path], folder: Path) -> 
                 f"{source.name} has SHA-256 {found}, the lock says {deb.sha256}",
                 hint="remove it from the cache to download it again",
             )
-        paragraphs.append(_paragraph(deb, file))
+        read = subprocess.run(["dpkg-deb", "--field", str(file)], capture_output=True, text=True, check=False)
+        if read.returncode != 0:
+            raise CellError(f"{deb.package} {deb.version} is no Debian package: {read.stderr.strip()}")
+        place = f"Filename: ./{file.name}\nSize: {file.stat().st_size}\nSHA256: {deb.sha256}\n"
+        paragraphs.append(read.stdout.rstrip("\n") + "\n" + place)
     index = folder / "Packages"
     index.write_text("\n".join(paragraphs), "utf-8")
     index.chmod(0o644)
-
-
-def _paragraph(deb: Deb, file: Path) -> str:
-    """The package's own control fields and the place of the file."""
-    done = subprocess.run(["dpkg-deb", "--field", str(file)], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise CellError(f"{deb.package} {deb.version} is no Debian package: {done.stderr.strip()}")
-    control = done.stdout.rstrip("\n")
-    return f"{control}\nFilename: ./{file.name}\nSize: {file.stat().st_size}\nSHA256: {deb.sha256}\n"
 
 
 def _version() -> str:
     """``1.3.5``. Raises MissingToolError."""
     for tool in ("mmdebstrap", "dpkg-deb"):
         if shutil.which(tool) is None:
-            raise MissingToolError(f"a rootfs base is made with {tool}, which this machine lacks", hint=_HINT)
+            raise MissingToolError(
+                f"a rootfs base is made with {tool}, which this machine lacks",
+                hint="sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry",
+            )
     done = subprocess.run(["mmdebstrap", "--version"], capture_output=True, text=True, check=True)
     return done.stdout.strip().removeprefix("mmdebstrap ")
 
@@ -187,25 +188,16 @@ def _command(base: RootfsBase, *, archive: Path, finish: Path) -> list[str]:
     ]
 
 
-def _environment(base: RootfsBase) -> dict[str, str]:
-    """Of the user's environment only paths: maintainer scripts see it."""
-    kept = {name: os.environ[name] for name in ("HOME", "TMPDIR", "USER") if name in os.environ}
-    # Without /sbin a user's PATH lacks ldconfig and start-stop-daemon, which dpkg demands.
-    path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
-    return {**kept, "PATH": path, "LC_ALL": "C.UTF-8", "SOURCE_DATE_EPOCH": str(base.epoch)}
-
-
 def _check_packages(base: RootfsBase, tar: Path) -> None:
     """dpkg's own list, against the lock: apt may have left something out."""
     wanted = {(deb.package, deb.version) for deb in base.debs}
     with tarfile.open(tar) as archive:
         member = archive.extractfile("./var/lib/dpkg/status")
         text = member.read().decode() if member is not None else ""
-    found = set()
-    for paragraph in text.split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line[1:])
-        if fields.get("Status") == "install ok installed":
-            found.add((fields["Package"], fields["Version"]))
+    paragraphs = map(email.message_from_string, text.split("\n\n"))
+    found = {
+        (one["Package"], one["Version"]) for one in paragraphs if one["Status"] == "install ok installed"
+    }
     if found != wanted:
         differing = ", ".join(sorted(f"{name} {version}" for name, version in found ^ wanted))
         tar.unlink()

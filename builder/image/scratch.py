@@ -65,10 +65,6 @@ class Scratch:
         if mtime is not None:
             os.utime(target, (mtime, mtime))
 
-    def folder(self, name: str) -> None:
-        """Make a folder of a wheel, if it is not there."""
-        self._real(name)
-
     def _entry(self, archive: TarReader, entry: TarEntry) -> None:
         if entry.name in ("", ".") or _UNREAD.match(entry.name):
             return
@@ -136,12 +132,9 @@ class Scratch:
 
     def _empty(self, folder: str) -> None:
         """Remove what lower layers have in a folder, and nothing of this one's."""
-        kept = {
-            name.removeprefix(f"{folder}/").partition("/")[0]
-            for name in self._new
-            if name.startswith(f"{folder}/")
-        }
-        for path in sorted(self._real(folder).iterdir()):
+        start = f"{folder}/"
+        kept = {name[len(start) :].partition("/")[0] for name in self._new if name.startswith(start)}
+        for path in sorted(self.folder(folder).iterdir()):
             if path.name not in kept:
                 self._remove(path)
 
@@ -157,14 +150,14 @@ class Scratch:
         folder, _, base = name.rpartition("/")
         if base in ("", ".", ".."):
             raise CellError(f"a layer holds {name!r}, which is no plain path")
-        return self._real(folder) / base
+        return self.folder(folder) / base
 
-    def _real(self, folder: str) -> Path:
+    def folder(self, name: str) -> Path:
         """Where a folder is, which is made if it is not there."""
-        path = self._folders.get(folder)
+        path = self._folders.get(name)
         if path is not None:
             return path
-        path = self._place(folder)
+        path = self._place(name)
         try:
             path.mkdir()
             path.chmod(0o755)  # whatever the umask: of bytecode that is laid out it is the layer's
@@ -173,10 +166,10 @@ class Scratch:
                 path = path.resolve()
                 if not path.is_relative_to(self.root):
                     raise CellError(
-                        f"a layer puts {folder!r} behind a link that leads out of the image"
+                        f"a layer puts {name!r} behind a link that leads out of the image"
                     ) from None
                 path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        self._folders[folder] = path
+        self._folders[name] = path
         return path
 
 

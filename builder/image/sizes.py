@@ -18,9 +18,9 @@ BASE_UNPACKED = 2.2
 """The same for a registry image's compressed layers."""
 DEB_UNPACKED = 4.0
 """The same for Debian's packages."""
-PYTHON_UNPACKED = 3.0
+_PYTHON_UNPACKED = 3.0
 """The same for an archive of a standalone Python."""
-PYTHON_SIZE = 33_000_000
+_PYTHON_SIZE = 33_000_000
 """Of such an archive before it is fetched, about: 3.12.10 to 3.12.16."""
 _LARGEST = 20
 _SONAME = re.compile(
@@ -88,30 +88,27 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
         planned = plan(pinned, lease)
     finally:
         lease.release()
-    layers = [_base(pinned, planned.rootfs)]
-    if pinned.python is not None:
-        size = pinned.python.size or PYTHON_SIZE
-        layers.append(
-            _layer(
-                python_title(pinned),
-                planned.python,
-                unpacked=round(size * PYTHON_UNPACKED),
-                compressed=size,
-                identity=pinned.python.sha256,
-            )
-        )
+    base, python = pinned.base, pinned.python
+    if isinstance(base, RegistryBase):
+        layers = [_layer(base.reference, None, base.size, base.size * BASE_UNPACKED, base.digest)]
+    else:
+        size, identity = sum(deb.size for deb in base.debs), "-".join(deb.sha256 for deb in base.debs)
+        layers = [_layer(f"rootfs {base.suite}", planned.rootfs, size, size * DEB_UNPACKED, identity)]
+    if python is not None:
+        size = python.size or _PYTHON_SIZE
+        title = python_title(pinned)
+        layers.append(_layer(title, planned.python, size, size * _PYTHON_UNPACKED, python.sha256))
     packages: list[PackageSize] = []
     files: list[FileSize] = []
     for group in planned.groups:
         inside = [_package(wheel, pinned, place(wheel), files) for wheel in group]
         packed = sum(one.compressed for one in inside)
-        known = planned.known.get(group)
         layer = _layer(
-            known.record.layer.title if known else title_of(group),
-            known,
-            unpacked=sum(one.unpacked for one in inside),
-            compressed=packed,
-            identity="-".join(wheel.sha256 for wheel in group),
+            title_of(group),
+            planned.known.get(group),
+            packed,
+            sum(one.unpacked for one in inside),
+            "-".join(wheel.sha256 for wheel in group),
         )
         layers.append(layer)
         packages += [
@@ -138,21 +135,11 @@ def _package(wheel: Wheel, pinned: Pinned, path: Path, files: list[FileSize]) ->
     return size(unpacked=found.size, compressed=packed, known=True)
 
 
-def _base(pinned: Pinned, made: Known | None) -> LayerSize:
-    base = pinned.base
-    if isinstance(base, RegistryBase):
-        title, size, factor, identity = base.reference, base.size, BASE_UNPACKED, base.digest
-    else:
-        title, size, factor = f"rootfs {base.suite}", sum(deb.size for deb in base.debs), DEB_UNPACKED
-        identity = "-".join(deb.sha256 for deb in base.debs)
-    return _layer(title, made, unpacked=round(size * factor), compressed=size, identity=identity)
-
-
-def _layer(title: str, made: Known | None, *, unpacked: int, compressed: int, identity: str) -> LayerSize:
+def _layer(title: str, made: Known | None, compressed: int, unpacked: float, identity: str) -> LayerSize:
     """The sizes of a layer that is ``made``, or else the estimates."""
     return LayerSize(
         title=title,
-        unpacked=made.record.layer.unpacked if made else unpacked,
+        unpacked=made.record.layer.unpacked if made else round(unpacked),
         compressed=made.record.layer.size if made else compressed,
         made=made is not None,
         identity=identity,

@@ -34,11 +34,10 @@ an image has follows from the lock alone."""
 MAX_LARGE = 64
 """Engines take 127 layers; base and recipe need some. Beyond this many, the smaller wheels share one."""
 
-Group = tuple["Wheel", ...]
+Group = tuple[Wheel, ...]
 """Wheels that share a layer."""
 
-
-Elsewhere = Callable[[str], "Record | None"]
+Elsewhere = Callable[[str], Record | None]
 """Gives the layer of a key of the store, if another place has it, such as a registry."""
 
 
