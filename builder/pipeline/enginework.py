@@ -29,7 +29,7 @@ from builder.layers.codec import codec
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.model import Cell, RegistryBase
 from builder.recipe.quote import env_name, value
-from builder.recipe.write import write
+from builder.recipe.values import write
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine

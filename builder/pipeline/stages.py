@@ -151,7 +151,7 @@ def image_of(
 
 def write_recipe(walk: Walk, site: Site, recipe: Recipe, folder: Path, *, text_only: bool) -> None:
     """The recipe as a folder. Without its large files it is for reading, not for building."""
-    from builder.recipe.write import write
+    from builder.recipe.values import write
 
     target = folder / walk.cell.id
     if text_only:

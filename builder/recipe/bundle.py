@@ -52,38 +52,28 @@ class _Module:
     name: str
     docstring: str
     body: str
-    needs: tuple[str, ...]
+    needs: frozenset[str]
     """Modules of the probe that this one imports from."""
     imports: tuple[str, ...]
     """Import statements of the standard library, one each."""
-    defines: tuple[str, ...]
+    defines: frozenset[str]
 
 
 def bundle(folder: Path | None = None) -> bytes:
     """The probe as one file; raises :class:`BundleError` if the sources break a rule."""
     folder = resources.probe() if folder is None else folder
-    modules = {}
-    for path in sources(folder):
-        if path.name != "__init__.py":
-            modules[path.stem] = _read(path.stem, _with_data(path))
+    paths = [path for path in sources(folder) if path.name != "__init__.py"]
+    modules = {path.stem: _read(path.stem, _with_data(path)) for path in paths}
     order = list(_in_order(modules))
     _check_names(modules, order)
-    parts = [_HEAD]
-    if _FIRST in modules:
-        order.remove(_FIRST)
-        parts += ["\n".join(modules[_FIRST].imports), _section(modules[_FIRST])]
+    order.remove(_FIRST)
+    first, *most, last = (_section(modules[name]) for name in (_FIRST, *order))
     imports = sorted(
         {line for name in order for line in modules[name].imports},
         key=lambda line: (line.startswith("from"), line),
     )
-    if _FIRST in modules:
-        parts += [_GUARDED % "\n".join(f"    {line}" for line in imports)]
-    else:
-        parts += ["\n".join(imports) + "\n"]
-    parts += [_section(modules[name]) for name in order]
-    if _FIRST in modules:
-        parts.insert(-1, _RETURNED)
-    text = "\n".join(parts)
+    guarded = _GUARDED % "\n".join(f"    {line}" for line in imports)
+    text = "\n".join([_HEAD, "\n".join(modules[_FIRST].imports), first, guarded, *most, _RETURNED, last])
     compile(text, "cudnn_verify.py", "exec", dont_inherit=True)
     return text.encode()
 
@@ -130,37 +120,33 @@ def _with_data(path: Path) -> str:
 
 def _read(name: str, source: str) -> _Module:
     tree = ast.parse(source, filename=f"{name}.py", feature_version=(3, 6))
-    lines = source.splitlines()
-    needs: list[str] = []
+    needs: set[str] = set()
     imports: list[str] = []
-    dropped: set[int] = set()
-    for node in tree.body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-            if isinstance(node, ast.ImportFrom) and node.level:
-                needs.append(_relative(name, node))
-            else:
-                imports += _absolute(name, node)
-    for inner in ast.walk(tree):
-        if isinstance(inner, ast.ImportFrom) and inner.level and inner not in tree.body:
-            raise BundleError(f"{name}.py:{inner.lineno}: a relative import inside a function")
     docstring = ast.get_docstring(tree) or ""
-    if docstring:
-        first = tree.body[0]
-        dropped.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
-    body = "\n".join(line for number, line in enumerate(lines, 1) if number not in dropped).strip("\n")
+    dropped: list[ast.stmt] = tree.body[:1] if docstring else []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            if node not in tree.body:
+                raise BundleError(f"{name}.py:{node.lineno}: a relative import inside a function")
+            needs.add(_relative(f"{name}.py:{node.lineno}", node))
+        elif isinstance(node, ast.Import | ast.ImportFrom) and node in tree.body:
+            imports += _absolute(f"{name}.py:{node.lineno}", node)
+        else:
+            continue
+        dropped.append(node)
+    gone = {line for node in dropped for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    kept = (line for number, line in enumerate(source.splitlines(), 1) if number not in gone)
     return _Module(
         name=name,
         docstring=docstring,
-        body=body,
-        needs=tuple(sorted(set(needs))),
+        body="\n".join(kept).strip("\n"),
+        needs=frozenset(needs),
         imports=tuple(imports),
-        defines=tuple(_defined(tree)),
+        defines=frozenset(_defined(tree)),
     )
 
 
-def _relative(name: str, node: ast.ImportFrom) -> str:
-    place = f"{name}.py:{node.lineno}"
+def _relative(place: str, node: ast.ImportFrom) -> str:
     if node.level > 2 or not node.module or "." in node.module:
         raise BundleError(f"{place}: the probe is a flat package, use `from .module import name`")
     if any(alias.asname or alias.name == "*" for alias in node.names):
@@ -168,18 +154,15 @@ def _relative(name: str, node: ast.ImportFrom) -> str:
     return node.module
 
 
-def _absolute(name: str, node: ast.Import | ast.ImportFrom) -> list[str]:
-    place = f"{name}.py:{node.lineno}"
+def _absolute(place: str, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-    statements = []
     for alias in node.names:
         root = (origin or alias.name).partition(".")[0]
         if root not in sys.stdlib_module_names:
             raise BundleError(f"{place}: {root} is not in the standard library")
         if alias.asname:
             raise BundleError(f"{place}: no alias, names stay what they are in one file")
-        statements.append(f"from {origin} import {alias.name}" if origin else f"import {alias.name}")
-    return statements
+        yield f"from {origin} import {alias.name}" if origin else f"import {alias.name}"
 
 
 def _defined(tree: ast.Module) -> Iterator[str]:
@@ -196,7 +179,7 @@ def _in_order(modules: Mapping[str, _Module]) -> Iterator[str]:
     done: set[str] = set()
     left = sorted(modules, key=lambda name: (name == "__main__", name))
     while left:
-        free = [name for name in left if set(modules[name].needs) <= done]
+        free = [name for name in left if modules[name].needs <= done]
         if not free:
             unknown = {need for name in left for need in modules[name].needs} - set(modules)
             what = f"unknown modules: {sorted(unknown)}" if unknown else f"a circle of imports among {left}"
@@ -212,7 +195,7 @@ def _check_names(modules: Mapping[str, _Module], order: list[str]) -> None:
         for line in modules[name].imports:
             owner[line.split()[-1].partition(".")[0]] = "an import"
     for name in order:
-        for defined in dict.fromkeys(modules[name].defines):
+        for defined in modules[name].defines:
             if defined in owner:
                 raise BundleError(f"{defined} is defined in {name}.py and in {owner[defined]}")
             owner[defined] = f"{name}.py"

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -33,33 +33,24 @@ def expectation(pinned: Pinned) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _versions(pinned: Pinned, packages: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """CUDA as ``11.8`` and cuDNN as ``8.6.0``, as their provider says; None if it does not."""
-    cuda: str | None = None
-    cudnn: str | None = None
-    match pinned.cell.cuda.provider:
-        case "base":
-            if isinstance(pinned.base, RegistryBase):
-                cuda, cudnn = pinned.base.variable("CUDA_VERSION"), pinned.base.variable("NV_CUDNN_VERSION")
-            cuda = _undisputed(cuda, _of(packages, _RUNTIME), 2)
-            cudnn = _undisputed(cudnn, _of(packages, _CUDNN), 3)
-        case "wheels":
-            cuda, cudnn = _of(packages, _RUNTIME), _of(packages, _CUDNN)
-        case "none":
-            pass
-    return first_parts(cuda, 2), first_parts(cudnn, 3)
+def _versions(pinned: Pinned, packages: Mapping[str, str]) -> Iterator[str | None]:
+    """CUDA as ``11.8`` and cuDNN as ``8.6.0``, as their provider says; None if it does not.
 
-
-def _undisputed(base: str | None, wheel: str | None, count: int) -> str | None:
-    """The base's version; None if a wheel brings another, as on Colab: each framework then has its own way
-    to one of the two copies.
+    None, too, if a wheel brings another version than the base, as on Colab: each framework then has its own
+    way to one of the two copies.
     """
-    differs = wheel is not None and first_parts(wheel, count) != first_parts(base, count)
-    return None if differs else base
-
-
-def _of(packages: Mapping[str, str], name: re.Pattern[str]) -> str | None:
-    return next((version for package, version in sorted(packages.items()) if name.fullmatch(package)), None)
+    for variable, name, count in (("CUDA_VERSION", _RUNTIME, 2), ("NV_CUDNN_VERSION", _CUDNN, 3)):
+        named = (version for package, version in sorted(packages.items()) if name.fullmatch(package))
+        wheel = first_parts(next(named, None), count)
+        match pinned.cell.cuda.provider:
+            case "base":
+                said = pinned.base.variable(variable) if isinstance(pinned.base, RegistryBase) else None
+                base = first_parts(said, count)
+                yield base if wheel in (None, base) else None
+            case "wheels":
+                yield wheel
+            case "none":
+                yield None
 
 
 def first_parts(version: str | None, count: int) -> str | None:

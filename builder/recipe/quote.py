@@ -4,24 +4,18 @@ A filter returns :class:`Quoted`, and the template environment refuses to write 
 that was forgotten here cannot reach a file.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading
 import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from builder import resources
 from builder.errors import CellError
-
-if TYPE_CHECKING:
-    import jinja2
-
-    from builder.recipe.values import RecipeSetting, RecipeStep
+from builder.recipe.values import RecipeSetting, RecipeStep
 
 
 class Quoted(str):
@@ -168,8 +162,7 @@ def _printable(text: object) -> str:
     if text.isprintable():  # the same categories, and spaces other than the plain one
         return text
     for position, character in enumerate(text):
-        category = unicodedata.category(character)
-        if category.startswith("C") or category in {"Zl", "Zp"}:
+        if unicodedata.category(character).startswith(("C", "Zl", "Zp")):
             raise CellError(
                 f"{text!r} holds the control character U+{ord(character):04X} at position {position + 1}",
                 hint="a value in a Dockerfile is one line of visible text",
@@ -191,19 +184,15 @@ FILTERS: Mapping[str, Callable[..., Quoted]] = {
 _guard = threading.Lock()
 
 
-class UnquotedError(TypeError):
-    """A template writes a value that went through no filter: a bug in it."""
-
-
 def only_quoted(value: object) -> Quoted:
-    """Jinja's ``finalize``: called with every value that a template writes."""
+    """Jinja's ``finalize``: called with every value that a template writes. A bug in it is a TypeError."""
     if not isinstance(value, Quoted):
-        raise UnquotedError(f"a template writes {value!r}, which no filter has checked and quoted")
+        raise TypeError(f"a template writes {value!r}, which no filter has checked and quoted")
     return value
 
 
 @cache
-def environment() -> jinja2.Environment:
+def environment() -> Any:
     """An undefined name, a None and a value without its filter are errors; nothing is filled in."""
     import jinja2  # a tenth of a second, which a program that renders nothing need not pay
 
@@ -226,4 +215,4 @@ def fill(name: str, values: Mapping[str, Any]) -> str:
     """The template ``name`` with ``values`` in it; it is compiled once, whichever threads ask for it."""
     with _guard:
         template = environment().get_template(name)
-    return template.render(values)
+    return str(template.render(values))

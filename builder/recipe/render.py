@@ -11,6 +11,7 @@ from builder import resources
 from builder.digests import digest_of
 from builder.errors import CellError
 from builder.model import Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
+from builder.recipe import slim
 from builder.recipe.expect import expectation
 from builder.recipe.quote import fill, python_version
 from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
@@ -21,19 +22,10 @@ _PYTHON_FOLDER = "/opt/python/bin"
 """Of a standalone Python: see :mod:`builder.image.pythons`."""
 _BUILT = "built"
 """The folder of wheels that no index has."""
-_UNKNOWN = "sha256:" + "0" * 64
-_SLIM = Path(__file__).with_name("slim.py")
-_WITHOUT_DISTUTILS = 12
-"""Python 3.12: https://peps.python.org/pep-0632/"""
-
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Docker's defaults for an image without these settings: https://docs.docker.com/engine/containers/run/"""
-
 _GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 """Asks NVIDIA's container runtime for the driver, as NVIDIA's own images do:
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
 
-_EXPECT = "/usr/local/share/rtbuild/expect.json"
 _PYTHON = ("/opt/runtime/bin/python", "-I", "-m")
 LAYERS = ("interpreter", "bytecode", "environment", "probe", "profile", "writable")
 """All that steps may make, in the order of an image's layers."""
@@ -55,15 +47,10 @@ def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
     if pinned.python is not None:
         blobs[PYTHON] = pinned.python
     values = _values(pinned, pip, version=version)
+    values["settings"] = tuple(_settings_of(pinned, version=version, inputs="sha256:" + "0" * 64))
     files = _files(pinned, values, probe=probe)
-    inputs = digest_of(
-        {
-            "lock": pinned.inputs,
-            "files": {
-                name: [hashlib.sha256(file.content).hexdigest(), file.mode] for name, file in files.items()
-            },
-        }
-    )
+    described = {name: [hashlib.sha256(one.content).hexdigest(), one.mode] for name, one in files.items()}
+    inputs = digest_of({"lock": pinned.inputs, "files": described})
     values["settings"] = tuple(_settings_of(pinned, version=version, inputs=inputs))
     return Recipe(
         cell=pinned.cell,
@@ -102,7 +89,8 @@ def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
         ),
         "epoch": pinned.epoch,
         "installs": pinned.installs,
-        "needs_distutils": int(python_version(cell.python).partition(".")[2]) < _WITHOUT_DISTUTILS,
+        # https://peps.python.org/pep-0632/
+        "needs_distutils": int(python_version(cell.python).partition(".")[2]) < 12,
         "nvidia_wheels": cell.cuda.provider == "wheels",
         "pip": pip.file,
         "python_folder": "/usr/bin" if pinned.python is None else _PYTHON_FOLDER,
@@ -119,7 +107,6 @@ def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
         **values,
         "steps": {step.name: step for step in steps},
         "added": tuple(folder for folder in LAYERS if folder in made),
-        "settings": tuple(_settings_of(pinned, version=version, inputs=_UNKNOWN)),
     }
 
 
@@ -132,7 +119,7 @@ def _files(pinned: Pinned, values: Mapping[str, Any], *, probe: bytes) -> dict[s
         "cudnn-verify": RecipeFile(content=probe, mode=0o755),
         "expect.json": RecipeFile(content=expectation(pinned)),
         "requirements.txt": _text("requirements.txt.j2", values),
-        **({"slim.py": RecipeFile(content=_SLIM.read_bytes())} if cell.options.slim else {}),
+        **({"slim.py": RecipeFile(content=Path(slim.__file__).read_bytes())} if cell.options.slim else {}),
         **(_runtime_files() if cell.profile == "colab" else {}),
     }
 
@@ -152,10 +139,9 @@ def _runtime_files() -> dict[str, RecipeFile]:
 
 def _steps_of(pinned: Pinned, values: Mapping[str, Any]) -> tuple[RecipeStep, ...]:
     """The steps in the order in which they run; ``values`` are those of the templates."""
-    nvidia = pinned.cell.cuda.provider == "wheels"
-    steps = [
-        *([_step("interpreter", values)] if pinned.python is not None else []),
-        _step("environment", values, reads="libraries" if nvidia else "nothing"),
+    steps = [_step("interpreter", values)] if pinned.python is not None else []
+    steps += [
+        _step("environment", values, reads="libraries" if values["nvidia_wheels"] else "nothing"),
         _step("bytecode", values, reads="sources"),
         _step(
             "probe",
@@ -163,7 +149,7 @@ def _steps_of(pinned: Pinned, values: Mapping[str, Any]) -> tuple[RecipeStep, ..
             files=(("cudnn-verify", "/mnt/cudnn-verify"), ("expect.json", "/mnt/expect.json")),
         ),
     ]
-    if pinned.cell.profile == "colab":
+    if values["colab"]:
         steps.append(
             _step(
                 "profile",
@@ -203,14 +189,14 @@ def _settings_of(pinned: Pinned, *, version: str, inputs: str) -> Iterator[Recip
 def _env(pinned: Pinned) -> Iterator[tuple[str, str]]:
     cell, base = pinned.cell, pinned.base
     there: Mapping[str, str] = dict(base.env) if isinstance(base, RegistryBase) else {}
-    yield "PATH", f"/opt/runtime/bin:{there.get('PATH') or _PATH}"
-    yield "CUDNN_VERIFY_EXPECT", _EXPECT
+    chosen = dict(cell.env)
+    # Docker's default for an image without the setting: https://docs.docker.com/engine/containers/run/
+    path = there.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    yield "PATH", f"/opt/runtime/bin:{path}"
+    yield "CUDNN_VERIFY_EXPECT", "/usr/local/share/rtbuild/expect.json"
     if cell.cuda.provider == "wheels":
-        chosen = dict(cell.env)
-        for name, text in _GPU_VARIABLES.items():
-            if name not in there and name not in chosen:
-                yield name, text
-    if cell.profile == "colab" and "HOME" not in dict(cell.env):
+        yield from ((name, text) for name, text in _GPU_VARIABLES.items() if name not in {**there, **chosen})
+    if cell.profile == "colab" and "HOME" not in chosen:
         yield "HOME", "/home/colab"  # also for a user of `--user` who is not in /etc/passwd
     yield from cell.env
 

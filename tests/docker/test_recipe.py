@@ -25,7 +25,7 @@ from builder.lock.resolve import pin
 from builder.model import Base, Cell, Cuda, RootfsBase
 from builder.oci.registry import Registry
 from builder.recipe import render
-from builder.recipe.write import write
+from builder.recipe.values import write
 
 if TYPE_CHECKING:
     from builder.recipe.values import Recipe

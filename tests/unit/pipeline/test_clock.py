@@ -19,7 +19,7 @@ from builder.layers.types import Layer
 from builder.pipeline.events import Stage, StageFinished
 from builder.pipeline.schedule import Walk
 from builder.recipe import render
-from builder.recipe.write import write
+from builder.recipe.values import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable

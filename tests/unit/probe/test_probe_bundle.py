@@ -89,7 +89,19 @@ def test_a_source_that_breaks_a_rule_is_refused(tmp_path, sources, message):
     assert message in str(caught.value)
 
 
+FIRST = """import sys
+
+USER_PATH = sys.path
+
+
+def isolate():
+    pass
+"""
+"""Of the probe's first module, as much as the others need."""
+
+
 def test_modules_come_after_what_they_need(tmp_path):
+    (tmp_path / "isolation.py").write_text(FIRST)
     (tmp_path / "a.py").write_text('"""First by name."""\n\nfrom .z import deep\n\nvalue = deep + 1\n')
     (tmp_path / "z.py").write_text('"""Last by name."""\n\nimport os\n\ndeep = len(os.sep)\n')
     scope = {}
@@ -99,7 +111,8 @@ def test_modules_come_after_what_they_need(tmp_path):
 
 def test_a_module_is_shared_with_the_package_around_it(tmp_path):
     (tmp_path / "probe").mkdir()
-    (tmp_path / "probe/a.py").write_text("from ..shared import deep\n\nvalue = deep + 1\n")
+    (tmp_path / "probe/isolation.py").write_text(FIRST)
+    (tmp_path / "probe/a.py").write_text("import os\n\nfrom ..shared import deep\n\nvalue = deep + 1\n")
     (tmp_path / "shared.py").write_text("deep = 1\n")
     scope = {}
     exec(compile(bundle(tmp_path / "probe"), "bundled", "exec"), scope)

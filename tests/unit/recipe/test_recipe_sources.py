@@ -9,7 +9,7 @@ import recipe_cells as cells
 
 from builder.model import Sdist, WheelSource
 from builder.recipe import render
-from builder.recipe.write import write
+from builder.recipe.values import write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import recipe_cells
 
 from builder.errors import UsageError
 from builder.recipe import render
-from builder.recipe.write import write
+from builder.recipe.values import write
 
 
 @pytest.fixture
