@@ -1,13 +1,16 @@
-"""``rtbuild`` as a person calls it, in a process of its own; it need not be on PATH."""
+"""``rtbuild`` as a person calls it, in a process of its own, or one command of it as Python calls it."""
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from typer.models import ParameterInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 RTBUILD = (sys.executable, "-c", "from builder.cli import main; main()")
@@ -36,3 +39,13 @@ def rtbuild(
     )
     assert check is None or done.returncode == check, f"exit {done.returncode}\n{done.stderr}\n{done.stdout}"
     return done
+
+
+def called(command: Callable[..., int], *arguments: object, **options: Any) -> int:
+    """The exit code of a command's function; options that are not given have the defaults of the command."""
+    bound = inspect.signature(command).bind(*arguments, **options)
+    bound.apply_defaults()
+    for name, value in bound.arguments.items():
+        if isinstance(value, ParameterInfo):
+            bound.arguments[name] = value.default
+    return command(*bound.args, **bound.kwargs)

@@ -6,7 +6,7 @@ yes.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -60,14 +60,7 @@ class Audit:
         return tuple(found for found in self.findings if found.outcome is AuditOutcome.FAILS)
 
 
-def audit(
-    registry: Registry,
-    reference: str,
-    question: Question,
-    *,
-    now: datetime | None = None,
-    note: Callable[[str], None] = lambda _text: None,
-) -> Audit:
+def audit(registry: Registry, reference: str, question: Question, *, now: datetime | None = None) -> Audit:
     """Judge an image by its registry.
 
     Raises:
@@ -75,14 +68,11 @@ def audit(
         MissingToolError: signatures are to be checked, and cosign is not here.
     """
     when = now or datetime.now(UTC)
-    note(f"asking for {reference}")
     image = resolve(registry, reference)
     name = parse_reference(image.repository).at(image.digest)
-    note("reading evidence")
     gathered = gather(registry, name)
     findings: list[AuditFinding] = []
     if question.verifier is not None:
-        note("checking signatures")
         # cosign knows nothing of rtbuild's mirrors.
         address = f"{registry.address(image.repository)}@{image.digest}"
         kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
@@ -94,7 +84,6 @@ def audit(
     findings += _verification(held, verified)
     findings += _unread(gathered, question)
     if verified:
-        note("looking at what changed since")
         findings += _since(registry, image, verified, question, when)
     if verified and (question.gpu or question.driver):
         rows = zip(gathered.pieces, held, strict=True)

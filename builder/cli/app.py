@@ -46,6 +46,15 @@ COMMANDS = {
     "colab": "Import, compare and probe Google Colab's runtimes.",
 }
 """Their help, in its order. The module and the function of a command have its name, as Python writes it."""
+_BESIDE = {
+    "devcontainer": "run",
+    "diagnose": "probe",
+    "explain": "check",
+    "verify-digest": "dispatch",
+    "render": "lock",
+    "verify": "lock",
+}
+"""Those in another module."""
 
 
 class _Commands(TyperGroup):
@@ -63,7 +72,7 @@ class _Commands(TyperGroup):
 def loaded(name: str) -> Any:
     """The command, or the group of commands, of that name."""
     word = "list_" if name == "list" else name.replace("-", "_")
-    made = getattr(import_module(f"builder.cli.{word}"), word)
+    made = getattr(import_module(f"builder.cli.{_BESIDE.get(name, word)}"), word)
     if not isinstance(made, typer.Typer):
         function, made = made, typer.Typer(rich_markup_mode=None, add_completion=False)
         made.command(name, help=COMMANDS[name])(function)
@@ -91,7 +100,7 @@ def _program() -> int:
     words = sys.argv[1:]
     if words[:1] == ["diagnose"] and all(word in {"-", "--json"} or word[:1] != "-" for word in words[1:]):
         # the parser's own imports take longer than reading a text does
-        from builder.cli.diagnose import diagnose
+        from builder.cli.probe import diagnose
 
         return diagnose([word for word in words[1:] if word != "--json"], json_="--json" in words)
     try:

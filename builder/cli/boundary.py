@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from builder import __version__
-from builder.console.fitting import accept_any_encoding
+from builder.console import accept_any_encoding
 from builder.errors import MissingToolError, RtbuildError
 from builder.temporary import one_folder
 
@@ -34,7 +34,7 @@ def guarded(program: Callable[[], int]) -> int:
         with one_folder():
             return program()
     except RtbuildError as error:
-        from builder.console import error_text
+        from builder.console.summary import error_text
 
         sys.stderr.write(error_text(error) + "\n")
         return error.exit_code
@@ -78,18 +78,10 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _write_report(error: BaseException) -> Path:
-    text = "\n".join(
-        (
-            f"## rtbuild {__version__}: {type(error).__name__}",
-            "",
-            f"- command: `{command_line()}`",
-            f"- Python {platform.python_version()} on {platform.platform()}",
-            "",
-            "```",
-            "".join(traceback.format_exception(error)).rstrip(),
-            "```",
-            "",
-        )
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    text = (
+        f"## rtbuild {__version__}: {type(error).__name__}\n\n- command: `{command_line()}`\n"
+        f"- Python {platform.python_version()} on {platform.platform()}\n\n```\n{trace}\n```\n"
     )
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", prefix="rtbuild-bug-", suffix=".md", delete=False

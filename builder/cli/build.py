@@ -1,23 +1,19 @@
 """``rtbuild build``: the line that every selected cell walks; or two builds of each, compared."""
 
-from __future__ import annotations
-
-import json as json_module
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Literal
 
 from builder.cli import options as opt
-from builder.cli.walking import exit_code, recorded, walk
-from builder.console import Terminal, print_json, run_summary
+from builder.cli.walking import exit_code, finished, walk
+from builder.console import Terminal, print_json
+from builder.console.summary import run_summary
 from builder.errors import UsageError
 from builder.model import Cell, Matrix
 from builder.pipeline import build as pipeline
 from builder.pipeline.settings import Settings
-
-if TYPE_CHECKING:
-    from builder.pipeline.reproduce import Comparison
 
 
 def build(
@@ -25,62 +21,53 @@ def build(
     select: opt.Select = None,
     skip: opt.Skip = None,
     locked: opt.Locked = False,
-    jobs: Annotated[int | None, opt.of("--jobs, -j: Cells at a time.", min=1)] = None,
-    verify_: Annotated[bool, opt.of("--verify/--no-verify: Run cudnn-verify in what was built.")] = True,
-    require_verified: Annotated[bool, opt.of("--require-verified: Exit 5 if no GPU could be asked.")] = False,
+    jobs: int | None = opt.of("--jobs, -j: Cells at a time.", None, min=1),
+    verify_: bool = opt.of("--verify/--no-verify: Run cudnn-verify in what was built.", True),
+    require_verified: bool = opt.of("--require-verified: Exit 5 if no GPU could be asked.", False),
     gpus: opt.Gpus = "auto",
-    no_cache: Annotated[bool, opt.of("--no-cache: Build anew even if the image is there already.")] = False,
-    no_check: Annotated[bool, opt.of("--no-check: Build also what the compatibility rules refuse.")] = False,
-    push: opt.Push = None,
-    engine: Annotated[
-        Literal["docker", "none"],
-        opt.of("--engine: none: put images together here and push them, without Docker."),
-    ] = "docker",
-    output: Annotated[
-        Path | None, opt.of("--output, -o: With --engine none: write images there, as an OCI layout.")
-    ] = None,
-    layers_from: Annotated[
-        str | None,
-        opt.of(
-            "--layers-from REPO $RTBUILD_LAYERS_FROM: Take layers from there that --layers-key has signed."
-        ),
-    ] = None,
-    layers_key: Annotated[
-        str | None,
-        opt.of("--layers-key KEY $RTBUILD_LAYERS_KEY: The key for --layers-from: cosign.pub, or a KMS URI."),
-    ] = None,
-    key: Annotated[
-        str | None,
-        opt.of("--key KEY $RTBUILD_BUILD_KEY: Sign by cosign what --push leaves: images, and their layers."),
-    ] = None,
-    cache_from: Annotated[
-        list[str] | None,
-        opt.of("--cache-from TYPE=...: As of docker buildx build; {cell} stands for the cell's id."),
-    ] = None,
-    cache_to: Annotated[list[str] | None, opt.of("--cache-to TYPE=...: As --cache-from.")] = None,
-    check_reproducible: Annotated[
-        bool,
-        opt.of(
-            "--check-reproducible: Build twice, once from nothing, and name each file that differs; no probe."
-        ),
-    ] = False,
+    no_cache: bool = opt.of("--no-cache: Build anew even if the image is there already.", False),
+    no_check: bool = opt.of("--no-check: Build also what the compatibility rules refuse.", False),
+    push: str | None = opt.of(
+        "--push REPOSITORY: Push every built image to this repository, by digest and under an unlisted tag.",
+        None,
+    ),
+    engine: Literal["docker", "none"] = opt.of(
+        "--engine: none: put images together here and push them, without Docker.", "docker"
+    ),
+    output: Path | None = opt.of(
+        "--output, -o: With --engine none: write images there, as an OCI layout.", None
+    ),
+    layers_from: str | None = opt.of(
+        "--layers-from REPO $RTBUILD_LAYERS_FROM: Take layers from there that --layers-key has signed.", None
+    ),
+    layers_key: str | None = opt.of(
+        "--layers-key KEY $RTBUILD_LAYERS_KEY: The key for --layers-from: cosign.pub, or a KMS URI.", None
+    ),
+    key: str | None = opt.of(
+        "--key KEY $RTBUILD_BUILD_KEY: Sign by cosign what --push leaves: images, and their layers.", None
+    ),
+    cache_from: list[str] | None = opt.of(
+        "--cache-from TYPE=...: As of docker buildx build; {cell} stands for the cell's id.", None
+    ),
+    cache_to: list[str] | None = opt.of("--cache-to TYPE=...: As --cache-from.", None),
+    check_reproducible: bool = opt.of(
+        "--check-reproducible: Build twice, once from nothing, and name each file that differs; no probe.",
+        False,
+    ),
     results: opt.Results = Path("results"),
     mirror: opt.Mirror = None,
     context: opt.Context = None,
-    builder: Annotated[
-        str | None,
-        opt.of("--builder NAME $BUILDX_BUILDER: The buildx builder: docker-container, kubernetes, remote."),
-    ] = None,
+    builder: str | None = opt.of(
+        "--builder NAME $BUILDX_BUILDER: The buildx builder: docker-container, kubernetes, remote.", None
+    ),
     progress: opt.Progress = "auto",
-    color: opt.Color = "auto",
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = 0,
     json_: opt.Json = False,
 ) -> int:
     """Exit 1 if a cell failed, 5 if this machine could not verify one that it had to."""
-    defaults = Settings()
     settings = Settings(
-        jobs=jobs or defaults.jobs,
+        jobs=jobs or Settings().jobs,
         locked=locked,
         refuse=not no_check,
         engine=engine == "docker",
@@ -99,28 +86,13 @@ def build(
         cache_from=tuple(cache_from or ()),
         cache_to=tuple(cache_to or ()),
     )
-    terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
     _refuse_idle(settings, require_verified=require_verified, check_reproducible=check_reproducible)
+    terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
     loaded, cells = opt.choose(matrices, select, skip)
     if check_reproducible:
-        return _compare_builds(loaded, cells, settings=settings, terminal=terminal, json=json_)
-    return build_cells(
-        loaded, cells, settings=settings, terminal=terminal, require_verified=require_verified, json=json_
-    )
-
-
-def build_cells(
-    matrices: Sequence[Matrix],
-    cells: Sequence[Cell],
-    *,
-    settings: Settings,
-    terminal: Terminal,
-    require_verified: bool = False,
-    json: bool = False,
-) -> int:
-    """Build and verify these cells, and write the run's record; the exit code."""
-    run = partial(pipeline.build, matrices, cells, settings=settings)
-    return recorded(terminal, run, settings.results, require_verified=require_verified, json=json)
+        return _compare_builds(loaded, cells, settings, terminal, as_json=json_)
+    run = partial(pipeline.build, loaded, cells, settings=settings)
+    return finished(terminal, run, results, require_verified=require_verified, json=json_)
 
 
 def _refuse_idle(settings: Settings, *, require_verified: bool, check_reproducible: bool) -> None:
@@ -131,37 +103,37 @@ def _refuse_idle(settings: Settings, *, require_verified: bool, check_reproducib
             hint="docker save writes one of them to a file",
         )
     needing = {"--require-verified": require_verified, "--check-reproducible": check_reproducible}
-    for option, given in needing.items():
-        if given and not settings.engine:
-            raise UsageError(f"{option} needs an engine", hint="leave out `--engine none`")
+    idle = [option for option, given in needing.items() if given]
+    if idle and not settings.engine:
+        raise UsageError(f"{idle[0]} needs an engine", hint="leave out `--engine none`")
     if check_reproducible and (settings.push is not None or require_verified):
-        option = "--require-verified" if require_verified else "--push"
         raise UsageError(
-            f"--check-reproducible only compares two builds: {option} has no part in it",
+            "--check-reproducible only compares two builds: "
+            f"{'--require-verified' if require_verified else '--push'} has no part in it",
             hint="run `rtbuild build` once more, without --check-reproducible",
         )
 
 
 def _compare_builds(
-    matrices: Sequence[Matrix], cells: Sequence[Cell], *, settings: Settings, terminal: Terminal, json: bool
+    matrices: list[Matrix], cells: Sequence[Cell], settings: Settings, terminal: Terminal, *, as_json: bool
 ) -> int:
     """Build every cell twice and compare; exit 1 if two builds of a cell differ.
 
     The differences go to ``reproduce/<cell>.json`` below the results, whole.
     """
-    from builder.pipeline.reproduce import check_reproducible
+    from builder.pipeline.reproduce import Comparison, check_reproducible
 
-    comparisons: dict[str, Comparison] = {}
-    compared = comparisons.__setitem__
+    found: dict[str, Comparison] = {}
+    compared = found.__setitem__
     run = partial(check_reproducible, matrices, cells, settings=settings, compared=compared)
     results = walk(terminal, run)
-    documents = {cell: comparison.document() for cell, comparison in comparisons.items()}
+    documents = {cell: comparison.document() for cell, comparison in found.items()}
     folder = settings.results / "reproduce"
     folder.mkdir(parents=True, exist_ok=True)
     for cell, document in documents.items():
-        text = json_module.dumps({"schema": 1, "cell": cell, **document}, indent=2) + "\n"
+        text = json.dumps({"schema": 1, "cell": cell, **document}, indent=2) + "\n"
         (folder / f"{cell}.json").write_text(text, "utf-8")
-    if json:
+    if as_json:
         rows = [
             {
                 "id": result.cell.id,

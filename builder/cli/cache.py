@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
 
 from builder import resources
 from builder.cli import options as opt
@@ -31,23 +30,20 @@ _CONTENTS = {
     "lockfail": "cells that could not be locked, and why",
     "up": "matrices of rtbuild up",
 }
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def cache(
-    prune: Annotated[
-        str | None, opt.of("--prune SIZE: Remove the least recently used until it fits: 20GB.")
-    ] = None,
-    verify_: Annotated[bool, opt.of("--verify: Hash every layer, and remove what is damaged.")] = False,
+    prune: str | None = opt.of("--prune SIZE: Remove the least recently used until it fits: 20GB.", None),
+    verify_: bool = opt.of("--verify: Hash every layer, and remove what is damaged.", False),
     json_: opt.Json = False,
 ) -> int:
     """Show the cache; with ``prune`` remove the least recently used until the size holds.
 
     Exit 1 if ``--verify`` found layers that are not what they claim to be; they are removed.
     """
-    folder = resources.cache()
+    folder, freed = resources.cache(), 0
     store = LayerStore(folder / "layers", limit=Settings().layer_limit)
-    freed = 0
     damaged = store.verify() if verify_ else []
     if prune is not None:
         limit = size_of(prune)
@@ -72,11 +68,10 @@ def cache(
 
 def size_of(text: str) -> int:
     """``10GB`` → bytes; decimal units. Raises UsageError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?B?)\s*", text)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)B?\s*", text)
     if match is None:
         raise UsageError(f"'{text}' is not a size", hint="such as 500MB or 20GB")
-    unit = match[2].upper()
-    return round(float(match[1]) * _UNITS[unit if unit.endswith("B") or not unit else f"{unit}B"])
+    return round(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def _size(folder: Path) -> int:
@@ -85,12 +80,7 @@ def _size(folder: Path) -> int:
 
 def _prune_files(folders: list[Path], excess: int) -> int:
     """Remove the files used longest ago, at least ``excess`` bytes; each is made again when it is needed."""
-    files = [
-        path
-        for folder in folders
-        for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
-    ]
+    files = [path for folder in folders for path in folder.rglob("[!.]*") if path.is_file()]
     freed = 0
     for path in sorted(files, key=lambda p: (p.stat().st_atime, p.name)):
         if freed >= excess:

@@ -1,63 +1,31 @@
-"""``rtbuild check``: can these cells work, before anything is built?"""
-
-from __future__ import annotations
+"""``rtbuild check`` and ``rtbuild explain``: can these cells work, before anything is built, and why not?"""
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any
 
+from builder import facts
 from builder.cli import options as opt
-from builder.cli.fixing import fix as rewrite
-from builder.console import human_bytes, print_json_rows, say, show
+from builder.cli.probe import ask_probe, is_text
+from builder.console import Terminal, human_bytes, print_json, say, show
+from builder.errors import NothingSelectedError, UsageError
 from builder.facts import Finding, Outcome, summary
-from builder.facts import check as apply_rules
+from builder.facts.finding import entry
 from builder.facts.memory import Memory
 from builder.lock.file import lock_path, pinned_cell, read_lock
+from builder.matrix.amend import Replacement, amend
+from builder.matrix.ids import cell_id
 from builder.model import Cell, Matrix
 
-if TYPE_CHECKING:
-    from builder.facts.reading import Reading
-
 _MARKS = {
-    Outcome.POSSIBLE: ("ok", "32"),
-    Outcome.WARNS: ("warn", "33"),
-    Outcome.UNKNOWN: ("skip", "33"),
-    Outcome.IMPOSSIBLE: ("bad", "31;1"),
+    Outcome.POSSIBLE: ("✓", "32"),
+    Outcome.WARNS: ("!", "33"),
+    Outcome.UNKNOWN: ("⊘", "33"),
+    Outcome.IMPOSSIBLE: ("✗", "31;1"),
 }
-
-
-def judge(
-    matrices: list[Matrix],
-    cells: Sequence[Cell],
-    *,
-    driver: str | None = None,
-    read: bool = False,
-    deep: bool = False,
-    mirrors: Mapping[str, str] | None = None,
-) -> tuple[dict[str, tuple[Finding, ...]], Reading | None]:
-    """Findings of the rules by cell id, from locks and from metadata that was read; a stale lock is none.
-
-    ``read`` reads wheels and bases anew, ``deep`` up to 16 MiB of a wheel; without them, earlier readings
-    count, and no network is asked.
-    """
-    locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
-    pairs = [(cell, pinned_cell(cell, locks[cell.matrix])) for cell in cells]
-    memory = Memory(mirrors=mirrors)
-    reading = None
-    if read or deep:
-        from builder.facts.reading import read as read_all  # with an HTTP client: a tenth of a second
-        from builder.index.client import Index
-        from builder.oci.registry import Registry
-
-        registry = Registry.from_user(mirrors)
-        index = Index.from_user(brief=True)
-        reading = read_all(pairs, index=index, registry=registry, memory=memory, deep=deep)
-        truths = reading.truths
-    else:
-        truths = tuple(memory.truth(cell, pinned) for cell, pinned in pairs)
-    return {
-        cell.id: apply_rules(cell, truth, driver=driver) for cell, truth in zip(cells, truths, strict=True)
-    }, reading
+_REASON = 200
+"""Characters of a reason that ``--fix`` writes into the file."""
 
 
 def check(
@@ -68,31 +36,28 @@ def check(
     read: opt.Read = False,
     deep: opt.Deep = False,
     mirror: opt.Mirror = None,
-    fix: Annotated[
-        bool, opt.of("--fix: Exclude impossible cells in their files, with the nearest possible ones.")
-    ] = False,
+    fix: bool = opt.of(
+        "--fix: Exclude impossible cells in their files, with the nearest possible ones.", False
+    ),
     json_: opt.Json = False,
     verbose: opt.Verbose = 0,
 ) -> int:
     """Exit 1 if a cell is impossible; with ``fix``, if nothing could be done for one."""
     loaded, cells = opt.choose(matrices, select, skip)
-    found, reading = judge(
-        loaded, cells, driver=opt.driver(driver), read=read, deep=deep, mirrors=opt.mirrors(mirror)
-    )
+    found, read_ = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)
     refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.IMPOSSIBLE]
-    helpless = rewrite(loaded, found) if fix else refused
+    helpless = _fix(loaded, found) if fix else refused
     if json_:
-        print_json_rows(document(cells, found, reading), "cells")
+        print_json(_document(cells, found, read_), "cells")
         return 1 if helpless else 0
-    if reading is not None:
-        size = human_bytes(reading.transferred)
-        say(f"read {reading.wheels} wheels ({size}) and {reading.bases} bases in {reading.seconds:.1f} s")
-    terminal = opt.terminal(color="auto" if sys.stdout.isatty() else "never")
+    if read_ is not None:
+        size = human_bytes(read_["bytes"])
+        say(f"read {read_['wheels']} wheels ({size}) and {read_['bases']} bases in {read_['seconds']:.1f} s")
+    terminal = Terminal.of(stream=sys.stdout)
     width = max(len(cell) for cell in found)
     for cell, findings in found.items():
         outcome = summary(findings)
-        symbol, code = _MARKS[outcome]
-        show(f"{terminal.style(terminal.symbol(symbol), code)} {cell:<{width}}  {outcome.answer}", hang=2)
+        show(f"{terminal.style(*_MARKS[outcome])} {cell:<{width}}  {outcome.answer}", hang=2)
         for finding in findings:
             if finding.outcome is not Outcome.POSSIBLE or verbose:
                 show(f"    {finding.rule}: {finding.message}", hang=2)
@@ -104,8 +69,76 @@ def check(
     return 1 if helpless else 0
 
 
-def document(
-    cells: Sequence[Cell], found: Mapping[str, tuple[Finding, ...]], reading: Reading | None
+def explain(
+    cell: Annotated[str, opt.of("CELL|CAUSE|TEXT: A cell's id or glob; a cause's id; an error message.")],
+    matrices: opt.Matrices = None,
+    driver: str | None = opt.of("--driver: The driver to answer for.", None),
+    read: opt.Read = False,
+    deep: opt.Deep = False,
+    mirror: opt.Mirror = None,
+    json_: opt.Json = False,
+) -> int:
+    """Everything about one cell's verdict, as JSON the same as ``check``; exit 1 if it is impossible."""
+    if is_text(cell) or not (matrices or opt.matrix_files()):
+        return ask_probe("--explain", cell)
+    loaded = opt.load_all(matrices)
+    try:
+        chosen = opt.choose_one(loaded, cell)
+    except NothingSelectedError as none:
+        try:
+            return ask_probe("--explain", cell)
+        except UsageError:
+            raise none from None
+    found, read_ = _judge(loaded, [chosen], driver=driver, read=read, deep=deep, mirror=mirror)
+    findings = found[chosen.id]
+    if json_:
+        print_json(_document([chosen], found, read_), "cells")
+    else:
+        sys.stdout.write(facts.explain(chosen, findings))
+    return 1 if summary(findings) is Outcome.IMPOSSIBLE else 0
+
+
+def _judge(
+    matrices: list[Matrix],
+    cells: Sequence[Cell],
+    *,
+    driver: str | None,
+    read: bool,
+    deep: bool,
+    mirror: list[str] | None,
+) -> tuple[dict[str, tuple[Finding, ...]], dict[str, Any] | None]:
+    """Findings of the rules by cell id, from locks and from metadata that was read; a stale lock is none.
+
+    ``read`` reads wheels and bases anew, ``deep`` up to 16 MiB of a wheel, and the figures of it are given,
+    too; without them, earlier readings count, and no network is asked.
+    """
+    asked, mirrors, figures = opt.driver(driver), opt.mirrors(mirror), None
+    locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
+    pairs = [(cell, pinned_cell(cell, locks[cell.matrix])) for cell in cells]
+    memory = Memory(mirrors=mirrors)
+    if read or deep:
+        from builder.facts.reading import read as read_all  # with an HTTP client: a tenth of a second
+        from builder.index.client import Index
+        from builder.oci.registry import Registry
+
+        registry = Registry.from_user(mirrors)
+        index = Index.from_user(brief=True)
+        reading = read_all(pairs, index=index, registry=registry, memory=memory, deep=deep)
+        truths = reading.truths
+        figures = {
+            "wheels": reading.wheels,
+            "bases": reading.bases,
+            "bytes": reading.transferred,
+            "seconds": round(reading.seconds, 3),
+        }
+    else:
+        truths = tuple(memory.truth(cell, pinned) for cell, pinned in pairs)
+    judged = zip(cells, truths, strict=True)
+    return {cell.id: facts.check(cell, truth, driver=asked) for cell, truth in judged}, figures
+
+
+def _document(
+    cells: Sequence[Cell], found: Mapping[str, tuple[Finding, ...]], read: dict[str, Any] | None
 ) -> dict[str, Any]:
     rows = [
         {
@@ -117,12 +150,47 @@ def document(
         }
         for cell in cells
     ]
-    document: dict[str, Any] = {"schema": 1, "cells": rows}
-    if reading is not None:
-        document["read"] = {
-            "wheels": reading.wheels,
-            "bases": reading.bases,
-            "bytes": reading.transferred,
-            "seconds": round(reading.seconds, 3),
-        }
-    return document
+    return {"schema": 1, "cells": rows} | ({"read": read} if read is not None else {})
+
+
+def _fix(matrices: Sequence[Matrix], found: Mapping[str, tuple[Finding, ...]]) -> list[str]:
+    """Put the nearest possible cell into its matrix for each impossible one; the ids of cells without any.
+
+    Raises:
+        UsageError: A program cannot change the file; it stays as it is.
+    """
+    helpless = []
+    for matrix in matrices:
+        there = {cell.id for cell in matrix.cells}
+        replacements = []
+        for cell in matrix.cells:
+            refusals = [f for f in found.get(cell.id, ()) if f.outcome is Outcome.IMPOSSIBLE]
+            if not refusals or cell.excluded is not None:
+                continue
+            nearest = refusals[0].nearest
+            if nearest is None:
+                helpless.append(cell.id)
+                continue
+            reason = f"{refusals[0].rule}: {refusals[0].message}"[:_REASON]
+            lines = _entry(nearest.cell, cell, there)
+            replacements.append(Replacement(cell=cell.id, reason=reason, entry=lines))
+            say(f"{matrix.path}: {cell.id} excluded; in its place: {nearest}")
+        if replacements:
+            amend(matrix.path, replacements)
+    return helpless
+
+
+def _entry(new: Cell, old: Cell, there: set[str]) -> tuple[str, ...]:
+    """The entry of the new cell under an id of its own; nothing if the matrix has the cell already."""
+    mine = _id(new)
+    if mine == old.id:
+        new = replace(new, variant=f"{old.variant}-fixed" if old.variant else "fixed")
+    elif mine in there:
+        return ()
+    there.add(_id(new))
+    return tuple(entry(new))
+
+
+def _id(cell: Cell) -> str:
+    parts = ("frameworks", "python", "base", "cuda", "platform", "profile", "variant")
+    return cell_id(**{part: getattr(cell, part) for part in parts})

@@ -21,7 +21,9 @@ from builder.colab.imports import Imported, import_runtime, matrix_text, record,
 from builder.colab.listed import listed
 from builder.colab.measure import measure
 from builder.colab.runtimes import Runtime, read_runtime
-from builder.console import Terminal, counted, print_json, reporter, run_summary, say, show
+from builder.console import Terminal, counted, print_json, say, show
+from builder.console.lines import reporter
+from builder.console.summary import run_summary
 from builder.debian.archive import Debian
 from builder.documents import shown
 from builder.engine.engine import Engine
@@ -63,39 +65,31 @@ colab = typer.Typer(
 
 @colab.command("import")
 def import_(
-    source: Annotated[
-        Path | None, opt.of("DIR: A folder with the lists, or a clone of Google's repository of them.")
-    ] = None,
-    at: Annotated[
-        str | None,
-        opt.of("--at COMMIT|DATE|RUNTIME: Read a clone at this commit, as of 2024-07-15, or at 2025.07."),
-    ] = None,
-    freeze: Annotated[Path | None, opt.of("--freeze FILE: The output of pip freeze.")] = None,
-    apt: Annotated[Path | None, opt.of("--apt FILE: The output of apt list --installed.")] = None,
-    os_info: Annotated[Path | None, opt.of("--os-info FILE: The distribution and Python's version.")] = None,
-    python: Annotated[str | None, opt.of("--python: The Python, if no OS info says it: 3.7.")] = None,
-    name: Annotated[str | None, opt.of("--name: The runtime's name: 2025.07.")] = None,
-    output: Annotated[Path, opt.of("--output, -o DIR: Where the matrix and its record go.")] = Path(
-        "matrices"
+    source: Path | None = opt.of(
+        "DIR: A folder with the lists, or a clone of Google's repository of them.", None
     ),
-    profile: Annotated[
-        Literal["plain", "colab"], opt.of("--profile: colab: with Jupyter for Colab's page.")
-    ] = "colab",
-    lock: Annotated[
-        bool, opt.of("--lock/--no-lock: Lock the cells whose base this machine can reach.")
-    ] = True,
-    build: Annotated[
-        bool, opt.of("--from-source: Build what the index has only sources of: runs their setup code.")
-    ] = False,
+    at: str | None = opt.of(
+        "--at COMMIT|DATE|RUNTIME: Read a clone at this commit, as of 2024-07-15, or at 2025.07.", None
+    ),
+    freeze: Path | None = opt.of("--freeze FILE: The output of pip freeze.", None),
+    apt: Path | None = opt.of("--apt FILE: The output of apt list --installed.", None),
+    os_info: Path | None = opt.of("--os-info FILE: The distribution and Python's version.", None),
+    python: str | None = opt.of("--python: The Python, if no OS info says it: 3.7.", None),
+    name: str | None = opt.of("--name: The runtime's name: 2025.07.", None),
+    output: Path = opt.of("--output, -o DIR: Where the matrix and its record go.", Path("matrices")),
+    profile: Literal["plain", "colab"] = opt.of("--profile: colab: with Jupyter for Colab's page.", "colab"),
+    lock: bool = opt.of("--lock/--no-lock: Lock the cells whose base this machine can reach.", True),
+    build: bool = opt.of(
+        "--from-source: Build what the index has only sources of: runs their setup code.", False
+    ),
     mirror: opt.Mirror = None,
     progress: opt.Progress = "auto",
-    color: opt.Color = "auto",
     json_: opt.Json = False,
 ) -> int:
     """Make a matrix and its lock of the lists that Colab publishes. Each package has Colab's version."""
     # Exit 1 if lines could not be read, or if cells were to be locked and none could be.
     runtime = read_runtime(source, at=at, freeze=freeze, apt=apt, system=os_info, name=name, python=python)
-    terminal = opt.terminal(progress, color)
+    terminal = Terminal.of(progress)
     for problem in runtime.problems:
         terminal.say(str(problem))
     imported = _asked(runtime, profile, terminal, build=build)
@@ -180,17 +174,13 @@ def _lock(matrix: Matrix, mirrors: Mapping[str, str], terminal: Terminal) -> lis
 def diff(
     image: Annotated[str, opt.of("IMAGE: An image in the engine's store; rtbuild's or any other.")],
     against: Annotated[str, opt.of("--against RUNTIME: 2025.07, an import's record, or a folder of lists.")],
-    check: Annotated[
-        bool, opt.of("--check: Exit 1 if the goals of an imported runtime are not reached.")
-    ] = False,
+    check: bool = opt.of("--check: Exit 1 if the goals of an imported runtime are not reached.", False),
     gpus: opt.Gpus = "none",
     context: opt.Context = None,
-    color: opt.Color = "auto",
     verbose: opt.Verbose = 0,
     json_: opt.Json = False,
 ) -> int:
     """Compare an image with a Colab runtime. Lists equal, different, missing and extra packages."""
-    terminal = opt.terminal("auto", color, verbose=verbose)
     runtime = listed(against)
     with Engine.connect(context=context) as engine:
         measured = measure(engine, image, probe=bundle(), labelled=labelled(runtime), gpus=gpus == "all")
@@ -200,7 +190,7 @@ def diff(
         probe: dict[str, Any] = {"verdict": report.verdict, "cause": report.cause, "summary": report.summary}
         print_json({"image": image, **parity.as_json(), "probe": probe})
     else:
-        show(*_table(image, parity, verbose=terminal.verbose > 0))
+        show(*_table(image, parity, verbose=verbose > 0))
         show(f"cudnn-verify: {report.verdict}: {report.summary}")
     return 1 if check and not parity.reached else 0
 
@@ -228,13 +218,11 @@ def _line(row: ParityRow) -> str:
 
 @colab.command("probe")
 def probe(
-    gpu: Annotated[ColabGpu, opt.of("--gpu: The card to ask Colab for.")] = "T4",
-    compare: Annotated[
-        Path | None, opt.of("--compare FILE: Say what changed since this earlier output.")
-    ] = None,
-    output: Annotated[Path | None, opt.of("--output, -o FILE: Write the report there.")] = None,
-    login: Annotated[Login | None, opt.of("--login: As `colab --auth` has it; adc for machines.")] = None,
-    timeout: Annotated[int, opt.of("--timeout: Seconds for the probe.", min=60)] = 900,
+    gpu: ColabGpu = opt.of("--gpu: The card to ask Colab for.", "T4"),
+    compare: Path | None = opt.of("--compare FILE: Say what changed since this earlier output.", None),
+    output: Path | None = opt.of("--output, -o FILE: Write the report there.", None),
+    login: Login | None = opt.of("--login: As `colab --auth` has it; adc for machines.", None),
+    timeout: int = opt.of("--timeout: Seconds for the probe.", 900, min=60),
     json_: opt.Json = False,
 ) -> int:
     """Run cudnn-verify on a fresh Colab runtime. The report is about the runtime, never about an image.

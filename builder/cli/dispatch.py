@@ -1,11 +1,14 @@
-"""``rtbuild dispatch``: every claimed (cell, card) verified, or every cell built, by a scheduler."""
+"""``rtbuild dispatch``: every claimed (cell, card) verified, or every cell built, by a scheduler.
+
+Its nodes run ``rtbuild verify-digest``.
+"""
 
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
@@ -14,10 +17,11 @@ from builder.console.job import Case, CaseStatus, junit_xml
 from builder.dispatch.builds import building
 from builder.dispatch.fleet import load_fleet
 from builder.dispatch.follow import Follower, TaskState, exit_code
+from builder.dispatch.node import verify_digest as verify
 from builder.dispatch.plan import missing
 from builder.dispatch.run import rendered_cells, verifying
-from builder.errors import MissingToolError, RegistryError, RtbuildError
-from builder.evidence.cosign import People
+from builder.errors import MissingToolError, RegistryError, RtbuildError, UsageError
+from builder.evidence.cosign import People, Signer
 from builder.files import write_whole
 from builder.oci.registry import Registry
 from builder.recipe.bundle import bundle
@@ -27,20 +31,16 @@ _SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED"
 
 def dispatch(
     matrices: opt.Matrices = None,
-    fleet: Annotated[Path, opt.of("--fleet FILE: Scheduler and classes of GPUs.")] = Path("fleet.yaml"),
+    fleet: Path = opt.of("--fleet FILE: Scheduler and classes of GPUs.", Path("fleet.yaml")),
     select: opt.Select = None,
     skip: opt.Skip = None,
-    from_: Annotated[str | None, opt.of("--from REPOSITORY: Where `build --push` put the images.")] = None,
+    from_: str | None = opt.of("--from REPOSITORY: Where `build --push` put the images.", None),
     reported_by: opt.ReportedBy = None,
-    build: Annotated[bool, opt.of("--build: Build what staging lacks, on nodes without a GPU.")] = False,
-    dry_run: Annotated[
-        bool, opt.of("--dry-run: Print the batch scripts or manifests; submit nothing.")
-    ] = False,
-    wait: Annotated[
-        bool, opt.of("--wait: Stay until every task has a verdict; submit lost ones again.")
-    ] = False,
-    every: Annotated[float, opt.of("--every: With --wait: seconds between looks.", min=0.2)] = 15,
-    junit: Annotated[Path | None, opt.of("--junit: Write the outcome as JUnit XML.")] = None,
+    build: bool = opt.of("--build: Build what staging lacks, on nodes without a GPU.", False),
+    dry_run: bool = opt.of("--dry-run: Print the batch scripts or manifests; submit nothing.", False),
+    wait: bool = opt.of("--wait: Stay until every task has a verdict; submit lost ones again.", False),
+    every: float = opt.of("--every: With --wait: seconds between looks.", 15, min=0.2),
+    junit: Path | None = opt.of("--junit: Write the outcome as JUnit XML.", None),
     json_: opt.Json = False,
 ) -> int:
     """Leave out what has a verdict, or with --build an image; saying it twice submits once."""
@@ -68,7 +68,12 @@ def dispatch(
     if wait:
         before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
         try:
-            rows = follower.wait(cancel, seconds=every, say=_changes, warn=warnings.trouble)
+            rows = follower.wait(
+                cancel,
+                seconds=every,
+                say=lambda rows: say("\n".join(f"{r.task.cell}, {r.task.column}: {_word(r)}" for r in rows)),
+                warn=warnings.trouble,
+            )
         finally:
             signal.signal(signal.SIGINT, before)
     else:
@@ -78,13 +83,38 @@ def dispatch(
     else:
         show(*_table(rows))
     if junit is not None:
-        write_whole(
-            junit, junit_xml(list(map(_case, rows)), command=command_line(), started=datetime.now(UTC))
-        )
+        cases = list(map(_case, rows))
+        write_whole(junit, junit_xml(cases, command=command_line(), started=datetime.now(UTC)))
     if cancel.is_set():
         say("the tasks go on; the same command follows them again")
         return INTERRUPTED
     return exit_code(rows) if wait else 5 if follower.refused else 0
+
+
+def verify_digest(
+    image: Annotated[str, opt.of("REPOSITORY@DIGEST: The image to verify.")],
+    card: Annotated[str, opt.of("--card: The class of GPU that this machine should have.")],
+    runtime: Literal["auto", "docker", "podman", "apptainer"] = opt.of(
+        "--runtime: What runs the container.", "auto"
+    ),
+    seconds: int = opt.of("--timeout: Time limit in seconds.", 2400, min=10),
+    key: opt.ReportKey = None,
+) -> int:
+    """Exit as the probe's verdict says."""
+    repository, at, digest = image.partition("@")
+    if not at or not digest.startswith("sha256:"):
+        raise UsageError(f"{image} names no digest", hint="as in registry.example/staging@sha256:…")
+    found = verify(
+        Registry.to_write(),
+        repository,
+        digest,
+        card=card,
+        tool=None if runtime == "auto" else runtime,
+        seconds=seconds,
+        signer=Signer(key=key) if key else None,
+    )
+    say(f"{found.message}{', the report is beside the image' if found.attached else ''}")
+    return found.exit_code
 
 
 class _Once:
@@ -107,11 +137,6 @@ class _Once:
             self.warn(f"{error.message}; it is asked again")
 
 
-def _changes(rows: Sequence[TaskState]) -> None:
-    for row in rows:
-        say(f"{row.task.cell}, {row.task.column}: {_word(row)}")
-
-
 def _word(row: TaskState) -> str:
     if row.verdict is None:
         return f"{row.state}: {row.word}"
@@ -123,17 +148,14 @@ def _word(row: TaskState) -> str:
 def _table(rows: Sequence[TaskState]) -> Iterator[str]:
     """Cells down, classes across."""
     classes = sorted({row.task.column for row in rows})
-    states = {
-        (row.task.matrix, row.task.cell, row.task.column): _SHORT[row.verdict.verdict]
-        if row.verdict
-        else row.state
-        for row in rows
-    }
+    states: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        state = _SHORT[row.verdict.verdict] if row.verdict else row.state
+        states.setdefault((row.task.matrix, row.task.cell), {})[row.task.column] = state
     width = max((len(row.task.cell) for row in rows), default=0)
     yield " ".join([" " * width, *(f"{name:>12}" for name in classes)])
-    for matrix, cell in dict.fromkeys((row.task.matrix, row.task.cell) for row in rows):
-        found = (f"{states.get((matrix, cell, name), '-'):>12}" for name in classes)
-        yield " ".join([f"{cell:<{width}}", *found])
+    for (_, cell), found in states.items():
+        yield " ".join([f"{cell:<{width}}", *(f"{found.get(name, '-'):>12}" for name in classes)])
 
 
 def _document(row: TaskState) -> dict[str, Any]:

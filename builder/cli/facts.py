@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -42,11 +41,11 @@ def _group() -> None:
 
 @facts.command("refresh")
 def refresh_tables(
-    check_: Annotated[bool, opt.of("--check: Change nothing; exit 1 if something differs.")] = False,
-    only: Annotated[list[str] | None, opt.of("--only NAME: One framework's table; repeatable.")] = None,
-    again: Annotated[bool, opt.of("--again: Read every release, not only missing and changed ones.")] = False,
-    mebibytes: Annotated[int, opt.of("--budget MIB: Stop after so many MiB.")] = 16384,
-    minutes: Annotated[int, opt.of("--minutes: Stop after so many minutes.")] = 360,
+    check_: bool = opt.of("--check: Change nothing; exit 1 if something differs.", False),
+    only: list[str] | None = opt.of("--only NAME: One framework's table; repeatable.", None),
+    again: bool = opt.of("--again: Read every release, not only missing and changed ones.", False),
+    mebibytes: int = opt.of("--budget MIB: Stop after so many MiB.", 16384),
+    minutes: int = opt.of("--minutes: Stop after so many minutes.", 360),
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:

@@ -1,16 +1,22 @@
-"""``rtbuild init``: a first matrix, from words or by asking."""
+"""``rtbuild init``: a first matrix of the best cell for a framework, from words or by asking."""
 
+import re
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from builder import resources
 from builder.cli import options as opt
-from builder.cli.proposing import MatrixWish, matrix_text, refuse_existing, write_matrix
-from builder.console import show
+from builder.cli.resolve import machine, propose, wishes
+from builder.console import say, show
 from builder.errors import UsageError
+from builder.files import write_whole
+from builder.index.client import Index
+
+_SCHEMA = "matrix.schema.json"
 
 
 def init(
@@ -18,10 +24,10 @@ def init(
     python: opt.Python = None,
     gpu: opt.Gpu = None,
     driver: opt.Driver = None,
-    jupyter: Annotated[bool, opt.of("--jupyter: With Jupyter in the image (profile: colab).")] = False,
-    name: Annotated[str | None, opt.of("--name: The matrix's name and its file's.")] = None,
-    output: Annotated[Path, opt.of("--output, -o: The folder to write to.")] = Path("matrices"),
-    force: Annotated[bool, opt.of("--force: Replace a matrix that is there.")] = False,
+    jupyter: bool = opt.of("--jupyter: With Jupyter in the image (profile: colab).", False),
+    name: str | None = opt.of("--name: The matrix's name and its file's.", None),
+    output: Path = opt.of("--output, -o: The folder to write to.", Path("matrices")),
+    force: bool = opt.of("--force: Replace a matrix that is there.", False),
     offline: opt.Offline = False,
 ) -> int:
     """Write a first matrix: the best cell for a framework, this card and this Python."""
@@ -37,7 +43,8 @@ def init(
         name=name,
     )
     path = output / f"{wish.title}.yaml"
-    refuse_existing(path, force=force)
+    if not force:
+        _refuse_existing(path)
     write_matrix(matrix_text(wish), path, force=force)
     file = shlex.quote(str(path))
     show(
@@ -57,3 +64,60 @@ def _ask(gpu: str | None) -> tuple[list[str], str | None]:
     )
     card = gpu or typer.prompt("Card (T4, H100; empty for any)", default="", show_default=False, err=True)
     return words, card or None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixWish:
+    """The contents of a first matrix."""
+
+    words: tuple[str, ...]
+    """Requirements: ``torch``, ``tensorflow==2.15.*``."""
+    python: str | None = None
+    gpu: str | None = None
+    driver: str | None = None
+    jupyter: bool = False
+    offline: bool = False
+    name: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The matrix's name: the one given, or that of the first framework."""
+        if self.name:
+            return self.name.lower()
+        found = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.words[0])
+        if found is None:
+            raise UsageError(f"'{self.words[0]}' is no requirement", hint="as in `rtbuild init torch`")
+        return found[0].lower()
+
+
+def matrix_text(wish: MatrixWish) -> str:
+    """One cell, the best proposal of ``rtbuild resolve``.
+
+    Raises:
+        UsageError: A word is no requirement, or names a framework that rtbuild does not cover.
+        CellError: No cell is possible.
+    """
+    on = machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver))
+    index = None if wish.offline else Index.from_user(once=True)
+    found = propose(wishes(wish.words), on, python=wish.python, limit=1, name=wish.title, index=index)
+    if wish.jupyter:
+        return found.text.replace("\ninclude:\n", "\ndefaults: {profile: colab}\n\ninclude:\n", 1)
+    return found.text
+
+
+def write_matrix(text: str, path: Path, *, force: bool) -> None:
+    """Write it with the line by which editors find its schema. Raises UsageError if there is one already."""
+    if not force:
+        _refuse_existing(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    project = path.parent.parent / "docs" / _SCHEMA
+    if not project.is_file():
+        (path.parent / _SCHEMA).write_text((resources.schemas() / _SCHEMA).read_text("utf-8"), "utf-8")
+    where = f"../docs/{_SCHEMA}" if project.is_file() else _SCHEMA
+    write_whole(path, f"# yaml-language-server: $schema={where}\n{text}".encode())
+    say(f"{path} is written")
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
+        raise UsageError(f"{path} is there already", hint="--force replaces it; --name names another")

@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from builder.cli import options as opt
 from builder.console import counted, print_json, say, show
 from builder.model import Cell, Matrix
 from builder.pipeline.settings import Settings
 
-ANY_GPU = "any"
-"""In place of a GPU class, for a cell that claims none."""
 GITHUB_LIMIT = 256
 """Jobs that one job matrix may have (GitHub Actions: "Usage limits", docs.github.com)."""
 
@@ -19,10 +17,9 @@ def list_(
     matrices: opt.Matrices = None,
     select: opt.Select = None,
     skip: opt.Skip = None,
-    format_: Annotated[
-        Literal["table", "id", "image", "github"],
-        opt.of("--format: A table; bare ids; image names; or job matrices for GitHub Actions."),
-    ] = "table",
+    format_: Literal["table", "id", "image", "github"] = opt.of(
+        "--format: A table; bare ids; image names; or job matrices for GitHub Actions.", "table"
+    ),
     json_: opt.Json = False,
 ) -> int:
     """Print the selection. Raises NothingSelectedError if a selector matches nothing."""
@@ -47,7 +44,6 @@ def list_(
 
 
 def describe(cell: Cell) -> dict[str, Any]:
-    """A cell as JSON, for ``--json``."""
     return {
         "id": cell.id,
         "matrix": cell.matrix,
@@ -60,29 +56,23 @@ def describe(cell: Cell) -> dict[str, Any]:
 
 def _job_matrices(cells: tuple[Cell, ...], matrices: list[Matrix]) -> dict[str, list[dict[str, Any]]]:
     """What ``fromJSON`` turns into job matrices: a job to build each cell, and one to verify it on each GPU
-    class that it claims, in chunks, since a job matrix may have no more than 256 jobs."""
+    class that it claims, with the labels that a runner must have, in chunks that GitHub takes."""
     files = {matrix.name: str(matrix.path) for matrix in matrices}
-    build = [{"cell": cell.id, "matrix": files[cell.matrix], "engine": _engine(cell)} for cell in cells]
-    verify = [
-        {"cell": cell.id, "matrix": files[cell.matrix], "gpu": gpu, "labels": _labels(gpu)}
-        for cell in cells
-        for gpu in (cell.gpus or (ANY_GPU,))
-    ]
-    return {"build": _chunks(build), "verify": _chunks(verify)}
-
-
-def _engine(cell: Cell) -> str:
-    """``none`` if ``build --engine none`` can build the cell: nothing is unpacked into an engine's store."""
-    return "none" if cell.base.kind == "rootfs" and cell.profile == "plain" else "docker"
-
-
-def _labels(gpu: str) -> list[str]:
-    """The labels that a runner with this GPU must have."""
-    return ["self-hosted", "gpu"] + ([] if gpu == ANY_GPU else [gpu])
-
-
-def _chunks(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"include": jobs[at : at + GITHUB_LIMIT]} for at in range(0, len(jobs), GITHUB_LIMIT)]
+    build: list[dict[str, Any]] = []
+    verify: list[dict[str, Any]] = []
+    for cell in cells:
+        # `build --engine none` can build it: nothing is unpacked into an engine's store
+        engine = "none" if cell.base.kind == "rootfs" and cell.profile == "plain" else "docker"
+        build.append({"cell": cell.id, "matrix": files[cell.matrix], "engine": engine})
+        for gpu in cell.gpus or (None,):
+            labels = ["self-hosted", "gpu", *([gpu] if gpu else [])]
+            verify.append(
+                {"cell": cell.id, "matrix": files[cell.matrix], "gpu": gpu or "any", "labels": labels}
+            )
+    return {
+        name: [{"include": jobs[at : at + GITHUB_LIMIT]} for at in range(0, len(jobs), GITHUB_LIMIT)]
+        for name, jobs in (("build", build), ("verify", verify))
+    }
 
 
 def _table(chosen: tuple[Cell, ...], left_out: tuple[tuple[Cell, str], ...]) -> Iterator[str]:

@@ -10,32 +10,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from builder.errors import UsageError
+from builder.console import Progress as ProgressWord
+from builder.errors import MatrixError, RtbuildError, SeveralMatricesError, UsageError
 from builder.model import Cell, Matrix
 
 if TYPE_CHECKING:
-    from builder.console import Terminal
     from builder.matrix import Selection
 
 
-def of(text: str, **more: Any) -> Any:
-    """An option as its help shows it, ``--key, -k METAVAR $VARIABLE: HELP``; without a flag, an argument."""
+def of(text: str, default: Any = ..., **more: Any) -> Any:
+    """An option as its help shows it, ``--key, -k METAVAR $VARIABLE: HELP``; without a flag, an argument.
+
+    Inside ``Annotated`` it has no default.
+    """
     head, _, shown = text.partition(": ")
     words = head.replace(",", "").split()
     flags = [word for word in words if word[0] == "-"]
     more["metavar"] = next((word for word in words if word[0] not in "-$"), None)
     if not flags:
-        return typer.Argument(help=shown, **more)
+        return typer.Argument(default, help=shown, **more)
     more["envvar"] = next((word[1:] for word in words if word[0] == "$"), None)
-    return typer.Option(*flags, help=shown, **more)
-
-
-def _complete_matrix(incomplete: str) -> list[str]:
-    return [str(path) for path in matrix_files() if str(path).startswith(incomplete)]
+    return typer.Option(default, *flags, help=shown, **more)
 
 
 def _complete_cell(ctx: typer.Context, incomplete: str) -> list[str]:
-    from builder.errors import RtbuildError
     from builder.matrix import load
 
     ids: list[str] = []
@@ -51,7 +49,9 @@ Matrices = Annotated[
     list[Path] | None,
     of(
         "MATRIX: Matrix files; without any, matrices/*.yaml.",
-        autocompletion=_complete_matrix,
+        autocompletion=lambda incomplete: [
+            str(path) for path in matrix_files() if str(path).startswith(incomplete)
+        ],
         show_default=False,
     ),
 ]
@@ -64,7 +64,6 @@ Select = Annotated[
 ]
 Skip = Annotated[list[str] | None, of("--skip GLOB: Leave out cells whose id matches; may be repeated.")]
 Json = Annotated[bool, of("--json: One JSON document on stdout; talk stays on stderr.")]
-ProgressWord = Literal["auto", "tty", "plain", "json", "none"]
 Progress = Annotated[
     ProgressWord,
     of(
@@ -72,8 +71,6 @@ Progress = Annotated[
         "A live board, plain lines, JSON lines, or nothing."
     ),
 ]
-ColorWord = Literal["auto", "always", "never"]
-Color = Annotated[ColorWord, of("--color auto|always|never: Colour; NO_COLOR counts for auto.")]
 Verbose = Annotated[int, of("--verbose, -v: Say more; may be repeated.", count=True)]
 Quiet = Annotated[bool, of("--quiet, -q: Say nothing until the end.")]
 Results = Annotated[Path, of("--results $RTBUILD_RESULTS: Where reports and logs go.")]
@@ -89,10 +86,6 @@ Read = Annotated[
 ]
 Deep = Annotated[bool, of("--deep: With --read, up to 16 MiB of a wheel: GPU code, NumPy, cuDNN.")]
 Context = Annotated[str | None, of("--context NAME: The docker context to use.")]
-Push = Annotated[
-    str | None,
-    of("--push REPOSITORY: Push every built image to this repository, by digest and under an unlisted tag."),
-]
 ReportKey = Annotated[
     str | None,
     of("--key KEY $RTBUILD_VERIFY_KEY: Sign the reports by cosign with this key: a file, or a KMS URI."),
@@ -111,7 +104,6 @@ BuiltBy = Annotated[
         "Take only images that this public key signed at `build`, or this machine made; repeatable."
     ),
 ]
-OneCell = Annotated[str, of("CELL: A cell's id, or a glob that matches one.")]
 Words = Annotated[list[str] | None, of("FRAMEWORK: torch, 'tensorflow==2.15.*'; without one, it asks.")]
 Python = Annotated[str | None, of("--python: The Python: 3.11.")]
 Gpu = Annotated[str | None, of("--gpu: The card that it must run on: T4, H100.")]
@@ -141,7 +133,6 @@ def matrix_paths(given: list[Path]) -> list[Path]:
 
 def load_all(given: list[Path] | None) -> list[Matrix]:
     """Every matrix; the errors of all files together, not only of the first that has some."""
-    from builder.errors import MatrixError, SeveralMatricesError
     from builder.matrix import load
 
     matrices, wrong = [], []
@@ -151,7 +142,7 @@ def load_all(given: list[Path] | None) -> list[Matrix]:
         except MatrixError as error:
             wrong.append(error)
     if wrong:
-        raise wrong[0] if len(wrong) == 1 else SeveralMatricesError(wrong)
+        raise SeveralMatricesError(wrong)
     names = [matrix.name for matrix in matrices]
     for name in names:
         if names.count(name) > 1:
@@ -167,7 +158,7 @@ def selection(
     from builder.matrix import select as pick
 
     matrices = load_all(given)
-    cells: list[Cell] = [cell for matrix in matrices for cell in matrix.cells]
+    cells = [cell for matrix in matrices for cell in matrix.cells]
     return matrices, pick(cells, select=tuple(select or ()), skip=tuple(skip or ()))
 
 
@@ -190,15 +181,6 @@ def choose_one(matrices: list[Matrix], text: str) -> Cell:
             f"'{text}' names {len(chosen)} cells: {ids}", hint="name one: `rtbuild list` has their ids"
         )
     return chosen[0]
-
-
-def terminal(
-    progress: ProgressWord = "auto", color: ColorWord = "auto", *, quiet: bool = False, verbose: int = 0
-) -> Terminal:
-    """How to write messages, by the options about it; ``--quiet`` is another word for ``--progress none``."""
-    from builder.console import Terminal
-
-    return Terminal.of(progress="none" if quiet else progress, color=color, verbose=verbose)
 
 
 def mirrors(given: list[str] | None) -> dict[str, str]:

@@ -1,73 +1,73 @@
 """``rtbuild publish``: the plan or the deed, cell by cell, and one exit code."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
+from builder.cli.walking import record
+from builder.console import Terminal, counted, print_json
+from builder.console.job import Case, CaseStatus, write_job_files
+from builder.console.lines import reporter
 from builder.errors import PublishRefusedError, UsageError
+from builder.evidence.cosign import People, Signer
+from builder.publish.publication import Order, Publication, publication_document
+from builder.publish.run import publish as publish_cells
 
-if TYPE_CHECKING:
-    from builder.evidence.cosign import People, Signer
-    from builder.publish.publication import Publication
+_WORDS = {
+    "published": "published",
+    "unchanged": "there already, nothing changed",
+    "planned": "would be published",
+    "refused": "REFUSED",
+    "failed": "FAILED",
+    "cancelled": "cancelled",
+}
+_STATUS = {
+    "published": CaseStatus.PASSED,
+    "unchanged": CaseStatus.PASSED,
+    "cancelled": CaseStatus.SKIPPED,
+    "failed": CaseStatus.ERROR,  # the registry, or cosign: the gate has said nothing against it
+}
+"""A refused cell is a failed case."""
 
 
 def publish(
     matrices: opt.Matrices = None,
     select: opt.Select = None,
     skip: opt.Skip = None,
-    source: Annotated[
-        str | None,
-        opt.of(
-            "--from REPOSITORY: Where images were pushed by `build --push`; by default as the matrix says."
-        ),
-    ] = None,
-    target: Annotated[
-        str | None, opt.of("--to REPOSITORY: Where they are published; by default as the matrix says.")
-    ] = None,
-    max_age: Annotated[
-        str | None,
-        opt.of("--max-age AGE: How old a report may be: 30d, 12h. By default as the matrix says, else 30d."),
-    ] = None,
-    dry_run: Annotated[bool, opt.of("--dry-run: Show what would be published, and change nothing.")] = False,
-    key: Annotated[
-        str | None, opt.of("--key KEY: Sign the evidence by cosign with this key: a file, or a KMS URI.")
-    ] = None,
-    keyless: Annotated[
-        bool, opt.of("--keyless: Sign the evidence by cosign with the identity of the CI.")
-    ] = False,
+    source: str | None = opt.of(
+        "--from REPOSITORY: Where images were pushed by `build --push`; by default as the matrix says.", None
+    ),
+    target: str | None = opt.of(
+        "--to REPOSITORY: Where they are published; by default as the matrix says.", None
+    ),
+    max_age: str | None = opt.of(
+        "--max-age AGE: How old a report may be: 30d, 12h. By default as the matrix says, else 30d.", None
+    ),
+    dry_run: bool = opt.of("--dry-run: Show what would be published, and change nothing.", False),
+    key: str | None = opt.of(
+        "--key KEY: Sign the evidence by cosign with this key: a file, or a KMS URI.", None
+    ),
+    keyless: bool = opt.of("--keyless: Sign the evidence by cosign with the identity of the CI.", False),
     built_by: opt.BuiltBy = None,
     reported_by: opt.ReportedBy = None,
-    require_signed: Annotated[
-        bool,
-        opt.of(
-            "--require-signed: Demand both signatures; for one without a named key, the signature of --key."
-        ),
-    ] = False,
-    overwrite: Annotated[
-        bool, opt.of("--overwrite: Move also tags that another matrix or another tool has put.")
-    ] = False,
-    jobs: Annotated[int, opt.of("--jobs, -j: Images at a time.", min=1)] = 2,
+    require_signed: bool = opt.of(
+        "--require-signed: Demand both signatures; for one without a named key, the signature of --key.",
+        False,
+    ),
+    overwrite: bool = opt.of(
+        "--overwrite: Move also tags that another matrix or another tool has put.", False
+    ),
+    jobs: int = opt.of("--jobs, -j: Images at a time.", 2, min=1),
     results: opt.Results = Path("results"),
     progress: opt.Progress = "auto",
-    color: opt.Color = "auto",
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = 0,
     json_: opt.Json = False,
 ) -> int:
     """Put public tags on the digests that are known to work, with the evidence beside them; exit 6 else."""
-    from builder.cli.walking import job_files, record
-    from builder.console import print_json, reporter
-    from builder.console.publication import cases, summary
-    from builder.evidence.cosign import Signer
-    from builder.publish.publication import Order, publication_document
-    from builder.publish.run import publish as publish_cells
-
     if key and keyless:
         raise UsageError("--key and --keyless exclude each other", hint="take one of them")
     signer = Signer(key=key) if key or keyless else None
@@ -84,16 +84,15 @@ def publish(
         reporters=reporters,
         jobs=jobs,
     )
-    terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
+    terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
     loaded, cells = opt.choose(matrices, select, skip)
     started, command = datetime.now(UTC), command_line()
     with reporter(terminal) as report:
         rows = publish_cells(loaded, cells, order=order, emit=report, cancel=threading.Event())
     document = publication_document(rows, command=command, started=started, dry_run=dry_run)
-    where = None
+    where = None if dry_run else record(document, results)
     if not dry_run:
-        where = record(document, results)
-        job_files(cases(rows), terminal, results, command=command, started=started)
+        write_job_files(cases(rows), terminal, results, command=command, started=started)
     if json_:
         print_json(document)
     terminal.say(summary(rows, terminal, signed=signer is not None, dry_run=dry_run))
@@ -106,8 +105,6 @@ def _people(
     signer: Signer | None, built_by: list[str] | None, reported_by: list[str] | None, *, both: bool
 ) -> tuple[People | None, People | None]:
     """The signers of whom an image and a report each need one. Raises UsageError."""
-    from builder.evidence.cosign import People
-
     named = [
         People.named(keys or (), option)
         for keys, option in ((built_by, "--built-by"), (reported_by, "--reported-by"))
@@ -131,3 +128,92 @@ def exit_code(rows: Sequence[Publication]) -> int:
     if "refused" in states:
         return PublishRefusedError.exit_code
     return 1 if "failed" in states else 0
+
+
+def cases(rows: Sequence[Publication]) -> list[Case]:
+    """The cells as test cases for CI."""
+    return [
+        Case(
+            suite=row.cell.matrix,
+            name=row.cell.id,
+            status=_STATUS.get(row.state, CaseStatus.FAILED),
+            word=_WORDS[row.state],
+            seconds=row.seconds,
+            kind=row.refusals[0].kind if row.refusals else type(row.error).__name__ if row.error else "",
+            message=row.refusals[0].text if row.refusals else row.error.message if row.error else "",
+            text="\n".join([*_against(row), *_failures(row, dry_run=False)]),
+            facts=_facts(row),
+        )
+        for row in rows
+    ]
+
+
+def _facts(row: Publication) -> tuple[tuple[str, str], ...]:
+    if row.found is None or row.decision is None:
+        return ()
+    return (
+        ("GPUs", ", ".join(row.decision.claims) or "none"),
+        ("tags", ", ".join(step.tag.name for step in row.steps) or "none"),
+        ("digest", row.found.staged.digest),
+    )
+
+
+def _against(row: Publication) -> list[str]:
+    """The reasons why a cell is not published, each with its hint."""
+    said = [(f"REFUSED: {refusal.text} ({refusal.kind})", refusal.hint) for refusal in row.refusals]
+    if row.error is not None:
+        said.append((f"FAILED: {row.error.message}", row.error.hint))
+    return [text + (f"\n  hint: {hint}" if hint else "") for text, hint in said]
+
+
+def _failures(row: Publication, *, dry_run: bool) -> list[str]:
+    """Failed verifications attached to public images of a cell, and the tags that still point there."""
+    lines: list[str] = []
+    for found in row.failures:
+        if found.there:
+            word = "was there, and is signed now" if found.new else "is there already"
+        elif dry_run:
+            word = "would be attached"
+        else:
+            word = "is attached" if found.attached is not None else "could not be attached"
+        lines.append(f"{row.cell.id}: a FAILED verification of a public image {word}")
+        lines += [f"  {row.target}@{found.image.digest}", f"    {found.failure.text}"]
+        if found.tags:
+            lines.append(f"    still on it, until a digest that works is published: {', '.join(found.tags)}")
+    return lines
+
+
+def summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dry_run: bool) -> str:
+    """Digest, claims and tags of each published cell, the counts, and a warning if nothing is signed."""
+    lines: list[str] = []
+    for row in rows if terminal.progress == "none" else ():  # else it was said when the cell ended
+        lines += [f"{row.cell.id}: {text}" for text in _against(row)]
+    for row in rows:
+        wanted = row.state in ("published", "unchanged", "planned")
+        if not wanted or row.found is None or row.decision is None:
+            continue
+        lines += [f"{row.cell.id}: {_WORDS[row.state]}", f"  {row.target}@{row.found.staged.digest}"]
+        lines.append(f"  known to work on {', '.join(row.decision.claims)}")
+        machines = {
+            (", ".join(name for name, _ in entry.key.gpus), entry.key.driver or "?", f"{entry.verified:%F}")
+            for entry in row.decision.counted
+        }
+        lines += [f"    {gpus}, driver {driver}, {day}" for gpus, driver, day in sorted(machines)]
+        if row.decision.exempt:
+            lines.append(f"  not claimed: {', '.join(row.decision.exempt)}")
+        for step in row.steps:
+            was = f" (was {step.was[:19]}…)" if step.was and step.action == "move" else ""
+            lines.append(f"  {step.action:5} {row.target}:{step.tag.name}{was}")
+    for row in rows:
+        lines += _failures(row, dry_run=dry_run)
+    counts = {state: sum(row.state == state for row in rows) for state in _WORDS}
+    words = ", ".join(f"{count} {_WORDS[state]}" for state, count in counts.items() if count)
+    lines.append(f"{counted(rows, 'cell')}: {words}")
+    said = any(not found.there for row in rows for found in row.failures)
+    if (counts["published"] + counts["planned"] or said) and not signed:
+        verb = "would be" if dry_run else "is"
+        warning = (
+            f"NOT SIGNED: the evidence {verb} published without a signature. Sign it with --key or --keyless."
+        )
+        lines.append(terminal.style(warning, "33;1"))
+    return "\n".join(lines)

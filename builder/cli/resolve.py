@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from builder.cli import options as opt
 from builder.console import print_json, say
@@ -55,39 +55,27 @@ class ProposedMatrix:
 
 
 def resolve(
-    requirements: Annotated[
-        list[str] | None,
-        opt.of("REQUIREMENT: Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."),
-    ] = None,
-    requirement_file: Annotated[
-        list[Path] | None, opt.of("--requirement, -r FILE: A requirements.txt; may be repeated.")
-    ] = None,
-    pyproject: Annotated[
-        Path | None, opt.of("--pyproject FILE: The dependencies of a pyproject.toml.")
-    ] = None,
-    notebook: Annotated[
-        Path | None, opt.of("--notebook FILE: The `!pip install` lines of a notebook.")
-    ] = None,
-    conda_: Annotated[
-        Path | None,
-        opt.of(
-            "--conda FILE: A conda environment to tell in wheels: environment.yml, `conda list --export`."
-        ),
-    ] = None,
-    python: Annotated[str | None, opt.of("--python: These Pythons only: 3.11, or '>=3.9,<3.12'.")] = None,
-    gpu: Annotated[
-        list[str] | None,
-        opt.of(
-            "--gpu: A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
-            "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own."
-        ),
-    ] = None,
+    requirements: list[str] | None = opt.of(
+        "REQUIREMENT: Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy.", None
+    ),
+    requirement_file: list[Path] | None = opt.of(
+        "--requirement, -r FILE: A requirements.txt; may be repeated.", None
+    ),
+    pyproject: Path | None = opt.of("--pyproject FILE: The dependencies of a pyproject.toml.", None),
+    notebook: Path | None = opt.of("--notebook FILE: The `!pip install` lines of a notebook.", None),
+    conda_: Path | None = opt.of(
+        "--conda FILE: A conda environment to tell in wheels: environment.yml, `conda list --export`.", None
+    ),
+    python: str | None = opt.of("--python: These Pythons only: 3.11, or '>=3.9,<3.12'.", None),
+    gpu: list[str] | None = opt.of(
+        "--gpu: A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
+        "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own.",
+        None,
+    ),
     driver: opt.Driver = None,
-    limit: Annotated[int, opt.of("--limit: Cells at most.", min=1)] = 5,
-    name: Annotated[str, opt.of("--name: The matrix's name.")] = "resolved",
-    offline: Annotated[
-        bool, opt.of("--offline: Ask no package index: the tables alone, without the resolver.")
-    ] = False,
+    limit: int = opt.of("--limit: Cells at most.", 5, min=1),
+    name: str = opt.of("--name: The matrix's name.", "resolved"),
+    offline: bool = opt.of("--offline: Ask no package index: the tables alone, without the resolver.", False),
     json_: opt.Json = False,
 ) -> int:
     """Print a matrix of the cells; errors as of :func:`propose`."""

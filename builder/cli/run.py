@@ -1,4 +1,4 @@
-"""``rtbuild run``: an image, or a cell's, started as this machine needs it."""
+"""``rtbuild run`` and ``devcontainer``: an image, or a cell's, as this machine or an editor needs it."""
 
 import os
 import shlex
@@ -6,14 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from builder import resources
 from builder.cli import options as opt
 from builder.cli.images import ImageOrCell, find_image, is_colab
-from builder.colab.launch import LaunchPlan, Machine, Mode, Wish, address_in, plan, verdict_exit
+from builder.colab import devcontainer as writing
+from builder.colab.launch import IMAGE_USER, LaunchPlan, Machine, Mode, Wish, address_in, plan, verdict_exit
 from builder.console import print_json, say, show
 from builder.engine.build import ca_bundle, proxies
 from builder.engine.engine import Engine
@@ -28,75 +29,108 @@ _SECONDS_TO_STOP = 10
 def run(
     image: ImageOrCell,
     matrices: opt.Matrices = None,
-    jupyter: Annotated[
-        bool, opt.of("--jupyter: Start Jupyter: what images of the profile colab do anyway.")
-    ] = False,
-    shell: Annotated[bool, opt.of("--shell: Start bash: what other images do anyway.")] = False,
-    verify: Annotated[bool, opt.of("--verify: Run cudnn-verify, and end.")] = False,
-    port: Annotated[int, opt.of("--port: Jupyter's port on 127.0.0.1.", min=1024, max=65535)] = 8888,
-    content: Annotated[
-        Path | None, opt.of("--content DIR: The folder to work in, /content there; by default this one.")
-    ] = None,
-    no_content: Annotated[bool, opt.of("--no-content: Mount no folder to work in.")] = False,
-    volume: Annotated[
-        list[str] | None, opt.of("--volume, -v HOST:CONTAINER: One more folder; as docker run has it.")
-    ] = None,
-    env: Annotated[
-        list[str] | None, opt.of("--env, -e NAME[=VALUE]: A variable; without a value, your own.")
-    ] = None,
-    publish: Annotated[
-        list[str] | None, opt.of("--publish, -p HOST:CONTAINER: One more port, on 127.0.0.1.")
-    ] = None,
-    user: Annotated[str | None, opt.of("--user UID:GID: Whose files it writes; by default yours.")] = None,
-    gpus: Annotated[opt.GpusWord, opt.of("--gpus: Whether it gets the GPUs.")] = "auto",
-    dry_run: Annotated[bool, opt.of("--dry-run: Print the docker command, and start nothing.")] = False,
+    jupyter: bool = opt.of("--jupyter: Start Jupyter: what images of the profile colab do anyway.", False),
+    shell: bool = opt.of("--shell: Start bash: what other images do anyway.", False),
+    verify: bool = opt.of("--verify: Run cudnn-verify, and end.", False),
+    port: int = opt.of("--port: Jupyter's port on 127.0.0.1.", 8888, min=1024, max=65535),
+    content: Path | None = opt.of(
+        "--content DIR: The folder to work in, /content there; by default this one.", None
+    ),
+    no_content: bool = opt.of("--no-content: Mount no folder to work in.", False),
+    volume: list[str] | None = opt.of(
+        "--volume, -v HOST:CONTAINER: One more folder; as docker run has it.", None
+    ),
+    env: list[str] | None = opt.of("--env, -e NAME[=VALUE]: A variable; without a value, your own.", None),
+    publish: list[str] | None = opt.of("--publish, -p HOST:CONTAINER: One more port, on 127.0.0.1.", None),
+    user: str | None = opt.of("--user UID:GID: Whose files it writes; by default yours.", None),
+    gpus: opt.GpusWord = opt.of("--gpus: Whether it gets the GPUs.", "auto"),
+    dry_run: bool = opt.of("--dry-run: Print the docker command, and start nothing.", False),
     context: opt.Context = None,
     json_: opt.Json = False,
 ) -> int:
     """Stay until it ends; 0 if it was stopped on request."""
-    mode = _mode(jupyter=jupyter, shell=shell, verify=verify)
+    modes: dict[Mode, bool] = {"jupyter": jupyter, "shell": shell, "verify": verify}
+    chosen = [mode for mode, wanted in modes.items() if wanted]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
     if no_content and content is not None:
         raise UsageError("--content and --no-content exclude each other")
+    return start(
+        image,
+        matrices,
+        context=context,
+        dry_run=dry_run,
+        as_json=json_,
+        mode=chosen[0] if chosen else None,
+        port=port,
+        content=None if no_content else (content or Path()).resolve(),
+        content_given=content is not None,
+        volumes=tuple(volume or ()),
+        env=tuple(env or ()),
+        publish=tuple(publish or ()),
+        user=user,
+        gpus={"auto": None, "all": True, "none": False}[gpus],
+    )
+
+
+def start(
+    image: str,
+    matrices: list[Path] | None,
+    *,
+    context: str | None,
+    dry_run: bool = False,
+    as_json: bool = False,
+    **wish: Any,
+) -> int:
+    """Start what ``wish`` says, in the words of :class:`Wish`, or only print the command; the exit code."""
     with Engine.connect(context=context) as engine:
         stored = find_image(image, matrices, engine)
         machine = _machine(engine)
-        wish = Wish(
-            image=stored.reference,
-            colab=is_colab(stored),
-            mode=mode,
-            port=port,
-            content=None if no_content else (content or Path()).resolve(),
-            content_given=content is not None,
-            volumes=tuple(volume or ()),
-            env=tuple(env or ()),
-            publish=tuple(publish or ()),
-            user=user,
-            terminal=sys.stdin.isatty(),
-            gpus={"auto": None, "all": True, "none": False}[gpus],
-        )
-        planned = plan(wish, machine)
-    document = _document(stored.reference, planned)
+        image, colab = stored.reference, is_colab(stored)
+        planned = plan(Wish(image=image, colab=colab, terminal=sys.stdin.isatty(), **wish), machine)
+    document = _document(image, planned)
     if not dry_run and planned.port is not None and machine.local:
         _refuse_taken(planned.port)
     for note in planned.notes:
         say(f"! {note}")
+    if dry_run and as_json:
+        print_json(document)
+    elif dry_run:
+        show(shlex.join(planned.command))
     if dry_run:
-        if json_:
-            print_json(document)
-        else:
-            show(shlex.join(planned.command))
         return 0
     for folder in planned.folders:
         _make(folder, planned)
-    return _outcome(planned, _start(planned, document if json_ else None))
+    return _outcome(planned, _start(planned, document if as_json else None))
 
 
-def _mode(*, jupyter: bool, shell: bool, verify: bool) -> Mode | None:
-    modes: tuple[tuple[Mode, bool], ...] = (("jupyter", jupyter), ("shell", shell), ("verify", verify))
-    chosen = [mode for mode, wanted in modes if wanted]
-    if len(chosen) > 1:
-        raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
-    return chosen[0] if chosen else None
+def devcontainer(
+    image: ImageOrCell,
+    matrices: opt.Matrices = None,
+    output: Path = opt.of("--output, -o: The project, which gets .devcontainer/devcontainer.json.", Path()),
+    force: bool = opt.of("--force: Replace the file that is there.", False),
+    context: opt.Context = None,
+    json_: opt.Json = False,
+) -> int:
+    """Write the file; say its path, and why its user may not be able to write to the folder."""
+    with Engine.connect(context=context) as engine:
+        stored = find_image(image, matrices, engine)
+        passwd = engine.read_file(stored.reference, "/etc/passwd") or b""
+        memory = engine.facts().memory
+    user = writing.user_named(passwd.decode("utf-8", "replace"), IMAGE_USER[0])
+    content = writing.document(
+        stored.reference,
+        name=stored.label("io.rtbuild.cell") or stored.reference,
+        user=user if is_colab(stored) else None,
+        memory=memory,
+    )
+    path = writing.write(content, output, force=force)
+    if json_:
+        print_json({"schema": 1, "path": str(path), "document": content})
+    if "remoteUser" in content and output.stat().st_uid == 0:
+        say(f"! {output.resolve()} belongs to root: user {user} of the container cannot write to it (chown)")
+    say(f"{path}: reopen this folder in its container (VS Code: Dev Containers: Reopen in Container)")
+    return 0
 
 
 def _machine(engine: Engine) -> Machine:
@@ -117,7 +151,7 @@ def _machine(engine: Engine) -> Machine:
 def _refuse_taken(port: int) -> None:
     if _free(port):
         return
-    other = next((number for number in range(port + 1, port + 100) if number < 65536 and _free(number)), None)
+    other = next((number for number in range(port + 1, min(port + 100, 65536)) if _free(number)), None)
     raise MissingToolError(
         f"port {port} on 127.0.0.1 is taken",
         hint=(f"--port {other} is free" if other else "name another one by --port")
@@ -154,13 +188,11 @@ def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
         start_new_session=True,  # Ctrl-C comes here alone, and the container is stopped by its name
     )
     try:
-        if document is not None and process.stdout is not None:
-            _relay(process.stdout, document)
+        _relay(process.stdout or (), document or {})
         return process.wait()
     except KeyboardInterrupt:
-        _stop(planned.name, planned, process)
-        if document is not None and process.stdout is not None:
-            _relay(process.stdout, document)  # its last words
+        _stop(planned, process)
+        _relay(process.stdout or (), document or {})  # its last words
         return 0
 
 
@@ -174,22 +206,22 @@ def _relay(printed: Iterable[str], document: dict[str, Any]) -> None:
         sys.stderr.write(line)
 
 
-def _stop(name: str, planned: LaunchPlan, process: subprocess.Popen[str]) -> None:
+def _stop(planned: LaunchPlan, process: subprocess.Popen[str]) -> None:
     """Ask the container to end until it has, then not: a signal is lost on one that is just being started."""
-    docker = planned.command[: planned.command.index("run")]
+    docker, name = planned.command[: planned.command.index("run")], str(planned.name)
     for _ in range(_SECONDS_TO_STOP):
-        _quietly([*docker, "kill", "--signal", "TERM", name])
+        _quietly(*docker, "kill", "--signal", "TERM", name)
         try:
             process.wait(1)
         except subprocess.TimeoutExpired:
             continue
         return
-    _quietly([*docker, "rm", "--force", name])
+    _quietly(*docker, "rm", "--force", name)
     process.kill()
     process.wait()
 
 
-def _quietly(command: Sequence[str]) -> None:
+def _quietly(*command: str) -> None:
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
@@ -213,18 +245,16 @@ def _outcome(planned: LaunchPlan, status: int) -> int:
             hint="rtbuild doctor",
         )
     if planned.mode == "verify":
-        code = verdict_exit(status)
-        if code is None:
-            raise CommandError(
-                "cudnn-verify failed, which says nothing about the image",
-                command=planned.command,
-                returncode=status,
-                hint="run the command to see it happen",
-            )
-        return code
-    if planned.mode == "shell":
-        return 1 if status else 0
-    return status if status in {0, 2, 5} else 1  # the start program's own: 2 asked wrongly, 5 missing here
+        if (code := verdict_exit(status)) is not None:
+            return code
+        raise CommandError(
+            "cudnn-verify failed, which says nothing about the image",
+            command=planned.command,
+            returncode=status,
+            hint="run the command to see it happen",
+        )
+    # the start program's own: 2 asked wrongly, 5 missing here
+    return status if status == 0 or (planned.mode == "jupyter" and status in {2, 5}) else 1
 
 
 def _refuse_namesake(planned: LaunchPlan) -> None:

@@ -1,7 +1,6 @@
 """``rtbuild schema``: the JSON schemas of rtbuild's input and output."""
 
 import sys
-from typing import Annotated
 
 from builder import resources
 from builder.cli import options as opt
@@ -12,7 +11,7 @@ _ENDING = ".schema.json"
 
 
 def schema(
-    name: Annotated[str | None, opt.of("NAME: matrix, lock, report, run, publication …")] = None,
+    name: str | None = opt.of("NAME: matrix, lock, report, run, publication …", None),
 ) -> int:
     """Print a document's JSON schema; without a name, the names."""
     folder = resources.schemas()

@@ -3,18 +3,20 @@
 import hashlib
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 from builder import __version__, resources
 from builder.cli import options as opt
-from builder.cli.build import build_cells
-from builder.cli.proposing import MatrixWish, matrix_text, write_matrix
-from builder.cli.run import run
-from builder.console import say
+from builder.cli.init import MatrixWish, matrix_text, write_matrix
+from builder.cli.run import start
+from builder.cli.walking import finished
+from builder.colab.launch import Mode
+from builder.console import Terminal, say
 from builder.engine.facts import nvidia_smi
 from builder.errors import UsageError
 from builder.oci.registry import Registry
+from builder.pipeline import build as pipeline
 from builder.pipeline.settings import Settings
 
 
@@ -23,17 +25,16 @@ def up(
     python: opt.Python = None,
     gpu: opt.Gpu = None,
     driver: opt.Driver = None,
-    shell: Annotated[bool, opt.of("--shell: A shell instead of Jupyter.")] = False,
-    port: Annotated[int, opt.of("--port: Jupyter's port on 127.0.0.1.", min=1024, max=65535)] = 8888,
-    save: Annotated[bool, opt.of("--save: Write the matrix and its lock to matrices/.")] = False,
-    dry_run: Annotated[bool, opt.of("--dry-run: Write the matrix, and build nothing.")] = False,
-    repository: Annotated[
-        str | None, opt.of("--from REPOSITORY: Pull the image if its tag is there; else build it.")
-    ] = None,
+    shell: bool = opt.of("--shell: A shell instead of Jupyter.", False),
+    port: int = opt.of("--port: Jupyter's port on 127.0.0.1.", 8888, min=1024, max=65535),
+    save: bool = opt.of("--save: Write the matrix and its lock to matrices/.", False),
+    dry_run: bool = opt.of("--dry-run: Write the matrix, and build nothing.", False),
+    repository: str | None = opt.of(
+        "--from REPOSITORY: Pull the image if its tag is there; else build it.", None
+    ),
     offline: opt.Offline = False,
     context: opt.Context = None,
     progress: opt.Progress = "auto",
-    color: opt.Color = "auto",
 ) -> int:
     """Resolve a framework for this machine's card and driver, build or pull its image, and start it."""
     if not words:
@@ -51,10 +52,11 @@ def up(
     image = _published(repository, cell.id) if repository else None
     if image is None:
         settings = Settings(context=context, results=resources.cache() / "up" / "results")
-        done = build_cells(loaded, [cell], settings=settings, terminal=opt.terminal(progress, color))
-        if done != 0:
-            return done
-    return run(image or cell.id, [path], shell=shell, jupyter=not shell, port=port, context=context)
+        run = partial(pipeline.build, loaded, [cell], settings=settings)
+        if code := finished(Terminal.of(progress), run, settings.results, json=False):
+            return code
+    mode: Mode = "shell" if shell else "jupyter"
+    return start(image or cell.id, [path], context=context, mode=mode, port=port, content=Path.cwd())
 
 
 def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str | None]:

@@ -5,19 +5,20 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from uv import find_uv_bin
 
 from builder import resources
 from builder.cli import options as opt
-from builder.cli.lock import lock_cells
-from builder.console import print_json, say
+from builder.cli.walking import finished
+from builder.console import Terminal, print_json, say
 from builder.errors import CommandError, MissingToolError, StaleLockError, UsageError
 from builder.lock.file import lock_path, pinned_cell, read_lock
 from builder.model import Cell, Matrix, Pinned
+from builder.pipeline import run as pipeline
 from builder.pipeline.settings import Settings
 from builder.recipe.bundle import kept_bundle
 from builder.verify.document import printed_report
@@ -27,11 +28,11 @@ _LOST = ("cudnn-missing", "cudnn-major-mismatch", "toolkit-library-missing", "nv
 
 
 def venv(
-    cell: Annotated[str, opt.of("CELL: A cell's id or glob, or a matrix file.")] = "*",
+    cell: str = opt.of("CELL: A cell's id or glob, or a matrix file.", "*"),
     matrices: opt.Matrices = None,
-    output: Annotated[Path, opt.of("--output, -o: The environment's folder.")] = Path(".venv"),
+    output: Path = opt.of("--output, -o: The environment's folder.", Path(".venv")),
     locked: opt.Locked = False,
-    force: Annotated[bool, opt.of("--force: Replace the environment that is there.")] = False,
+    force: bool = opt.of("--force: Replace the environment that is there.", False),
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
@@ -41,32 +42,35 @@ def venv(
     loaded = opt.load_all(matrices)
     chosen = opt.choose_one(loaded, cell)
     pinned = _pinned(loaded, chosen, locked=locked, mirrors=opt.mirrors(mirror))
-    _refuse(pinned)
     python = _make(pinned, output, force=force)
     report = _verified(python, output)
     if json_:
         print_json({"schema": 1, "cell": chosen.id, "path": str(output), "report": report})
-    _say(chosen, output, report)
+    say(f"{chosen.id}: {report['verdict']}: {report['summary']}")
+    for command in report.get("commands") or ():
+        say(f"  $ {command['text']}")
+    if report["verdict"] == "unverified":
+        say("UNVERIFIED: no GPU here, so no convolution ran. Nothing here may be called known to work.")
+    say(f"source {shlex.quote(str(output / 'bin' / 'activate'))}")
     codes = {"works": 0, "unverified": 0, "broken": 1, "unsupported-gpu": 1}
     return codes.get(report["verdict"], MissingToolError.exit_code)
 
 
 def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str, str]) -> Pinned:
-    """The cell as its lock has it; locked now if it is not, unless ``locked`` forbids that."""
+    """The cell as its lock has it; locked now if it is not, unless ``locked`` forbids that.
+
+    Raises:
+        UsageError: Its image holds more than wheels.
+    """
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
-    for attempt in (1, 2):
+    pinned = pinned_cell(cell, read_lock(lock_path(matrix.path)))
+    if pinned is None and not locked:
+        run = partial(pipeline.lock, [matrix], [cell], settings=Settings(mirrors=mirrors))
+        finished(Terminal.of(), run, json=False)
         pinned = pinned_cell(cell, read_lock(lock_path(matrix.path)))
-        if pinned is not None:
-            return pinned
-        if attempt == 1 and not locked:
-            lock_cells([matrix], [cell], settings=Settings(mirrors=mirrors), terminal=opt.terminal())
-    raise StaleLockError(f"{cell.id} is not locked", hint=f"rtbuild lock {matrix.path} -s {cell.id}")
-
-
-def _refuse(pinned: Pinned) -> None:
-    """Raise UsageError for a cell whose image holds more than wheels."""
-    cell = pinned.cell
-    if cell.cuda.provider == "base":
+    if pinned is None:
+        raise StaleLockError(f"{cell.id} is not locked", hint=f"rtbuild lock {matrix.path} -s {cell.id}")
+    if pinned.cell.cuda.provider == "base":
         raise UsageError(
             f"{cell.id} takes CUDA from its base image, which an environment does not have",
             hint="take a cell with `cuda: wheels`: `rtbuild init` writes such a one",
@@ -77,6 +81,7 @@ def _refuse(pinned: Pinned) -> None:
             f"{', '.join(built)} is built from source inside the image",
             hint="`rtbuild build` makes the image",
         )
+    return pinned
 
 
 def _make(pinned: Pinned, output: Path, *, force: bool) -> Path:
@@ -84,21 +89,19 @@ def _make(pinned: Pinned, output: Path, *, force: bool) -> Path:
     if output.exists() and not force:
         raise UsageError(f"{output} is there already", hint="--force replaces it; -o names another folder")
     cell, python = pinned.cell, output / "bin" / "python"
-    _uv(["venv", "--quiet", "--clear", "--python", cell.python, str(output)])
+    _uv("venv", "--quiet", "--clear", "--python", cell.python, str(output))
     wanted = output / "rtbuild-requirements.txt"
     rows = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in pinned.wheels]
     wanted.write_text("".join(rows), "utf-8")
     indexes = [word for url in cell.index for word in ("--index", url)]
     _uv(
-        [
-            *("pip", "install", "--python", str(python), "--no-deps", "--require-hashes"),
-            *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match", *indexes, "-r", str(wanted)),
-        ]
+        *("pip", "install", "--python", str(python), "--no-deps", "--require-hashes"),
+        *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match", *indexes, "-r", str(wanted)),
     )
     return python
 
 
-def _uv(arguments: Sequence[str]) -> None:
+def _uv(*arguments: str) -> None:
     command = [find_uv_bin(), *arguments]
     say(f"+ uv {shlex.join(arguments)}")
     done = subprocess.run(command, stdout=sys.stderr, check=False)
@@ -123,21 +126,18 @@ def _verified(python: Path, output: Path) -> dict[str, Any]:
         path = ":".join(folders)
         again = _ask(python, probe, {"LD_LIBRARY_PATH": path})
         if again["cause"] is None:
-            line = f"export LD_LIBRARY_PATH={shlex.quote(path)}"
             with (output / "bin" / "activate").open("a", encoding="utf-8") as stream:
-                stream.write(f"\n# NVIDIA's wheels, which this framework looks for by name only\n{line}\n")
+                stream.write("\n# NVIDIA's wheels, which this framework looks for by name only\n")
+                stream.write(f"export LD_LIBRARY_PATH={shlex.quote(path)}\n")
             return again
     return report
 
 
 def _ask(python: Path, probe: Path, variables: dict[str, str]) -> dict[str, Any]:
-    inherited = {
-        k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
-    }
+    ours = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
     command = [str(python.absolute()), str(probe), "--json"]
-    done = subprocess.run(
-        command, env={**inherited, **variables}, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     try:
         report: dict[str, Any] = json.loads(printed_report(done.stdout))
     except ValueError:
@@ -148,12 +148,3 @@ def _ask(python: Path, probe: Path, variables: dict[str, str]) -> dict[str, Any]
             tail=done.stderr.splitlines()[-20:],
         ) from None
     return report
-
-
-def _say(cell: Cell, output: Path, report: dict[str, Any]) -> None:
-    say(f"{cell.id}: {report['verdict']}: {report['summary']}")
-    for command in report.get("commands") or ():
-        say(f"  $ {command['text']}")
-    if report["verdict"] == "unverified":
-        say("UNVERIFIED: no GPU here, so no convolution ran. Nothing here may be called known to work.")
-    say(f"source {shlex.quote(str(output / 'bin' / 'activate'))}")

@@ -1,27 +1,43 @@
 """How the commands over cells run and end: events, summary, record, exit code."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.cli.boundary import INTERRUPTED, command_line
-from builder.console import Terminal, print_json, reporter, run_summary
-from builder.console.job import Case, case_of, write_job_files
+from builder.console import Terminal, print_json
+from builder.console.job import case_of, write_job_files
+from builder.console.lines import reporter
+from builder.console.summary import run_summary
 from builder.pipeline.events import CellOutcome, CellResult
 from builder.pipeline.record import run_document, write_record
 
-if TYPE_CHECKING:
-    Run = Callable[..., list[CellResult]]
+Run = Callable[..., list[CellResult]]
 
 
 def walk(terminal: Terminal, run: Run) -> list[CellResult]:
     """The results of ``run(emit=…, cancel=…)``, its events reported as the terminal wants them."""
     with reporter(terminal) as report:
         return run(emit=report, cancel=threading.Event())
+
+
+def finished(
+    terminal: Terminal, run: Run, folder: Path | None = None, *, require_verified: bool = False, json: bool
+) -> int:
+    """Run, write the record and the files for CI into ``folder``, and say how it ended; the exit code."""
+    command, started = command_line(), datetime.now(UTC)
+    results = walk(terminal, run)
+    document = run_document(results, command=command, started=started)
+    where = None if folder is None else record(document, folder)
+    if json:
+        print_json(document)
+    terminal.say(run_summary(results, terminal))
+    if folder is not None:
+        terminal.say(f"report: {where}")
+        write_job_files(list(map(case_of, results)), terminal, folder, command=command, started=started)
+    return exit_code(results, require_verified=require_verified)
 
 
 def exit_code(results: Sequence[CellResult], *, require_verified: bool = False) -> int:
@@ -31,32 +47,8 @@ def exit_code(results: Sequence[CellResult], *, require_verified: bool = False) 
         return INTERRUPTED
     if CellOutcome.FAILED in outcomes:
         return 1
-    if CellOutcome.HOST in outcomes or (require_verified and CellOutcome.UNVERIFIED in outcomes):
-        return 5
-    return 0
-
-
-def finished(terminal: Terminal, run: Run, *, json: bool) -> int:
-    """Run, and say how it ended; the exit code."""
-    results = walk(terminal, run)
-    if json:
-        print_json(run_document(results, command=command_line(), started=datetime.now(UTC)))
-    terminal.say(run_summary(results, terminal))
-    return exit_code(results)
-
-
-def recorded(terminal: Terminal, run: Run, folder: Path, *, require_verified: bool, json: bool) -> int:
-    """Run, write the record and the files for CI into ``folder``, and say how it ended; the exit code."""
-    command, started = command_line(), datetime.now(UTC)
-    results = walk(terminal, run)
-    document = run_document(results, command=command, started=started)
-    where = record(document, folder)
-    if json:
-        print_json(document)
-    terminal.say(run_summary(results, terminal))
-    terminal.say(f"report: {where}")
-    job_files(list(map(case_of, results)), terminal, folder, command=command, started=started)
-    return exit_code(results, require_verified=require_verified)
+    unproven = CellOutcome.HOST in outcomes or (require_verified and CellOutcome.UNVERIFIED in outcomes)
+    return 5 if unproven else 0
 
 
 def record(document: dict[str, Any], folder: Path) -> str:
@@ -65,13 +57,3 @@ def record(document: dict[str, Any], folder: Path) -> str:
         return str(write_record(document, folder))
     except OSError as error:
         return f"not written: {error}"
-
-
-def job_files(
-    cases: Sequence[Case], terminal: Terminal, folder: Path, *, command: str, started: datetime
-) -> None:
-    """Write the files that CI systems read; if the folder takes none, only a warning says so."""
-    try:
-        write_job_files(cases, title=command, command=command, started=started, results=folder)
-    except OSError as error:
-        terminal.say(f"warning: no report for the job's page: {error}")

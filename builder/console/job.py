@@ -7,24 +7,23 @@ import enum
 import html
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
-from builder.console.summary import failure_text
-from builder.console.terminal import human_seconds
+from builder.console import Terminal, human_seconds
+from builder.console.summary import MARKS, failure_text
 from builder.files import write_whole
 from builder.pipeline.events import CellOutcome, CellResult
 
 
 class CaseStatus(enum.StrEnum):
-    """How a case ended, in JUnit's words."""
+    """How a case ended; the value is JUnit's element for it."""
 
     PASSED = "passed"
-    FAILED = "failed"
+    FAILED = "failure"
     """The image is at fault."""
     ERROR = "error"
     """The check itself could not run."""
@@ -52,21 +51,20 @@ class Case:
     """Further columns of the table: name and value."""
 
 
-_STATUS = {
-    CellOutcome.DONE: (CaseStatus.PASSED, "done"),
-    CellOutcome.WORKS: (CaseStatus.PASSED, "works"),
-    CellOutcome.UNVERIFIED: (CaseStatus.SKIPPED, "UNVERIFIED: no GPU"),
-    CellOutcome.FAILED: (CaseStatus.FAILED, "FAILED"),
-    CellOutcome.HOST: (CaseStatus.SKIPPED, "not verified: the machine"),
-    CellOutcome.CANCELLED: (CaseStatus.SKIPPED, "cancelled"),
-}
-
-
 def case_of(result: CellResult) -> Case:
     """The case of a cell in a run."""
-    status, word = _STATUS[result.outcome]
-    if result.outcome is CellOutcome.FAILED and result.report is None:
-        status, word = CaseStatus.ERROR, f"FAILED at {result.stage}"
+    status, word = CaseStatus.SKIPPED, MARKS[result.outcome][2]
+    match result.outcome:
+        case CellOutcome.DONE | CellOutcome.WORKS:
+            status = CaseStatus.PASSED
+        case CellOutcome.FAILED if result.report is None:
+            status, word = CaseStatus.ERROR, f"FAILED at {result.stage}"
+        case CellOutcome.FAILED:
+            status = CaseStatus.FAILED
+        case CellOutcome.UNVERIFIED:
+            word = "UNVERIFIED: no GPU"
+        case _:
+            pass
     kind = message = ""
     if result.error is not None:
         kind, message = type(result.error).__name__, result.error.message
@@ -93,20 +91,13 @@ def _facts(result: CellResult) -> tuple[tuple[str, str], ...]:
         document = result.report.document
         found["GPU"] = ", ".join(str(gpu.get("name")) for gpu in document.get("gpus") or ()) or "none"
         found["driver"] = str((document.get("driver") or {}).get("version") or "none")
-        found["cuDNN"] = _cudnn(document) or "none"
+        loaded = [(row.get("loaded") or {}).get("cudnn") for row in document.get("frameworks") or ()]
+        found["cuDNN"] = ", ".join(sorted({str(version) for version in loaded if version})) or "none"
     if result.image is not None:
         found["digest"] = result.image.manifest
     return tuple(found.items())
 
 
-def _cudnn(document: Any) -> str:
-    """The versions that frameworks loaded, each once."""
-    loaded = [(row.get("loaded") or {}).get("cudnn") for row in document.get("frameworks") or ()]
-    return ", ".join(sorted({str(version) for version in loaded if version}))
-
-
-SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
-"""Names the file to which a step of GitHub Actions adds Markdown for its job's page."""
 JUNIT = "junit.xml"
 LARGEST = 1 << 20
 """Bytes that one step may add to the page (GitHub Actions: "Adding a job summary", docs.github.com)."""
@@ -117,29 +108,22 @@ _ROOM = 4096
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML document may hold, not even escaped (https://www.w3.org/TR/xml/#charsets)."""
 
-_TAG = {CaseStatus.FAILED: "failure", CaseStatus.ERROR: "error", CaseStatus.SKIPPED: "skipped"}
-
 
 def write_job_files(
-    cases: Sequence[Case],
-    *,
-    title: str,
-    command: str,
-    started: datetime,
-    results: Path,
-    env: Mapping[str, str] = os.environ,
-) -> Path:
-    """Write ``junit.xml`` into ``results``, and the job's page if there is one; return the XML's path.
+    cases: Sequence[Case], terminal: Terminal, results: Path, *, command: str, started: datetime
+) -> None:
+    """Write ``junit.xml`` into ``results``, and the job's page if there is one; else only a warning says so.
 
-    Each run overwrites the file, because CI systems look for one name. Raises OSError.
+    Each run overwrites the file, because CI systems look for one name. ``GITHUB_STEP_SUMMARY`` names the file
+    to which a step of GitHub Actions adds Markdown for its job's page.
     """
-    path = results / JUNIT
-    write_whole(path, junit_xml(cases, command=command, started=started))
-    summary = env.get(SUMMARY_VARIABLE)
-    if summary:
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(page(title, cases) + "\n")
-    return path
+    try:
+        write_whole(results / JUNIT, junit_xml(cases, command=command, started=started))
+        if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(page(command, cases) + "\n")
+    except OSError as error:
+        terminal.say(f"warning: no report for the job's page: {error}")
 
 
 def junit_xml(cases: Sequence[Case], *, command: str, started: datetime) -> bytes:
@@ -147,13 +131,11 @@ def junit_xml(cases: Sequence[Case], *, command: str, started: datetime) -> byte
     root = ET.Element("testsuites", {"name": _clean(command), **_counts(cases)})
     for suite in dict.fromkeys(case.suite for case in cases):
         inside = [case for case in cases if case.suite == suite]
-        head = {
-            "name": _clean(suite),
-            "timestamp": started.replace(tzinfo=None).isoformat(timespec="seconds"),
-        }
+        at = started.replace(tzinfo=None).isoformat(timespec="seconds")
+        head = {"name": _clean(suite), "timestamp": at, **_counts(inside)}
+        element = ET.SubElement(root, "testsuite", head)
         # Jenkins' schema knows this one on a suite only.
-        skipped = {"skipped": str(sum(case.status is CaseStatus.SKIPPED for case in inside))}
-        element = ET.SubElement(root, "testsuite", head | _counts(inside) | skipped)
+        element.set("skipped", str(sum(case.status is CaseStatus.SKIPPED for case in inside)))
         for case in inside:
             _add(element, case)
     ET.indent(root)
@@ -171,15 +153,10 @@ def _counts(cases: Sequence[Case]) -> dict[str, str]:
 
 
 def _add(suite: ET.Element, case: Case) -> None:
-    element = ET.SubElement(
-        suite,
-        "testcase",
-        name=_clean(case.name),
-        classname=_clean(f"rtbuild.{case.suite}"),
-        time=f"{case.seconds:.2f}",
-    )
+    head = {"name": _clean(case.name), "classname": _clean(f"rtbuild.{case.suite}")}
+    element = ET.SubElement(suite, "testcase", head, time=f"{case.seconds:.2f}")
     if case.status is not CaseStatus.PASSED:
-        said = ET.SubElement(element, _TAG[case.status], type=_clean(case.kind or case.word))
+        said = ET.SubElement(element, case.status.value, type=_clean(case.kind or case.word))
         said.set("message", _clean(case.message or case.word))
         said.text = _clean(case.text)
     if case.facts:
@@ -208,7 +185,16 @@ def page(title: str, cases: Sequence[Case], *, largest: int = LARGEST) -> str:
             "Try again on another one."
         )
     blocks += [_details(case) for case in cases if case.text]
-    return _fitting(blocks, largest)
+    kept: list[str] = []
+    size = 0
+    for block in blocks:
+        size += len(block.encode()) + 1
+        if size > largest - _ROOM:
+            left = len(blocks) - len(kept)
+            kept.append(f"\n{left} more would not fit here: they are in the run's own record.")
+            break
+        kept.append(block)
+    return "\n".join(kept) + "\n"
 
 
 def _values(case: Case, columns: Sequence[str]) -> list[str]:
@@ -224,19 +210,6 @@ def _details(case: Case) -> str:
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", case.text)), default=0))
     summary = html.escape(f"{case.name}: {case.message or case.word}")
     return f"\n<details><summary>{summary}</summary>\n\n{fence}text\n{case.text}\n{fence}\n\n</details>"
-
-
-def _fitting(blocks: Sequence[str], largest: int) -> str:
-    kept: list[str] = []
-    size = 0
-    for number, block in enumerate(blocks):
-        size += len(block.encode()) + 1
-        if size > largest - _ROOM:
-            left = len(blocks) - number
-            kept.append(f"\n{left} more would not fit here: they are in the run's own record.")
-            break
-        kept.append(block)
-    return "\n".join(kept) + "\n"
 
 
 def _row(values: Sequence[str]) -> str:

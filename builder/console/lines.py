@@ -1,17 +1,18 @@
 """Events as lines: plain ones for a pipe or a CI log, or JSON for a program that watches a run."""
 
-from __future__ import annotations
-
 import json
-import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Self
 
+from builder.console import Terminal, human_seconds, say, seconds_left
 from builder.console.summary import failure_text, result_line
-from builder.console.terminal import Terminal, human_seconds, seconds_left
 from builder.pipeline.events import (
     CellFinished,
     CellOutcome,
+    CellResult,
     Event,
     Note,
     RunStarted,
@@ -26,7 +27,18 @@ _SILENCE = 30.0
 """Seconds after which a silent stage is named again, so that the log does not look hung."""
 
 
-def json_line(event: Event) -> None:
+def reporter(terminal: Terminal) -> AbstractContextManager[Callable[[Event], None]]:
+    """The function that reports events in the terminal's way; several threads may call it."""
+    if terminal.progress == "tty":
+        from builder.console.board import Board  # rich.live costs start-up time that lines need not pay
+
+        return Board(terminal)
+    if terminal.progress == "plain":
+        return Lines(terminal)
+    return nullcontext(_json_line if terminal.progress == "json" else lambda _event: None)
+
+
+def _json_line(event: Event) -> None:
     """Write an event as JSON to stderr: ``event`` is its kind, ``time`` is in seconds since 1970."""
     if isinstance(event, CellFinished):
         result = event.result
@@ -38,9 +50,7 @@ def json_line(event: Event) -> None:
         }
     else:
         fields = dict(vars(event))
-    document = {"event": type(event).__name__, "time": round(time.time(), 3), **fields}
-    sys.stderr.write(json.dumps(document) + "\n")
-    sys.stderr.flush()
+    say(json.dumps({"event": type(event).__name__, "time": round(time.time(), 3), **fields}))
 
 
 class Lines:
@@ -55,7 +65,7 @@ class Lines:
         self._over = threading.Event()
         self._pulse = threading.Thread(target=self._name_the_silent, daemon=True)
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> Self:
         self._pulse.start()
         return self
 
@@ -64,8 +74,27 @@ class Lines:
         self._pulse.join()
 
     def __call__(self, event: Event) -> None:
+        say = self._terminal.say
         with self._lock:
-            self._take(event)
+            match event:
+                case RunStarted():
+                    self._width = max((len(cell) for cell in event.cells), default=0)
+                case StageStarted():
+                    key = event.cell, event.stage
+                    self._said[key] = self._begun[key] = time.monotonic()
+                case StageProgress():
+                    self._progress(event)
+                case StageFinished():
+                    self._begun.pop((event.cell, event.stage), None)
+                    took = human_seconds(event.seconds)
+                    say(f"{self._prefix(event.cell)}{event.stage}: {event.text} ({took})")
+                case CellFinished():
+                    mine = event.result.cell.id
+                    self._begun = {key: at for key, at in self._begun.items() if key[0] != mine}
+                    self._finish(event.result)
+                case Note():
+                    mark = "warning: " if event.warning else ""
+                    say(f"{self._prefix(event.cell)}{mark}{event.text}")
 
     def _name_the_silent(self) -> None:
         while not self._over.wait(1.0):
@@ -78,26 +107,6 @@ class Lines:
                             f"{self._prefix(key[0])}{key[1]}: under way for {human_seconds(now - begun)}"
                         )
 
-    def _take(self, event: Event) -> None:
-        say = self._terminal.say
-        match event:
-            case RunStarted():
-                self._width = max((len(cell) for cell in event.cells), default=0)
-            case StageStarted():
-                key = event.cell, event.stage
-                self._said[key] = self._begun[key] = time.monotonic()
-            case StageProgress():
-                self._progress(event)
-            case StageFinished():
-                self._begun.pop((event.cell, event.stage), None)
-                say(f"{self._prefix(event.cell)}{event.stage}: {event.text} ({human_seconds(event.seconds)})")
-            case CellFinished():
-                self._begun = {key: at for key, at in self._begun.items() if key[0] != event.result.cell.id}
-                self._finish(event)
-            case Note():
-                mark = "warning: " if event.warning else ""
-                say(f"{self._prefix(event.cell)}{mark}{event.text}")
-
     def _progress(self, event: StageProgress) -> None:
         key, now = (event.cell, event.stage), time.monotonic()
         due = now - self._said.get(key, 0.0) >= _REPEAT_AFTER
@@ -108,21 +117,16 @@ class Lines:
         more = "" if left is None else f", {human_seconds(left)} left"
         self._terminal.say(f"{self._prefix(event.cell)}{event.stage}: {event.text}{more}")
 
-    def _finish(self, event: CellFinished) -> None:
-        result, terminal = event.result, self._terminal
-        line = result_line(result, terminal)
-        failure = failure_text(result)
-        terminal.say(f"{self._prefix(result.cell.id)}{line}")
-        if not failure:
-            return
-        if terminal.github and result.outcome is CellOutcome.FAILED:
+    def _finish(self, result: CellResult) -> None:
+        say, failure = self._terminal.say, failure_text(result)
+        say(f"{self._prefix(result.cell.id)}{result_line(result, self._terminal)}")
+        if failure and self._terminal.github and result.outcome is CellOutcome.FAILED:
             first = failure.splitlines()[0]
-            terminal.say(f"::group::{result.cell.id}: {first}")
-            terminal.say(failure)
-            terminal.say("::endgroup::")
-            terminal.say(f"::error title={result.cell.id}::{first}")
-        else:
-            terminal.say(failure)
+            for line in (f"::group::{result.cell.id}: {first}", failure, "::endgroup::"):
+                say(line)
+            say(f"::error title={result.cell.id}::{first}")
+        elif failure:
+            say(failure)
 
     def _prefix(self, cell: str) -> str:
         return f"{cell:<{self._width}}  " if cell else ""

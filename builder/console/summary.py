@@ -3,27 +3,27 @@
 import textwrap
 from collections.abc import Sequence
 
-from builder.console.terminal import Terminal, counted, human_bytes, human_seconds
+from builder.console import Terminal, counted, human_bytes, human_seconds
 from builder.documents import harmless
 from builder.errors import CommandError, MatrixError, RtbuildError
 from builder.pipeline.events import CellOutcome, CellResult
 
-_MARK = {
-    CellOutcome.DONE: ("ok", "32", "done"),
-    CellOutcome.WORKS: ("ok", "32", "works"),
-    CellOutcome.UNVERIFIED: ("warn", "33;1", "UNVERIFIED"),
-    CellOutcome.FAILED: ("bad", "31;1", "FAILED"),
-    CellOutcome.HOST: ("warn", "33;1", "not verified: the machine"),
-    CellOutcome.PUBLISHED: ("ok", "32", "published"),
-    CellOutcome.REFUSED: ("bad", "31;1", "REFUSED"),
-    CellOutcome.CANCELLED: ("skip", "33", "cancelled"),
+MARKS = {
+    CellOutcome.DONE: ("✓", "32", "done"),
+    CellOutcome.WORKS: ("✓", "32", "works"),
+    CellOutcome.UNVERIFIED: ("!", "33;1", "UNVERIFIED"),
+    CellOutcome.FAILED: ("✗", "31;1", "FAILED"),
+    CellOutcome.HOST: ("!", "33;1", "not verified: the machine"),
+    CellOutcome.PUBLISHED: ("✓", "32", "published"),
+    CellOutcome.REFUSED: ("✗", "31;1", "REFUSED"),
+    CellOutcome.CANCELLED: ("⊘", "33", "cancelled"),
 }
 
 
 def result_line(result: CellResult, terminal: Terminal) -> str:
     """``✓ works  5.6 GB  sha256:1234…  in 3 min 05 s``."""
-    symbol, color, word = _MARK[result.outcome]
-    parts = [terminal.style(f"{terminal.symbol(symbol)} {word}", color)]
+    symbol, color, word = MARKS[result.outcome]
+    parts = [terminal.style(f"{symbol} {word}", color)]
     if result.outcome is CellOutcome.FAILED:
         parts.append(f"at {result.stage}")
     if result.image is not None:
@@ -65,7 +65,7 @@ def failure_text(result: CellResult) -> str:
 def run_summary(results: Sequence[CellResult], terminal: Terminal) -> str:
     """The closing lines of a run: a count for each outcome, and a warning about unverified cells."""
     counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in CellOutcome}
-    words = [f"{count} {_MARK[outcome][2]}" for outcome, count in counts.items() if count]
+    words = [f"{count} {MARKS[outcome][2]}" for outcome, count in counts.items() if count]
     lines = [f"{counted(results, 'cell')}: " + ", ".join(words)]
     unverified = [result for result in results if result.outcome is CellOutcome.UNVERIFIED]
     if unverified:

@@ -104,4 +104,4 @@ def test_an_image_and_a_report_of_people_who_were_named(
     audited = rtbuild(
         project.folder, "audit", f"{public}:latest", "--key", str(keys / "publisher.pub"), check=0
     )
-    assert "works: yes" in audited.stdout
+    assert "✓ known to work" in audited.stdout

@@ -12,8 +12,8 @@ import evidence_doubles as doubles
 import pytest
 
 from builder.audit import Question, audit
+from builder.cli.audit import clean, document, page
 from builder.console import Terminal
-from builder.console.audit import clean, document, lines, page
 from builder.errors import RegistryError
 from builder.evidence.contents import DpkgList, parse_status
 from builder.evidence.gather import Gathered, Piece
@@ -99,7 +99,7 @@ def test_nothing_makes_it_fail(seed: int, image: Staged, monkeypatch: pytest.Mon
         question = Question(gpu=chance.choice([None, "T4"]), driver=chance.choice([None, "535"]))
         answer = audit(NoRegistry(), "registry.example/team/tf:1", question)  # type: ignore[arg-type]
         assert json.loads(json.dumps(document(answer)))["works"] is answer.works
-        for line in (*lines(answer), *page(answer, TERMINAL)):
+        for line in page(answer, TERMINAL):
             assert clean(line) == line
         assert not (answer.works and whole)
         assert not answer.works or answer.verified[0].report.verdict == "works"

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from rtbuild_command import called
 
 from builder.cli import cache as command
 from builder.cli.cache import size_of
@@ -41,19 +42,19 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def test_it_shows_what_is_there(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.cache(json_=True) == 0
+    assert called(command.cache, json_=True) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["bytes"]["wheels"] == 2000
     assert document["freed"] == 0
 
 
 def test_pruning_takes_what_was_used_longest_ago(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.cache(prune="1kB") == 0
+    assert called(command.cache, prune="1kB") == 0
     assert [path.name for path in cache.rglob("*.whl")] == ["new.whl"]
     assert "1 kB freed" in capsys.readouterr().out
 
 
 def test_a_cache_that_fits_is_left_alone(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.cache(prune="1GB", verify_=True) == 0
+    assert called(command.cache, prune="1GB", verify_=True) == 0
     assert len(list(cache.rglob("*.whl"))) == 2
     assert "0 B freed" in capsys.readouterr().out

@@ -7,10 +7,10 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from rtbuild_command import called
 
 from builder.cli import options
-from builder.cli.check import check
-from builder.cli.explain import explain
+from builder.cli.check import check, explain
 from builder.errors import CellError, UsageError
 from builder.facts import BaseTruth
 from builder.facts.memory import Memory
@@ -48,25 +48,25 @@ def said(base: BaseTruth) -> None:
 
 def test_check_names_the_table_until_something_was_read(matrix: Matrix, capsys) -> None:
     options = {"driver": "590", "json_": True}
-    assert check([matrix.path], **options) == 0
+    assert called(check, [matrix.path], **options) == 0
     before = json.loads(capsys.readouterr().out)
     assert before["cells"][0]["answer"] == "possible"
     assert before["cells"][0]["outcome"] == "works"  # the name of rtbuild 0.1, kept for one release
     assert "read" not in before
     # a tag that was rebuilt with another release inside
     said(BaseTruth(reference=TAG, digest="sha256:1", env=(("CUDA_VERSION", "12.9.1"),)))
-    assert check([matrix.path], **options) == 0
+    assert called(check, [matrix.path], **options) == 0
     findings = json.loads(capsys.readouterr().out)["cells"][0]["findings"]
     message = next(finding["message"] for finding in findings if finding["rule"] == "disagreement")
     assert "CUDA in the base: 12.9.1 was read from the registry, the tables say 12.8.1" in message
     said(BaseTruth(reference=TAG, exists=False))
-    assert check([matrix.path], **options) == 1
+    assert called(check, [matrix.path], **options) == 1
     assert json.loads(capsys.readouterr().out)["cells"][0]["answer"] == "impossible"
 
 
 def test_explain_tells_what_the_registry_said(matrix: Matrix, capsys) -> None:
     said(BaseTruth(reference=TAG, exists=False))
-    assert explain("*", [matrix.path]) == 1
+    assert called(explain, "*", [matrix.path]) == 1
     text = capsys.readouterr().out
     assert f"the registry has no {TAG}" in text
     assert "[registry: " in text
@@ -84,7 +84,7 @@ def test_reading_without_anybody_there_is_unknown_and_says_what_it_cost(
     matrix: Matrix, capsys, monkeypatch
 ) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
-    assert check([matrix.path], read=True, mirror=["docker.io=http://127.0.0.1:9"], json_=True) == 0
+    assert called(check, [matrix.path], read=True, mirror=["docker.io=http://127.0.0.1:9"], json_=True) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["cells"][0]["outcome"] == "unknown"
     assert next(f["message"] for f in document["cells"][0]["findings"] if f["rule"] == "unread").endswith(

@@ -63,21 +63,22 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
     monkeypatch.chdir(tmp_path)
     started = []
 
-    def build(matrices, *_: object, **__: object) -> int:
-        (cell,) = matrices[0].cells
+    def build(_terminal, run, *_: object, **__: object) -> int:
+        assert run.func is up.pipeline.build
+        (cell,) = run.args[0][0].cells
         started.append(cell)
         return 0
 
-    def run(image, paths, *, jupyter, **_: object) -> int:
-        started.append((image, jupyter, paths))
+    def start(image, paths, *, mode, **_: object) -> int:
+        started.append((image, mode, paths))
         return 0
 
-    monkeypatch.setattr(up, "build_cells", build)
-    monkeypatch.setattr(up, "run", run)
+    monkeypatch.setattr(up, "finished", build)
+    monkeypatch.setattr(up, "start", start)
     assert app(["up", "torch", "--offline", "--save"], standalone_mode=False) == 0
-    cell, (image, jupyter, paths) = started
+    cell, (image, mode, paths) = started
     assert image == cell.id
-    assert jupyter
+    assert mode == "jupyter"
     assert cell.profile == "colab"
     assert not cell.frameworks[0].startswith("torch==2.15")  # CUDA 13 needs a newer driver than 535
     assert paths == [Path("matrices/torch.yaml")]
@@ -111,11 +112,11 @@ def test_venv_installs_the_locks_wheels_by_hash_and_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pinned = pinned_cell(tmp_path)
-    monkeypatch.setattr(venv, "_pinned", lambda *_, **__: pinned)
+    monkeypatch.setattr(venv, "pinned_cell", lambda *_: pinned)
     monkeypatch.setattr(resources, "cache", lambda: tmp_path / "cache")
     calls = []
 
-    def uv(arguments: list[str]) -> None:
+    def uv(*arguments: str) -> None:
         calls.append(arguments)
         if arguments[0] == "venv":
             folder = Path(arguments[-1]) / "bin"
@@ -137,7 +138,7 @@ def test_venv_installs_the_locks_wheels_by_hash_and_verifies(
 
 def test_venv_refuses_a_cell_whose_cuda_is_the_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned = pinned_cell(tmp_path, provider="base")
-    monkeypatch.setattr(venv, "_pinned", lambda *_, **__: pinned)
+    monkeypatch.setattr(venv, "pinned_cell", lambda *_: pinned)
     with pytest.raises(UsageError, match="takes CUDA from its base image"):
         app(["venv", str(tmp_path / "m.yaml"), "-o", str(tmp_path / "env")], standalone_mode=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rtbuild_command import called
 
 from builder.cli import check as command
 from builder.errors import UsageError
@@ -27,7 +28,7 @@ def _own_cache(tmp_path, monkeypatch) -> None:
 
 
 def check(path, **options) -> int:
-    return command.check([path], **({"json_": True, "fix": True} | options))
+    return called(command.check, [path], **({"json_": True, "fix": True} | options))
 
 
 @pytest.mark.parametrize(

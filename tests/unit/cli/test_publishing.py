@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from publish_doubles import Project
 
-from builder.cli.publish import exit_code
+from builder.cli.publish import cases, exit_code
 from builder.console.job import CaseStatus
-from builder.console.publication import cases
 from builder.errors import RegistryError
 from builder.evidence.documents import Refusal
 from builder.publish.publication import Publication

@@ -7,6 +7,7 @@ import json
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
+from rtbuild_command import called
 
 from builder.cli import resolve as command
 from builder.engine.facts import Gpu
@@ -87,7 +88,8 @@ def resolve(*requirements: str, index: Offered | None, gpus=(), driver=None, **o
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command, "machine", lambda *_: on)
         patch.setattr(command.Index, "from_user", lambda **_: index)
-        return command.resolve(
+        return called(
+            command.resolve,
             list(requirements),
             conda_=options.pop("conda", None),
             offline=index is None,

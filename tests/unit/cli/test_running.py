@@ -173,7 +173,7 @@ def test_a_container_that_is_just_being_started_is_asked_again(tmp_path: Path, d
         docker = client_double(
             tmp_path, f"echo $* >> {count}; [ $(wc -l < {count}) -le {deaf} ] || kill {process.pid}"
         )
-        running._stop("rtbuild-8888", planned(docker=docker), process)
+        running._stop(planned(docker=docker), process)
         assert process.poll() is not None
     assert count.read_text().splitlines() == ["kill --signal TERM rtbuild-8888"] * (deaf + 1)
 
@@ -182,5 +182,5 @@ def test_a_container_that_does_not_end_is_removed(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(running, "_SECONDS_TO_STOP", 1)
     with subprocess.Popen(["sleep", "60"]) as process:
         docker = client_double(tmp_path, f"echo $* >> {tmp_path}/asked")
-        running._stop("rtbuild-8888", planned(docker=docker), process)
+        running._stop(planned(docker=docker), process)
     assert (tmp_path / "asked").read_text().splitlines()[-1] == "rm --force rtbuild-8888"

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.console import (
-    Terminal,
-    error_text,
-    human_bytes,
-    human_seconds,
-    print_json_rows,
-    reporter,
-    run_summary,
-)
-from builder.console.summary import failure_text
+from builder.console import Terminal, human_bytes, human_seconds, print_json
+from builder.console.lines import reporter
+from builder.console.summary import error_text, failure_text, run_summary
 from builder.errors import CellError, CommandError
 from builder.model import Base, Cell, Cuda, Difference, Image, Report, Verdict
 from builder.pipeline.events import (
@@ -186,7 +179,8 @@ def test_no_color_wins_over_force_color(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("NO_COLOR", "")
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert not Terminal.of().color
-    assert Terminal.of(color="always").color
+    monkeypatch.delenv("NO_COLOR")
+    assert Terminal.of().color
 
 
 @pytest.mark.parametrize(
@@ -207,14 +201,14 @@ def test_a_long_list_is_one_document_with_an_entry_a_line(capsys) -> None:
         "cells": [{"id": "a", "text": 'x "cells": [] é'}, {"id": "b"}],
         "read": {"bytes": 7},
     }
-    print_json_rows(document, "cells")
+    print_json(document, "cells")
     shown = capsys.readouterr().out
     assert json.loads(shown) == document
     assert [line[:14] for line in shown.splitlines() if '"id"' in line] == [
         '    {"id": "a"',
         '    {"id": "b"',
     ]
-    print_json_rows({"cells": []}, "cells")
+    print_json({"cells": []}, "cells")
     assert json.loads(capsys.readouterr().out) == {"cells": []}
 
 

@@ -16,19 +16,19 @@ from pathlib import Path
 
 import pytest
 
-from builder.console import Terminal, reporter
+from builder.console import Terminal, seconds_left, shortened, wrapped
 from builder.console import lines as lines_module
-from builder.console.fitting import shortened, wrapped
-from builder.console.terminal import seconds_left
+from builder.console.lines import reporter
 from builder.pipeline.events import RunStarted, Stage, StageProgress, StageStarted
 
 ROOT = Path(__file__).resolve().parents[3]
 ID = "tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163"
 BOARD = f"""
 import time
-from builder.console import Terminal, reporter
+from builder.console import Terminal
+from builder.console.lines import reporter
 from builder.pipeline.events import RunStarted, Stage, StageProgress, StageStarted
-with reporter(Terminal.of(progress="tty", color="never")) as board:
+with reporter(Terminal(progress="tty", color=False, github=False)) as board:
     board(RunStarted(cells=("{ID}",), stages=(Stage.FETCH,)))
     board(StageStarted(cell="{ID}", stage=Stage.FETCH))
     board(StageProgress(cell="{ID}", stage=Stage.FETCH, text="12 of 54 wheels, 2.3 GB", done=12, total=54))
@@ -144,7 +144,7 @@ def test_a_stage_that_says_nothing_is_named_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(lines_module, "_SILENCE", 0.5)
-    with reporter(Terminal.of(progress="plain", color="never")) as lines:
+    with reporter(Terminal(progress="plain", color=False, github=False)) as lines:
         lines(RunStarted(cells=(ID,), stages=(Stage.BUILD,)))
         lines(StageStarted(cell=ID, stage=Stage.BUILD))
         time.sleep(2.5)

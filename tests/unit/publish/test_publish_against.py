@@ -19,9 +19,8 @@ from registry_double import RegistryDouble, serve
 from test_publish_docs import SCHEMA
 
 from builder.audit import Question, audit
-from builder.cli.publish import exit_code
+from builder.cli.publish import exit_code, summary
 from builder.console import Terminal
-from builder.console.publication import summary
 from builder.evidence.travel import share
 from builder.net.http import Client
 from builder.oci.registry import Registry
