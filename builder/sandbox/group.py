@@ -44,14 +44,11 @@ class ControlGroup:
         """Once its processes have ended; what does not go now is swept by the next."""
         for folder in set(self.folders.values()):
             for _ in range(20):
-                try:
+                with contextlib.suppress(OSError):
                     folder.rmdir()
-                except FileNotFoundError:
+                if not folder.exists():
                     break
-                except OSError:
-                    time.sleep(0.01)
-                else:
-                    break
+                time.sleep(0.01)
 
 
 def control_group(memory: int, processes: int, *, root: Path = ROOT, own: Path = OWN) -> ControlGroup | None:

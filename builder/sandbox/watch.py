@@ -103,7 +103,7 @@ class Watched:
             self.process.stdin.write(plan)
             self.process.stdin.close()
         with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ, self._take)
+            selector.register(self.process.stdout, selectors.EVENT_READ, self.result.extend)
             selector.register(self.process.stderr, selectors.EVENT_READ, self._hear)
             while self.process.poll() is None or selector.get_map():
                 ready = selector.select(_POLL) if selector.get_map() else ()
@@ -174,9 +174,6 @@ class Watched:
                 with contextlib.suppress(OSError):  # ended meanwhile, or another user's
                     if (entry / "ns/pid").stat().st_ino == ours:
                         yield entry
-
-    def _take(self, piece: bytes) -> None:
-        self.result += piece
 
     def _hear(self, piece: bytes) -> None:
         """Keep the end of what is printed."""

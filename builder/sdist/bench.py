@@ -1,7 +1,5 @@
 """One project's sources, laid out beside a system to build them in; and the calls of its build backend."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import json
@@ -45,12 +43,9 @@ if sys.version_info >= (3, 12):
 _ANY_GLIBC = "2.17"
 _STANDALONE = f"{pythons.FOLDER}/bin"
 _WHEEL = re.compile(r"[\w.!+-]{1,251}\.whl", re.ASCII)
-_PROGRAM = re.compile(r"python3\.\d+")
 _EPOCH = 315619200
 """1980-01-02: zip files can hold it, and it does not depend on an index's upload times."""
 _UNREAD = ("./usr/share/doc/", "./usr/share/man/", "./usr/share/locale/", "./var/lib/dpkg/", "./var/cache/")
-_ALSO = ("build", "dev", "tmp", "requires", "sdist")
-"""Folders that the sandbox mounts something on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +68,9 @@ class Bench:
     def program(self) -> str:
         """The Python that builds: a standalone one, or the system's own."""
         for folder in (_STANDALONE, "usr/bin"):
-            found = next(
-                (p for p in self.root.glob(f"{folder}/python3.*") if _PROGRAM.fullmatch(p.name)), None
-            )
-            if found is not None:
-                return f"/{folder}/{found.name}"
+            for found in self.root.glob(f"{folder}/python3.*"):
+                if re.fullmatch(r"python3\.\d+", found.name):
+                    return f"/{folder}/{found.name}"
         raise CellError(f"the system to build {self.sdist.file} in has no Python")
 
     @property
@@ -105,9 +98,8 @@ class Bench:
             (target / "sitecustomize.py").write_bytes(SITE)
         except (FileExistsError, IsADirectoryError, NotADirectoryError) as problem:
             place = Path(str(problem.filename)).relative_to(target)
-            raise CellError(
-                f"two wheels that build {self.sdist.file} have {place} as a file and as a folder"
-            ) from problem
+            said = f"two wheels that build {self.sdist.file} have {place} as a file and as a folder"
+            raise CellError(said) from problem
 
     def distributions(self) -> dict[str, str]:
         """Versions of the Python packages that Debian's own packages brought, by name.
@@ -171,7 +163,7 @@ class Bench:
         job = {
             "hook": hook,
             "backend": self.system.backend,
-            "path": list(self.system.path),
+            "path": self.system.path,
             "source": f"/sdist/{self.source.name}",
             "work": "/build",
             "epoch": _EPOCH,
@@ -262,14 +254,12 @@ def _lay(rootfs: Path, folder: Path) -> None:
     owner, group = os.geteuid(), os.getegid()
     with tarfile.open(rootfs) as archive:
         for member in archive:
-            if _unread(member.name) or not (
-                member.isreg() or member.isdir() or member.issym() or member.islnk()
-            ):
+            if _unread(member.name) or member.isdev():
                 continue
             member.uid, member.gid, member.uname, member.gname = owner, group, "", ""
             member.mode = (member.mode & 0o755) | (0o755 if member.isdir() else 0o444)
             archive.extract(member, folder, **trusted)
-    for name in _ALSO:
+    for name in ("build", "dev", "tmp", "requires", "sdist"):  # the sandbox mounts something there
         (folder / name).mkdir(exist_ok=True)
     folder.chmod(0o755)
 

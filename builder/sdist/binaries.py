@@ -1,7 +1,7 @@
 """Finds the Debian packages whose libraries the compiled files of a wheel load."""
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from builder.documents import shown
@@ -9,14 +9,13 @@ from builder.elf import ELF_MACHINES, elf_machine, reader_of
 from builder.errors import CellError
 from builder.facts.binary import needs_of
 from builder.image.pythons import FOLDER
+from builder.sdist.wheel import Content
 
 _MOST_LINKS = 16
 _HINT = "pin another version of it, or name an index that has a wheel (`index:`)"
 
 
-def loaded(
-    content: Mapping[str, tuple[bytes, bool]], root: Path, *, machine: str, what: str
-) -> tuple[str, ...]:
+def loaded(content: Content, root: Path, *, machine: str, what: str) -> tuple[str, ...]:
     """The Debian packages whose libraries the files of a wheel load, by name.
 
     ``root`` is the system that they were linked in. Raises CellError for code of another machine, and for a
@@ -37,29 +36,25 @@ def loaded(
         for library in needs.libraries:
             if library in own:
                 continue
-            place = _find(library, needs.paths, root, machine)
-            if place is not None and place.startswith(f"/{FOLDER}/"):
+            place = _find(library, needs.paths, root, machine) or ""
+            if place.startswith(f"/{FOLDER}/"):
                 continue  # of the standalone Python, which the image has, too
-            package = owners.get(place) if place is not None else None
+            package = owners.get(place)
             if package is None:
                 absent.append(f"{shown(library, most=80)}, which {shown(name, most=80)} loads")
             else:
                 found.add(package)
     if absent:
-        raise CellError(
-            f"{what}: neither the wheel nor a Debian package has {'; '.join(absent[:8])}", hint=_HINT
-        )
+        said = f"neither the wheel nor a Debian package has {'; '.join(absent[:8])}"
+        raise CellError(f"{what}: {said}", hint=_HINT)
     return tuple(sorted(found))
 
 
 def _find(library: str, paths: Iterable[str], root: Path, machine: str) -> str | None:
     """The library that the loader finds: its path from the root, with no link in it."""
     usual = (f"/usr/lib/{machine}-linux-gnu", "/usr/lib", "/usr/local/lib")
-    for folder in (*(path for path in paths if path.startswith("/")), *usual):
-        place = _real(f"{folder}/{library}", root)
-        if place is not None:
-            return place
-    return None
+    folders = (*(path for path in paths if path.startswith("/")), *usual)
+    return next((place for folder in folders if (place := _real(f"{folder}/{library}", root))), None)
 
 
 def _real(path: str, root: Path) -> str | None:

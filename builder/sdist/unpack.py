@@ -10,11 +10,11 @@ import lzma
 import os
 import posixpath
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import pydantic
 from packaging.requirements import InvalidRequirement, Requirement
 
 from builder.documents import MalformedError, parse_toml, read_file, shown
@@ -28,18 +28,18 @@ MOST_FILES = 50_000
 """Folders, too."""
 _PIECE = 1 << 20
 _LARGEST_TOML = 1 << 20
-_LEGACY = ("setuptools >= 40.8.0",)
-"""The default of PEP 517 for a project that names no backend."""
+_HINT = "pin another version of it, or leave it out of 'from-source'"
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildSystem:
-    """``[build-system]`` of pyproject.toml: https://peps.python.org/pep-0518/ and PEP 517."""
+class BuildSystem(pydantic.BaseModel):
+    """``[build-system]`` of pyproject.toml, with the defaults of https://peps.python.org/pep-0517/."""
 
-    backend: str
-    path: tuple[str, ...]
+    model_config = pydantic.ConfigDict(strict=True, frozen=True)
+
+    backend: str = pydantic.Field("setuptools.build_meta:__legacy__", alias="build-backend")
+    path: list[str] = pydantic.Field([], alias="backend-path")
     """Folders of the source in which the backend itself lies."""
-    requires: tuple[str, ...]
+    requires: list[str] = ["setuptools >= 40.8.0"]
 
 
 def unpack(archive: Path, target: Path) -> Path:
@@ -66,24 +66,17 @@ def build_system(source: Path, *, what: str) -> BuildSystem:
     path = source / "pyproject.toml"
     try:
         document = parse_toml(read_file(path, most=_LARGEST_TOML)) if path.is_file() else {}
+        system = BuildSystem.model_validate(document.get("build-system", {}))
     except MalformedError as problem:
         raise CellError(f"{what}: its pyproject.toml cannot be read: {problem}", hint=_HINT) from problem
-    table = document.get("build-system", {})
-    if not isinstance(table, dict):
-        raise CellError(f"{what}: [build-system] of its pyproject.toml is no table", hint=_HINT)
-    requires, folders = table.get("requires", list(_LEGACY)), table.get("backend-path", [])
-    backend = table.get("build-backend", "setuptools.build_meta:__legacy__")
-    texts = isinstance(requires, list) and isinstance(folders, list) and isinstance(backend, str)
-    if not texts or not all(isinstance(text, str) for text in (*requires, *folders)):
-        raise CellError(f"{what}: [build-system] of its pyproject.toml is not as PEP 518 has it", hint=_HINT)
-    for text in requires:
+    except pydantic.ValidationError as problem:
+        said = f"{what}: [build-system] of its pyproject.toml is not as PEP 518 has it: "
+        raise CellError(said + shown(problem.errors()[0]["msg"], most=100), hint=_HINT) from problem
+    for text in system.requires:
         refuse_address(text, what)
-    if any(name.startswith("/") or ".." in name.split("/") or "\\" in name for name in folders):
+    if any(name.startswith("/") or ".." in name.split("/") or "\\" in name for name in system.path):
         raise CellError(f"{what}: backend-path leads out of the archive", hint=_HINT)
-    return BuildSystem(backend=backend, path=tuple(folders), requires=tuple(requires))
-
-
-_HINT = "pin another version of it, or leave it out of 'from-source'"
+    return system
 
 
 def refuse_address(text: str, what: str) -> None:
@@ -155,9 +148,8 @@ def _untar(archive: Path, target: Path) -> None:
                 executable = bool(entry.mode & 0o111)
                 writer.file(entry.name, entry.size, reader.content(), executable=executable)
             elif entry.kind == "device" or len(links) == MOST_FILES:
-                raise _wrong(
-                    archive, f"holds {entry.name}, which is no file, folder or link, or one too many"
-                )
+                said = f"holds {entry.name}, which is no file, folder or link, or one too many"
+                raise _wrong(archive, said)
             else:
                 folder = posixpath.dirname(entry.name) if entry.kind == "symlink" else ""
                 links.append((entry.name, posixpath.normpath(posixpath.join(folder, entry.link))))
@@ -174,10 +166,8 @@ def _decompressed(archive: Path) -> BinaryIO:
     """The tar stream, whichever of the four compressions of a source distribution it has."""
     with archive.open("rb") as file:
         start = file.read(6)
-    opener: Any = Path.open
-    for magic, other in ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\0", lzma.open)):
-        if start.startswith(magic):
-            opener = other
+    openers: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+    opener = next((opener for magic, opener in openers.items() if start.startswith(magic)), Path.open)
     return cast("BinaryIO", opener(archive, "rb"))
 
 

@@ -4,17 +4,15 @@ Entries are sorted, dated 1980-01-02 and stored uncompressed, because deflate's 
 machine's zlib. https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import email.parser
 import hashlib
 import io
+import stat
 import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -26,11 +24,8 @@ from builder.model import Sdist
 from builder.sdist import advice
 from builder.wheels.archive import Archive
 
-if TYPE_CHECKING:
-    Content = Mapping[str, tuple[bytes, bool]]
+Content = Mapping[str, tuple[bytes, bool]]
 
-_DATE = (1980, 1, 2, 0, 0, 0)
-_REGULAR = 0o100000
 _ANY = {"py3-none-any", "py2-none-any"}
 _NAMED = 8
 """Greatest number of different files in an error."""
@@ -39,7 +34,7 @@ _HINT = (
 )
 
 
-def members(path: Path, most: int) -> dict[str, tuple[bytes, bool]]:
+def members(path: Path, most: int) -> Content:
     """Content of every file by name, and whether it is executable; ``most`` bytes in all.
 
     CellError for a zip that is larger, hostile or damaged.
@@ -47,10 +42,8 @@ def members(path: Path, most: int) -> dict[str, tuple[bytes, bool]]:
     with Archive(path) as archive:
         if sum(member.size for member in archive.members.values()) > most:
             raise archive.error(f"unpacks to more than {most >> 20} MiB")
-        return {
-            name: (archive.read(name, most=most), member.executable)
-            for name, member in archive.members.items()
-        }
+        rows = archive.members.items()
+        return {name: (archive.read(name, most=most), member.executable) for name, member in rows}
 
 
 def refuse_other(
@@ -69,11 +62,8 @@ def refuse_other(
     offered = {str(tag) for tag in tags}
     pure = "py3-none-any" in offered and offered <= _ANY
     if not pure and fitting is None:
-        raise CellError(
-            f"{what} holds compiled code or asks for one Python: without a compiler only py3-none-any is "
-            "taken",
-            hint=advice.to_compile(sdist),
-        )
+        said = "holds compiled code or asks for one Python: without a compiler only py3-none-any is taken"
+        raise CellError(f"{what} {said}", hint=advice.to_compile(sdist))
     if not pure and fitting is not None and not tags <= set(fitting):
         raise CellError(f"{what} is for another Python or machine than the cell's {python}", hint=_HINT)
     folder = next((n.partition("/")[0] for n in content if n.endswith(".dist-info/METADATA")), None)
@@ -96,13 +86,11 @@ def _refuse_name(what: str, name: str, version: str, sdist: Sdist) -> None:
         return
     git = version.startswith(("0.0", "0.1.dev")) and not same
     hint = "its version comes from git, which a source distribution has not; " + _HINT if git else _HINT
-    raise CellError(
-        f"{what} says {name or 'no name'} {version or 'no version'}, not {sdist.name} {sdist.version}",
-        hint=hint,
-    )
+    said = f"{name or 'no name'} {version or 'no version'}, not {sdist.name} {sdist.version}"
+    raise CellError(f"{what} says {said}", hint=hint)
 
 
-def normalised(content: Mapping[str, tuple[bytes, bool]]) -> bytes:
+def normalised(content: Content) -> bytes:
     """The wheel of these files: the same bytes for the same files, with a RECORD that is right."""
     record_name = next(name for name in content if name.endswith(".dist-info/RECORD"))
     info = record_name.removesuffix("/RECORD")
@@ -124,9 +112,9 @@ def normalised(content: Mapping[str, tuple[bytes, bool]]) -> bytes:
 
 
 def _entry(name: str, *, executable: bool) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, _DATE)
+    entry = zipfile.ZipInfo(name, (1980, 1, 2, 0, 0, 0))
     entry.create_system = 3  # Unix, whatever this runs on
-    entry.external_attr = (_REGULAR | (0o755 if executable else 0o644)) << 16
+    entry.external_attr = (stat.S_IFREG | (0o755 if executable else 0o644)) << 16
     return entry
 
 

@@ -1,7 +1,5 @@
 """Builds a wheel from a source distribution: twice to lock it, and again from the lock, by hash."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 import threading
@@ -10,11 +8,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from builder.debian.archive import Debian
 from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, PackageIndexError
 from builder.files import read_cached, write_cached, write_whole
@@ -29,9 +28,6 @@ from builder.sdist import programs
 from builder.sdist import wheel as wheels
 from builder.sdist.bench import INSIDE, Bench, laid_out
 from builder.sdist.unpack import build_system, unpack
-
-if TYPE_CHECKING:
-    from builder.debian.archive import Debian
 
 _FORMAT = 1
 """To be raised when the same source comes out as another wheel."""
@@ -91,8 +87,7 @@ class Workshop:
                 self.lock, index=index, target=target, system=system, pins=pins, needs=needs, inner=True
             )
             source = replace(source, requires=_equip(bench, index, target, pins, None if inner else build))
-            known = self._known(source)
-            if known is not None:
+            if (known := self._known(source)) is not None:
                 return known
             name, content = bench.build()
             different = wheels.differing((name, content), bench.build())
@@ -217,18 +212,11 @@ def _equip(
     """Resolve the requirements of the build, and lay them."""
     target = replace(target, python=bench.python, platform=host_platform())
     asked = bench.system.requires
-    resolve = partial(
-        _resolve,
-        index=index,
-        target=target,
-        pins=pins,
-        own=bench.distributions() if bench.compiles else {},
-        build=build,
-    )
+    own = bench.distributions() if bench.compiles else {}
+    resolve = partial(_resolve, index=index, target=target, pins=pins, own=own, build=build)
     requires = resolve(asked)
     bench.lay(requires, index)
-    more = bench.requires_of_hook()
-    if more:
+    if more := bench.requires_of_hook():
         requires = resolve((*asked, *more))
         bench.lay(requires, index)
     return requires
@@ -250,12 +238,8 @@ def _resolve(
     """
     names = {canonicalize_name(Requirement(text).name) for text in asked}
     same = [text for text in pins if canonicalize_name(Requirement(text).name) in names]
-    resolve = partial(
-        index.resolve,
-        python=target.python,
-        platform=target.platform,
-        glibc=target.glibc,
-    )
+    python, platform, glibc = target.python, target.platform, target.glibc
+    resolve = partial(index.resolve, python=python, platform=platform, glibc=glibc)
     if same:
         try:
             return resolve([*asked, *same])

@@ -84,7 +84,7 @@ def test_no_archive_at_all(tmp_path: Path) -> None:
 def test_a_project_that_says_nothing_is_built_by_setuptools(tmp_path: Path) -> None:
     found = build_system(tmp_path, what="a")
     assert found.backend == "setuptools.build_meta:__legacy__"
-    assert found.requires == ("setuptools >= 40.8.0",)
+    assert found.requires == ["setuptools >= 40.8.0"]
 
 
 @pytest.mark.parametrize(
