@@ -182,15 +182,10 @@ def _fix(matrices: Sequence[Matrix], found: Mapping[str, tuple[Finding, ...]]) -
 
 def _entry(new: Cell, old: Cell, there: set[str]) -> tuple[str, ...]:
     """The entry of the new cell under an id of its own; nothing if the matrix has the cell already."""
-    mine = _id(new)
+    mine = cell_id(new)
     if mine == old.id:
         new = replace(new, variant=f"{old.variant}-fixed" if old.variant else "fixed")
     elif mine in there:
         return ()
-    there.add(_id(new))
+    there.add(cell_id(new))
     return tuple(entry(new))
-
-
-def _id(cell: Cell) -> str:
-    parts = ("frameworks", "python", "base", "cuda", "platform", "profile", "variant")
-    return cell_id(**{part: getattr(cell, part) for part in parts})

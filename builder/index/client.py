@@ -6,6 +6,7 @@ the user's own configuration says: :mod:`.settings`.
 
 from __future__ import annotations
 
+import copy
 import datetime
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -51,7 +52,6 @@ class Index:
         *,
         client: Client | None = None,
         note: Callable[[str], None] = lambda _text: None,
-        _known: dict[str, str] | None = None,
     ) -> None:
         """``note`` receives remarks for the user that stop nothing, such as a yanked version."""
         self.settings = settings
@@ -61,7 +61,7 @@ class Index:
         """With the user's proxies and certificate authorities."""
         self._note = note
         # sha256 → address, from resolutions of this process: saves asking for the project's page again.
-        self._known = {} if _known is None else _known
+        self._known: dict[str, str] = {}
 
     @classmethod
     def from_user(
@@ -95,8 +95,9 @@ class Index:
         """The same, asking a cell's own indexes first."""
         if not extra:
             return self
-        settings = index_settings.with_extra(self.settings, extra)
-        return Index(settings, client=self.client, note=self._note, _known=self._known)
+        wider = copy.copy(self)
+        wider.settings = index_settings.with_extra(self.settings, extra)
+        return wider
 
     def resolve(
         self,

@@ -55,8 +55,8 @@ def expand(document: MatrixDocument, problems: Problems) -> tuple[Cell, ...]:
     """All cells, the excluded ones with their reason. If an error is noted, some are missing."""
     before = problems.noted
     rows = [*_product(document, problems), *_included(document, problems)]
-    _check_profiles(rows, problems)
     cells = [_cell(row, document) for row in rows]
+    _check_profiles(rows, cells, problems)
     _check_ids(rows, cells, problems)
     reasons: dict[int, str] = {}
     for rule in document.exclude:
@@ -153,31 +153,19 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
     def items(key: str) -> tuple[str, ...]:
         return row.settings[key].items if key in row.settings else ()
 
-    base = parse_base(items("base")[0])
     provider, *packages = items("cuda")
-    cuda = Cuda(provider=cast("Literal['base', 'wheels', 'none']", provider), packages=tuple(packages))
-    platform = (*items("platform"), DEFAULT_PLATFORM)[0]
-    variant = (*items("variant"), None)[0]
-    profile = _profile(row)
+    profile = cast("Profile", (*items("profile"), "plain")[0])
     frameworks, (version, *origin) = items("framework"), items("python")
-    python = _minor(version)
+    python = ".".join(version.split(".")[:2])
     builds = [item.partition(":") for item in items("from-source")]
-    return Cell(
-        id=cell_id(
-            frameworks=frameworks,
-            python=version,
-            base=base,
-            cuda=cuda,
-            platform=platform,
-            profile=profile,
-            variant=variant,
-        ),
+    cell = Cell(
+        id="",
         matrix=document.name,
         frameworks=frameworks,
         python=python,
-        base=base,
-        cuda=cuda,
-        platform=platform,
+        base=parse_base(items("base")[0]),
+        cuda=Cuda(provider=cast("Literal['base', 'wheels', 'none']", provider), packages=tuple(packages)),
+        platform=(*items("platform"), DEFAULT_PLATFORM)[0],
         pip=profiles.pip(profile, python=python, frameworks=frameworks, given=items("pip")),
         apt=profiles.apt(profile, items("apt")),
         env=tuple((name, value) for name, _, value in (item.partition("=") for item in items("env"))),
@@ -189,30 +177,23 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
         compiled=tuple((name, tuple(needs.split())) for name, colon, needs in builds if colon),
         python_patch=version if version != python else None,
         python_from=cast("PythonFrom | None", (*origin, None)[0]),
-        variant=variant,
+        variant=(*items("variant"), None)[0],
         options=document.options,
         span=row.span,
     )
+    return replace(cell, id=cell_id(cell))
 
 
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
-def _profile(row: _CellDraft) -> Profile:
-    return cast("Profile", row.settings["profile"].items[0] if "profile" in row.settings else "plain")
-
-
-def _check_profiles(rows: list[_CellDraft], problems: Problems) -> None:
+def _check_profiles(rows: list[_CellDraft], cells: list[Cell], problems: Problems) -> None:
     """Notes a Python that is too old for a cell's profile, once for each place where they meet."""
     seen = set()
-    for row in rows:
+    for row, cell in zip(rows, cells, strict=True):
         python = row.settings["python"]
-        oldest = profiles.too_old(_profile(row), _minor(python.items[0]))
+        oldest = profiles.too_old(cell.profile, cell.python)
         if oldest is not None and python.span not in seen:
             seen.add(python.span)
             problems.add(
-                f"the profile '{_profile(row)}' needs Python 3.{oldest} or later, not {python.items[0]}",
+                f"the profile '{cell.profile}' needs Python 3.{oldest} or later, not {python.items[0]}",
                 python.span,
                 "its Jupyter has no older one: take another Python, or profile: plain",
             )
@@ -270,18 +251,15 @@ def _values(key: str, row: _CellDraft, cell: Cell) -> tuple[str, ...]:
 
 
 def _takes_out(rule: Rule, row: _CellDraft, cell: Cell) -> bool:
-    return all(
-        any(matches(value, glob.text) for value in _values(key, row, cell))
-        for key, glob in rule.globs.items()
-    )
+    globs = rule.globs.items()
+    return all(any(matches(value, glob.text) for value in _values(key, row, cell)) for key, glob in globs)
 
 
 def _idle_rule(rule: Rule, rows: list[_CellDraft], cells: list[Cell], problems: Problems) -> None:
     """Notes a rule that matches nothing, at the glob that is to blame if there is one."""
     for key, glob in rule.globs.items():
-        values = sorted(
-            {value for row, cell in zip(rows, cells, strict=True) for value in _values(key, row, cell)}
-        )
+        pairs = zip(rows, cells, strict=True)
+        values = sorted({value for row, cell in pairs for value in _values(key, row, cell)})
         if any(matches(value, glob.text) for value in values):
             continue
         close = nearest(glob.text, values)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from builder.matrix.bases import parse_reference
 from builder.matrix.requirements import pin
-from builder.model import Base, Cuda, Profile
+from builder.model import Base, Cell
 
 LONGEST = 128
 """A Docker tag's limit, in characters."""
@@ -14,43 +14,29 @@ _HASH = 12
 DEFAULT_PLATFORM = "linux/amd64"
 
 
-def cell_id(
-    *,
-    frameworks: Sequence[str],
-    python: str,
-    base: Base,
-    cuda: Cuda,
-    platform: str = DEFAULT_PLATFORM,
-    profile: Profile = "plain",
-    variant: str | None = None,
-) -> str:
+def cell_id(cell: Cell) -> str:
     """``tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163``: a legal Docker tag in lower case.
 
     Two cells can get the same id (they differ in packages alone, say); the caller looks for that.
     """
-    parts = [_framework(text) for text in frameworks]
-    parts += [f"py{python}", _base(base)]
-    if cuda.provider == "wheels":
-        parts.append(_cudnn(cuda.packages))
-    elif cuda.provider == "none":
+    parts = ["".join(pin(text) or text) for text in cell.frameworks]
+    parts += [f"py{cell.python_patch or cell.python}", _base(cell.base)]
+    if cell.cuda.provider == "wheels":
+        parts.append(_cudnn(cell.cuda.packages))
+    elif cell.cuda.provider == "none":
         parts.append("cpu")
-    if platform != DEFAULT_PLATFORM:
-        parts.append(platform.partition("/")[2])
-    if profile != "plain":
-        parts.append(profile)
-    if variant is not None:
-        parts.append(variant)
+    if cell.platform != DEFAULT_PLATFORM:
+        parts.append(cell.platform.partition("/")[2])
+    if cell.profile != "plain":
+        parts.append(cell.profile)
+    if cell.variant is not None:
+        parts.append(cell.variant)
     # What a tag does not allow is '+' and '!' of versions.
     whole = re.sub(r"[^a-z0-9_.-]", "_", "-".join(parts).lower())
     if len(whole) <= LONGEST:
         return whole
     digest = hashlib.sha256(whole.encode()).hexdigest()[:_HASH]
     return f"{whole[: LONGEST - _HASH - 1]}-{digest}"
-
-
-def _framework(text: str) -> str:
-    pinned = pin(text)
-    return "".join(pinned) if pinned else text
 
 
 def _base(base: Base) -> str:

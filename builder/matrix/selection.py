@@ -5,7 +5,8 @@ Globs are those of a shell: ``*``, ``?``, ``[…]`` and nested ``{a,b}``; upper 
 
 import fnmatch
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -70,29 +71,22 @@ def select(cells: Sequence[Cell], *, select: Sequence[str] = (), skip: Sequence[
     matrix leaves in, or if no cell remains; :class:`~builder.errors.UsageError` for unpaired braces.
     """
     for option, globs in (("--select", select), ("--skip", skip)):
-        _check(option, globs)
-    for glob in select:
-        _demand(glob, cells)
-    chosen: list[Cell] = []
-    left_out: list[tuple[Cell, str]] = []
-    for cell in cells:
-        reason = _reason(cell, select, skip)
-        if reason is None:
-            chosen.append(cell)
-        else:
-            left_out.append((cell, reason))
-    if not chosen:
-        raise NothingSelectedError("no cell is left", hint=_why(left_out))
-    unmatched = tuple(glob for glob in skip if not any(matches(cell.id, glob) for cell in cells))
-    return Selection(chosen=tuple(chosen), left_out=tuple(left_out), unmatched_skips=unmatched)
-
-
-def _check(option: str, globs: Iterable[str]) -> None:
-    for glob in globs:
         try:
-            braces(glob)
+            for glob in globs:
+                braces(glob)
         except BadGlob as error:
             raise UsageError(f"{option}: {error}", hint="quote it for the shell: '*-py3.{9,11}-*'") from error
+    for glob in select:
+        _demand(glob, cells)
+    reasons = [(cell, _reason(cell, select, skip)) for cell in cells]
+    chosen = tuple(cell for cell, reason in reasons if reason is None)
+    left_out = tuple((cell, reason) for cell, reason in reasons if reason is not None)
+    if not chosen:
+        counts = Counter(reason for _, reason in left_out)
+        why = "; ".join(f"{count} {reason}" for reason, count in counts.items())
+        raise NothingSelectedError("no cell is left", hint=why or "the matrix has no cells")
+    unmatched = tuple(glob for glob in skip if not any(matches(cell.id, glob) for cell in cells))
+    return Selection(chosen=chosen, left_out=left_out, unmatched_skips=unmatched)
 
 
 def _demand(glob: str, cells: Sequence[Cell]) -> None:
@@ -117,12 +111,3 @@ def _reason(cell: Cell, select: Sequence[str], skip: Sequence[str]) -> str | Non
     if select and not any(matches(cell.id, glob) for glob in select):
         return "not selected"
     return next((f"skipped by --skip '{glob}'" for glob in skip if matches(cell.id, glob)), None)
-
-
-def _why(left_out: Sequence[tuple[Cell, str]]) -> str:
-    if not left_out:
-        return "the matrix has no cells"
-    counts: dict[str, int] = {}
-    for _, reason in left_out:
-        counts[reason] = counts.get(reason, 0) + 1
-    return "; ".join(f"{count} {reason}" for reason, count in counts.items())

@@ -60,8 +60,6 @@ def _shown(line: str) -> str:
     """A line with one character for each of its own, so that carets stay under what they point at, and with
     nothing in it that could steer the terminal or turn the reading direction."""
     line = _masked(line).replace("\t", " ")
-    if line.isprintable():
-        return line
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
 
 
@@ -72,10 +70,7 @@ def _masked(text: str) -> str:
 
 def _printable(text: str) -> str:
     """Escapes what a file may hold to steer a terminal or to hide, and masks credentials."""
-    text = _masked(text)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in _masked(text))
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:

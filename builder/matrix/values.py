@@ -9,16 +9,14 @@ from urllib.parse import urlsplit
 from builder.matrix.source import did_you_mean
 
 
+@dataclass(eq=False)
 class BadValue(Exception):  # noqa: N818 - it never leaves this room; the user meets a Diagnostic
-    """An error in a text, with its place: ``offset`` and ``width`` count characters."""
+    """An error in a text, with its place: ``offset`` and ``width`` count characters, 0 for the whole text."""
 
-    def __init__(self, message: str, hint: str | None = None, offset: int = 0, width: int = 0) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.offset = offset
-        self.width = width
-        """0 for the whole text."""
+    message: str
+    hint: str | None = None
+    offset: int = 0
+    width: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +66,12 @@ _PYTHON = r"3\.(0|[1-9][0-9]?)(\.(0|[1-9][0-9]?))?"
 def _python(text: str) -> str:
     hint = "one version, as in 3.12 or 3.12.4; several are values of an axis"
     if re.fullmatch(r"(cpython@)?3\.\d+(\.\d+)?(t|\+freethreaded)", text):
-        raise BadValue(
-            f"'{text}' is a free-threaded build, of which the frameworks have no wheels", "write 3.13"
-        )
+        what = "a free-threaded build, of which the frameworks have no wheels"
+        raise BadValue(f"'{text}' is {what}", "write 3.13")
     if not re.fullmatch(_PYTHON, text):
         meant = re.fullmatch(r"(?:cpython@|cp|py|python|v)?[ -]?3\.?([1-9]?\d)(?:-dev|\.\*)?", text)
-        raise BadValue(
-            f"'{text}' is no Python version", f"did you mean 3.{meant[1]}? {hint}" if meant else hint
-        )
+        hint = f"did you mean 3.{meant[1]}? {hint}" if meant else hint
+        raise BadValue(f"'{text}' is no Python version", hint)
     if int(text.split(".")[1]) < OLDEST_PYTHON:
         ten = "did you mean 3.10? " if text == "3.1" else ""
         raise BadValue(f"Python {text} is too old", f"{ten}cudnn-verify runs on 3.{OLDEST_PYTHON} and later")
@@ -88,11 +84,10 @@ _APT = r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.](=[A-Za-z0-9]([A-Za-z0-9.+:~-]*[A-Za-z0-9
 
 def _apt(text: str) -> str:
     if not re.fullmatch(_APT, text):
-        name, equals, version = text.partition("==")
-        meant = f"did you mean '{name}={version}'? " if equals and version else ""
-        raise BadValue(
-            f"'{text}' is no Debian package", f"{meant}a name in lower case, or name=version: libgomp1"
-        )
+        name, _, version = text.partition("==")
+        meant = f"did you mean '{name}={version}'? " if version else ""
+        hint = f"{meant}a name in lower case, or name=version: libgomp1"
+        raise BadValue(f"'{text}' is no Debian package", hint)
     return text
 
 
@@ -106,9 +101,8 @@ _KEPT_NAMES = {
 
 def _env_name(text: str) -> str:
     if not re.fullmatch(_ENV_NAME, text):
-        raise BadValue(
-            f"'{text}' is no name of a variable", "letters, digits and '_', with no digit in front"
-        )
+        hint = "letters, digits and '_', with no digit in front"
+        raise BadValue(f"'{text}' is no name of a variable", hint)
     if text in _KEPT_NAMES:
         raise BadValue(f"the variable {text} cannot be set", _KEPT_NAMES[text])
     return text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from builder.matrix.bases import parse_base
 from builder.matrix.ids import LONGEST, cell_id
-from builder.model import Cuda
+from builder.model import Cell, Cuda
 
 LEGAL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -19,9 +19,12 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
 def of(
     framework="torch==2.1.0", *, python="3.9", base="rootfs:debian/bullseye", cuda="base", packages=(), **more
 ):
-    frameworks = [framework] if isinstance(framework, str) else framework
+    frameworks = (framework,) if isinstance(framework, str) else tuple(framework)
     provider = Cuda(provider=cuda, packages=tuple(packages))
-    return cell_id(frameworks=frameworks, python=python, base=parse_base(base), cuda=provider, **more)
+    cell = Cell(
+        id="", matrix="m", frameworks=frameworks, python=python, base=parse_base(base), cuda=provider, **more
+    )
+    return cell_id(cell)
 
 
 @pytest.mark.parametrize(
