@@ -10,7 +10,7 @@ import shlex
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,17 +68,11 @@ class Connection:
     docker: tuple[str, ...]
     """``("docker",)`` or ``("docker", "--context", NAME)``: what every docker command begins with."""
     version: str
-    builder: str = "default"
+    builder: str
     """The buildx builder to name in every build: ``docker buildx use`` may have made another the default."""
-    builder_driver: str = "docker"
+    builder_driver: str
     """``docker`` if BuildKit is the engine's own."""
-    door: SshDoor | None = None
-    """The way of the client to an engine that is reached by ssh."""
-
-    def close(self) -> None:
-        self.client.close()
-        if self.door is not None:
-            self.door.close()
+    close: Callable[[], None]
 
 
 def connect(context: str | None = None, builder: str | None = None) -> Connection:
@@ -107,17 +101,15 @@ def connect(context: str | None = None, builder: str | None = None) -> Connectio
                 f" contexts, which came with Engine {_dotted(MINIMUM_ENGINE)}",
                 hint=f"upgrade the engine: {_install_command()}",
             )
-        connection = Connection(
+        return Connection(
             client=client,
             endpoint=endpoint,
             docker=command,
             version=version,
             builder=builder or endpoint.context,  # an engine's own builder has the name of its context
             builder_driver=_builder_driver(command, builder, endpoint) if builder else "docker",
-            door=door,
+            close=stack.pop_all().close,
         )
-        stack.pop_all()
-    return connection
 
 
 def _endpoint(command: tuple[str, ...], context: str | None) -> Endpoint:

@@ -86,13 +86,11 @@ class ImageStore:
 
     def built(self) -> dict[str, tuple[str, ...]]:
         """All images that rtbuild built, by the inputs of their recipes: their names, and then their ids."""
-        named: dict[str, list[str]] = {}
-        ids: dict[str, list[str]] = {}
+        found: dict[str, list[tuple[bool, str]]] = {}
         for entry in self._listed(INPUTS_LABEL):
-            given = (entry.get("Labels") or {}).get(INPUTS_LABEL, "")
-            named.setdefault(given, []).extend(_names(entry))
-            ids.setdefault(given, []).append(entry["Id"])
-        return {given: (*sorted(named[given]), *sorted(ids[given])) for given in ids}
+            named = found.setdefault((entry.get("Labels") or {}).get(INPUTS_LABEL, ""), [])
+            named += [*((False, name) for name in _names(entry)), (True, entry["Id"])]
+        return {given: tuple(name for _, name in sorted(named)) for given, named in found.items()}
 
     def cells(self) -> dict[str, str]:
         """The cell of each named image that rtbuild built, by the image's name."""

@@ -197,8 +197,7 @@ def open_site(
         from builder.evidence.cosign import Cosign
 
         Cosign.find()
-    keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
-    site = Site(settings, emit, keepers=keepers, engine=engine)
+    site = Site(settings, emit, {matrix.name: LockKeeper(matrix) for matrix in matrices}, engine)
     if settings.key or settings.built_by:  # a key that cannot be read is said now
         _ = site.own, site.builders
     return site
