@@ -31,7 +31,7 @@ from builder.errors import MissingToolError, UsageError
 from builder.index.client import Index
 from builder.matrix import load
 from builder.model import Matrix, Profile
-from builder.pipeline import run as pipeline
+from builder.pipeline import stages
 from builder.pipeline.events import (
     CellOutcome,
     CellResult,
@@ -165,7 +165,7 @@ def _say_import(imported: Imported, matrix: Matrix, terminal: Terminal) -> None:
 def _lock(matrix: Matrix, mirrors: Mapping[str, str], terminal: Terminal) -> list[CellResult]:
     cells = [cell for cell in matrix.cells if cell.excluded is None]
     settings = Settings(mirrors=mirrors)
-    results = walk(terminal, partial(pipeline.lock, [matrix], cells, settings=settings))
+    results = walk(terminal, partial(stages.lock_cells, [matrix], cells, settings=settings))
     terminal.say(run_summary(results, terminal))
     return results
 

@@ -7,8 +7,7 @@ from builder.cli import options as opt
 from builder.cli.walking import finished
 from builder.console import Terminal, counted, print_json, say
 from builder.errors import UsageError
-from builder.pipeline import run as pipeline
-from builder.pipeline import verifying
+from builder.pipeline import stages, verifying
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.settings import Settings
 
@@ -33,7 +32,7 @@ def lock(
             print_json({"schema": 1, "cells": [{"id": cell.id, "locked": True} for cell in cells]})
         return 0
     settings = Settings(upgrade=upgrade or frozenset(upgrade_package or ()), mirrors=opt.mirrors(mirror))
-    run = partial(pipeline.lock, loaded, cells, settings=settings)
+    run = partial(stages.lock_cells, loaded, cells, settings=settings)
     return finished(Terminal.of(progress), run, json=json_)
 
 
@@ -53,7 +52,7 @@ def render(
     """Exit 1 if a recipe could not be written."""
     loaded, cells = opt.choose(matrices, select, skip)
     settings = Settings(locked=locked, mirrors=opt.mirrors(mirror))
-    run = partial(pipeline.render, loaded, cells, output, settings=settings, text_only=text_only)
+    run = partial(stages.render_cells, loaded, cells, output, settings=settings, text_only=text_only)
     return finished(Terminal.of(progress), run, json=json_)
 
 

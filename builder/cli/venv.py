@@ -18,7 +18,7 @@ from builder.console import Terminal, print_json, say
 from builder.errors import CommandError, MissingToolError, StaleLockError, UsageError
 from builder.lock.file import lock_path, pinned_cell, read_lock
 from builder.model import Cell, Matrix, Pinned
-from builder.pipeline import run as pipeline
+from builder.pipeline import stages
 from builder.pipeline.settings import Settings
 from builder.recipe.bundle import kept_bundle
 from builder.verify.document import printed_report
@@ -65,7 +65,7 @@ def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
     pinned = pinned_cell(cell, read_lock(lock_path(matrix.path)))
     if pinned is None and not locked:
-        run = partial(pipeline.lock, [matrix], [cell], settings=Settings(mirrors=mirrors))
+        run = partial(stages.lock_cells, [matrix], [cell], settings=Settings(mirrors=mirrors))
         finished(Terminal.of(), run, json=False)
         pinned = pinned_cell(cell, read_lock(lock_path(matrix.path)))
     if pinned is None:

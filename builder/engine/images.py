@@ -197,9 +197,7 @@ class ImageStore:
 
 
 def _pulled(
-    lines: Iterable[dict[str, Any]],
-    progress: Callable[[str, int, int], None],
-    cancel: threading.Event | None,
+    lines: Iterable[dict[str, Any]], progress: Callable[[str, int, int], None], cancel: threading.Event | None
 ) -> str:
     """Read the engine's lines to the end, or to the one that says why it failed: its words."""
     for line in lines:

@@ -27,10 +27,7 @@ class Need:
 
 
 def estimate(
-    cells: Iterable[Pinned],
-    *,
-    cached: frozenset[str] = frozenset(),
-    ready: frozenset[str] = frozenset(),
+    cells: Iterable[Pinned], *, cached: frozenset[str] = frozenset(), ready: frozenset[str] = frozenset()
 ) -> Need:
     """The bytes that building these cells takes. Wheels and bases that cells share count once.
 

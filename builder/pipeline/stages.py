@@ -1,7 +1,9 @@
-"""The stations of one cell. Each is one step from a frozen value to the next."""
+"""The stations of one cell, each a step from a frozen value to the next, and the lines of the first two."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,17 +13,19 @@ from builder.errors import CellError
 from builder.facts import Outcome as Judgement
 from builder.facts import check, summary
 from builder.facts.memory import Memory
-from builder.model import Cell, Image, Pinned, Report, Verdict
-from builder.pipeline.events import CellOutcome, Stage
+from builder.model import Cell, Image, Matrix, Pinned, Report, Verdict
+from builder.pipeline.events import CellOutcome, CellResult, Stage
+from builder.pipeline.locks import refuse_stale
+from builder.pipeline.schedule import Emit, Walk, walk_all
+from builder.pipeline.site import Site, open_site
 from builder.recipe import render
+from builder.recipe.values import Recipe, write
 
 if TYPE_CHECKING:
     from builder.engine.images import StoredImage
     from builder.image.compose import ComposedImage
     from builder.oci.staging import Staged
-    from builder.pipeline.schedule import Walk
-    from builder.pipeline.site import Site
-    from builder.recipe.values import Recipe
+    from builder.pipeline.settings import Settings
 
 
 def check_cell(walk: Walk, site: Site) -> None:
@@ -149,14 +153,52 @@ def image_of(
     )
 
 
-def write_recipe(walk: Walk, site: Site, recipe: Recipe, folder: Path, *, text_only: bool) -> None:
-    """The recipe as a folder. Without its large files it is for reading, not for building."""
-    from builder.recipe.values import write
+def lock_cells(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    *,
+    settings: Settings,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[CellResult]:
+    """Bring the lock of every cell up to date."""
+    site = open_site(matrices, settings, emit)
 
-    target = folder / walk.cell.id
-    if text_only:
-        write(replace(recipe, blobs={}), target, blobs={})
-        return
-    from builder.pipeline.stacking import fetch_blobs
+    def one(walk: Walk) -> CellResult:
+        lock_cell(walk, site)
+        return walk.ended(CellOutcome.DONE)
 
-    write(recipe, target, blobs=fetch_blobs(walk, site, recipe))
+    return walk_all(cells, (Stage.LOCK,), one, jobs=settings.jobs, emit=emit, cancel=cancel)
+
+
+def render_cells(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    folder: Path,
+    *,
+    settings: Settings,
+    text_only: bool,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[CellResult]:
+    """Write the recipe of every cell below ``folder``.
+
+    Without its large files, as ``text_only`` wants it, it is for reading, not for building.
+    """
+    site = open_site(matrices, settings, emit)
+    if settings.locked:
+        refuse_stale(site.keepers, cells)
+
+    def one(walk: Walk) -> CellResult:
+        recipe, blobs = render_cell(walk, site, lock_cell(walk, site)), {}
+        if text_only:
+            recipe = replace(recipe, blobs={})
+        else:
+            from builder.pipeline.stacking import fetch_blobs
+
+            blobs = fetch_blobs(walk, site, recipe)
+        write(recipe, folder / walk.cell.id, blobs=blobs)
+        return walk.ended(CellOutcome.DONE)
+
+    order = (Stage.LOCK, Stage.RENDER)
+    return walk_all(cells, order, one, jobs=settings.jobs, emit=emit, cancel=cancel)

@@ -8,7 +8,7 @@ in the results folder name.
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -19,15 +19,12 @@ from builder.evidence.gather import gather
 from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, denied, judge, standing, without_exempt
 from builder.evidence.statement import Statement
 from builder.evidence.travel import shared
-from builder.model import Cell
 from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, Staged, read_image
 from builder.publish.gate import decide
 from builder.publish.publication import Failing, Publication
 from builder.verify.entry import AGAINST_IMAGE, Damaged, SealedReport
-
-Warn = Callable[[str], None]
 
 
 def public_failures(registry: Registry, target: str, image: Staged) -> tuple[JudgedReport, ...]:
@@ -63,16 +60,16 @@ def find_failures(
     *,
     names: Sequence[str],
     reports: Sequence[SealedReport | Damaged],
-    reporters: People | None = None,
-    warn: Warn,
+    reporters: People | None,
+    warn: Callable[[str], None],
 ) -> tuple[Failing, ...]:
     """The statements to attach to the cell's public images; nothing is written. Raises RegistryError.
 
     ``names`` are the tags that move with the cell, ``reports`` those of this machine, ``reporters`` whose
     reports are published.
     """
-    cell, now = row.cell, datetime.now(UTC)
-    policy = Policy(now=now, reporters=reporters)
+    cell = row.cell
+    look = _Look(registry, row, Policy(now=datetime.now(UTC), reporters=reporters), warn)
     on = {name: registry.digest_of(f"{row.target}:{name}") for name in names}
     own = [
         report
@@ -86,15 +83,12 @@ def find_failures(
         decided[row.found.staged.digest] = row.decision.against if row.decision is not None else ()
     found: list[Failing] = []
     for digest in sorted(digests | decided.keys()):
-        if decided.get(digest) == ():
-            continue
-        image = _public(registry, row.target, digest, cell)
+        image = look.public(digest) if decided.get(digest) != () else None
         if image is None:
             continue
-        against = decided.get(digest) or _against(registry, row, image, own, policy=policy, warn=warn)
+        against = decided.get(digest) or look.against(image, own)
         if against:
-            tags = tuple(name for name in names if on[name] == digest)
-            found += _failing(registry, image, against, tags, now=now, warn=warn)
+            found += look.failing(image, against, tuple(name for name in names if on[name] == digest))
     return tuple(found)
 
 
@@ -111,66 +105,64 @@ def say_failures(
     return tuple(done)
 
 
-def _public(registry: Registry, target: str, digest: str, cell: Cell) -> Staged | None:
-    """A public image of the cell; None if there is none, or it is another cell's."""
-    if registry.digest_of(f"{target}@{digest}") is None:
-        return None
-    try:
-        image = read_image(registry, target, digest)
-    except NoImageError:
-        return None
-    return image if (image.label(CELL_LABEL), image.label(MATRIX_LABEL)) == (cell.id, cell.matrix) else None
+@dataclass(frozen=True)
+class _Look:
+    """A look at the images of one cell that are public already."""
 
+    registry: Registry
+    row: Publication
+    policy: Policy
+    warn: Callable[[str], None]
 
-def _against(
-    registry: Registry,
-    row: Publication,
-    image: Staged,
-    own: Sequence[SealedReport],
-    *,
-    policy: Policy,
-    warn: Warn,
-) -> tuple[SealedReport, ...]:
-    """The reports that stand against an image other than the staged one.
-
-    The gate decides, without the lock's demands: matrix and lock may have changed since that image was built,
-    so a report that takes one back only has to prove a convolution.
-    """
-    reports: list[SealedReport | Damaged] = [*own]
-    if registry.digest_of(f"{row.source}@{image.digest}") is not None:
-        reports += shared(registry, replace(image, repository=row.source))
-    for report in reports:
-        if isinstance(report, Damaged):
-            warn(f"{report.why}: it may speak against the public image {image.reference}")
-    return decide(row.cell, image, reports, policy=policy).against
-
-
-def _failing(
-    registry: Registry,
-    image: Staged,
-    against: Sequence[SealedReport],
-    tags: tuple[str, ...],
-    *,
-    now: datetime,
-    warn: Warn,
-) -> Iterator[Failing]:
-    gathered = gather(registry, parse_reference(image.repository).at(image.digest))
-    statements = [piece.statement for piece in gathered.pieces]
-    verified = [word for word in _credible(statements, image, now) if word.side == "for"]
-    claimed = {name for found in without_exempt(verified) for name in found.claims}
-    for entry in sorted(against, key=lambda entry: (entry.verified, entry.where)):
+    def public(self, digest: str) -> Staged | None:
+        """A public image of the cell; None if there is none, or it is another cell's."""
+        target, cell = self.row.target, self.row.cell
+        if self.registry.digest_of(f"{target}@{digest}") is None:
+            return None
         try:
-            statement = failure_statement(image, entry)
-            failure = judge(statement.predicate, image, Policy(now=now))
-        except EvidenceError as error:
-            warn(f"{entry.where} speaks against {image.reference}, but cannot be attached: {error.message}")
-            continue
-        if failure.verdict == "unsupported-gpu" and not denied([failure], claimed):
-            continue  # the image never claimed to run there
-        if failure.when > now + CLOCKS:
-            warn(
-                f"{entry.where} speaks against {image.reference}, but is from the future: not attached, "
-                "since no report could take it back; set that machine's clock, and verify again"
-            )
-            continue
-        yield Failing(image=image, entry=entry, failure=failure, tags=tags, there=statement in statements)
+            image = read_image(self.registry, target, digest)
+        except NoImageError:
+            return None
+        labels = image.label(CELL_LABEL), image.label(MATRIX_LABEL)
+        return image if labels == (cell.id, cell.matrix) else None
+
+    def against(self, image: Staged, own: Sequence[SealedReport]) -> tuple[SealedReport, ...]:
+        """The reports that stand against an image other than the staged one.
+
+        The gate decides, without the lock's demands: matrix and lock may have changed since that image was
+        built, so a report that takes one back only has to prove a convolution.
+        """
+        reports: list[SealedReport | Damaged] = [*own]
+        if self.registry.digest_of(f"{self.row.source}@{image.digest}") is not None:
+            reports += shared(self.registry, replace(image, repository=self.row.source))
+        for report in reports:
+            if isinstance(report, Damaged):
+                self.warn(f"{report.why}: it may speak against the public image {image.reference}")
+        return decide(self.row.cell, image, reports, policy=self.policy).against
+
+    def failing(
+        self, image: Staged, against: Sequence[SealedReport], tags: tuple[str, ...]
+    ) -> Iterator[Failing]:
+        gathered = gather(self.registry, parse_reference(image.repository).at(image.digest))
+        statements = [piece.statement for piece in gathered.pieces]
+        now = self.policy.now
+        verified = [word for word in _credible(statements, image, now) if word.side == "for"]
+        claimed = {name for found in without_exempt(verified) for name in found.claims}
+        for entry in sorted(against, key=lambda entry: (entry.verified, entry.where)):
+            says = f"{entry.where} speaks against {image.reference}, but"
+            try:
+                statement = failure_statement(image, entry)
+                failure = judge(statement.predicate, image, Policy(now=now))
+            except EvidenceError as error:
+                self.warn(f"{says} cannot be attached: {error.message}")
+                continue
+            if failure.verdict == "unsupported-gpu" and not denied([failure], claimed):
+                continue  # the image never claimed to run there
+            if failure.when > now + CLOCKS:
+                self.warn(
+                    f"{says} is from the future: not attached, since no report could take it back; "
+                    "set that machine's clock, and verify again"
+                )
+                continue
+            there = statement in statements
+            yield Failing(image=image, entry=entry, failure=failure, tags=tags, there=there)

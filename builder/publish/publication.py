@@ -104,14 +104,10 @@ def refuse_clashes(rows: Sequence[Publication]) -> None:
         for name in (step.tag.name for step in reversed(row.steps)):
             others = [one.cell for one in owners[row.target, name] if one is not row]
             if others:
-                text = ", ".join(f"{cell.id} of {cell.matrix}" for cell in others)
-                row.refusals.append(
-                    Refusal(
-                        "tag",
-                        f"{row.target}:{name} is also wanted for {text}",
-                        "give one of them a 'variant', or another repository",
-                    )
-                )
+                wanted = ", ".join(f"{cell.id} of {cell.matrix}" for cell in others)
+                text = f"{row.target}:{name} is also wanted for {wanted}"
+                hint = "give one of them a 'variant', or another repository"
+                row.refusals.append(Refusal("tag", text, hint))
                 break
 
 
@@ -119,11 +115,8 @@ def publication_document(
     rows: Sequence[Publication], *, command: str, started: datetime, dry_run: bool
 ) -> dict[str, Any]:
     """The document; its schema is ``docs/publication.schema.json``."""
-    return {
-        **heading("publication", command, started),
-        "dry_run": dry_run,
-        "cells": [_cell(row) for row in rows],
-    }
+    head = heading("publication", command, started)
+    return {**head, "dry_run": dry_run, "cells": [_cell(row) for row in rows]}
 
 
 def _cell(row: Publication) -> dict[str, Any]:

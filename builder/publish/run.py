@@ -45,12 +45,7 @@ MAX_AGE = timedelta(days=30)
 
 
 def publish(
-    matrices: Sequence[Matrix],
-    cells: Sequence[Cell],
-    *,
-    order: Order,
-    emit: Emit,
-    cancel: threading.Event,
+    matrices: Sequence[Matrix], cells: Sequence[Cell], *, order: Order, emit: Emit, cancel: threading.Event
 ) -> list[Publication]:
     """Publish every cell that the gate admits; nothing of a refused cell is published.
 
