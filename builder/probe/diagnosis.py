@@ -4,18 +4,16 @@ import re
 from bisect import bisect_right
 
 from .causes import CAUSES, read_looks
-from .conditions import CONDITIONS
 from .data import read_signatures
 from .reading import redact
 from .remedies import Remedies
-from .told import Told, printed_by
+from .told import CONDITIONS, Told, printed_by
 from .versions import cudnn_tuple, dotted
 
-PROVES, FITS, WRAPPER = 3, 2, 1
-_STRENGTHS = {"proves": PROVES, "fits": FITS, "wrapper": WRAPPER}
-_SURENESS = {PROVES: "proven by the text", FITS: "fits", WRAPPER: "a message that hides its cause"}
+WRAPPER, FITS, PROVES = 1, 2, 3
+_STRENGTHS = {"wrapper": WRAPPER, "fits": FITS, "proves": PROVES}
+_SURENESS = (None, "a message that hides its cause", "fits", "proven by the text")
 _WIDE = 60
-_RESTART = ("pip", "apt", "conda")
 # Somebody's words about a message that is gone.
 _PAST = re.compile(
     r"\bno longer (?:see|get|have)|\b(?:fixed|solved|resolved|got rid of)\b|"
@@ -35,12 +33,11 @@ class SignatureHit(object):
         self.strength = _STRENGTHS.get(signature.kind, 0)
         self.because = []
         causes = [cause for cause in signature.causes if not self._excluded(cause)]
-        for condition, cause in signature.when:
-            reason = CONDITIONS[condition](told, self.detail)
-            if reason:
-                causes, self.strength = [cause], PROVES
-                self.because.append(reason)
-                break
+        reasons = ((CONDITIONS[condition](told, self.detail), cause) for condition, cause in signature.when)
+        reason, cause = next((row for row in reasons if row[0]), (None, None))
+        if reason:
+            causes, self.strength = [cause], PROVES
+            self.because.append(reason)
         if len(causes) == 1 and len(signature.causes) > 1 and self.strength == WRAPPER:
             self.strength = FITS
         self.causes = causes
@@ -70,15 +67,11 @@ def _detail(match, line):
     text = matched + line.text
     library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' | is not found)", text)
     detail["library"] = library.group(0) if library else None
-    if detail["library"] and not detail.get("major"):
-        found = re.match(r"libcudnn\w*\.so\.(\d+)", detail["library"])
-        detail["major"] = found.group(1) if found else None
-    detail.setdefault("major", None)
-    if match.re.pattern.find("libcudnn_") >= 0 and not detail["major"]:
+    found = re.match(r"libcudnn\w*\.so\.(\d+)", detail["library"] or "")
+    if not found and "libcudnn_" in match.re.pattern:
         found = re.search(r"\.so\.(\d)", match.group(0))
-        detail["major"] = found.group(1) if found else None
-    detail["line"], detail["matched"] = line.text, matched
-    return detail
+    detail["major"] = detail.get("major") or (found.group(1) if found else None)
+    return dict(detail, line=line.text, matched=matched)
 
 
 def _cudnn_text(text):
@@ -118,7 +111,9 @@ def diagnose(reading):
 
 def find(lines, told):
     """[SignatureHit], and [{line, says, source}] of lines that mean nothing."""
-    text, starts = _as_one_text(lines)
+    text, starts = "\n".join(line.text for line in lines), [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line.text) + 1)
     findings, harmless, taken = [], [], []
     for signature in read_signatures():
         match = _free_match(signature.pattern, text, taken)
@@ -126,18 +121,14 @@ def find(lines, told):
             continue
         taken.append(match.span())
         index = bisect_right(starts, match.start()) - 1
-        line = lines[index]
         if signature.kind == "harmless":
-            row = {"line": _place(line), "says": signature.says, "source": signature.source}
+            row = {"line": _place(lines[index]), "says": signature.says, "source": signature.source}
             harmless.append(row)
         else:
-            findings.append(SignatureHit(signature, match, line, told, _wrapped_before(lines, index)))
+            # lines as long as a terminal is wide: this one may be their end
+            above = [line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= _WIDE]
+            findings.append(SignatureHit(signature, match, lines[index], told, " ".join(above)))
     return findings, harmless
-
-
-def _wrapped_before(lines, index):
-    """The two lines above if they are as long as a terminal is wide: this one may be their end."""
-    return " ".join(line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= _WIDE)
 
 
 def _free_match(pattern, text, taken):
@@ -150,15 +141,6 @@ def _free_match(pattern, text, taken):
     return None
 
 
-def _as_one_text(lines):
-    starts, position, parts = [], 0, []
-    for line in lines:
-        starts.append(position)
-        parts.append(line.text)
-        position += len(line.text) + 1
-    return "\n".join(parts), starts
-
-
 def _place(line):
     return {"source": line.source, "line": line.number, "text": redact(line.text.strip())[:300]}
 
@@ -168,45 +150,40 @@ def _ranked(findings, told):
     found = {}
     for finding in findings:
         for index, cause in enumerate(finding.causes):
-            strength = finding.strength
-            row = found.get(cause)
-            if row is None or strength > row["strength"]:
-                found[cause] = _row(cause, finding, strength, index, told)
-    best = max([row["strength"] for row in found.values()] or [0])
+            if cause not in found or finding.strength > found[cause][0].strength:
+                found[cause] = finding, index
     # a proof outweighs a text that fits, and that outweighs a wrapper
-    kept = [row for row in found.values() if row["strength"] == best]
-    kept.sort(key=lambda row: (-row["strength"], row["index"], row["line"]["line"]))
-    for number, row in enumerate(kept):
-        row["rank"] = number if best == PROVES else 0
-    return [{key: value for key, value in row.items() if key != "index"} for row in kept]
+    best = max([finding.strength for finding, _ in found.values()] or [0])
+    kept = [cause for cause, (finding, _) in found.items() if finding.strength == best]
+    kept.sort(key=lambda cause: (found[cause][1], found[cause][0].line.number))
+    rows = enumerate(_row(cause, found[cause][0], told) for cause in kept)
+    return [dict(row, rank=number if best == PROVES else 0) for number, row in rows]
 
 
-def _row(cause, finding, strength, index, told):
-    about = CAUSES[cause]
+def _row(cause, finding, told):
+    strength, signature = finding.strength, finding.signature
     # a wrapper's causes have nothing in common that could be mended
     silent = strength == WRAPPER and len(finding.causes) > 1
-    remedies = Remedies(told, finding.detail, finding.signature.systems)
+    remedies = Remedies(told, finding.detail, signature.systems)
     commands = [] if silent else remedies.commands(cause)
-    image = remedies.image() if strength == PROVES and about.side in ("image", "image-on-gpu") else None
-    commands += [image] if image and "windows" not in told.places else []
-    places = {"colab", "notebook"} & told.places
-    row = _bare_row(cause, strength, _SURENESS[strength], _place(finding.line), finding.signature.source)
+    ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
+    image = remedies.image() if ours and "windows" not in told.places else None
+    commands += [image] if image else []
+    loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
     return dict(
-        row,
+        _bare_row(cause, _SURENESS[strength], _place(finding.line), signature.source, remedies.words(cause)),
+        strength=strength,
         says=finding.says(),
-        remedy=remedies.words(cause),
         because=finding.because,
-        signature=finding.signature.id,
+        signature=signature.id,
         commands=[dict(command._asdict()) for command in commands],
-        restart=bool(places) and any(command.where in _RESTART for command in commands),
-        index=index,
+        restart=bool(loaded and {"colab", "notebook"} & told.places),
     )
 
 
-def _bare_row(cause, strength, how, line, source):
-    about = CAUSES[cause]
-    row = {"cause": cause, "title": about.title, "strength": strength, "how": how, "line": line, "rank": 0}
-    row.update(says=None, because=[], source=source, signature=None, remedy=about.remedy)
+def _bare_row(cause, how, line, source, remedy):
+    row = {"cause": cause, "title": CAUSES[cause].title, "how": how, "line": line, "remedy": remedy}
+    row.update(strength=PROVES, rank=-1, says=None, because=[], source=source, signature=None)
     return dict(row, commands=[], restart=False)
 
 
@@ -217,8 +194,8 @@ def _from_report(report):
         return []
     text = redact(str(report.get("summary") or ""))[:300]
     line = {"source": "a report of cudnn-verify", "line": 1, "text": text}
-    row = _bare_row(cause, PROVES, "proven by the probe", line, CAUSES[cause].source)
-    return [dict(row, remedy=str(report.get("remedy") or CAUSES[cause].remedy), rank=-1)]
+    remedy = str(report.get("remedy") or CAUSES[cause].remedy)
+    return [_bare_row(cause, "proven by the probe", line, CAUSES[cause].source, remedy)]
 
 
 def _look_for(equal, causes, places, silent=None):

@@ -1,7 +1,8 @@
-"""The report as a page for people: the verdict first, then cause, evidence, remedy, and the details last.
+"""The pages for people: a report, the verdict first, then cause, evidence, remedy, and the details last; and
+the result of reading texts.
 
-For a terminal, and as HTML for a notebook. There styles stand in the elements, because notebooks keep neither
-classes nor scripts of an output.
+A report is shown on a terminal, and as HTML in a notebook. There styles stand in the elements, because
+notebooks keep neither classes nor scripts of an output.
 """
 
 import os
@@ -11,25 +12,27 @@ from html import escape
 from .causes import CAUSES
 from .measured import thing_at_fault
 
-_SYMBOLS = {"passed": "\u2713", "failed": "\u2717", "not_run": "\u2298"}
-_ASCII = {"passed": "+", "failed": "x", "not_run": "-"}
-_COLOURS = {"works": "32", "unverified": "33", "passed": "32", "failed": "31", "not_run": "2"}
-_TITLES = {
-    "works": "WORKS",
-    "unverified": "UNVERIFIED",
-    "broken": "BROKEN (%s is at fault)",
-    "unsupported-gpu": "UNSUPPORTED GPU (this image on this card)",
-    "host": "HOST (driver, devices or container set-up of this machine)",
-    "busy": "BUSY (try again)",
+# (title, colour on a terminal, colour in HTML)
+_VERDICTS = {
+    "works": ("WORKS", "32", "#1a7f37"),
+    "unverified": ("UNVERIFIED", "33", "#9a6700"),
+    "broken": ("BROKEN (%s is at fault)", "1;31", "#cf222e"),
+    "unsupported-gpu": ("UNSUPPORTED GPU (this image on this card)", "1;31", "#cf222e"),
+    "host": ("HOST (driver, devices or container set-up of this machine)", "1;31", "#cf222e"),
+    "busy": ("BUSY (try again)", "1;31", "#9a6700"),
 }
-_BANNERS = {"works": "#1a7f37", "unverified": "#9a6700", "busy": "#9a6700"}
-_MARKS = {"passed": ("\u2713", "#1a7f37"), "failed": ("\u2717", "#cf222e"), "not_run": ("\u2298", "#6e7781")}
+# (symbol, the same in ASCII, colour on a terminal, colour in HTML)
+_OUTCOMES = {
+    "passed": ("\u2713", "+", "32", "#1a7f37"),
+    "failed": ("\u2717", "x", "31", "#cf222e"),
+    "not_run": ("\u2298", "-", "2", "#6e7781"),
+}
 _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top;border:none;background:none"
 
 
 def verdict_title(report):
     """``BROKEN (the image is at fault)``, or the virtual environment, and so on."""
-    title = _TITLES[report["verdict"]]
+    title = _VERDICTS[report["verdict"]][0]
     return title % thing_at_fault(report.get("machine") or {}) if "%s" in title else title
 
 
@@ -39,16 +42,14 @@ class Style(object):
     def __init__(self, stream):
         tty = hasattr(stream, "isatty") and stream.isatty()
         self.colour = tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self.ascii = False
         try:
             "\u2713\u2717\u2298".encode(getattr(stream, "encoding", None) or "ascii")
-            self.symbols = _SYMBOLS
         except (UnicodeEncodeError, LookupError):
-            self.symbols = _ASCII
+            self.ascii = True
 
-    def paint(self, text, kind):
-        if not self.colour:
-            return text
-        return "\033[%sm%s\033[0m" % (_COLOURS.get(kind, "1;31"), text)
+    def paint(self, text, colour):
+        return "\033[%sm%s\033[0m" % (colour, text) if self.colour else text
 
 
 def wrapped(text, indent="  "):
@@ -59,7 +60,8 @@ def wrapped(text, indent="  "):
 
 def render_page(report, style):
     """The whole page as text with a newline at its end."""
-    lines = [style.paint(verdict_title(report), report["verdict"]) + ": " + report["summary"]]
+    title = style.paint(verdict_title(report), _VERDICTS[report["verdict"]][1])
+    lines = ["%s: %s" % (title, report["summary"])]
     if report["test_double"]:
         lines += ["", "A TEST DOUBLE took part: this is evidence for nothing."]
     if report["cause"]:
@@ -67,18 +69,21 @@ def render_page(report, style):
     if "changes" in report:
         lines += ["", "Changed since the older report"]
         lines += ["  %(what)s: %(before)s -> %(now)s" % row for row in report["changes"]] or ["  nothing"]
-    lines += ["", "Here"] + ["  %-12s%s" % row for row in facts_rows(report)]
-    lines += _check_lines(report, style)
+    lines += ["", "Here"] + ["  %-12s%s" % row for row in _facts(report)] + ["", "Checks"]
+    for check in report["checks"]:
+        symbol, plain, colour, _ = _OUTCOMES[check["outcome"]]
+        word = "%s %-7s" % (plain if style.ascii else symbol, check["outcome"].replace("_", " "))
+        row = dict(check, symbol=style.paint(word, colour))
+        lines.append("  %(symbol)s %(id)s %(stage)-12s %(summary)s" % row)
+        lines += [wrapped("note: " + check["note"], " " * 17)] if check["note"] else []
     text = "exit code and causes: cudnn-verify --explain CAUSE; cudnn-verify %(version)s" % report["probe"]
-    lines += ["", "%s, %.1f s" % (text, report["seconds"])]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + ["", "%s, %.1f s" % (text, report["seconds"])]) + "\n"
 
 
 def _cause_lines(report):
     cause = CAUSES[report["cause"]]
     lines = ["", "Cause: %s" % cause.id, wrapped(cause.title + "."), "", "Evidence"]
-    for row in report["proof"][:8]:
-        lines.append(wrapped("%s %s: %s" % (row["test"], row["outcome"], row["detail"])))
+    lines += [wrapped("%(test)s %(outcome)s: %(detail)s" % row) for row in report["proof"][:8]]
     lines += ["", "What to do", wrapped(cause.remedy)]
     for command in report.get("commands") or ():
         lines.append("    $ " + command["text"])
@@ -89,7 +94,7 @@ def _cause_lines(report):
     return lines
 
 
-def facts_rows(report):
+def _facts(report):
     """Versions and copies on this machine, as (name, text)."""
     rows = []
     machine, driver = report["machine"] or {}, report["driver"] or {}
@@ -99,95 +104,130 @@ def facts_rows(report):
     rows.append(("GPU", ", ".join(gpus) or "none seen"))
     if driver:
         rows.append(("driver", "%s, CUDA up to %s" % (driver.get("version"), driver.get("api"))))
-    for copy in report["copies"]:
-        rows.append(("cuDNN %s" % copy["major"], "%s (%s)" % (copy["folder"], copy["kind"])))
-    return rows + [(row.get("name"), _framework_text(row)) for row in report["frameworks"]]
+    rows += [("cuDNN %(major)s" % copy, "%(folder)s (%(kind)s)" % copy) for copy in report["copies"]]
+    for row in report["frameworks"]:
+        compiled, loaded = row.get("compiled") or {}, (row.get("loaded") or {}).get("cudnn")
+        built = row.get("version"), compiled.get("cuda"), compiled.get("cudnn")
+        text = "%s, compiled for CUDA %s and cuDNN %s" % built
+        text += ", loaded cuDNN %s" % loaded if loaded else ""
+        rows.append((row.get("name"), text + (", on %s" % row["device"] if row.get("device") else "")))
+    return rows
 
 
-def _framework_text(row):
-    compiled, loaded = row.get("compiled") or {}, row.get("loaded") or {}
-    text = "%s, compiled for CUDA %s and cuDNN %s"
-    text %= row.get("version"), compiled.get("cuda"), compiled.get("cudnn")
-    if loaded.get("cudnn"):
-        text += ", loaded cuDNN %s" % loaded["cudnn"]
-    if row.get("device"):
-        text += ", on %s" % row["device"]
-    return text
-
-
-def _check_lines(report, style):
-    lines = ["", "Checks"]
-    for check in report["checks"]:
-        word = check["outcome"].replace("_", " ")
-        symbol = style.paint("%s %-7s" % (style.symbols[check["outcome"]], word), check["outcome"])
-        lines.append("  %s %s %-12s %s" % (symbol, check["id"], check["stage"], check["summary"]))
-        if check["note"]:
-            lines.append(wrapped("note: " + check["note"], indent=" " * 17))
-    return lines
+def _html(template, **values):
+    """A text with values in it, escaped: they are from the machine."""
+    return template % {key: escape("" if value is None else str(value)) for key, value in values.items()}
 
 
 def render_html(report):
-    """The page as one ``<div>``. All texts from the machine are escaped."""
-    colour = _BANNERS.get(report["verdict"], "#cf222e")
-    banner = "background:%s;color:#fff;padding:8px 12px;border-radius:6px" % colour
-    parts = [
-        '<div style="font-family:sans-serif;max-width:60em">',
-        '<div style="%s"><b>%s</b>: %s</div>'
-        % (banner, _escaped(verdict_title(report)), _escaped(report["summary"])),
-    ]
+    """The page as one ``<div>``."""
+    colour = _VERDICTS[report["verdict"]][2]
+    banner = (
+        '<div style="background:%(colour)s;color:#fff;padding:8px 12px;border-radius:6px"><b>%(title)s</b>'
+    )
+    banner = _html(banner + ": %(summary)s</div>", colour=colour, title=verdict_title(report), **report)
+    parts = ['<div style="font-family:sans-serif;max-width:60em">', banner]
     if report["test_double"]:
         parts.append("<p><b>A TEST DOUBLE took part: this is evidence for nothing.</b></p>")
     if report["cause"]:
-        parts += _html_cause(report)
-    parts += _html_facts(report)
-    parts += _html_checks(report)
-    parts.append(
-        "<p><small>cudnn-verify %s, %.1f s</small></p></div>"
-        % (_escaped(report["probe"]["version"]), report["seconds"])
-    )
-    return "\n".join(parts)
+        parts += _html_cause(report, CAUSES[report["cause"]])
+    row = '<tr><td style="%(cell)s"><b>%(name)s</b></td><td style="%(cell)s">%(text)s</td></tr>'
+    cells = "".join(_html(row, cell=_CELL, name=name, text=text) for name, text in _facts(report))
+    parts += ['<h4>Here</h4><table style="border:none">%s</table>' % cells, _html_checks(report)]
+    end = "<p><small>cudnn-verify %(version)s, %(time)s s</small></p></div>"
+    return "\n".join(parts + [_html(end, time="%.1f" % report["seconds"], **report["probe"])])
 
 
-def _escaped(value):
-    return escape("" if value is None else str(value))
-
-
-def _html_cause(report):
-    cause = CAUSES[report["cause"]]
-    rows = ["%s %s: %s" % (row["test"], row["outcome"], row["detail"]) for row in report["proof"]]
+def _html_cause(report, cause):
     commands = "\n".join(command["text"] for command in report.get("commands") or ())
-    listing = "<pre>%s</pre>" % _escaped(commands) if commands else ""
+    listing = _html("<pre>%(commands)s</pre>", commands=commands) if commands else ""
+    rows = [_html("<li>%(test)s %(outcome)s: %(detail)s</li>", **row) for row in report["proof"]]
     parts = [
-        "<h4>Cause: %s</h4><p>%s.</p>" % (_escaped(cause.id), _escaped(cause.title)),
-        "<h4>What to do</h4><p>%s</p>%s" % (_escaped(cause.remedy), listing),
-        "<h4>Evidence</h4><ul>%s</ul>" % "".join("<li>%s</li>" % _escaped(row) for row in rows),
+        _html("<h4>Cause: %(id)s</h4><p>%(title)s.</p>", **cause._asdict()),
+        _html("<h4>What to do</h4><p>%(remedy)s</p>", **cause._asdict()) + listing,
+        "<h4>Evidence</h4><ul>%s</ul>" % "".join(rows),
     ]
     if report["consequences"]:
-        items = "".join("<li>%s</li>" % _escaped(row["summary"]) for row in report["consequences"])
+        items = "".join(_html("<li>%(summary)s</li>", **row) for row in report["consequences"])
         parts.append("<details><summary>Consequences of it</summary><ul>%s</ul></details>" % items)
     return parts
 
 
-def _html_facts(report):
-    row = '<tr><td style="%s"><b>%s</b></td><td style="%s">%s</td></tr>'
-    rows = facts_rows(report)
-    cells = "".join(row % (_CELL, _escaped(name), _CELL, _escaped(text)) for name, text in rows)
-    return ['<h4>Here</h4><table style="border:none">%s</table>' % cells]
-
-
 def _html_checks(report):
-    count = {"passed": 0, "failed": 0, "not_run": 0}
-    cells = []
+    row = '<tr><td style="%(cell)s;color:%(colour)s;white-space:nowrap">%(symbol)s %(word)s</td>'
+    row += '<td style="%(cell)s;white-space:nowrap">%(id)s %(stage)s</td><td style="%(cell)s">%(summary)s'
+    count, cells = dict.fromkeys(_OUTCOMES, 0), []
     for check in report["checks"]:
         count[check["outcome"]] += 1
-        symbol, colour = _MARKS[check["outcome"]]
-        note = "<br><small>note: %s</small>" % _escaped(check["note"]) if check["note"] else ""
-        outcome = "%s %s" % (symbol, check["outcome"].replace("_", " "))
-        cells.append('<tr><td style="%s;color:%s;white-space:nowrap">%s</td>' % (_CELL, colour, outcome))
-        name = "%s %s" % (_escaped(check["id"]), _escaped(check["stage"]))
-        cells.append('<td style="%s;white-space:nowrap">%s</td>' % (_CELL, name))
-        cells.append('<td style="%s">%s%s</td></tr>' % (_CELL, _escaped(check["summary"]), note))
+        symbol, _, _, colour = _OUTCOMES[check["outcome"]]
+        word = check["outcome"].replace("_", " ")
+        cells.append(_html(row, cell=_CELL, colour=colour, symbol=symbol, word=word, **check))
+        cells.append(_html("<br><small>note: %(note)s</small>", **check) if check["note"] else "")
+        cells.append("</td></tr>")
     title = "Checks: %(passed)d passed, %(failed)d failed, %(not_run)d not run" % count
     table = '<table style="border:none">%s</table>' % "".join(cells)
     folded = " open" if count["failed"] else ""
-    return ["<details%s><summary>%s</summary>%s</details>" % (folded, title, table)]
+    return "<details%s><summary>%s</summary>%s</details>" % (folded, title, table)
+
+
+def render_diagnosis(document):
+    """The page for what texts told; every fact in it is in the document, too."""
+    causes, equal = document["causes"], document["equal"]
+    if document["program"]:
+        lines = ["No cause in the environment: the program itself is at fault."]
+        lines += _proof(dict(document["program"], because=[]))
+    elif document["cause"] is None:
+        lines = ["No cause: nothing in this text is a known signature of one."]
+    elif equal:
+        lines = ["%d causes fit equally: %s" % (len(equal), ", ".join(equal))]
+    else:
+        lines = ["%(cause)s: %(title)s" % causes[0]]
+    proofs = [_proof(row) for row in causes]
+    common = proofs[0] if len(proofs) > 1 and proofs.count(proofs[0]) == len(proofs) else []
+    lines += common
+    for row, proof in zip(causes, proofs):
+        lines += [""] + _one_cause(row, bool(equal), [] if common else proof)
+    if document["look"]:
+        lines += ["", "One look decides:" if causes else "What to do now:"]
+        lines += ["  $ " + document["look"]["command"], wrapped(document["look"]["decides"], "    ")]
+    if document["harmless"]:
+        lines += ["", "Lines that mean nothing:"]
+    for row in document["harmless"]:
+        lines += ["  %(source)s, line %(line)s: %(text).80s" % row["line"], wrapped(row["says"], "    ")]
+    return "\n".join(lines + [""] + _what_was_read(document["read"])) + "\n"
+
+
+def _proof(row):
+    """The line that proves a cause, and the meaning of it."""
+    lines = ["  %(source)s, line %(line)s:" % row["line"], "    | %(text).240s" % row["line"]]
+    return lines + [wrapped(text) for text in [row["says"]] + row["because"] if text]
+
+
+def _one_cause(row, equal, proof):
+    lines = ["%(cause)s (%(how)s)" % row, wrapped(row["title"])] if equal or row["rank"] > 0 else []
+    lines += proof
+    if row["commands"]:
+        lines.append("  What to run%s:" % (", if this is it" if equal else ""))
+    for command in row["commands"]:
+        lines.append("    [%(where)s] %(text)s" % command)
+        lines += [wrapped(command["note"], "        ")] if command["note"] else []
+    if all(command["where"] == "rtbuild" for command in row["commands"]):
+        lines.append(wrapped(("Or: " if row["commands"] else "What to do: ") + row["remedy"]))
+    if row["restart"]:
+        lines.append("  Then restart the runtime: what is loaded stays loaded.")
+    return lines + ["  Source: " + row["source"]]
+
+
+def _what_was_read(read):
+    known = [("card", ", ".join(read["cards"][:3])), ("compute capability", read["capability"])]
+    known += [("driver", read["driver"]), ("driver's CUDA", read["driver_cuda"]), ("Python", read["python"])]
+    known += [("cuDNN", ", ".join(read["cudnn"][:4])), ("where", ", ".join(read["places"]))]
+    names = ("torch", "tensorflow", "jax", "jaxlib", "onnxruntime", "ctranslate2", "cupy")
+    known += [(name, read["packages"].get(name)) for name in names]
+    lines = ["Read out of %s:" % ", ".join(read["sources"][:6])]
+    lines += ["  %-18s %s" % (name, value) for name, value in known if value]
+    if len(lines) == 1:
+        lines.append("  neither card, driver nor versions are named in it")
+    lines += [wrapped("note: " + note) for note in read["notes"]]
+    lines.append("Nothing was sent anywhere, and nothing out of the text was run.")
+    return lines

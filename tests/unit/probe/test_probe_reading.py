@@ -14,7 +14,7 @@ from pages.portable import portable
 from builder.facts.tables import companions, load
 from builder.probe.causes import CAUSES
 from builder.probe.data import read_signatures
-from builder.probe.diagnosis import CONDITIONS, diagnose
+from builder.probe.diagnosis import diagnose
 from builder.probe.reading import TextReading, redact
 
 SIGNATURES = read_signatures()
