@@ -1,21 +1,21 @@
 """Texts that people have: logs, notebooks, lists of packages. Lines that may matter are kept.
 
 A text is evidence and nothing else: no part of it is run, sent anywhere or followed as an instruction.
-Memory and time are bounded: lines without one of the words below are passed over as they stream by, those of
-a failure alone count after the first four megabytes, a line that recurs is kept a few times only, and a file
-that takes too long is read at its end.
+Memory is bounded: lines without one of the words below are passed over as they stream by, those of a failure
+alone count after the first four megabytes, and a line that recurs is kept a few times only.
 """
 
+import io
 import json
 import os
 import re
 import sys
-import time
 from collections import namedtuple
+from itertools import chain
 
 from .data import read_patterns
 
-# place: name of the text and the line in it; origin: "log", or "cell 3" of a notebook
+# source: the name of the text, or "NAME, cell 3" of a notebook; number: of the line in it
 Line = namedtuple("Line", "source number text")
 
 _CHUNK = 4 << 20
@@ -23,7 +23,6 @@ _SMALL = 256 << 10
 _LONGEST = 2000
 _MOST_LINES = 20000
 _REPEATS = 3
-_SECONDS = 30.0
 _NOTEBOOK = 256 << 20
 _FOLLOWING = 2
 """Lines kept after one with a word: a terminal wraps long messages."""
@@ -71,9 +70,10 @@ class TextReading(object):
             self.notes.append("%s is JSON that ends early or is no report: read as text" % name)
             for old, new in ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\u001b", b"\x1b"), (b"\\\\", b"\\")):
                 data = data.replace(old, new)
-            self._lines(name, iter([data]))
+            self._lines(name, [data])
         else:
-            self._lines(name, _chunks(name, head, stream, size, self.notes), every=len(head) <= _SMALL)
+            rest = iter(lambda: stream.read(_CHUNK), b"")
+            self._lines(name, chain([head] if head else [], rest), every=len(head) <= _SMALL)
 
     def _document(self, name, data):
         """True if the text is one JSON document that is understood."""
@@ -81,19 +81,18 @@ class TextReading(object):
             document = json.loads(data.decode("utf-8-sig", "replace"))
         except (ValueError, RecursionError):
             return False
-        if not isinstance(document, dict):
-            return False
-        if isinstance(document.get("cells"), list):
+        cells = document.get("cells") if isinstance(document, dict) else None
+        if isinstance(cells, list):
             metadata = document.get("metadata")
             on_colab = isinstance(metadata, dict) and "colab" in metadata
             self.places |= {"notebook", "colab"} if on_colab else {"notebook"}
-            for number, cell in enumerate(document["cells"], 1):
+            for number, cell in enumerate(cells, 1):
                 if isinstance(cell, dict):
-                    self._lines("%s, cell %d" % (name, number), iter([_cell_text(cell)]))
-        elif "verdict" in document and "checks" in document:
-            self.reports.append(document)
-        else:
+                    self._lines("%s, cell %d" % (name, number), [_cell_text(cell)])
+            return True
+        if not isinstance(document, dict) or not {"verdict", "checks"} <= set(document):
             return False
+        self.reports.append(document)
         return True
 
     def _lines(self, name, chunks, every=True):
@@ -151,22 +150,6 @@ class TextReading(object):
         return number - 1, following
 
 
-def _chunks(name, head, stream, size, notes):
-    """The rest of a stream; its end alone if all of it takes too long."""
-    deadline = time.time() + _SECONDS
-    chunk = head
-    while chunk:
-        yield chunk
-        if time.time() > deadline:
-            notes.append("%s is too long to read all of it in %d s" % (name, _SECONDS))
-            if size is not None and stream.seekable():
-                stream.seek(max(stream.tell(), size - 4 * _CHUNK))
-                deadline += _SECONDS
-            else:
-                return
-        chunk = stream.read(_CHUNK)
-
-
 def _cell_text(cell):
     """A notebook's cell as text: of its code the lines that install something, and all of its outputs."""
     parts = []
@@ -222,7 +205,5 @@ def read_all(names):
 def read_text_given(text):
     """A :class:`TextReading` of one text, as an argument gives it."""
     reading = TextReading()
-    for number, line in enumerate(text.splitlines(), 1):
-        reading.lines.append(Line("the text", number, clean(line)[:_LONGEST]))
-    reading.sources.append("the text")
+    reading.add("the text", io.BytesIO(text.encode("utf-8", "replace")))
     return reading

@@ -16,6 +16,7 @@ from builder.probe.causes import CAUSES
 from builder.probe.data import read_signatures
 from builder.probe.diagnosis import diagnose
 from builder.probe.reading import TextReading, redact
+from builder.probe.told import CONDITIONS
 
 SIGNATURES = read_signatures()
 THREADS = [
