@@ -1,22 +1,100 @@
-"""The commands for driver, card and packages of frameworks; arguments as of ``Remedies``."""
+"""Which build of a framework fits here, by its release, this card, this driver and this Python; and the
+commands for driver, card and packages of frameworks. Arguments as of ``Remedies``.
+"""
 
 import re
+from collections import namedtuple
 
-from .builds import Builds, Command
-from .data import read_patterns
+from .data import known_releases, read_patterns
 from .versions import dotted, numbers
 
+# where: pip, apt, conda, docker, shell, notebook or rtbuild
+Command = namedtuple("Command", "where text note")
 CTRANSLATE2 = "ctranslate2>=4.6.3,<5"
 ONNXRUNTIME = "onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27"
 PRELOAD_DLLS = "then call onnxruntime.preload_dlls() before the first session"
-
-
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
 _NUMPY_SIZES = {("96", "88"): "numpy>=2", ("88", "96"): "numpy<2", ("88", "80"): "numpy>=1.20,<2"}
 
 
-class FrameworkRemedies(Builds):
-    """Commands by cause, for the causes of the host and of frameworks."""
+class FrameworkRemedies(object):
+    """The framework that is here, its builds that the tables know, and the commands for both."""
+
+    def __init__(self, here, detail=None, systems=()):
+        self.here, self.detail, self.releases = here, detail or {}, known_releases()
+        self.framework, self.version = self._framework(systems)
+        self.certain = self.version is not None or len(systems) == 1 or self.framework in here.printed_by
+        """Whether the framework is the one at hand, or only the first that prints such a text."""
+        self.rows = self._rows(self.version) if self.version else []
+        self.compiled = numbers(self.detail.get("compiled"))
+        self.cuda = self._cuda_major()
+        self.capability = numbers(here.capability) or None
+
+    def _framework(self, systems):
+        known = ("torch", "tensorflow", "jax", "onnxruntime", "ctranslate2", "cupy", "paddlepaddle-gpu")
+        alias = {"pytorch": "torch", "paddle": "paddlepaddle-gpu"}
+        wanted = [alias.get(name, name) for name in systems if alias.get(name, name) in known]
+        here = [name for name in known if name in self.here.packages]
+        if "jaxlib" in self.here.packages and "jax" not in here:
+            here.append("jax")
+        said = [name for name in known if name in (self.detail.get("printed_by") or ())]
+        if len(said) == 1:
+            wanted = said  # the line that failed names its framework
+        if len(wanted) != 1 and not set(wanted) & (set(here) | set(self.here.printed_by)):
+            wanted = here or wanted
+        both = [name for name in wanted if name in here]
+        printed = [name for name in wanted if name in self.here.printed_by]
+        name = next(iter(both or printed or wanted), None)
+        other = self.here.packages.get("jaxlib") if name == "jax" else None
+        return name, self.here.packages.get(name) or other
+
+    def _rows(self, version=None):
+        name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
+        return self.releases.builds(name, (version or "").partition("+")[0] or None) if name else []
+
+    def _cuda_major(self):
+        """The CUDA major version that the packages here are built for; None if that is not certain."""
+        majors = set(self.here.cuda_majors)
+        if len(majors) == 1:
+            return majors.pop()
+        rows = self.rows
+        if not rows and len(self.compiled) > 1:
+            rows = [row for row in self._rows() if numbers(row["cudnn"])[:2] == self.compiled[:2]]
+        majors = {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
+        return majors.pop() if len(majors) == 1 else None
+
+    def _nearest_torch(self):
+        """A PyTorch for this card, driver and Python: another build of the release that is here, else of the
+        newest release that has one; None if none is known.
+        """
+        python = numbers(self.here.python)
+        for row in self.rows + self._rows():
+            cuda, (first, last) = numbers(row["cuda"]), map(numbers, row["python"])
+            here = row["variant"] and row["variant"] == (self.version or "").partition("+")[2]
+            fits = cuda and self._driver_serves(cuda) and (not python or first <= python <= last)
+            if fits and not here and (self.capability is None or serves(row, self.capability)):
+                return row
+        return None
+
+    def driver_that_serves(self, major):
+        """The driver in words if it is known and serves all of a CUDA major; None otherwise."""
+        if not self._driver_known() or not self._driver_serves((major, 0)):
+            return None
+        return "driver %s serves CUDA %d" % (self.here.driver or "for CUDA " + self.here.driver_cuda, major)
+
+    def _driver_known(self):
+        return bool(numbers(self.here.driver) or numbers(self.here.driver_cuda))
+
+    def _driver_serves(self, cuda):
+        if not self._driver_known():
+            return cuda[0] < 13
+        api = numbers(self.here.driver_cuda)
+        if api:
+            # nothing newer than a driver's CUDA runs on it up to CUDA 10; from 11 on a major is one:
+            # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+            return api[0] >= cuda[0] if cuda[0] > 10 else api >= cuda[:2]
+        floor = numbers((self.releases.families.get(str(cuda[0])) or {}).get("driver"))
+        return bool(floor) and numbers(self.here.driver) >= floor
 
     def _pip(self, *requirements, **options):
         text = "pip install " + options.get("flags", "")
@@ -33,21 +111,16 @@ class FrameworkRemedies(Builds):
         if self.framework == "ctranslate2" and only_11:
             # https://github.com/SYSTRAN/faster-whisper/issues/734
             return [Command("pip", "pip install ctranslate2==3.24.0", "the last for CUDA 11")]
-        if self.framework != "torch":
-            return []
-        row = self._nearest_torch(self._capability())
-        if row is None:
-            return []
-        text = "without a new driver: a build for CUDA %s, which this driver serves" % row["cuda"]
-        return [self._torch(row, text)]
+        row = self._nearest_torch() if self.framework == "torch" else None
+        text = "without a new driver: a build for CUDA %s, which this driver serves"
+        return [self._torch(row, text % row["cuda"])] if row else []
 
     def _system_library_missing(self):
         package = read_patterns()["system-packages"].get(str(self.detail.get("soname")).lower())
         if package is None or "conda-packages" in self.here.places:
             return []
-        note = "as root; in a Dockerfile after RUN"
-        if package == "libgl1":
-            note += "; or instead: pip install opencv-python-headless"
+        instead = "; or instead: pip install opencv-python-headless" if package == "libgl1" else ""
+        note = "as root; in a Dockerfile after RUN" + instead
         return [Command("apt", "apt-get update && apt-get install -y %s" % package, note)]
 
     def _framework_known_bad(self):
@@ -58,17 +131,17 @@ class FrameworkRemedies(Builds):
         return [self._torch(row, "does not ask cuDNN for attention first")]
 
     def _framework_arch_missing(self):
-        capability = self._capability()
-        if self.framework == "paddlepaddle-gpu" and capability and capability >= (10, 0):
-            return [self._paddle("cu129", "has code for compute capability %d.%d" % capability[:2])]
-        if self.framework != "torch" or capability is None:
+        if self.capability is None:
             return []
-        row = self._nearest_torch(capability)
-        return [self._torch(row, "has code for compute capability %d.%d" % capability[:2])] if row else []
+        note = "has code for compute capability %d.%d" % self.capability[:2]
+        if self.framework == "paddlepaddle-gpu" and self.capability >= (10, 0):
+            return [self._paddle("cu129", note)]
+        row = self._nearest_torch() if self.framework == "torch" else None
+        return [self._torch(row, note)] if row else []
 
     def _torch(self, row, note):
         variant = None if row["default"] else row["variant"]
-        release = self.version.partition("+")[0] if self.version and row in self._rows(self.version) else None
+        release = self.version.partition("+")[0] if row in self.rows else None
         if row["default"] and {"windows", "aarch64"} & self.here.places:
             variant = "cu" + "".join(str(part) for part in numbers(row["cuda"])[:2])  # PyPI's have no CUDA
         return self._torch_of(release or row["latest"], variant, note)
@@ -78,17 +151,13 @@ class FrameworkRemedies(Builds):
         names = ["torch==" + version] + [n for n in ("torchvision", "torchaudio") if n in self.here.packages]
         return Command("pip", "pip install --force-reinstall " + " ".join(names) + torch_index(variant), note)
 
-    def _torch_again(self):
-        version, _, local = self.version.partition("+")
-        return self._torch_of(version, local)
-
     def _paddle(self, variant, note):
         text = "pip install --force-reinstall paddlepaddle-gpu -i https://www.paddlepaddle.org.cn/packages/stable/"
         return Command("pip", text + variant + "/", note)
 
     def _framework_cpu_build(self):
         if self.framework == "torch":
-            row = self._nearest_torch(self._capability())
+            row = self._nearest_torch()
             return [self._torch(row, "a build with CUDA %s" % row["cuda"])] if row else []
         if self.framework == "jax":
             serves_13 = self._driver_known() and self._driver_serves((13, 0))
@@ -102,15 +171,12 @@ class FrameworkRemedies(Builds):
             mend = self._pip("tensorflow[and-cuda]")
             return [uninstall, mend] if "tensorflow-cpu" in self.here.packages else [mend]
         if self.framework == "onnxruntime":
-            version = numbers(self.version)
-            wanted = ONNXRUNTIME
-            if version:
-                extra = "[cuda,cudnn]" if version >= (1, 21) else ""
-                wanted = "onnxruntime-gpu%s==%s" % (extra, self.version)
-            return [
-                Command("pip", "pip uninstall -y onnxruntime onnxruntime-gpu", "both own the same folder"),
-                self._pip(wanted, note=PRELOAD_DLLS if "cudnn" in wanted else None),
-            ]
+            extra = "[cuda,cudnn]" if numbers(self.version) >= (1, 21) else ""
+            known = numbers(self.version)
+            wanted = "onnxruntime-gpu%s==%s" % (extra, self.version) if known else ONNXRUNTIME
+            uninstall = "pip uninstall -y onnxruntime onnxruntime-gpu"
+            uninstall = Command("pip", uninstall, "both own the same folder")
+            return [uninstall, self._pip(wanted, note=PRELOAD_DLLS if "cudnn" in wanted else None)]
         if self.framework == "paddlepaddle-gpu":
             uninstall = "pip uninstall -y paddlepaddle paddlepaddle-gpu"
             if self.version:
@@ -140,11 +206,9 @@ class FrameworkRemedies(Builds):
             return [uninstall, self._pip("cupy-cuda12x[ctk]>=14", note=note)]
         if "torch" not in set(self.here.packages) | set(self.here.printed_by):
             return []
-        code = "print(*(r.split(';')[0].replace(' ', '') for r in requires('torch') if '%s' in r))" % (
-            stem % ""
-        )
-        text = "from importlib.metadata import requires; " + code
-        text = 'pip install --no-deps $(python3 -c "%s")' % text
+        code = "from importlib.metadata import requires; "
+        code += "print(*(r.split(';')[0].replace(' ', '') for r in requires('torch') if '%s' in r))"
+        text = 'pip install --no-deps $(python3 -c "%s")' % (code % (stem % ""))
         return [uninstall, Command("pip", text, "the one that the installed PyTorch asks for")]
 
     def _package_pin_mismatch(self):
@@ -166,8 +230,7 @@ class FrameworkRemedies(Builds):
 
     def _numpy(self):
         """The NumPy that a package was compiled for, by the sizes or the number in its message."""
-        sizes = (self.detail.get("header"), self.detail.get("object"))
-        wanted = _NUMPY_SIZES.get(sizes)
+        wanted = _NUMPY_SIZES.get((self.detail.get("header"), self.detail.get("object")))
         if self.detail.get("wanted"):
             wanted = read_patterns()["numpy-api"].get(str(int(self.detail["wanted"], 16)))
         return [self._pip(wanted, note="as the package was compiled")] if wanted else []
@@ -201,3 +264,29 @@ def torch_index(variant):
     """The option for PyTorch's own index of a build such as ``cu124``; "" for builds of any other name."""
     index = " --index-url https://download.pytorch.org/whl/%s"
     return index % variant if variant and variant.startswith("cu") else ""
+
+
+def serves(row, capability):
+    """Whether a build holds code for a compute capability, by its own list or by its CUDA version."""
+    wanted = capability[:2]
+    if wanted < (5, 0) and (wanted < (3, 7) or numbers(row["latest"]) >= (2,)):
+        # PyTorch's wheels hold sm_37 and nothing older, and serve it up to 1.13:
+        # https://github.com/AUTOMATIC1111/stable-diffusion-webui/issues/9589
+        return False
+    if row["archs"]:
+        for name in row["archs"]:
+            found = re.match(r"(sm|compute)_(\d+)(\d)$", name)
+            have = (int(found.group(2)), int(found.group(3))) if found else None
+            if have and have <= wanted and (have[0] == wanted[0] or found.group(1) == "compute"):
+                return True
+        return False
+    cuda = numbers(row["cuda"])
+    return bool(cuda) and card_within(cuda, wanted)
+
+
+def card_within(cuda, capability):
+    """Whether a CUDA version can make machine code for a compute capability."""
+    rows = read_patterns()["first-cuda"].items()
+    first = next((numbers(first) for floor, first in rows if capability[:2] >= numbers(floor)), (0,))
+    last = read_patterns()["last-card"].get(str(cuda[0]), "3.0")
+    return cuda[:2] >= first and capability[:2] >= numbers(last)

@@ -6,9 +6,8 @@ import re
 import sys
 from shlex import quote
 
-from .builds import Command
 from .distributions import cudnn_wheels, list_folder, requirement
-from .framework_remedies import torch_index
+from .framework_remedies import Command, torch_index
 from .remedies import Remedies, cuda_package
 from .versions import dotted, numbers
 

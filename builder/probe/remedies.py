@@ -8,37 +8,17 @@ a path. A command is named only if every part of it is known.
 import re
 from shlex import quote
 
-from .builds import Command
 from .causes import commands_by_place, remedy_at
-from .data import cudnn_of_torch
+from .data import cudnn_of_torch, read_patterns
 from .distributions import cudnn_wheels
-from .framework_remedies import CTRANSLATE2, ONNXRUNTIME, PRELOAD_DLLS, FrameworkRemedies
-from .versions import numbers
+from .framework_remedies import CTRANSLATE2, ONNXRUNTIME, PRELOAD_DLLS, Command, FrameworkRemedies, serves
+from .versions import dotted, numbers
 
-_EXTRAS = {"tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda%d]"}
-# CUDA's major version by the number in a library's name: each library counts by itself.
-_SONAMES = {
-    "cublas": {"13": 13, "12": 12, "11": 11, "10": 10, "10.0": 10, "9.0": 9},
-    "cudart": {"13": 13, "12": 12, "11.0": 11, "10.0": 10, "10.1": 10, "10.2": 10, "9.0": 9},
-    "cufft": {"12": 13, "11": 12, "10": 11, "10.0": 10, "9.0": 9},
-    "curand": {"10": None, "10.0": 10, "9.0": 9},
-    "cusolver": {"12": 13, "11": None, "10": 11, "10.0": 10, "9.0": 9},
-    "cusparse": {"12": None, "11": 11, "10": 10, "10.0": 10, "9.0": 9},
-    "nvjitlink": {"13": 13, "12": 12},
-}
 _LINK_LIBCUDA = (
     "ln -s libcuda.so.1 "
     '"$(dirname "$(ldconfig -p | awk \'/libcuda.so.1 .*x86-64/ {print $NF; exit}\')")/libcuda.so" && ldconfig'
 )
 _VALUE = re.compile(r"\{(\w+)\}")
-# Words of a line by which a command is chosen.
-_TAGS = {
-    "nvml": "Failed to initialize NVML",
-    "not-loaded": "driver not loaded",
-    "container-cli": "nvidia-container-cli",
-    "map-segment": "map segment",
-    "static-tls": "static TLS",
-}
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 _WHEEL_STEMS = {"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvjitlink": "nvjitlink"}
 
@@ -76,20 +56,23 @@ class Remedies(FrameworkRemedies):
 
     def _values(self):
         """The values in braces of ``causes.ini``, as far as they are known."""
-        compiled = numbers(self.detail.get("compiled"))
-        values = {"variable": self.detail.get("variable")}
-        values["flag"] = self.detail.get("flag") or "the unknown flag"
-        values.update(cuda=self.cuda, of_cuda={11: "-cu11", 12: "-cu12", 13: ""}.get(self.cuda))
-        values["compiled"] = "%d.%d" % compiled[:2] if len(compiled) > 1 else None
-        values["memory"] = _MEMORY.get(self.framework) if self.certain else None
-        for name, path in (("path", self.detail.get("path")), ("noexec", getattr(self.here, "noexec", None))):
-            values[name] = quote(path) if path else None
+        path, noexec = self.detail.get("path"), getattr(self.here, "noexec", None)
+        values = {
+            "variable": self.detail.get("variable"),
+            "flag": self.detail.get("flag") or "the unknown flag",
+            "cuda": self.cuda,
+            "of_cuda": {11: "-cu11", 12: "-cu12", 13: ""}.get(self.cuda),
+            "compiled": "%d.%d" % self.compiled[:2] if len(self.compiled) > 1 else None,
+            "memory": _MEMORY.get(self.framework) if self.certain else None,
+            "path": quote(path) if path else None,
+            "noexec": quote(noexec) if noexec else None,
+        }
         return {name: str(value) for name, value in values.items() if value is not None}
 
     def _tags(self):
         """The places here, and what else decides between the lines of ``causes.ini``."""
         line = str(self.detail.get("matched"))
-        tags = {tag for tag, words in _TAGS.items() if words in line} | self.here.places
+        tags = {tag for tag, words in read_patterns()["tags"].items() if words in line} | self.here.places
         tags |= {"slept"} if self.here.slept else set()
         return tags | ({"shared-memory"} if self.detail.get("requirement") == "shared memory" else set())
 
@@ -101,7 +84,7 @@ class Remedies(FrameworkRemedies):
 
     def words(self, cause):
         """The remedy in words, with the version of cuDNN that is wanted if it is known."""
-        wanted = numbers(self.detail.get("minimum") or self.detail.get("compiled"))
+        wanted = numbers(self.detail.get("minimum")) or self.compiled
         if len(wanted) < 2 or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
             return remedy_at(cause, self.here.places)
         later = " or a later %d.x" % wanted[0] if cause != "cudnn-not-equal" and wanted >= (7,) else ""
@@ -110,24 +93,24 @@ class Remedies(FrameworkRemedies):
 
     def image(self):
         """The command for an image in which release and card fit; None for a release that is unknown."""
-        name = {"paddlepaddle-gpu": None, "ctranslate2": None}.get(self.framework, self.framework)
-        unknown = self.version and not self._rows(self.version)
-        if name is None or unknown or not self.certain or {"jetson", "aarch64"} & self.here.places:
+        unknown = not self.certain or (self.version and not self.rows)
+        old = self.capability and self.capability < (5, 0)  # no base of rtbuild's has a CUDA that old
+        if self.framework in (None, "paddlepaddle-gpu", "ctranslate2") or unknown or old:
             return None
-        minor = ".".join(str(part) for part in numbers(self.version)[:2])
-        capability = self._capability()
-        if capability and capability < (5, 0):
-            return None  # no base of rtbuild's has a CUDA that old
-        name = {"onnxruntime": "onnxruntime-gpu"}.get(name, name)
-        text = "rtbuild up " + ("'%s==%s.*'" % (name, minor) if minor and not self._unserved() else name)
-        text += " --gpu %d.%d" % capability[:2] if capability else ""
+        if {"jetson", "aarch64"} & self.here.places:
+            return None
+        minor = dotted(numbers(self.version)[:2])
+        name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
+        served = not (self.capability and self.rows) or any(serves(row, self.capability) for row in self.rows)
+        text = "rtbuild up " + ("'%s==%s.*'" % (name, minor) if minor and served else name)
+        text += " --gpu %d.%d" % self.capability[:2] if self.capability else ""
         return Command("rtbuild", text, "an image in which they fit, verified")
 
     # -- cuDNN
 
     def _cudnn_pin(self):
         """The requirement on cuDNN of the framework that is here, or of the version it was compiled for."""
-        for row in self._rows(self.version) if self.version else []:
+        for row in self.rows:
             for pin in row["pins"]:
                 if self.cuda in (None, int(re.search(r"cu(\d+)", pin).group(1))):
                     major = numbers(row["cudnn"])[:1]
@@ -136,30 +119,25 @@ class Remedies(FrameworkRemedies):
         return self.releases.cudnn_wheel(self.cuda, compiled) if self.cuda and compiled else None
 
     def _cudnn_too_old(self):
-        found = []
-        wanted = numbers(self.detail.get("minimum") or self.detail.get("compiled"))
+        wanted = numbers(self.detail.get("minimum")) or self.compiled
         if len(wanted) > 1 and "conda-packages" in self.here.places:
             text = 'conda install -c conda-forge "cudnn>=%d.%d,<%d"' % (wanted[0], wanted[1], wanted[0] + 1)
             return [Command("conda", text, "these packages are conda's")]
-        pin = self._cudnn_pin()
-        if pin:
-            found.append(self._pip(pin, note="the version that the framework was built with"))
-        compiled = numbers(self.detail.get("compiled"))
-        if compiled[:2] == (8, 1) and self.cuda == 11 and self.framework == "tensorflow":
+        pin, note = self._cudnn_pin(), "the version that the framework was built with"
+        found = [self._pip(pin, note=note)] if pin else []
+        if self.compiled[:2] == (8, 1) and self.cuda == 11 and self.framework == "tensorflow":
             text = "apt-get install --allow-change-held-packages libcudnn8=8.1.0.77-1+cuda11.2"
             apt = Command("apt", text, "where cuDNN is a package of the system, as on Colab")
             found = [apt] + found if "colab" in self.here.places else found + [apt]
-        if len(compiled) > 1 and "conda" in self.here.places and not found:
-            found.append(Command("conda", "conda install cudnn=%d.%d" % compiled[:2], None))
+        if len(self.compiled) > 1 and "conda" in self.here.places and not found:
+            found.append(Command("conda", "conda install cudnn=%d.%d" % self.compiled[:2], None))
         return found
 
     def _cudnn_shadowed(self):
-        if "container" in self.here.places and "image" in self.here.places:
-            return [Command("docker", "ENV LD_LIBRARY_PATH=", "in the Dockerfile")]
+        if {"colab", "notebook"} & self.here.places:
+            return [Command("notebook", "%env LD_LIBRARY_PATH=", "before the first import; then restart")]
         path = self.here.library_path
         note = "it leads to %s" % path if path else "then start the program anew in this shell"
-        if "colab" in self.here.places or "notebook" in self.here.places:
-            return [Command("notebook", "%env LD_LIBRARY_PATH=", "before the first import; then restart")]
         return [Command("shell", "unset LD_LIBRARY_PATH", note)]
 
     _driver_stub = _cudnn_shadowed
@@ -167,15 +145,12 @@ class Remedies(FrameworkRemedies):
     def _cudnn_missing(self):
         if self.framework in ("ctranslate2", "onnxruntime"):
             return getattr(self, "_" + self.framework)()
-        if self.framework in _EXTRAS and self.version:
-            extra = _EXTRAS[self.framework]
-            if "%d" in extra:
-                extra = extra % self.cuda if self.cuda else None
-            row = next(iter(self._rows(self.version)), {})
-            if extra and row.get("brings") in ("extra", "pins"):
-                return [self._pip("%s==%s" % (extra, self.version.partition("+")[0]))]
-        if self.framework == "torch" and self.version:
-            return [self._torch_again()]
+        extra = {"tensorflow": "and-cuda", "jax": self.cuda and "cuda%d" % self.cuda}.get(self.framework)
+        version, _, local = (self.version or "").partition("+")
+        if extra and self.rows and self.rows[0].get("brings") in ("extra", "pins"):
+            return [self._pip("%s[%s]==%s" % (self.framework, extra, version))]
+        if self.framework == "torch" and version:
+            return [self._torch_of(version, local)]
         pin = self._cudnn_pin()
         return [self._pip(pin)] if pin else []
 
@@ -191,11 +166,9 @@ class Remedies(FrameworkRemedies):
 
     def _cudnn_again(self):
         """The cuDNN wheel that is here, installed anew as a whole."""
-        for name, major in cudnn_wheels(self.here.packages).items():
-            if self.cuda in (None, major):
-                wanted = "%s==%s" % (name, self.here.packages[name])
-                return [self._pip(wanted, flags="--force-reinstall --no-deps ")]
-        pin = self._cudnn_pin()
+        wheels = cudnn_wheels(self.here.packages).items()
+        wheels = [name for name, cuda in wheels if self.cuda in (None, cuda)]
+        pin = "%s==%s" % (wheels[0], self.here.packages[wheels[0]]) if wheels else self._cudnn_pin()
         return [self._pip(pin, flags="--force-reinstall --no-deps ")] if pin else []
 
     _cudnn_file_corrupt = _cudnn_again
@@ -203,15 +176,14 @@ class Remedies(FrameworkRemedies):
 
     def _cudnn_sublibrary_mismatch(self):
         if self.here.system_cudnn:
-            note = "parts are taken from the system's cuDNN"
-            return [Command("apt", "sudo apt-get remove 'libcudnn*'", note)]
-        found = self._cudnn_again()
-        return found + ([] if "windows" in self.here.places else self._cudnn_shadowed())
+            text = "sudo apt-get remove 'libcudnn*'"
+            return [Command("apt", text, "parts are taken from the system's cuDNN")]
+        return self._cudnn_again() + ([] if "windows" in self.here.places else self._cudnn_shadowed())
 
     def _cudnn_arch_dropped(self):
         if self.framework == "torch":
             return self._framework_arch_missing()
-        if self.cuda in (11, 12) and (self._capability() or (0,)) >= (5, 0):
+        if self.cuda in (11, 12) and (self.capability or (0,)) >= (5, 0):
             note = "the last for compute capability below 7.5"
             return [self._pip("nvidia-cudnn-cu%d==9.10.2.21" % self.cuda, flags="--no-deps ", note=note)]
         return []
@@ -236,9 +208,7 @@ class Remedies(FrameworkRemedies):
 
     def _onnxruntime(self):
         """From 1.21 on the extras of onnxruntime-gpu bring CUDA and cuDNN; up to 1.26 those of CUDA 12."""
-        if not self._driver_serves((12, 0)):
-            return []
-        return [self._pip(ONNXRUNTIME, note=PRELOAD_DLLS)]
+        return [self._pip(ONNXRUNTIME, note=PRELOAD_DLLS)] if self._driver_serves((12, 0)) else []
 
     # -- CUDA's libraries
 
@@ -250,7 +220,8 @@ class Remedies(FrameworkRemedies):
     def library_major(self):
         """The CUDA major of the library that was not found; None if its name does not tell."""
         stem, number = self._library()
-        return _SONAMES.get(stem, {}).get(number)
+        known = dict(pair.split(":") for pair in read_patterns()["sonames"].get(stem, "").split())
+        return int(known[number]) if number in known else None
 
     def _toolkit_library_missing(self):
         major = self.library_major() or self.cuda
@@ -261,7 +232,7 @@ class Remedies(FrameworkRemedies):
         if self.framework == "ctranslate2" and self.certain:
             return self._ctranslate2_cuda(numbers(self.detail.get("number"))[:1])
         note, stem = "%s is of CUDA %s" % (self.detail.get("library"), major), self._library()[0]
-        if major not in (11, 12, 13) or (stem not in _SONAMES):
+        if major not in (11, 12, 13) or stem not in read_patterns()["sonames"]:
             return []
         if self.framework == "onnxruntime":
             note += "; it is found once its folder is on LD_LIBRARY_PATH"
@@ -304,9 +275,8 @@ class Remedies(FrameworkRemedies):
         named = re.match(r"libnvrtc\.so\.(\d+)", str(self.detail.get("library") or ""))
         if "cupy" in self.here.printed_by:
             return self._cupy(int(named.group(1))) if named else []
-        if self.cuda not in (11, 12, 13):
-            return []
-        return [self._pip(cuda_package("cuda-nvrtc", self.cuda), flags="--force-reinstall --no-deps ")]
+        name = cuda_package("cuda-nvrtc", self.cuda or 0)
+        return [self._pip(name, flags="--force-reinstall --no-deps ")] if self.cuda in (11, 12, 13) else []
 
     def _unversioned_name_missing(self):
         if "libcuda" not in str(self.detail.get("line") or "libcuda"):

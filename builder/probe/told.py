@@ -6,9 +6,9 @@ The expressions are in ``patterns.ini``, and compiled at their first use: most r
 
 import re
 
-from .builds import card_within
 from .data import cudnn_of_torch, read_patterns
 from .distributions import canonical
+from .framework_remedies import card_within
 from .remedies import Remedies
 from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
 
