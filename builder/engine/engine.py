@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -31,6 +31,8 @@ class Engine(ImageStore):
         super().__init__(connection.client)
         self._connection = connection
         self._receiving = threading.Lock()
+        self._keeping = threading.Lock()
+        self._kept: set[str] = set()
 
     @classmethod
     def connect(cls, *, context: str | None = None, builder: str | None = None) -> Engine:
@@ -138,9 +140,7 @@ class Engine(ImageStore):
                 raise CancelledError(f"{name} was not given to the engine")
             progress(size)
 
-        while not self._receiving.acquire(timeout=_POLL):
-            advance(0)
-        try:
+        with _held(self._receiving, advance):
             receive(
                 self,
                 self._connection.docker,
@@ -149,14 +149,37 @@ class Engine(ImageStore):
                 name,
                 memory=memory,
                 partly=self.facts().store == "containerd",
+                kept=self._kept,
                 advance=advance,
             )
-        finally:
-            self._receiving.release()
         stored = self.inspect(name)
         if stored is None:
             raise CellError(f"{name} was given to the engine, and it has no such image")
         return stored
+
+    def keep(
+        self,
+        layer: Layer,
+        blob: Callable[[Layer], Path],
+        name: str,
+        *,
+        memory: Path,
+        cancel: threading.Event,
+    ) -> None:
+        """Give a containerd store a layer that :meth:`receive` need not send, unless it has it.
+
+        It stays as long as ``name`` or an image that has it; parameters and errors as of :meth:`receive`.
+        """
+        from builder.engine.receive import keep, known_blobs
+
+        def advance(_size: int) -> None:
+            if cancel.is_set():
+                raise CancelledError(f"{layer.title} was not given to the engine")
+
+        with _held(self._keeping, advance):
+            if layer.digest not in self._kept | known_blobs(self, memory):
+                keep(self._connection.docker, layer, blob(layer), name, advance)
+            self._kept.add(layer.digest)
 
     def run_probe(
         self,
@@ -196,3 +219,18 @@ class Engine(ImageStore):
             return None
         root = Path(self._info().get("DockerRootDir", ""))
         return shutil.disk_usage(root).free if root.is_dir() else None
+
+
+@contextmanager
+def _held(lock: threading.Lock, advance: Callable[[int], None]) -> Iterator[None]:
+    """Hold a lock, for which ``advance`` may refuse to wait any longer."""
+    while not lock.acquire(timeout=_POLL):
+        advance(0)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""The kernel's names of machines, as ``docker info`` has them, in the words of image platforms."""

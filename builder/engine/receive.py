@@ -12,11 +12,11 @@ import os
 import shlex
 import signal
 import subprocess
-import tarfile
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from builder.digests import sha256_of
@@ -24,19 +24,22 @@ from builder.engine.build import hint_for
 from builder.engine.images import ImageStore
 from builder.errors import CellError, CommandError
 from builder.files import write_whole
-from builder.image.compose import ComposedImage, archive_parts
-from builder.layers.types import Layer
+from builder.image.compose import ComposedImage, archive_parts, base_image
+from builder.layers import tar
+from builder.layers.types import BaseLayers, Layer
 from builder.temporary import locked, try_lock
 
 ArchiveParts = Iterable[tuple[str, bytes | Path]]
 """Files by their paths in an archive."""
 
-_BUFFER = 1 << 20
+_BUFFER = 4 << 20
 _TAIL = 25
 _POLL = 0.1
 RECEIVING = "rtbuild-receiving"
 """The repository that an image is in until it is known to be whole."""
 _NOTED = "receiving-"
+_NO_LAYER = "application/vnd.rtbuild.blob"
+"""The media type of a layer that an engine keeps and does not unpack."""
 
 
 def receive(
@@ -48,17 +51,19 @@ def receive(
     *,
     memory: Path,
     partly: bool,
+    kept: Collection[str],
     advance: Callable[[int], None],
 ) -> None:
     """Give the engine an image as ``name``, first without what it has; if that fails, the whole of it.
 
     The image has a name of its own until it is whole: an image called ``name`` stays as it is if this fails.
-    ``advance`` is told of bytes that are sent, and often of none; what it raises ends the transfer. The other
-    parameters are those of :meth:`builder.engine.engine.Engine.receive`.
+    ``kept`` are the layers that :func:`keep` gave it. ``advance`` is told of bytes that are sent, and often
+    of none; what it raises ends the transfer. The other parameters are those of
+    :meth:`builder.engine.engine.Engine.receive`.
 
     Raises CommandError with the engine's words.
     """
-    there = known_blobs(images, memory) & _layers(image.manifest) if partly else frozenset()
+    there = (known_blobs(images, memory) | set(kept)) & _layers(image.manifest) if partly else frozenset()
     for without in (there, frozenset[str]()) if there else (there,):
         with passing_names(images, memory) as named:
             passing = named("image")
@@ -70,6 +75,18 @@ def receive(
                 if not without:
                     raise
     write_whole(memory / image.digest.removeprefix("sha256:"), image.manifest)
+
+
+def keep(command: Sequence[str], layer: Layer, blob: Path, name: str, advance: Callable[[int], None]) -> None:
+    """Give a containerd store a layer before the layers below it: kept under ``name``, and not unpacked.
+
+    Of a manifest whose layers are none by their media types, the engine takes the blobs and unpacks nothing:
+    https://github.com/moby/moby/blob/v26.1.5/daemon/containerd/image_exporter.go. Raises CommandError.
+    """
+    alone = BaseLayers(
+        layers=(replace(layer, media_type=_NO_LAYER),), config={"architecture": "amd64", "os": "linux"}
+    )
+    load(command, archive_parts(base_image(alone), name, lambda _layer: blob), name, advance)
 
 
 @contextmanager
@@ -161,22 +178,21 @@ def load(command: Sequence[str], parts: ArchiveParts, name: str, advance: Callab
 def _send(process: subprocess.Popen[bytes], parts: ArchiveParts, advance: Callable[[int], None]) -> None:
     if process.stdin is None:
         raise TypeError("the process was started without a pipe")
-    with process.stdin as pipe, tarfile.open(fileobj=pipe, mode="w|", bufsize=_BUFFER) as tar:
+    # In few large pieces: between two of them this thread waits for those that make layers.
+    buffer = memoryview(bytearray(_BUFFER))
+    with process.stdin as pipe:
         for path, content in parts:
-            info = tarfile.TarInfo(path)
-            with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
-                info.size = file.seek(0, io.SEEK_END)
+            with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb", 0) as file:
+                size = file.seek(0, io.SEEK_END)
                 file.seek(0)
-                tar.addfile(info, _CountedFile(file, advance))
-
-
-class _CountedFile(io.RawIOBase):
-    """A file whose reader is told of each piece's bytes."""
-
-    def __init__(self, file: io.IOBase, advance: Callable[[int], None]) -> None:
-        self._file, self._advance = file, advance
-
-    def read(self, size: int = -1) -> bytes:
-        piece: bytes = self._file.read(size)
-        self._advance(len(piece))
-        return piece
+                pipe.write(tar.file_header(path, mode=0o644, size=size))
+                left = size
+                while left:
+                    count = file.readinto(buffer[: min(left, _BUFFER)])
+                    if not count:
+                        raise OSError(f"{path} became shorter")
+                    pipe.write(buffer[:count])
+                    left -= count
+                    advance(count)
+                pipe.write(tar.padding(size))
+        pipe.write(tar.END)

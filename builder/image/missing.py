@@ -1,6 +1,7 @@
 """The layers of a plan that nobody has, made while the files that they are made of still arrive."""
 
 import heapq
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -52,7 +53,8 @@ class MissingLayers:
     """The tar of a standalone Python, if its layer is missing."""
     registry: Registry | None = None
     """Gives the layers of a registry's base."""
-    workers: int = 2
+    workers: int = field(default_factory=lambda: max(2, len(os.sched_getaffinity(0)) // 2))
+    """Wheels that are converted at a time; each takes up to two cores."""
     progress: Callable[[str, int, int], None] = lambda _title, _done, _total: None
     """Told of each layer's title, and how many bytes of how many are done."""
     cancel: threading.Event = field(default_factory=threading.Event)
@@ -71,20 +73,22 @@ class MissingLayers:
         self._known = dict(self.given.known)
         self._rootfs, self._python = self.given.rootfs, self.given.python
         self._futures: list[Future[None]] = []
-        self._pool = ThreadPoolExecutor(max_workers=self.workers + 1, thread_name_prefix="layers")
+        self._pool = ThreadPoolExecutor(max_workers=self.workers, thread_name_prefix="layers")
+        self._base_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="base")
         self._base: Future[BaseLayers]
 
     def __enter__(self) -> Self:
         for one in self.given.every:
             self.ready(one.record.layer)
-        self._base = self._pool.submit(self._layers_of_base)
+        self._base = self._base_pool.submit(self._layers_of_base)
         self._base.add_done_callback(lambda _future: self._tell_lowest())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._failed.set()
-        self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+        for pool in (self._pool, self._base_pool):
+            pool.shutdown(wait=True, cancel_futures=kind is not None)
 
     def wheel(self, wheel: Wheel, path: Path) -> None:
         """The file of a wheel is there: the layer is made whose last one it is. From any thread."""

@@ -42,6 +42,8 @@ SLOWEST = 4 << 10
 AROUND = 8 << 20
 """Most bytes that come without a piece of the body: headers, ``100 Continue``, trailers, empty blocks."""
 _PIECE = 1 << 16
+_SENT = 1 << 20
+"""Bytes of an upload that are sent at once: at each of urllib3's 16 KiB this thread waits for others."""
 _MOST_REDIRECTS = 10
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 
@@ -204,11 +206,11 @@ class _Adapter(HTTPAdapter):
         super().__init__(max_retries=again)
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        super().init_poolmanager(*arguments, **options)
+        super().init_poolmanager(*arguments, blocksize=_SENT, **options)
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        manager = super().proxy_manager_for(proxy, **options)
+        manager = super().proxy_manager_for(proxy, blocksize=_SENT, **options)
         manager.pool_classes_by_scheme = _POOLS
         return manager
 

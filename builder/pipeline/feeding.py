@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -76,11 +77,14 @@ LEAST = 64 << 20
 
 
 class EngineFeed:
-    """Gives an engine parts of an image, each the lower layers of the next, until it is given the whole: it
-    unpacks along the chain.
+    """Gives an engine the layers of an image before the image.
 
-    The parts have names of their own while the block lasts. What goes wrong with one is not said: the same
-    goes wrong with the whole image, or it does not matter. Only a containerd store takes parts.
+    A layer is sent as soon as it is ready, whatever its place. The engine unpacks along the chain, so it is
+    also given parts of the image, each the lower layers of the next: it unpacks them meanwhile.
+
+    Layers and parts have names of their own while the block lasts. An error with one of them ends its kind
+    and is not reported: the same goes wrong with the whole image, or it does not matter. Only a containerd
+    store takes them.
     """
 
     def __init__(
@@ -95,17 +99,18 @@ class EngineFeed:
         self._memory = memory
         self._blob = blob
         self._cancel = cancel
-        self._wanted: tuple[Layer, ...] = ()
-        self._named: Callable[[str], str] | None = None
         self._passing = ExitStack()
-        self._changed = threading.Condition()
-        self._done = self._engine is None
-        self._thread = threading.Thread(target=self._feed, name="feed", daemon=True)
+        self._layers = ThreadPoolExecutor(1, thread_name_prefix="feed-layers")
+        self._parts = ThreadPoolExecutor(1, thread_name_prefix="feed-parts")
+        self._begun: set[str] = set()
+        self._lowest: tuple[Layer, ...] = ()
+        self._waits_for: set[str] = set()
+        self._given = 0
+        self._keeps = self._gives = True
 
     def __enter__(self) -> Self:
         if self._engine is not None:
             self._named = self._passing.enter_context(passing_names(self._engine, self._memory))
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -117,48 +122,54 @@ class EngineFeed:
         """Whether the engine takes parts."""
         return self._engine is not None
 
+    def begin(self, layer: Layer) -> None:
+        """Give the engine a layer. From any thread."""
+        if self._engine is not None and layer.size >= LEAST and layer.digest not in self._begun:
+            self._begun.add(layer.digest)
+            self._waits_for.add(layer.digest)
+            self._layers.submit(self._keep, self._engine, layer)
+
     def lowest(self, layers: tuple[Layer, ...]) -> None:
         """More of the image's lowest layers are known. From any thread."""
-        with self._changed:
-            if len(layers) > len(self._wanted):
-                self._wanted = layers
-                self._changed.notify()
+        if self._engine is not None and len(layers) > len(self._lowest):
+            self._lowest = layers
+            for layer in layers:
+                self.begin(layer)
+            self._parts.submit(self._give, self._engine)
 
     def stop(self) -> None:
-        """Begin no more parts, and wait for the one that is on its way."""
-        with self._changed:
-            self._done = True
-            self._changed.notify()
-        self._thread.join()
+        """Begin no more, and wait for the layer and the part that are on their way."""
+        for pool in (self._layers, self._parts):
+            pool.shutdown(wait=True, cancel_futures=True)
 
-    def _feed(self) -> None:
-        given = 0
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._done or sum(one.size for one in self._wanted[given:]) >= LEAST  # noqa: B023
-                )
-                if self._done:
-                    return
-                layers = self._wanted
+    def _keep(self, engine: Engine, layer: Layer) -> None:
+        if self._keeps:
+            name = self._named(layer.digest.removeprefix("sha256:"))
             try:
-                self._give(layers)
+                engine.keep(layer, self._blob, name, memory=self._memory, cancel=self._cancel)
             except CellError:
-                return
-            given = len(layers)
+                self._keeps = False
+        self._waits_for.discard(layer.digest)
+        with suppress(RuntimeError):  # it was stopped
+            self._parts.submit(self._give, engine)
 
-    def _give(self, layers: Sequence[Layer]) -> None:
-        engine, named = self._engine, self._named
-        if engine is None or named is None:
+    def _give(self, engine: Engine) -> None:
+        """Give the engine the lowest layers, as far as none of them is still being sent."""
+        layers = tuple(takewhile(lambda one: one.digest not in self._waits_for, self._lowest))
+        if not self._gives or sum(one.size for one in layers[self._given :]) < LEAST:
             return
-        name = named(str(len(layers)))
+        self._given = len(layers)
+        name = self._named(str(len(layers)))
         labels = {"io.rtbuild.inputs": f"part of {name}"}  # by it the engine's blobs are known
         config = {"architecture": "amd64", "os": "linux", "config": {"Labels": labels}}
-        engine.receive(
-            base_image(BaseLayers(layers=tuple(layers), config=config)),
-            self._blob,
-            name,
-            memory=self._memory,
-            cancel=self._cancel,
-            progress=lambda _size: None,
-        )
+        try:
+            engine.receive(
+                base_image(BaseLayers(layers=layers, config=config)),
+                self._blob,
+                name,
+                memory=self._memory,
+                cancel=self._cancel,
+                progress=lambda _size: None,
+            )
+        except CellError:
+            self._gives = False

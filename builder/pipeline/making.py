@@ -113,6 +113,10 @@ class _Making(Maker):
             if walk.current is Stage.LAYERS:
                 walk.progress(f"layer of {title}", done, total)
 
+        def ready(layer: Layer) -> None:
+            uploads.begin(layer)
+            feed.begin(layer)
+
         with ExitStack() as stack:
             with walk.stage(Stage.FETCH):
                 planned = plan(pinned, self.lease, self._elsewhere)
@@ -129,7 +133,7 @@ class _Making(Maker):
                         registry=site.registry,
                         progress=tell,
                         cancel=walk.cancel,
-                        ready=uploads.begin,
+                        ready=ready,
                         lowest=feed.lowest if feed.wanted else None,
                     )
                 )

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.docker
 LARGE = 3_000_000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def engine() -> Iterator[Engine]:
     with Engine.connect() as found:
         yield found
@@ -223,22 +223,78 @@ def test_parts_of_an_image_go_in_before_the_whole(
     assert word(called) == "fed"
 
 
-def test_a_part_that_fails_is_left_to_the_whole(
+def listed() -> set[str]:
+    """The names of the images that the engine shows, passing ones too."""
+    command = ["docker", "images", "--format", "{{.Repository}}:{{.Tag}}"]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def kept(engine: Engine, feed: EngineFeed, layer: Layer) -> None:
+    feed.begin(layer)
+    deadline = time.monotonic() + 60
+    while layer.digest not in engine._kept:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_layer_goes_in_before_those_below_it_and_is_not_unpacked(
+    engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
+) -> None:
+    image, before = images.image("fed"), listed()
+    with feed:
+        kept(engine, feed, image.layers[1])
+        assert listed() == before
+        images.give(engine, image, called := name())
+        assert images.sent < images.store.blob(image.layers[0].digest).stat().st_size + 10_000
+        assert f"blobs/sha256/{image.layers[1].digest[7:]}" in saved(called)
+    assert word(called) == "fed"
+
+
+def test_layers_that_were_kept_need_not_be_sent_with_the_image(
     engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
 ) -> None:
     image = images.image("fed")
-    blob = images.store.blob(image.layers[0].digest)
+    with feed:
+        for layer in image.layers:
+            kept(engine, feed, layer)
+        feed.stop()
+        stored = images.give(engine, image, called := name())
+        assert images.sent < 10_000
+    assert stored.digest == image.digest
+    assert word(called) == "fed"  # after the layers' own names are gone
+
+
+def test_a_kept_layer_that_the_engine_forgot_is_sent_after_all(
+    engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
+) -> None:
+    image = images.image("forgotten")
+    with feed:
+        for layer in image.layers:
+            kept(engine, feed, layer)
+    stored = images.give(engine, image, called := name())
+    assert images.sent > 100_000
+    assert stored.digest == image.digest
+    assert word(called) == "forgotten"
+
+
+def test_a_part_that_fails_is_left_to_the_whole(
+    engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
+) -> None:
+    image = images.image(fresh := uuid.uuid4().hex)  # no engine has a blob of it
+    blob = images.store.blob(image.layers[1].digest)
     good = blob.read_bytes()
     with feed:
         blob.write_bytes(good[:-4] + b"evil")
-        feed.lowest(image.layers[:1])
+        feed.lowest(image.layers)
         deadline = time.monotonic() + 60
-        while feed._thread.is_alive() and time.monotonic() < deadline:
+        while feed._given < len(image.layers) and time.monotonic() < deadline:
             time.sleep(0.1)
+        feed.stop()
+        assert not feed._gives
         blob.write_bytes(good)
         stored = images.give(engine, image, called := name())
     assert stored.digest == image.digest
-    assert word(called) == "fed"
+    assert word(called) == fresh
 
 
 def test_an_image_that_was_removed_is_not_counted_on(
