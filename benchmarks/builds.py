@@ -71,7 +71,7 @@ def prepare(site: sessions.Site) -> None:
         for pinned in site.cells(name):
             index.fetch_all(pinned.wheels, cache=cache)
             if isinstance(pinned.base, RootfsBase):
-                cached_rootfs(pinned.base, cache=cache, fetch=partial(debian.fetch, cache=cache))
+                cached_rootfs(pinned.base, cache=cache, fetch=debian.fetch)
 
 
 def arguments() -> argparse.Namespace:

@@ -11,8 +11,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from builder.errors import MissingToolError, PackageIndexError
@@ -23,20 +23,13 @@ from builder.temporary import locked
 _RELEASE_MISSING = re.compile(r"The repository '(\S+) (\S+) (?:In)?Release' does not have a Release file")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AptSource:
+class AptSource(NamedTuple):
     """One line of ``sources.list``. An ``optional`` one may be absent from the archive."""
 
     uri: str
     suite: str
-    optional: bool = False
-    check_valid_until: bool = True
-
-    def line(self, keyring: Path) -> str:
-        options = [f"signed-by={keyring}"]
-        if not self.check_valid_until:
-            options.append("check-valid-until=no")
-        return f"deb [{' '.join(options)}] {self.uri} {self.suite} main"
+    optional: bool
+    check_valid_until: bool
 
 
 class Apt:
@@ -69,8 +62,12 @@ class Apt:
         self._set_up()
         remaining = tuple(sources)
         while True:
-            lines = [source.line(self._keyring) for source in remaining]
-            (self._folder / "sources.list").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            lines = [
+                f"deb [signed-by={self._keyring}{'' if one.check_valid_until else ' check-valid-until=no'}] "
+                f"{one.uri} {one.suite} main\n"
+                for one in remaining
+            ]
+            (self._folder / "sources.list").write_text("".join(lines), encoding="utf-8")
             done = self._run("update", "-o", "APT::Update::Error-Mode=any")
             if done.returncode == 0:
                 return remaining
@@ -91,8 +88,7 @@ class Apt:
         if done.returncode != 0:
             # apt explains unmet dependencies on stdout.
             raise self._failure(f"apt cannot install {' '.join(packages)}", done.stdout + done.stderr)
-        addresses = (line for line in done.stdout.splitlines() if line.startswith("'"))
-        debs = (_deb(line, place) for line in addresses)
+        debs = (_deb(line, place) for line in done.stdout.splitlines() if line.startswith("'"))
         return tuple(sorted(debs, key=lambda deb: (deb.package, deb.architecture)))
 
     def dates(self) -> tuple[int, ...]:
@@ -109,7 +105,15 @@ class Apt:
             (self._folder / name).mkdir(parents=True, exist_ok=True)
         (self._folder / "status").write_text("")
         # The host's own settings, apart from its credentials for private mirrors
-        unused = ["main", "parts", "sourceparts", "preferences", "preferencesparts", "trusted"]
+        unused = (
+            "main",
+            "parts",
+            "sourceparts",
+            "preferences",
+            "preferencesparts",
+            "trusted",
+            "trustedparts",
+        )
         lines = [
             *host_acquire_options(),
             f'Dir "{self._folder}";',
@@ -119,7 +123,7 @@ class Apt:
             f'Dir::Log "{self._folder}/log";',
             f'Dir::Etc "{self._folder}/etc";',
             f'Dir::Etc::sourcelist "{self._folder}/sources.list";',
-            *(f'Dir::Etc::{name} "/dev/null";' for name in [*unused, "trustedparts"]),
+            *(f'Dir::Etc::{name} "/dev/null";' for name in unused),
             # The host's credentials for private mirrors stay usable.
             'Dir::Etc::netrc "/etc/apt/auth.conf";',
             'Dir::Etc::netrcparts "/etc/apt/auth.conf.d";',
@@ -171,8 +175,7 @@ def host_proxies() -> Mapping[str, str]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostSource:
+class HostSource(NamedTuple):
     """A package list that the host's own apt is configured with."""
 
     uri: str
@@ -189,17 +192,11 @@ def host_sources() -> tuple[HostSource, ...]:
     fields = "$(REPO_URI)\t$(RELEASE)\t$(COMPONENT)\t$(ORIGIN)"
     command = ["apt-get", "indextargets", "--format", fields, "Created-By: Packages"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return tuple(parse_host_source(line) for line in done.stdout.splitlines() if line.count("\t") == 3)
-
-
-def parse_host_source(line: str) -> HostSource:
-    uri, suite, component, origin = line.split("\t")
+    rows = (line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 3)
     # apt leaves a field that it does not know as it is written.
-    return HostSource(
-        uri=uri.rstrip("/"),
-        suite=suite,
-        component=component,
-        origin="" if origin.startswith("$(") else origin,
+    return tuple(
+        HostSource(uri.rstrip("/"), suite, component, "" if origin.startswith("$(") else origin)
+        for uri, suite, component, origin in rows
     )
 
 

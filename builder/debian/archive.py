@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Literal
 from urllib.parse import quote
 
 from builder import resources
@@ -19,17 +18,12 @@ from builder.model import Deb, RootfsBase
 from builder.net import download
 from builder.net.http import Client, redact
 
-Archive = Literal["debian", "debian-security"]
-
-VARIABLES: Mapping[Archive, str] = {
+VARIABLES = {
     "debian": "RTBUILD_DEBIAN_MIRROR",
     "debian-security": "RTBUILD_DEBIAN_SECURITY_MIRROR",
 }
 ARCHITECTURES: Mapping[str, str] = {"linux/amd64": "amd64", "linux/arm64": "arm64"}
-KEYRINGS = (
-    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
-    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
-)
+KEYRINGS = tuple(Path(f"/usr/share/keyrings/debian-archive-keyring.{form}") for form in ("gpg", "pgp"))
 
 MINIMUM = ("?essential", "apt", "ca-certificates")
 """Every package marked Essential, apt so that the image can be extended, and CA certificates."""
@@ -55,7 +49,7 @@ _THREADS = 4
 class Debian:
     """Debian's archives as this machine reaches them. Nothing is asked of apt before it is needed."""
 
-    archives: Mapping[Archive, str] | None = None
+    archives: Mapping[str, str] | None = None
     """The roots of ``debian`` and ``debian-security``; by default the host's."""
     _: KW_ONLY
     cache: Path = field(default_factory=resources.cache)
@@ -95,7 +89,6 @@ class Debian:
         self,
         debs: Iterable[Deb],
         *,
-        cache: Path | None = None,
         progress: Callable[[int], None] | None = None,
         stop: threading.Event | None = None,
     ) -> list[Path]:
@@ -106,31 +99,28 @@ class Debian:
         Raises PackageIndexError if the mirror no longer has a package, or what arrived has another sha256.
         """
         ordered = list(debs)
-        where = cache or self.cache
         paths = download.together(
             [(sorted(set(ordered), key=lambda deb: (-deb.size, deb.file)), _THREADS)],
-            lambda deb, report, halt: self._fetch_one(deb, where, report, halt),
+            self._fetch_one,
             progress=progress,
             stop=stop,
         )
         return [paths[deb] for deb in ordered]
 
-    def _fetch_one(
-        self, deb: Deb, cache: Path, progress: Callable[[int], None], stop: Callable[[], bool]
-    ) -> Path:
+    def _fetch_one(self, deb: Deb, progress: Callable[[int], None], stop: Callable[[], bool]) -> Path:
         with self._guard:
             if self.client is None:
                 self.client = Client(proxies=host_proxies())
         return download.Download(
             client=self.client,
-            urls=lambda: [f"{self._archives()[_archive(deb.archive)]}/{quote(deb.file)}"],
+            urls=lambda: [f"{self._archives()[deb.archive]}/{quote(deb.file)}"],
             what=f"{deb.package} {deb.version}",
             sha256=deb.sha256,
             size=deb.size,
-            to=cache_path(deb, cache),
+            to=cache_path(deb, self.cache),
             error=PackageIndexError,
             hint="an update has replaced it in the archive: `rtbuild lock --upgrade` takes the new one, or "
-            f"name a mirror that keeps old packages (a snapshot) in {VARIABLES[_archive(deb.archive)]}",
+            f"name a mirror that keeps old packages (a snapshot) in {VARIABLES[deb.archive]}",
             progress=progress,
             stop=stop,
         ).fetch()
@@ -145,8 +135,8 @@ class Debian:
         sources = self._sources(suite)
         with apt.alone():
             found = apt.update(sources)
-        for absent in (source for source in sources if source not in found):
-            if self.note is not None:
+        for absent in sources:
+            if absent not in found and self.note is not None:
                 self.note(f"{redact(absent.uri)} has no suite {absent.suite}: resolved without it")
         self._updated[suite, architecture] = apt
         return apt
@@ -156,24 +146,24 @@ class Debian:
         # A mirror named by hand may be a snapshot, whose Release files have expired by their nature.
         named = self.archives is not None or any(os.environ.get(name) for name in VARIABLES.values())
         check = suite not in _CLOSED and not named
-        wanted: list[tuple[Archive, str, bool]] = [
+        wanted = (
             ("debian", suite, False),
             ("debian", f"{suite}-updates", True),
             ("debian-security", f"{suite}-security", True),
-        ]
+        )
         return [
-            AptSource(uri=archives[archive], suite=name, optional=optional, check_valid_until=check)
+            AptSource(archives[archive], name, optional, check)
             for archive, name, optional in wanted
             if archives[archive]
         ]
 
-    def _archives(self) -> Mapping[Archive, str]:
+    def _archives(self) -> Mapping[str, str]:
         with self._guard:
             if self.archives is None:
                 self.archives = archives_of(os.environ, host_sources)
             return self.archives
 
-    def _place(self, uri: str) -> tuple[Archive, str]:
+    def _place(self, uri: str) -> tuple[str, str]:
         """Which archive an address lies in, and its path there. (``…/debian/`` does not begin the other.)"""
         for archive, root in self._archives().items():
             if root and uri.startswith(root + "/"):
@@ -181,23 +171,21 @@ class Debian:
         raise PackageIndexError(f"apt wants {redact(uri)}, which lies in none of the archives it was given")
 
 
-def archives_of(environ: Mapping[str, str], host: Callable[[], Sequence[HostSource]]) -> dict[Archive, str]:
+def archives_of(environ: Mapping[str, str], host: Callable[[], Sequence[HostSource]]) -> dict[str, str]:
     """The roots of Debian's two archives: from the variables, else from the host's sources.
 
     Raises MissingToolError if neither names one; the message says which variable to set.
     """
-    found: dict[Archive, str] = {
+    found: dict[str, str] = {
         archive: environ[name].rstrip("/") for archive, name in VARIABLES.items() if environ.get(name)
     }
     if len(found) < len(VARIABLES):
         for source in host():
-            release = source.suite.partition("/")[0]
-            if source.origin not in ("", "Debian") or source.component != "main":
-                continue
-            known = release.split("-")[0] in _DEBIAN_SUITES | _DEBIAN_ALIASES
-            if not known or not source.uri.startswith(("http://", "https://")):
-                continue
-            found.setdefault("debian-security" if "security" in source.suite else "debian", source.uri)
+            release = source.suite.partition("/")[0].split("-")[0]
+            debians = source.origin in ("", "Debian") and source.component == "main"
+            known = debians and release in _DEBIAN_SUITES | _DEBIAN_ALIASES
+            if known and source.uri.startswith(("http://", "https://")):
+                found.setdefault("debian-security" if "security" in source.suite else "debian", source.uri)
     if "debian" not in found:
         raise MissingToolError(
             "a rootfs base is made from Debian's packages, and this machine's apt knows no Debian archive",
@@ -212,10 +200,6 @@ def archives_of(environ: Mapping[str, str], host: Callable[[], Sequence[HostSour
 def cache_path(deb: Deb, cache: Path) -> Path:
     """The path of a fetched package, which need not exist."""
     return cache / "debs" / deb.sha256[:2] / deb.sha256 / deb.file.rsplit("/", 1)[-1]
-
-
-def _archive(name: str) -> Archive:
-    return "debian-security" if name == "debian-security" else "debian"
 
 
 def _keyring() -> Path:

@@ -71,4 +71,4 @@ def rootfs_tar(walk: Walk, site: Site, base: RegistryBase | RootfsBase) -> Path:
         raise TypeError("a registry's base is no rootfs")
     walk.progress(f"Debian {base.suite} out of {len(base.debs)} packages", quiet=False)
     cache = site.settings.cache
-    return cached_rootfs(base, cache=cache, fetch=partial(site.debian.fetch, cache=cache, stop=walk.cancel))
+    return cached_rootfs(base, cache=cache, fetch=partial(site.debian.fetch, stop=walk.cancel))

@@ -174,9 +174,7 @@ class Workshop:
 
     @contextmanager
     def _bench(self, made_of: WheelSource, archive: Path) -> Iterator[Bench]:
-        rootfs = cached_rootfs(
-            made_of.system, cache=self.cache, fetch=partial(self.debian.fetch, cache=self.cache)
-        )
+        rootfs = cached_rootfs(made_of.system, cache=self.cache, fetch=self.debian.fetch)
         python = made_of.interpreter
         tars = (rootfs,) if python is None else (rootfs, Pythons(self.cache).tar(python))
         compiles = made_of.compiled is not None

@@ -15,7 +15,7 @@ import pytest
 from outside import Server
 
 from builder.debian import archive as debian
-from builder.debian.apt import HostSource, parse_host_source
+from builder.debian.apt import HostSource, host_sources
 from builder.debian.archive import Debian, archives_of, cache_path
 from builder.errors import MissingToolError, PackageIndexError
 
@@ -271,8 +271,12 @@ def test_a_host_without_debian() -> None:
     assert "RTBUILD_DEBIAN_MIRROR" in (caught.value.hint or "")
 
 
-def test_a_line_of_indextargets() -> None:
-    assert parse_host_source("http://m.invalid/debian/\tbookworm\tmain\tDebian") == source(
-        "http://m.invalid/debian", "bookworm"
+def test_lines_of_indextargets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = r"http://m.invalid/debian/\tbookworm\tmain\tDebian\nhttp://n.invalid\tsid\tmain\t$(ORIGIN)\n"
+    (tmp_path / "apt-get").write_text(f"#!/bin/sh\nprintf '{lines}'\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert host_sources() == (
+        source("http://m.invalid/debian", "bookworm"),
+        source("http://n.invalid", "sid", origin=""),
     )
-    assert parse_host_source("http://m.invalid/debian/\tbookworm\tmain\t$(ORIGIN)").origin == ""
