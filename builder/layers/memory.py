@@ -13,10 +13,7 @@ from builder.errors import CommandError, MissingToolError
 from builder.temporary import locked_folder, own_prefix
 
 SHARED = Path("/dev/shm")  # noqa: S108 - memory by name, and on every Linux
-_SPARE = 1 << 30
-"""Bytes of memory that are left alone."""
 _NEARLY_FULL = 4 << 20
-_ON_DISK = "bases-"
 
 
 def roomy(need: int) -> bool:
@@ -27,16 +24,14 @@ def roomy(need: int) -> bool:
         return False
     if status.f_flag & (os.ST_NOEXEC | os.ST_RDONLY) or not os.access(SHARED, os.W_OK | os.X_OK):
         return False
-    free = min(status.f_bavail * status.f_frsize, available() - _SPARE)
-    return free >= need
+    spare = 1 << 30  # is left alone
+    return min(status.f_bavail * status.f_frsize, available() - spare) >= need
 
 
 def available() -> int:
     """Bytes of memory that this process may still take, by the kernel and by its control group."""
-    found = 0
-    for line in _read(Path("/proc/meminfo")).splitlines():
-        if line.startswith("MemAvailable:"):
-            found = int(line.split()[1]) * 1024
+    lines = _read(Path("/proc/meminfo")).splitlines()
+    found = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0)
     for line in _read(Path("/proc/self/cgroup")).splitlines():
         if line.startswith("0::"):
             # https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
@@ -66,32 +61,24 @@ def workplace(beside: Path, need: int, *, memory: bool) -> Iterator[Path]:
     the block that a full place explains becomes :class:`MemoryFullError`, or on a disk
     :class:`~builder.errors.MissingToolError`: a program's children may fail without a word.
     """
+    memory = memory and roomy(need)
+    place, prefix = (SHARED, own_prefix()) if memory else (beside, "bases-")
     sweep()
-    if memory and roomy(need):
-        with locked_folder(SHARED, own_prefix()) as folder:
-            try:
-                yield folder
-            except (OSError, CommandError) as problem:
-                if _full(folder):
-                    raise MemoryFullError from problem
-                raise
-    else:
-        temporary.sweep(beside, _ON_DISK)
-        with locked_folder(beside, _ON_DISK) as folder:
-            try:
-                yield folder
-            except CommandError as problem:
-                if _full(folder):
-                    raise MissingToolError(
-                        f"no room left on the disk of {beside}: {problem.message}",
-                        hint="free some room, or set RTBUILD_CACHE to a folder on another disk",
-                    ) from problem
-                raise
-
-
-def _full(folder: Path) -> bool:
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize < _NEARLY_FULL
+    temporary.sweep(place, prefix)
+    with locked_folder(place, prefix) as folder:
+        try:
+            yield folder
+        except (OSError, CommandError) as problem:
+            status = os.statvfs(folder)
+            full = status.f_bavail * status.f_frsize < _NEARLY_FULL
+            if full and memory:
+                raise MemoryFullError from problem
+            if full and isinstance(problem, CommandError):
+                raise MissingToolError(
+                    f"no room left on the disk of {beside}: {problem.message}",
+                    hint="free some room, or set RTBUILD_CACHE to a folder on another disk",
+                ) from problem
+            raise
 
 
 def sweep() -> None:

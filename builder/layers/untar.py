@@ -23,7 +23,7 @@ _BLOCK = 512
 _BUFFER = 1 << 20
 _FILES = frozenset(b"0\x007")
 """A plain file in ustar, in older archives, and in those for machines that knew contiguous files."""
-_BLANK = 8 * 0x20
+_KINDS = {b"1": "hardlink", b"2": "symlink", b"3": "device", b"4": "device", b"6": "device"}
 _LARGEST_HEADER = 1 << 20
 """Bytes of names and attributes in front of an entry; Linux takes paths of 4,096."""
 _LARGEST_STREAM = 256 << 30
@@ -80,10 +80,9 @@ class TarReader:
                 if kind == b"x":
                     extended |= self._records(content)
                 elif kind != b"g":
-                    field = "path" if kind == b"L" else "linkpath"
-                    extended.setdefault(field, _text(content))
+                    extended.setdefault("path" if kind == b"L" else "linkpath", _text(content))
                 continue
-            self._left = 0 if kind in (b"1", b"2", b"3", b"4", b"5", b"6") else size
+            self._left = 0 if kind == b"5" or kind in _KINDS else size
             self._padding = -self._left % _BLOCK
             yield self._entry(header, kind, extended)
             extended, before = {}, 0
@@ -101,21 +100,17 @@ class TarReader:
         return self._take(size)
 
     def _entry(self, header: bytes, kind: bytes, extended: dict[str, str]) -> TarEntry:
-        name = extended.get("path")
-        if name is None:
-            name = _text(header[:100])
-            prefix = _text(header[345:500]) if header[257:263] == b"ustar\0" else ""
-            name = f"{prefix}/{name}" if prefix else name
+        prefix = _text(header[345:500]) if header[257:263] == b"ustar\0" else ""
+        name = extended.get("path", "/".join(filter(None, (prefix, _text(header[:100])))))
         if name.count("/") > _DEEPEST or len(name) > _LONGEST:
             raise self.error(f"it holds a path of {name.count('/')} folders and {len(name)} letters")
         link = extended.get("linkpath", _text(header[157:257]))
         folder = kind == b"5" or (kind[0] in _FILES and name.endswith("/"))
-        kinds = {b"1": "hardlink", b"2": "symlink", b"3": "device", b"4": "device", b"6": "device"}
-        if kind not in kinds and not folder and kind[0] not in _FILES:
+        if kind not in _KINDS and not folder and kind[0] not in _FILES:
             raise self.error(f"{name} is of a kind ({kind!r}) that no layer needs")
         return TarEntry(
             name.removeprefix("./").strip("/"),
-            "folder" if folder else kinds.get(kind, "file"),
+            "folder" if folder else _KINDS.get(kind, "file"),
             _number(header[100:108]) & 0o7777,
             self._left,
             link,
@@ -133,7 +128,8 @@ class TarReader:
         try:
             for field in (header[100:108], header[124:136]):
                 _number(field)
-            right = sum(header) - sum(header[148:156]) + _BLANK == _number(header[148:156])
+            # The sum is taken with blanks in its own place.
+            right = sum(header) - sum(header[148:156]) + 8 * 0x20 == _number(header[148:156])
         except ValueError:
             right = False
         if not right:

@@ -105,12 +105,12 @@ def _named_for(python: str, points: dict[str, str]) -> dict[str, str]:
     """
     rest = dict(points)
     named: dict[str, str] = {}
-    pip = rest.pop("pip", None)
-    if pip:
-        named |= {"pip": pip, f"pip{python.partition('.')[0]}": pip, f"pip{python}": pip}
-        rest = {k: v for k, v in rest.items() if not re.fullmatch(r"pip(\d+(\.\d+)?)?", k)}
-    easy_install = rest.pop("easy_install", None)
-    if easy_install:
-        named |= {"easy_install": easy_install, f"easy_install-{python}": easy_install}
-        rest = {k: v for k, v in rest.items() if not re.fullmatch(r"easy_install(-\d+\.\d+)?", k)}
+    for name, versioned, pattern in (
+        ("pip", (f"pip{python.partition('.')[0]}", f"pip{python}"), r"pip(\d+(\.\d+)?)?"),
+        ("easy_install", (f"easy_install-{python}",), r"easy_install(-\d+\.\d+)?"),
+    ):
+        target = rest.pop(name, None)
+        if target:
+            named |= dict.fromkeys((name, *versioned), target)
+            rest = {k: v for k, v in rest.items() if not re.fullmatch(pattern, k)}
     return named | rest

@@ -126,7 +126,7 @@ def test_a_full_place_is_the_reason_of_a_failure_without_one(
     failed = CommandError("the step `bytecode` failed", command=["sh"], returncode=1)
     with pytest.raises(CommandError), workplace(store.folder("tmp"), 1, memory=in_memory):
         raise failed
-    monkeypatch.setattr(memory, "_full", lambda _folder: True)
+    monkeypatch.setattr(memory, "_NEARLY_FULL", 1 << 60)
     told = pytest.raises(MemoryFullError if in_memory else MissingToolError)
     with told as raised, workplace(store.folder("tmp"), 1, memory=in_memory):
         raise failed
