@@ -59,16 +59,16 @@ def tar_layer(
     tar: Path, target: Path, title: str, compression: Compression, advance: Callable[[int], None]
 ) -> Record:
     """Write a tar file as a layer; ``advance`` is told of each piece's size in bytes."""
-    with tar.open("rb") as source, target.open("wb") as blob:
-        writer = BlobWriter(blob, compression, tar.stat().st_size)
-        try:
-            while piece := source.read(CHUNK):
-                writer.write(piece)
-                advance(len(piece))
-            written = writer.finish()
-        finally:
-            writer.close()
-    return Record(layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)))
+    size = tar.stat().st_size
+    with (
+        tar.open("rb") as source,
+        target.open("wb") as blob,
+        BlobWriter(blob, title, compression, size) as writer,
+    ):
+        while piece := source.read(CHUNK):
+            writer.write(piece)
+            advance(len(piece))
+        return Record(layer=writer.finish())
 
 
 def registry_layers(base: RegistryBase, registry: Registry, lease: Lease) -> BaseLayers:

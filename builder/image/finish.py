@@ -27,7 +27,7 @@ from builder.layers.memory import MemoryFullError, workplace
 from builder.layers.pack import Pack
 from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.tar import write_folder
-from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer, SystemLayers
+from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.recipe.values import Recipe, RecipeFile, RecipeStep
 from builder.sandbox import environment, require, run_script
 from builder.temporary import disk_errors
@@ -262,8 +262,7 @@ def _keep(work: Assembly, key: str, name: str, folder: Path) -> Record:
 
     def make(target: Path) -> Record:
         with target.open("wb") as blob:
-            written = write_folder(folder, blob, compression)
-        return Record(layer=Layer(title=name, media_type=MEDIA_TYPES[compression], **vars(written)))
+            return Record(layer=write_folder(folder, blob, name, compression))
 
     record, _ = work.store.obtain(key, work.lease, make)
     shutil.rmtree(folder)

@@ -25,7 +25,7 @@ from builder.image.stack import (
     title_of,
 )
 from builder.layers.store import Record
-from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
+from builder.layers.types import BaseLayers, Layer
 from builder.model import RootfsBase, Wheel
 from builder.oci.registry import Registry
 from builder.wheels.archive import Archive
@@ -199,11 +199,11 @@ class MissingLayers:
         title = title_of(tuple(tree.wheel for tree in trees))
         advance = self._meter(title, sum(tree.size for tree in trees))
         with target.open("wb") as blob:
-            written, listing = write_layer(
-                trees, blob, compression, advance, as_listed=as_listed(pinned), excerpt=excerpt
+            layer, listing = write_layer(
+                trees, blob, title, compression, advance, as_listed=as_listed(pinned), excerpt=excerpt
             )
         return Record(
-            layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)),
+            layer=layer,
             details={"requires_python": {tree.wheel.name: tree.requires_python for tree in trees}},
             files=canonical_json(listing),
         )

@@ -3,11 +3,10 @@
 import hashlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from builder.layers.codec import compressor
-from builder.layers.types import Compression
+from builder.layers.types import MEDIA_TYPES, Compression, Layer
 
 CHUNK = 1 << 20
 """Bytes of the tar stream that are compressed at once. Fixed, so that the compressed bytes do not depend on
@@ -16,21 +15,15 @@ _AHEAD = 4
 """Chunks that may wait for the compressor: enough to keep it busy, little enough to stay in the cache."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """A finished blob. Digests are ``sha256:…``; sizes are in bytes."""
-
-    digest: str
-    diff_id: str
-    size: int
-    unpacked: int
-
-
 class BlobWriter:
-    """Takes a tar stream of exactly ``size`` bytes and writes it, compressed, to ``target``."""
+    """Within a ``with`` block: takes a tar stream of ``size`` bytes and writes it, compressed, to ``target``.
 
-    def __init__(self, target: BinaryIO, compression: Compression, size: int) -> None:
+    Without :meth:`finish` the blob is of no use.
+    """
+
+    def __init__(self, target: BinaryIO, title: str, compression: Compression, size: int) -> None:
         self._target = target
+        self._title, self._compression = title, compression
         self._stream = compressor(compression, size)
         self._diff_id = hashlib.sha256()
         self._digest = hashlib.sha256()
@@ -40,6 +33,12 @@ class BlobWriter:
         self._held = 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="layer-compressor")
         self._waiting: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
     def write(self, data: bytes) -> None:
         """Take the next piece. Raises what went wrong with an earlier one, as a full disk."""
@@ -52,22 +51,20 @@ class BlobWriter:
             self._pieces.append(data[start:] if start else data)
             self._held += len(data) - start
 
-    def finish(self) -> Written:
+    def finish(self) -> Layer:
         """Write what is left and wait for the compressor."""
         self._send(b"".join(self._pieces))
         while self._waiting:
             self._waiting.popleft().result()
         self._emit(self._stream.flush())
-        return Written(
+        return Layer(
+            title=self._title,
             digest="sha256:" + self._digest.hexdigest(),
             diff_id="sha256:" + self._diff_id.hexdigest(),
             size=self._size,
             unpacked=self._unpacked,
+            media_type=MEDIA_TYPES[self._compression],
         )
-
-    def close(self) -> None:
-        """End the thread; the blob is of no use unless :meth:`finish` was called."""
-        self._pool.shutdown(cancel_futures=True)
 
     def _send(self, chunk: bytes) -> None:
         if len(self._waiting) > _AHEAD:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from builder.errors import CellError
-from builder.layers.blob import CHUNK, BlobWriter, Written
-from builder.layers.types import Compression
+from builder.layers.blob import CHUNK, BlobWriter
+from builder.layers.types import Compression, Layer
 
 MTIME = 315619200
 """1980-01-02T00:00:00Z, the time of every entry. A constant, so that a wheel's layer depends on the wheel
@@ -126,15 +126,14 @@ def _block(
     return front + b"%06o\0 " % checksum + back
 
 
-def write_folder(folder: Path, target: BinaryIO, compression: Compression) -> Written:
+def write_folder(folder: Path, target: BinaryIO, title: str, compression: Compression) -> Layer:
     """Write what is below ``folder`` as a layer that belongs to 0:0; times to the second.
 
     Raises :class:`~builder.errors.CellError` for what is neither file, folder nor symbolic link.
     """
     entries = [_entry(path, folder) for path in _walk(folder)]
-    size = len(END) + sum(len(head) + size + len(padding(size)) for _, head, size in entries)
-    writer = BlobWriter(target, compression, size)
-    try:
+    whole = len(END) + sum(len(head) + size + len(padding(size)) for _, head, size in entries)
+    with BlobWriter(target, title, compression, whole) as writer:
         for path, head, size in entries:
             writer.write(head)
             if size:
@@ -144,8 +143,6 @@ def write_folder(folder: Path, target: BinaryIO, compression: Compression) -> Wr
                 writer.write(padding(size))
         writer.write(END)
         return writer.finish()
-    finally:
-        writer.close()
 
 
 def _walk(folder: Path) -> Iterator[Path]:

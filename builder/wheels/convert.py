@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 from builder.errors import CellError
 from builder.layers import tar
-from builder.layers.blob import BlobWriter, Written
-from builder.layers.types import Compression
+from builder.layers.blob import BlobWriter
+from builder.layers.types import Compression, Layer
 from builder.wheels.excerpt import Excerpt
 from builder.wheels.wheel import File, Tree, parents
 
@@ -27,12 +27,13 @@ Listing = Mapping[str, Mapping[str, str]]
 def write_layer(
     trees: Sequence[Tree],
     target: BinaryIO,
+    title: str,
     compression: Compression,
     advance: Callable[[int], None],
     *,
     as_listed: bool = False,
     excerpt: Excerpt | None = None,
-) -> tuple[Written, Listing]:
+) -> tuple[Layer, Listing]:
     """Write one layer with all ``trees``; ``advance`` is told of each piece's size in bytes.
 
     What the recipe's steps look at goes into ``excerpt``, too.
@@ -56,9 +57,8 @@ def write_layer(
     for _, file in owners.values():
         size += len(tar.file_header(file.path, mode=file.mode, size=file.size))
         size += file.size + len(tar.padding(file.size))
-    writer = BlobWriter(target, compression, size)
     digests: dict[str, str] = {}
-    try:
+    with BlobWriter(target, title, compression, size) as writer:
         for path in sorted(folders | owners.keys()):
             if path in folders:
                 writer.write(tar.directory_header(path))
@@ -78,15 +78,13 @@ def write_layer(
             if file.sha256 not in (None, digests[path]):
                 raise owner.archive.error(f"/{path} is not what its RECORD says: the hash differs")
         writer.write(tar.END)
-        written = writer.finish()
-    finally:
-        writer.close()
+        layer = writer.finish()
     for one in trees:
         files = listing[one.wheel.name]
         files |= {
             file.path: f"{file.mode:o} {digests[file.path]}" for file in one.files if not files[file.path]
         }
-    return written, listing
+    return layer, listing
 
 
 def _describe(tree: Tree, file: File) -> str:

@@ -22,7 +22,7 @@ EPOCH = 1793867599
 
 def stream(folder: Path, compression: str = "zstd") -> bytes:
     blob = io.BytesIO()
-    written = write_folder(folder, blob, compression)  # type: ignore[arg-type]
+    written = write_folder(folder, blob, "title", compression)  # type: ignore[arg-type]
     assert written.size == len(blob.getvalue())
     content = zstandard.ZstdDecompressor().stream_reader(blob.getvalue()).read()
     assert written.diff_id == "sha256:" + hashlib.sha256(content).hexdigest()
@@ -81,4 +81,4 @@ def test_records_stand_where_go_puts_them() -> None:
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CellError, match="/pipe is no file, folder or link"):
-        write_folder(tmp_path, io.BytesIO(), "zstd")
+        write_folder(tmp_path, io.BytesIO(), "title", "zstd")

@@ -8,7 +8,8 @@ import pytest
 import zstandard
 
 from builder.layers import tar
-from builder.layers.blob import CHUNK, BlobWriter, Written
+from builder.layers.blob import CHUNK, BlobWriter
+from builder.layers.types import Layer
 
 
 def archive(*entries: tuple[str, bytes]) -> bytes:
@@ -70,12 +71,12 @@ def test_padding_fills_the_block(size: int) -> None:
 def test_a_blob_does_not_show_the_pieces_in_which_it_came() -> None:
     stream = bytes(range(256)) * (3 * CHUNK // 256) + b"end"
 
-    def written(length: int) -> tuple[Written, bytes]:
+    def written(length: int) -> tuple[Layer, bytes]:
         target = io.BytesIO()
-        writer = BlobWriter(target, "zstd", len(stream))
-        for start in range(0, len(stream), length):
-            writer.write(stream[start : start + length])
-        return writer.finish(), target.getvalue()
+        with BlobWriter(target, "title", "zstd", len(stream)) as writer:
+            for start in range(0, len(stream), length):
+                writer.write(stream[start : start + length])
+            return writer.finish(), target.getvalue()
 
     first = written(len(stream))
     assert zstandard.ZstdDecompressor().stream_reader(first[1]).read() == stream

@@ -33,7 +33,7 @@ def convert(made: Made) -> bytes:
     target = io.BytesIO()
     with Archive(made.path) as archive:
         found = Tree(archive, made.wheel, python="3.11", style="removesuffix", slim=True)
-        write_layer([found], target, "zstd", lambda _: None)
+        write_layer([found], target, "title", "zstd", lambda _: None)
     return target.getvalue()
 
 
