@@ -34,40 +34,27 @@ def parse_reference(text: str) -> BaseReference:
     rest, at, digest = text.partition("@")
     if at and not _DIGEST.fullmatch(digest):
         found = f"; this one has {len(digest) - 7}" if digest.startswith("sha256:") else ""
-        raise BadValue(
-            f"'{digest}' is no digest",
-            f"'sha256:' and 64 hexadecimal digits in lower case{found}",
-            len(rest) + 1,
-            len(digest),
-        )
+        hint = f"'sha256:' and 64 hexadecimal digits in lower case{found}"
+        raise BadValue(f"'{digest}' is no digest", hint, len(rest) + 1, len(digest))
     last = rest.rpartition("/")[2]
     _, colon, tag = last.partition(":")
     name = rest[: len(rest) - len(tag) - 1] if colon else rest
     if colon and not _TAG.fullmatch(tag):
-        raise BadValue(
-            f"'{tag}' is no tag of an image",
-            "up to 128 letters, digits, '_', '.' and '-', and no '.' or '-' in front",
-            len(name) + 1,
-            len(tag),
-        )
+        hint = "up to 128 letters, digits, '_', '.' and '-', and no '.' or '-' in front"
+        raise BadValue(f"'{tag}' is no tag of an image", hint, len(name) + 1, len(tag))
     first, slash, remainder = name.partition("/")
     is_host = "." in first or ":" in first or first == "localhost"  # Docker's rule
     host, path = (first, remainder) if slash and is_host else (None, name)
     if host is not None and not _HOST.fullmatch(host):
         raise BadValue(f"'{host}' is no host of a registry", "as in host.example:5000", 0, len(host))
     if not _PATH.fullmatch(path):
-        lower = (
-            f"did you mean '{text.replace(path, path.lower(), 1)}'? " if _PATH.fullmatch(path.lower()) else ""
-        )
-        raise BadValue(
-            f"'{text}' is no image reference",
-            f"{lower}write 'repository:tag' in lower case, or '{ROOTFS}debian/<suite>'",
-        )
+        lower = text.replace(path, path.lower(), 1)
+        meant = f"did you mean '{lower}'? " if _PATH.fullmatch(path.lower()) else ""
+        hint = f"{meant}write 'repository:tag' in lower case, or '{ROOTFS}debian/<suite>'"
+        raise BadValue(f"'{text}' is no image reference", hint)
     if not tag and not digest:
-        raise BadValue(
-            f"the image '{text}' has neither a tag nor a digest",
-            f"say which one is meant: '{text}:TAG', or '{text}@sha256:…'",
-        )
+        hint = f"say which one is meant: '{text}:TAG', or '{text}@sha256:…'"
+        raise BadValue(f"the image '{text}' has neither a tag nor a digest", hint)
     return BaseReference(host=host, path=path, tag=tag or None, digest=digest or None)
 
 
@@ -80,9 +67,8 @@ def _base(text: str) -> str:
         distribution, _, suite = text.removeprefix(ROOTFS).rpartition("/")
         close = nearest(suite, SUITES) if distribution in {"", "debian"} else None
         meant = f"did you mean '{ROOTFS}debian/{close}'? " if close else ""
-        raise BadValue(
-            f"'{text}' is no root file system that rtbuild makes", f"{meant}valid here: {', '.join(known)}"
-        )
+        hint = f"{meant}valid here: {', '.join(known)}"
+        raise BadValue(f"'{text}' is no root file system that rtbuild makes", hint)
     return text
 
 

@@ -77,19 +77,16 @@ def _product(document: MatrixDocument, problems: Problems) -> Iterator[_CellDraf
         return
     missing = _missing(document.defaults.given | axes.given)
     if missing and axes.given:
-        where = "add it to 'defaults', or make it an axis" if len(missing) == 1 else "add them to 'defaults'"
-        problems.add(f"the cells of 'axes' have no {_listed(missing)}", axes.span, where)
+        where = "add them to 'defaults'" if " and " in missing else "add it to 'defaults', or make it an axis"
+        problems.add(f"the cells of 'axes' have no {missing}", axes.span, where)
     if missing or not axes.sound or not document.defaults.sound:
         return
     dimensions = _dimensions(axes)
     count = math.prod(len(points) for points in dimensions)
     if count > MOST_CELLS:
         lengths = " x ".join(str(len(points)) for points in dimensions)
-        problems.add(
-            f"the axes make {count:,} cells ({lengths}); the limit is {MOST_CELLS:,}",
-            axes.span,
-            "let axes move together with 'zip', or split the matrix",
-        )
+        message = f"the axes make {count:,} cells ({lengths}); the limit is {MOST_CELLS:,}"
+        problems.add(message, axes.span, "let axes move together with 'zip', or split the matrix")
         return
     for combination in product(*dimensions):
         point = {key: setting for part in combination for key, setting in part.items()}
@@ -102,33 +99,24 @@ def _dimensions(axes: Axes) -> list[list[dict[str, Setting]]]:
     """The factors of the product: each axis, and each zip group in the place of its first axis."""
     by_key = {axis.key: axis for axis in axes.axes}
     group_of = {key: group for group in axes.zips for key in group}
-    dimensions: list[list[dict[str, Setting]]] = []
-    done: set[str] = set()
-    for axis in axes.axes:
-        if axis.key in done:
-            continue
-        group = group_of.get(axis.key, (axis.key,))
-        done.update(group)
-        columns = zip(*(by_key[key].values for key in group), strict=True)
-        dimensions.append([dict(zip(group, column, strict=True)) for column in columns])
-    return dimensions
+    groups = dict.fromkeys(group_of.get(axis.key, (axis.key,)) for axis in axes.axes)
+    columns = {group: zip(*(by_key[key].values for key in group), strict=True) for group in groups}
+    return [[dict(zip(group, column, strict=True)) for column in columns[group]] for group in groups]
 
 
 def _included(document: MatrixDocument, problems: Problems) -> Iterator[_CellDraft]:
     for layer in document.include:
         missing = _missing(document.defaults.given | layer.given)
         if missing:
-            problems.add(f"this cell has no {_listed(missing)}", layer.span, "add it here or to 'defaults'")
+            problems.add(f"this cell has no {missing}", layer.span, "add it here or to 'defaults'")
         elif layer.sound and document.defaults.sound:
             yield _CellDraft(_over(document.defaults.settings, layer.settings), {}, layer.span)
 
 
-def _missing(given: frozenset[str]) -> list[str]:
-    return [key.name for key in keys.CELL.values() if key.required and key.name not in given]
-
-
-def _listed(names: list[str]) -> str:
-    return " and no ".join(f"'{name}'" for name in names)
+def _missing(given: frozenset[str]) -> str:
+    """The required keys that are not given: ``'base' and no 'cuda'``."""
+    required = (key.name for key in keys.CELL.values() if key.required)
+    return " and no ".join(f"'{name}'" for name in required if name not in given)
 
 
 def _over(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -267,8 +255,5 @@ def _idle_rule(rule: Rule, rows: list[_CellDraft], cells: list[Cell], problems: 
         hint = (f"did you mean '{close}'? " if close else "") + f"the cells have: {shown or 'none'}"
         problems.add(f"this rule matches no cell: none has {key} '{glob.text}'", glob.span, hint)
         return
-    problems.add(
-        "this rule matches no cell: each of its globs matches some, but no cell matches them all",
-        rule.span,
-        "take the rule out, or correct it",
-    )
+    message = "this rule matches no cell: each of its globs matches some, but no cell matches them all"
+    problems.add(message, rule.span, "take the rule out, or correct it")

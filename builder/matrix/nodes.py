@@ -106,21 +106,15 @@ class _Composer:
         next(self._events)
         event = next(self._events)
         if not isinstance(event, yaml.StreamEndEvent):
-            self._fatal(
-                "a second document starts here",
-                self._span(event),
-                "a matrix file holds one document; put the other one into a file of its own",
-            )
+            hint = "a matrix file holds one document; put the other one into a file of its own"
+            self._fatal("a second document starts here", self._span(event), hint)
         return root
 
     def _node(self, event: yaml.Event, depth: int) -> Node:
         """The node that starts with an event."""
         if depth > MAX_DEPTH:
-            self._fatal(
-                f"nested more than {MAX_DEPTH} levels deep",
-                self._span(event),
-                "nothing in a matrix is nested deeper than the packages of a CUDA provider",
-            )
+            hint = "nothing in a matrix is nested deeper than the packages of a CUDA provider"
+            self._fatal(f"nested more than {MAX_DEPTH} levels deep", self._span(event), hint)
         self._count += 1
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
@@ -136,11 +130,8 @@ class _Composer:
         if event.tag is None or event.tag in _TAGS:
             return node
         written = event.tag.replace("tag:yaml.org,2002:", "!!")
-        self._problems.add(
-            f"the tag {written} has no meaning in a matrix",
-            node.span,
-            "take it out: every scalar is read as the text that stands there",
-        )
+        hint = "take it out: every scalar is read as the text that stands there"
+        self._problems.add(f"the tag {written} has no meaning in a matrix", node.span, hint)
         return Hole(node.span)
 
     def _content(self, event: yaml.Event, depth: int) -> Node:
@@ -170,12 +161,8 @@ class _Composer:
             elif key.text == "<<" and not key.style:
                 merges.append(value)
             elif key.text in entries:
-                first = entries[key.text][0].span
-                self._problems.add(
-                    f"the key '{key.text}' is given twice",
-                    key.span,
-                    f"the first one is in line {first.line}; keep one of them",
-                )
+                hint = f"the first one is in line {entries[key.text][0].span.line}; keep one of them"
+                self._problems.add(f"the key '{key.text}' is given twice", key.span, hint)
             else:
                 entries[key.text] = (key, value)
         partial = False
@@ -187,11 +174,8 @@ class _Composer:
                     continue
                 partial = True
                 if not isinstance(table, Hole):
-                    self._problems.add(
-                        "'<<' merges a mapping or a list of mappings",
-                        table.span,
-                        "put an alias here, as in '<<: *name'",
-                    )
+                    message = "'<<' merges a mapping or a list of mappings"
+                    self._problems.add(message, table.span, "put an alias here, as in '<<: *name'")
         return Table(entries, self._span(start, event), partial)
 
     def _alias(self, event: yaml.AliasEvent) -> Node:
@@ -213,11 +197,8 @@ class _Composer:
 
     def _bound(self, event: yaml.Event) -> None:
         if self._count > MAX_NODES:
-            self._fatal(
-                f"the file unfolds to more than {MAX_NODES:,} values",
-                self._span(event),
-                "aliases of aliases multiply; write shorter lists",
-            )
+            message = f"the file unfolds to more than {MAX_NODES:,} values"
+            self._fatal(message, self._span(event), "aliases of aliases multiply; write shorter lists")
 
     def _span(self, event: yaml.Event, end: yaml.Event | None = None) -> Span:
         start, stop = event.start_mark, (end or event).end_mark

@@ -62,11 +62,8 @@ def _refuse_alias(
 ) -> None:
     if found:
         listed = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
-        problems.add(
-            f"the alias '{tag}' names {len(found)} cells: {listed}",
-            glob.span,
-            "one tag is one image: make the glob match a single cell",
-        )
+        hint = "one tag is one image: make the glob match a single cell"
+        problems.add(f"the alias '{tag}' names {len(found)} cells: {listed}", glob.span, hint)
         return
     left_out = [cell for cell in cells if matches(cell.id, glob.text)]
     close = nearest(glob.text, [cell.id for cell in cells])
@@ -94,10 +91,7 @@ def _exempt(
         fitting = (cell for cell in cells if cell.excluded is None and matches(cell.id, glob.text))
         claimed = sorted({claim for cell in fitting for claim in cell.gpus})
         if gpu not in claimed and complete:
-            reader.problems.add(
-                f"no cell that this matches claims '{gpu}'",
-                glob.span,
-                f"an exemption takes back a claim of 'gpus': {', '.join(claimed) or 'there is none'}",
-            )
+            hint = f"an exemption takes back a claim of 'gpus': {', '.join(claimed) or 'there is none'}"
+            reader.problems.add(f"no cell that this matches claims '{gpu}'", glob.span, hint)
         exempt.append(Exemption(gpu=gpu, cells=glob.text, reason=reason))
     return tuple(exempt)

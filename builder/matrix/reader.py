@@ -77,21 +77,17 @@ class Reader:
             self.wrong_kind(node, what, "a single value", hint or colon)
             return None
         if is_empty(node):
-            self.problems.add(
-                f"{what} has no value", node.span, if_empty or "take the line out, or write a value"
-            )
+            hint = if_empty or "take the line out, or write a value"
+            self.problems.add(f"{what} has no value", node.span, hint)
             return None
         text = " ".join(node.text.split()) if syntax.prose else node.text
         if not text.isprintable():
-            bad = next(char for char in text if not char.isprintable())
-            self.problems.add(
-                f"{what} holds {character(bad)}", node.span, "values are one line of printable text"
-            )
+            bad = character(next(char for char in text if not char.isprintable()))
+            self.problems.add(f"{what} holds {bad}", node.span, "values are one line of printable text")
             return None
         if len(text) > syntax.longest:
-            self.problems.add(
-                f"{what} is {len(text):,} characters long; the limit is {syntax.longest:,}", node.span
-            )
+            message = f"{what} is {len(text):,} characters long; the limit is {syntax.longest:,}"
+            self.problems.add(message, node.span)
             return None
         try:
             return syntax.check(text)
@@ -164,9 +160,8 @@ class Reader:
         settings: dict[str, Setting] = {}
         for name, key in keys.CELL.items():
             if name in table.entries:
-                setting = self.setting(
-                    table.entries[name][1], key, "several values are an axis: put them under 'axes'"
-                )
+                hint = "several values are an axis: put them under 'axes'"
+                setting = self.setting(table.entries[name][1], key, hint)
                 if setting is not None:
                     settings[name] = setting
         sound = self.problems.noted == before and not holes(table)
@@ -202,11 +197,8 @@ class Reader:
         name = self.text(provider[1], keys.PROVIDER["from"].syntax, "'from'")
         required = self.texts(packages[1], keys.PROVIDER["packages"].syntax, "'packages'") if packages else ()
         if packages and name not in {None, "wheels"}:
-            self.problems.add(
-                f"'packages' has no meaning with 'from: {name}'",
-                packages[0].span,
-                "they are NVIDIA's wheels: write 'from: wheels', or take them out",
-            )
+            hint = "they are NVIDIA's wheels: write 'from: wheels', or take them out"
+            self.problems.add(f"'packages' has no meaning with 'from: {name}'", packages[0].span, hint)
         return () if name is None else (name, *required)
 
     def _python(self, node: Node, syntax: Syntax, hint: str | None) -> tuple[str, ...]:
@@ -218,18 +210,15 @@ class Reader:
         given, origin = node.entries.get("version"), node.entries.get("from")
         if given is None:
             if "version" not in meant(node, keys.PYTHON):
-                self.problems.add(
-                    "'python' has no 'version'", node.span, "as in {version: 3.12, from: standalone}"
-                )
+                hint = "as in {version: 3.12, from: standalone}"
+                self.problems.add("'python' has no 'version'", node.span, hint)
             return ()
         version = self.text(given[1], syntax, "'version'")
         name = self.text(origin[1], keys.PYTHON["from"].syntax, "'from'") if origin is not None else None
         if version is not None and version.count(".") > 1 and name == "base" and origin is not None:
-            self.problems.add(
-                f"which patch release of {version.rpartition('.')[0]} a base has is not chosen here",
-                origin[1].span,
-                "write 'from: standalone', or the minor version alone",
-            )
+            message = f"which patch release of {version.rpartition('.')[0]} a base has is not chosen here"
+            hint = "write 'from: standalone', or the minor version alone"
+            self.problems.add(message, origin[1].span, hint)
         return tuple(text for text in (version, name) if text is not None)
 
     def _builds(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:

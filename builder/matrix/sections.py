@@ -24,21 +24,15 @@ def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
     include_node = top.get("include")
     none_included = include_node is None or (isinstance(include_node, Items) and not include_node.nodes)
     if problems.noted == 0 and "axes" not in top.entries and none_included:
-        problems.add(
-            "the file describes no cells",
-            problems.span(1, 1),
-            "add 'axes' with lists of values, or 'include' with single cells",
-        )
+        hint = "add 'axes' with lists of values, or 'include' with single cells"
+        problems.add("the file describes no cells", problems.span(1, 1), hint)
     defaults, axes = _defaults(reader, top), _axes(reader, top)
     included = reader.tables(include_node, "include", "cells")
     include = tuple(reader.layer(table, "in 'include'") for table in included)
     complete = problems.noted == 0
     if "version" not in meant(top, (*keys.HEAD, *keys.SECTIONS)):
-        problems.add(
-            "the file does not say which 'version' of the format it is",
-            problems.span(1, 1),
-            "add 'version: 1'",
-        )
+        message = "the file does not say which 'version' of the format it is"
+        problems.add(message, problems.span(1, 1), "add 'version: 1'")
     head = reader.plain(top, keys.HEAD)
     rules = [_rule(reader, table) for table in reader.tables(top.get("exclude"), "exclude", "rules")]
     return MatrixDocument(
@@ -59,11 +53,8 @@ def _name_of(path: Path, problems: Problems) -> str:
         return NAME.check(path.stem)
     except BadValue:
         slug = re.sub("[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "my-matrix"
-        problems.add(
-            f"the file's name '{path.stem}' cannot be the matrix's name",
-            problems.span(1, 1),
-            f"add 'name: {slug}'",
-        )
+        message = f"the file's name '{path.stem}' cannot be the matrix's name"
+        problems.add(message, problems.span(1, 1), f"add 'name: {slug}'")
         return slug
 
 
@@ -103,18 +94,14 @@ def _axes(reader: Reader, top: Table) -> Axes | None:
 
 def _axis(reader: Reader, name: str, node: Node) -> Axis:
     what = f"the axis '{name}'"
-    hint = (
-        f"write '{name}: [{node.text}]', or move it to 'defaults'"
-        if isinstance(node, Scalar) and node.text
-        else None
-    )
+    bare = node.text if isinstance(node, Scalar) else ""
+    hint = f"write '{name}: [{bare}]', or move it to 'defaults'" if bare else None
     items = reader.shaped(Items, node, what, "a list of values", hint)
     if items is None:
         return Axis(name, (), sound=False)
     if not items.nodes:
-        reader.problems.add(
-            f"{what} is empty", items.span, "with no value there are no cells; take it out, or fill it"
-        )
+        hint = "with no value there are no cells; take it out, or fill it"
+        reader.problems.add(f"{what} is empty", items.span, hint)
     found = [reader.setting(child, keys.CELL[name]) for child in items.nodes]
     values = tuple(setting for setting in found if setting is not None)
     return Axis(name, values, sound=bool(values) and len(values) == len(found))
@@ -124,11 +111,8 @@ def _repeated(reader: Reader, axis: Axis) -> None:
     first: dict[tuple[str, ...], int] = {}
     for value in axis.values:
         if value.items in first:
-            reader.problems.add(
-                f"the axis '{axis.key}' has this value twice",
-                value.span,
-                f"the first one is in line {first[value.items]}; keep one of them",
-            )
+            hint = f"the first one is in line {first[value.items]}; keep one of them"
+            reader.problems.add(f"the axis '{axis.key}' has this value twice", value.span, hint)
         first.setdefault(value.items, value.span.line)
 
 
@@ -162,11 +146,8 @@ def _group(
         if name is None:
             continue
         if name in taken:
-            problems.add(
-                f"the axis '{name}' is in 'zip' twice",
-                node.span,
-                f"the first time in line {taken[name]}; axes that move together belong into one group",
-            )
+            hint = f"the first time in line {taken[name]}; axes that move together belong into one group"
+            problems.add(f"the axis '{name}' is in 'zip' twice", node.span, hint)
         elif name not in given:
             known = did_you_mean(name, axes) if axes else "the file has no axes"
             problems.add(f"'zip' names the axis '{name}', which is not there", node.span, known)
@@ -174,16 +155,12 @@ def _group(
             names.append(name)
         taken.setdefault(name, node.span.line)
     if len(group.nodes) < 2:
-        problems.add(
-            "a group of 'zip' needs two axes or more", group.span, "one axis moves by itself without 'zip'"
-        )
+        hint = "one axis moves by itself without 'zip'"
+        problems.add("a group of 'zip' needs two axes or more", group.span, hint)
     lengths = {name: len(axes[name].values) for name in names if axes[name].sound}
     if len(set(lengths.values())) > 1:
-        problems.add(
-            "axes that move together have different lengths",
-            group.span,
-            ", ".join(f"'{name}' has {length} value{'s' * (length > 1)}" for name, length in lengths.items()),
-        )
+        each = (f"'{name}' has {length} value{'s' * (length > 1)}" for name, length in lengths.items())
+        problems.add("axes that move together have different lengths", group.span, ", ".join(each))
     return tuple(names)
 
 
@@ -205,11 +182,8 @@ def _rule(reader: Reader, table: Table) -> Rule | None:
     elif "reason" not in meant(table, (*globbed, "reason")):
         problems.add("this rule has no 'reason'", table.span, 'say why these cells are left out: reason: "…"')
     if not set(table.entries) - {"reason"}:
-        problems.add(
-            "this rule names no key, so it would leave out every cell",
-            table.span,
-            f"valid here: {', '.join(globbed)}",
-        )
+        message = "this rule names no key, so it would leave out every cell"
+        problems.add(message, table.span, f"valid here: {', '.join(globbed)}")
     if problems.noted > before or holes(table) or reason is None:
         return None
     return Rule(globs, reason, table.span)

@@ -118,11 +118,8 @@ def read(path: Path) -> tuple[str, Problems]:
         raise UsageError(f"cannot read the matrix file {path}: {reason}") from error
     text, problems = _decode(data.removeprefix(codecs.BOM_UTF8), path)
     if len(data) > MAX_BYTES:
-        problems.add(
-            f"the file is larger than {MAX_BYTES // 1024} KiB",
-            problems.span(1, 1),
-            "a matrix is axes and rules; split what describes different images into several files",
-        )
+        hint = "a matrix is axes and rules; split what describes different images into several files"
+        problems.add(f"the file is larger than {MAX_BYTES // 1024} KiB", problems.span(1, 1), hint)
         raise problems.error()
     if not problems.noted:
         _check_characters(text, problems)
@@ -154,11 +151,8 @@ def _decode(data: bytes, path: Path) -> tuple[str, Problems]:
         data.decode()
     except UnicodeDecodeError as error:
         rows = _BREAK.split(data[: error.start].decode())
-        problems.add(
-            f"the byte 0x{data[error.start]:02x} is not UTF-8",
-            problems.span(len(rows), len(rows[-1]) + 1),
-            "save the file as UTF-8",
-        )
+        span = problems.span(len(rows), len(rows[-1]) + 1)
+        problems.add(f"the byte 0x{data[error.start]:02x} is not UTF-8", span, "save the file as UTF-8")
     return text, problems
 
 
@@ -168,11 +162,9 @@ def _check_characters(text: str, problems: Problems) -> None:
             message = f"the line is {len(line):,} characters long; the limit is {MAX_LINE:,}"
             problems.add(message, problems.span(number, 1))
         elif bad := _NOT_YAML.search(line):
-            problems.add(
-                f"{character(bad.group())} cannot stand in a YAML file",
-                problems.span(number, bad.start() + 1),
-                "take it out, or write it as an escape inside double quotes",
-            )
+            message = f"{character(bad.group())} cannot stand in a YAML file"
+            hint = "take it out, or write it as an escape inside double quotes"
+            problems.add(message, problems.span(number, bad.start() + 1), hint)
         elif (tab := re.split("(?:^| )#", line, maxsplit=1)[0].find("\t")) >= 0:
             # YAML allows some tabs; PyYAML's two loaders do not agree on which.
             problems.add("a tab", problems.span(number, tab + 1), "indent and separate with spaces")

@@ -22,8 +22,8 @@ import requests
 from builder.digests import canonical_json, sha256_of
 from builder.documents import MalformedError, parse_object
 from builder.errors import RegistryError
-from builder.oci import answers
 from builder.oci import spec as oci
+from builder.oci import wire
 from builder.oci.registry import Registry
 from builder.oci.spec import Reference, place_of
 
@@ -191,7 +191,7 @@ def _push(registry: Registry, image: Reference, document: bytes, manifest: bytes
         headers={"Content-Type": oci.MANIFEST},
     )
     if response.status_code != 201:
-        raise answers.refusal(response, name, place_of(name, {}))
+        raise wire.refusal(response, name, place_of(name, {}))
     return response
 
 
@@ -283,13 +283,13 @@ def _query(response: requests.Response) -> str:
 def _index(response: requests.Response, image: Reference) -> Mapping[str, Any]:
     place = place_of(image, {})
     if response.status_code != 200:
-        raise answers.refusal(response, image, place)
+        raise wire.refusal(response, image, place)
     try:
-        document = parse_object(answers.read(response, image, place))
+        document = parse_object(wire.read(response, image, place))
     except MalformedError:
         document = {}
     if not isinstance(document.get("manifests"), list):
-        raise answers.no_registry(image, place, "something that is no list of referrers")
+        raise wire.no_registry(image, place, "something that is no list of referrers")
     return document
 
 

@@ -20,8 +20,8 @@ from builder.errors import RegistryError
 from builder.model import RegistryBase
 from builder.net import download
 from builder.net.http import Client
-from builder.oci import answers
 from builder.oci import spec as oci
+from builder.oci import wire
 from builder.oci.auth import Login, docker_login
 from builder.oci.spec import Place, Reference, blobs_of, parse_config, parse_manifest, parse_mirrors
 from builder.oci.wire import BUSY, MIRROR_VARIABLE, Wire
@@ -134,16 +134,16 @@ class Registry:
         """
         name, place = self._wire.place(reference)
         response = self._ask("GET", name, place, f"manifests/{name.selector}", headers=_ACCEPT)
-        content = answers.read(response, name, place)
+        content = wire.read(response, name, place)
         digest = sha256_of(content)
         expected = name.digest or response.headers.get("Docker-Content-Digest") or digest
         if expected != digest:
-            raise answers.altered(f"{name}", place, expected, digest)
+            raise wire.altered(f"{name}", place, expected, digest)
         try:
             document = parse_manifest(content)
             stated = document.get("mediaType")
         except MalformedError as problem:
-            raise answers.no_registry(name, place, f"something that is no manifest: {problem}") from None
+            raise wire.no_registry(name, place, f"something that is no manifest: {problem}") from None
         sent_as = response.headers.get("Content-Type", "").partition(";")[0]
         media_type = stated or sent_as
         # https://github.com/advisories/GHSA-77vh-xpmg-72qh
@@ -173,11 +173,11 @@ class Registry:
             response = self._ask("GET", name, place, f"tags/list?{query}")
             more = "next" in response.links
             try:
-                page = [str(tag) for tag in parse_object(answers.read(response, name, place))["tags"] or []]
+                page = [str(tag) for tag in parse_object(wire.read(response, name, place))["tags"] or []]
             except (ValueError, LookupError, TypeError):
-                raise answers.no_registry(name, place, "something that is no list of tags") from None
+                raise wire.no_registry(name, place, "something that is no list of tags") from None
             if more and (not page or page[-1] == last or len(found) > _MOST_TAGS):
-                raise answers.no_registry(name, place, "pages of tags again and again")
+                raise wire.no_registry(name, place, "pages of tags again and again")
             found.update(page)
             if not more:
                 return frozenset(found)
@@ -197,7 +197,7 @@ class Registry:
             return None
         stated = response.headers.get("Docker-Content-Digest")
         if stated and not oci.is_digest(stated):
-            raise answers.no_registry(name, place, f"the digest {shown(stated)}")
+            raise wire.no_registry(name, place, f"the digest {shown(stated)}")
         return stated or self.manifest(name).digest
 
     def fetch_blob(
@@ -242,7 +242,7 @@ class Registry:
                 return begun
             location = _upload_of(begun, place)
             if not location:
-                raise answers.no_registry(name, place, "an upload that is begun nowhere")
+                raise wire.no_registry(name, place, "an upload that is begun nowhere")
             whole = f"{location}{'&' if urlsplit(location).query else '?'}{urlencode({'digest': digest})}"
             headers = {"Content-Type": "application/octet-stream", "Content-Length": str(file.stat().st_size)}
             with file.open("rb") as content:
@@ -255,7 +255,7 @@ class Registry:
             response.close()
             response = self._wire.persist(attempt, place)
         if response.status_code != 201:
-            raise answers.refusal(response, name, place)
+            raise wire.refusal(response, name, place)
         return True
 
     def mount_blob(self, reference: str | Reference, digest: str, source: str | Reference) -> bool:
@@ -277,7 +277,7 @@ class Registry:
             if begun := _upload_of(response, place):
                 self._wire.call("DELETE", place, begun, actions=_PUSH).close()
         elif response.status_code >= 500 or response.status_code in BUSY:
-            raise answers.refusal(response, name, place)
+            raise wire.refusal(response, name, place)
         # If it is writing that the registry refuses, the upload that comes next is told so, and why.
         response.close()
         return response.status_code == 201
@@ -292,7 +292,7 @@ class Registry:
         digest = sha256_of(content)
         stored = answer.headers.get("Docker-Content-Digest", digest)
         if stored != digest:
-            raise answers.altered(f"{name}", place, digest, stored)
+            raise wire.altered(f"{name}", place, digest, stored)
         return digest
 
     def request(
@@ -312,10 +312,10 @@ class Registry:
     def blob(self, reference: str | Reference, digest: str) -> bytes:
         """A small blob, such as a config, checked against its digest."""
         name, place = self._wire.place(reference)
-        content = answers.read(self._ask("GET", name, place, f"blobs/{digest}"), name, place)
+        content = wire.read(self._ask("GET", name, place, f"blobs/{digest}"), name, place)
         found = sha256_of(content)
         if found != digest:
-            raise answers.altered(f"{digest} of {name}", place, digest, found)
+            raise wire.altered(f"{digest} of {name}", place, digest, found)
         return content
 
     def _ask(
@@ -331,7 +331,7 @@ class Registry:
         """The answer with a ``good`` status; any other is raised as RegistryError."""
         response = self._wire.call(method, place, path, **options)
         if response.status_code not in good:
-            raise answers.refusal(response, name, place)
+            raise wire.refusal(response, name, place)
         return response
 
 
