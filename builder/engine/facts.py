@@ -151,33 +151,25 @@ def _spec_devices(path: Path) -> list[str]:
 
 def nvidia_smi() -> tuple[tuple[Gpu, ...], str | None]:
     """The GPUs and the driver as ``nvidia-smi`` names them; nothing if it is missing or fails."""
-    rows = _query("name,driver_version,compute_cap")
-    if rows:
-        gpus = tuple(Gpu(name=row[0], compute_capability=row[2]) for row in rows if len(row) == 3)
-        return gpus, rows[0][1]
-    rows = _query("name,driver_version")  # drivers before 510 do not know compute_cap
-    return tuple(Gpu(name=row[0], compute_capability=None) for row in rows), rows[0][1] if rows else None
-
-
-def _query(fields: str) -> list[list[str]]:
-    output = _output(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"])
-    rows = [
-        [value.strip() for value in line.split(",")] for line in (output or "").splitlines() if line.strip()
-    ]
-    return [row for row in rows if len(row) == fields.count(",") + 1]
+    for fields in ("name,driver_version,compute_cap", "name,driver_version"):  # the latter before 510
+        lines = _output(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]).splitlines()
+        rows = [[value.strip() for value in line.split(",")] for line in lines]
+        rows = [row for row in rows if len(row) == fields.count(",") + 1]
+        if rows:
+            gpus = (Gpu(name=row[0], compute_capability=row[2] if row[2:] else None) for row in rows)
+            return tuple(gpus), rows[0][1]
+    return (), None
 
 
 def toolkit_version() -> str | None:
     """Version of NVIDIA's container toolkit: ``NVIDIA Container Toolkit CLI version 1.17.8``."""
-    found = re.search(r"version (\S+)", _output(["nvidia-ctk", "--version"]) or "")
+    found = re.search(r"version (\S+)", _output(["nvidia-ctk", "--version"]))
     return found[1] if found else None
 
 
-def _output(command: Sequence[str]) -> str | None:
-    if shutil.which(command[0]) is None:
-        return None
+def _output(command: Sequence[str]) -> str:
+    """Empty if there is no such program, or it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
