@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from builder.errors import CellError, UsageError
 from builder.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.pipeline import stages
 from builder.pipeline.events import BUILDING, CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.locks import refuse_stale
-from builder.pipeline.schedule import Emit, Walk, each
+from builder.pipeline.schedule import Talk, Walk, each
 from builder.pipeline.site import Site, open_site
 from builder.pipeline.skipping import built_before, end_staged, reuse, same_image, staged_before
 
@@ -28,12 +27,7 @@ if TYPE_CHECKING:
 
 
 def build(
-    matrices: Sequence[Matrix],
-    cells: Sequence[Cell],
-    *,
-    settings: Settings,
-    emit: Emit,
-    cancel: threading.Event,
+    matrices: Sequence[Matrix], cells: Sequence[Cell], *, settings: Settings, **talk: Unpack[Talk]
 ) -> list[CellResult]:
     """Check, lock, build and verify every cell; without an engine nothing is verified.
 
@@ -46,7 +40,7 @@ def build(
 
         repository_of(settings.push)
     engine = _engine(settings)
-    site = open_site(matrices, settings, emit, engine=engine)
+    site = open_site(matrices, settings, talk["emit"], engine=engine)
     site.layers.sweep()
     if settings.locked:
         refuse_stale(site.keepers, cells)
@@ -55,7 +49,7 @@ def build(
         Stage.VERIFY: engine is None or not settings.verify,
     }
     order = tuple(stage for stage in BUILDING if not skipped.get(stage))
-    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
+    site.emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
     recipes: dict[str, Recipe] = {}
 
     def settle(walk: Walk) -> None:
@@ -65,10 +59,10 @@ def build(
             _refuse_engine_work(pinned)
         recipes[walk.cell.id] = stages.render_cell(walk, site, pinned)
 
-    walks = [Walk(cell, emit, cancel) for cell in cells]
-    early = each(walks, settle, jobs=settings.jobs, emit=emit, cancel=cancel)
+    walks = [Walk(cell, **talk) for cell in cells]
+    early = each(walks, settle, jobs=settings.jobs, **talk)
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
-    staged = staged_before(site, recipes.values(), emit) if settings.output is None else {}
+    staged = staged_before(site, recipes.values()) if settings.output is None else {}
     here = built_before(site, recipes.values())
 
     def wanted_there(recipe: Recipe) -> StoredImage | None:
@@ -93,7 +87,7 @@ def build(
         maker = cache(partial(_maker, site, stack, new))
         if new or any(wanted_there(recipe) is None for recipe in recipes.values() if recipe.inputs in here):
             maker()  # a full disk is said before the first cell goes on
-        made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
+        made = iter(each(going, make, jobs=settings.jobs, **talk))
     return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell
 
 

@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from builder.engine.engine import Engine
 from builder.errors import CellError
@@ -19,7 +18,7 @@ from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.making import Maker, runner_for
-from builder.pipeline.schedule import Emit, Walk, walk_all
+from builder.pipeline.schedule import Talk, Walk, walk_all
 from builder.pipeline.settings import Settings
 from builder.pipeline.site import Site, open_site
 from builder.recipe.values import Recipe
@@ -78,9 +77,8 @@ def check_reproducible(
     cells: Sequence[Cell],
     *,
     settings: Settings,
-    emit: Emit,
-    cancel: threading.Event,
     compared: Callable[[str, Comparison], None],
+    **talk: Unpack[Talk],
 ) -> list[CellResult]:
     """Build every cell twice, one cell at a time, and fail those whose builds differ.
 
@@ -89,7 +87,7 @@ def check_reproducible(
     """
     engine = Engine.connect(context=settings.context, builder=settings.builder)
     settings = replace(settings, no_cache=True, verify=False)
-    site = open_site(matrices, settings, emit, engine=engine)
+    site = open_site(matrices, settings, talk["emit"], engine=engine)
     if settings.locked:
         refuse_stale(site.keepers, cells)
 
@@ -106,7 +104,7 @@ def check_reproducible(
         return walk.ended(CellOutcome.DONE, image=first)
 
     order = (Stage.CHECK, Stage.LOCK, Stage.RENDER, Stage.BUILD)
-    return walk_all(cells, order, one, jobs=1, emit=emit, cancel=cancel)
+    return walk_all(cells, order, one, jobs=1, **talk)
 
 
 def refuse_difference(comparison: Comparison) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from builder.errors import CancelledError, CellError, RtbuildError
 from builder.model import Cell
@@ -14,6 +14,13 @@ from builder.pipeline import events
 from builder.pipeline.events import CellOutcome, CellResult, Note, Stage
 
 Emit = Callable[[events.Event], None]
+
+
+class Talk(TypedDict):
+    """Between a run and whoever started it: the events of one, and the word of the other to end."""
+
+    emit: Emit
+    cancel: threading.Event
 
 
 class Walk:
@@ -90,12 +97,7 @@ class Walk:
 
 
 def each(
-    walks: Sequence[Walk],
-    function: Callable[[Walk], CellResult | None],
-    *,
-    jobs: int,
-    emit: Emit,
-    cancel: threading.Event,
+    walks: Sequence[Walk], function: Callable[[Walk], CellResult | None], *, jobs: int, **talk: Unpack[Talk]
 ) -> list[CellResult | None]:
     """Call ``function`` for every walk in ``jobs`` threads; results in the order of the walks.
 
@@ -103,6 +105,8 @@ def each(
     cancels the rest and is raised when all have stopped. Ctrl-C sets ``cancel``, waits for the cells at work
     to stop, and keeps what has finished.
     """
+
+    emit, cancel = talk["emit"], talk["cancel"]
 
     def one(walk: Walk) -> CellResult | None:
         try:
@@ -135,11 +139,10 @@ def walk_all(
     function: Callable[[Walk], CellResult],
     *,
     jobs: int,
-    emit: Emit,
-    cancel: threading.Event,
+    **talk: Unpack[Talk],
 ) -> list[CellResult]:
     """:func:`each` from the first of these stages of every cell to its end."""
-    emit(events.RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
-    walks = [Walk(cell, emit, cancel) for cell in cells]
-    results = each(walks, function, jobs=jobs, emit=emit, cancel=cancel)
+    talk["emit"](events.RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
+    walks = [Walk(cell, **talk) for cell in cells]
+    results = each(walks, function, jobs=jobs, **talk)
     return [result for result in results if result is not None]

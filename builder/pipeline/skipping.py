@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from builder.engine.images import StoredImage
     from builder.oci.registry import Manifest, Registry
     from builder.oci.staging import Staged
-    from builder.pipeline.schedule import Emit, Walk
+    from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
     from builder.recipe.values import Recipe
 
@@ -57,7 +57,7 @@ def built_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredImage
     }
 
 
-def staged_before(site: Site, recipes: Iterable[Recipe], emit: Emit) -> dict[str, Staged]:
+def staged_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, Staged]:
     """The images that the repository to push to has, by the inputs of their recipes.
 
     A tag that leads to other inputs counts as no image, and is put right by the push, and so does an image of
@@ -87,7 +87,7 @@ def staged_before(site: Site, recipes: Iterable[Recipe], emit: Emit) -> dict[str
             if origin.refused is None:
                 return found
             why = origin.refused.text
-        emit(Note(cell=recipe.cell.id, text=f"built again: {why}", warning=True))
+        site.emit(Note(cell=recipe.cell.id, text=f"built again: {why}", warning=True))
         return None
 
     wanted = list(recipes)

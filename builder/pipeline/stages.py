@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from builder import __version__
 from builder.errors import CellError
@@ -16,7 +15,7 @@ from builder.facts.memory import Memory
 from builder.model import Cell, Image, Matrix, Pinned, Report, Verdict
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.locks import refuse_stale
-from builder.pipeline.schedule import Emit, Walk, walk_all
+from builder.pipeline.schedule import Talk, Walk, walk_all
 from builder.pipeline.site import Site, open_site
 from builder.recipe import render
 from builder.recipe.values import Recipe, write
@@ -154,21 +153,16 @@ def image_of(
 
 
 def lock_cells(
-    matrices: Sequence[Matrix],
-    cells: Sequence[Cell],
-    *,
-    settings: Settings,
-    emit: Emit,
-    cancel: threading.Event,
+    matrices: Sequence[Matrix], cells: Sequence[Cell], *, settings: Settings, **talk: Unpack[Talk]
 ) -> list[CellResult]:
     """Bring the lock of every cell up to date."""
-    site = open_site(matrices, settings, emit)
+    site = open_site(matrices, settings, talk["emit"])
 
     def one(walk: Walk) -> CellResult:
         lock_cell(walk, site)
         return walk.ended(CellOutcome.DONE)
 
-    return walk_all(cells, (Stage.LOCK,), one, jobs=settings.jobs, emit=emit, cancel=cancel)
+    return walk_all(cells, (Stage.LOCK,), one, jobs=settings.jobs, **talk)
 
 
 def render_cells(
@@ -178,14 +172,13 @@ def render_cells(
     *,
     settings: Settings,
     text_only: bool,
-    emit: Emit,
-    cancel: threading.Event,
+    **talk: Unpack[Talk],
 ) -> list[CellResult]:
     """Write the recipe of every cell below ``folder``.
 
     Without its large files, as ``text_only`` wants it, it is for reading, not for building.
     """
-    site = open_site(matrices, settings, emit)
+    site = open_site(matrices, settings, talk["emit"])
     if settings.locked:
         refuse_stale(site.keepers, cells)
 
@@ -201,4 +194,4 @@ def render_cells(
         return walk.ended(CellOutcome.DONE)
 
     order = (Stage.LOCK, Stage.RENDER)
-    return walk_all(cells, order, one, jobs=settings.jobs, emit=emit, cancel=cancel)
+    return walk_all(cells, order, one, jobs=settings.jobs, **talk)

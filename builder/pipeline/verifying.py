@@ -3,8 +3,8 @@
 The latter are pulled from a staging repository by digest, and reported there.
 """
 
-import threading
 from collections.abc import Sequence
+from typing import Unpack
 
 from builder.engine.engine import Engine
 from builder.errors import CellError, ImageMissingError, RegistryError
@@ -15,19 +15,14 @@ from builder.oci.staging import Staged, find_staged, repository_of, staged_refer
 from builder.pipeline import stages
 from builder.pipeline.events import CellResult, Stage
 from builder.pipeline.locks import refuse_stale
-from builder.pipeline.schedule import Emit, Walk, walk_all
+from builder.pipeline.schedule import Talk, Walk, walk_all
 from builder.pipeline.settings import Settings
 from builder.pipeline.site import Site, open_site
 from builder.verify.entry import SealedReport
 
 
 def verify(
-    matrices: Sequence[Matrix],
-    cells: Sequence[Cell],
-    *,
-    settings: Settings,
-    emit: Emit,
-    cancel: threading.Event,
+    matrices: Sequence[Matrix], cells: Sequence[Cell], *, settings: Settings, **talk: Unpack[Talk]
 ) -> list[CellResult]:
     """Run the probe in images that are in the engine's store already, or come from a staging repository.
 
@@ -36,7 +31,7 @@ def verify(
     """
     source = repository_of(settings.source) if settings.source is not None else None
     engine = Engine.connect(context=settings.context)
-    site = open_site(matrices, settings, emit, engine=engine)
+    site = open_site(matrices, settings, talk["emit"], engine=engine)
     order: tuple[Stage, ...] = (Stage.VERIFY,)
     if source is not None:
         refuse_stale(site.keepers, cells)
@@ -54,7 +49,7 @@ def verify(
         report = stages.verify_cell(walk, site, image, pinned)
         return walk.ended(stages.outcome_of(report), image=image, report=report)
 
-    return walk_all(cells, order, one, jobs=settings.jobs, emit=emit, cancel=cancel)
+    return walk_all(cells, order, one, jobs=settings.jobs, **talk)
 
 
 def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:

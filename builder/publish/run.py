@@ -1,11 +1,11 @@
 """From a staged image to public tags: the gate, the copy by digest, the evidence, and at last the tags."""
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
+from typing import Unpack
 
 from builder import __version__
 from builder.errors import (
@@ -30,7 +30,7 @@ from builder.oci.copying import Tally, copy_image, put_tag
 from builder.oci.registry import Registry
 from builder.pipeline.events import PUBLISHING, CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
-from builder.pipeline.schedule import Emit, Walk, each
+from builder.pipeline.schedule import Talk, Walk, each
 from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.gate import Decision, decide
 from builder.publish.publication import Found, Order, Publication, refuse_clashes
@@ -45,7 +45,7 @@ MAX_AGE = timedelta(days=30)
 
 
 def publish(
-    matrices: Sequence[Matrix], cells: Sequence[Cell], *, order: Order, emit: Emit, cancel: threading.Event
+    matrices: Sequence[Matrix], cells: Sequence[Cell], *, order: Order, **talk: Unpack[Talk]
 ) -> list[Publication]:
     """Publish every cell that the gate admits; nothing of a refused cell is published.
 
@@ -59,13 +59,13 @@ def publish(
     if order.signer is not None:
         Cosign.find()
     stages = PUBLISHING[:1] if order.dry_run else PUBLISHING
-    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
-    walks = [Walk(row.cell, emit, cancel) for row in rows]
+    talk["emit"](RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
+    walks = [Walk(row.cell, **talk) for row in rows]
     row_of = dict(zip(walks, rows, strict=True))
-    early = each(walks, partial(_noted, line.judge, row_of), jobs=order.jobs, emit=emit, cancel=cancel)
+    early = each(walks, partial(_noted, line.judge, row_of), jobs=order.jobs, **talk)
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
     refuse_clashes(rows)
-    each(going, partial(_noted, line.carry, row_of), jobs=order.jobs, emit=emit, cancel=cancel)
+    each(going, partial(_noted, line.carry, row_of), jobs=order.jobs, **talk)
     return rows
 
 

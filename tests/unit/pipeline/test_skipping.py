@@ -98,12 +98,16 @@ def staged(server: RegistryDouble, folder: Path, notes: list[Any] | None = None)
     registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
     settings = Settings(push=f"{server.host}/team/staging", cache=folder / "cache")
     site: Any = SimpleNamespace(
-        writing=registry, settings=settings, made=MadeImages(folder / "made"), builders=None
+        writing=registry,
+        settings=settings,
+        made=MadeImages(folder / "made"),
+        builders=None,
+        emit=(notes if notes is not None else []).append,
     )
     if not server.tags:
         doubles.push_image(registry, settings.push, folder, tag=staged_tag(doubles.INPUTS))
     server.requests.clear()
-    return staged_before(site, [recipe("a", doubles.INPUTS)], (notes if notes is not None else []).append)
+    return staged_before(site, [recipe("a", doubles.INPUTS)])
 
 
 def configs(server: RegistryDouble) -> int:
