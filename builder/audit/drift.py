@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from builder.audit.finding import AuditFinding, fails, mind, not_run, passes
 from builder.errors import ImageMissingError, RegistryError, UsageError
-from builder.evidence.contents import python_packages
 from builder.evidence.judgement import JudgedReport
+from builder.evidence.sbom import python_packages
 from builder.evidence.verification import timestamp
 from builder.facts.finding import Outcome, Source, Value
 from builder.facts.rules.pairs import bad_pairs

@@ -11,7 +11,7 @@ from pathlib import Path
 from builder import resources
 from builder.catalogue.releases import cards_of, judgement, releases_of
 from builder.catalogue.values import Catalogue, CataloguedImage, Cause, Part, Run
-from builder.colab.listed import Listed, listed
+from builder.colab.diff import Listed, listed
 from builder.documents import MalformedError, parse_object, read_file, shown
 from builder.errors import CellError, RtbuildError
 from builder.evidence.verification import no_proof

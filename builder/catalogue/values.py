@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from builder.colab.listed import Listed
+from builder.colab.diff import Listed
 from builder.model import Cell
 
 Answer = Literal["possible", "impossible", "unknown"]

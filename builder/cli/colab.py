@@ -14,11 +14,19 @@ from builder import resources
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED
 from builder.cli.walking import walk
-from builder.colab.diff import PRESENT_GOAL, SAME_GOAL, Parity, ParityRow, ParityStatus, compare, labelled
+from builder.colab.diff import (
+    PRESENT_GOAL,
+    SAME_GOAL,
+    Parity,
+    ParityRow,
+    ParityStatus,
+    compare,
+    labelled,
+    listed,
+)
 from builder.colab.fresh import ABOUT, ColabGpu, Login, probe_runtime, save
 from builder.colab.fresh import load as load_report
 from builder.colab.imports import Imported, import_runtime, matrix_text, record, record_text
-from builder.colab.listed import listed
 from builder.colab.measure import measure
 from builder.colab.runtimes import Runtime, read_runtime
 from builder.console import Terminal, counted, print_json, say, show
@@ -173,7 +181,7 @@ def _lock(matrix: Matrix, mirrors: Mapping[str, str], terminal: Terminal) -> lis
 @colab.command("diff")
 def diff(
     image: Annotated[str, opt.of("IMAGE: An image in the engine's store; rtbuild's or any other.")],
-    against: Annotated[str, opt.of("--against RUNTIME: 2025.07, an import's record, or a folder of lists.")],
+    against: Annotated[str, opt.of("--against RUNTIME: 2025.07, or an import's record.")],
     check: bool = opt.of("--check: Exit 1 if the goals of an imported runtime are not reached.", False),
     gpus: opt.Gpus = "none",
     context: opt.Context = None,

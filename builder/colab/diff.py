@@ -1,21 +1,71 @@
-"""An image compared with a Colab runtime: same, other, missing and extra packages."""
+"""An image compared with a Colab runtime by its import's record: same, other, missing, extra packages."""
 
 import enum
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
+import pydantic
 from packaging.utils import canonicalize_name
 
-from builder.colab.listed import Listed
-from builder.colab.measure import Inventory
+from builder.colab.runtimes import NAMED
+from builder.errors import UsageError
 from builder.facts.versions import equal
 from builder.recipe.expect import first_parts
+from builder.verify.document import ProbeDocument
 
 FRAMEWORKS = ("tensorflow", "torch", "jax", "jaxlib", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
 PRESENT_GOAL = 99.0
 """Percent of the other packages that must be present."""
 SAME_GOAL = 97.0
 """Percent of them that must have Colab's version."""
+
+_COMPILED = "compiled with the libraries of a Debian release: only the image on its rootfs has it"
+
+
+class _Missing(pydantic.BaseModel):
+    name: str
+    detail: str
+
+
+class Listed(pydantic.BaseModel):
+    """What a runtime holds, and what is known of the packages that no index has.
+
+    As much of a record as a comparison needs; :func:`builder.colab.imports.record` writes it.
+    """
+
+    model_config = pydantic.ConfigDict(strict=True, frozen=True)
+
+    version: Literal[1] = pydantic.Field(default=1, alias="schema")
+    runtime: str
+    python: str
+    cuda: str | None
+    cudnn: str | None
+    packages: dict[str, str | None]
+    """Versions by name as listed; None if the list has none."""
+    missing: list[_Missing] = []
+    compiled: dict[str, Any] = {}
+    unasked: dict[str, str] = {}
+    """The index that did not answer, by the name of each package that only it may have."""
+
+    @functools.cached_property
+    def reasons(self) -> dict[str, str]:
+        """Why a package could not be matched, by name."""
+        return {row.name: row.detail for row in self.missing} | dict.fromkeys(self.compiled, _COMPILED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """An image's own account."""
+
+    python: str
+    packages: Mapping[str, str]
+    """Versions by canonical name."""
+    inside: Mapping[str, str]
+    """What some projects' own code says their version is, label and all."""
+    report: ProbeDocument
 
 
 class ParityStatus(enum.StrEnum):
@@ -183,3 +233,34 @@ def _loaded(name: str, asked: str | None, found: list[str], parts: int) -> Parit
 
 def _percent(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else 100.0
+
+
+def listed(against: str, *, folder: Path = Path("matrices")) -> Listed:
+    """The runtime of that name (``2025.07``), or of a record's path.
+
+    Raises:
+        UsageError: there is no such runtime here, or its record is damaged.
+    """
+    path = Path(against)
+    if path.is_file():
+        return _of_record(path)
+    beside = folder / f"colab-{against}.runtime.json"
+    if beside.is_file():
+        return _of_record(beside)
+    records = folder.glob("colab-*.runtime.json")
+    known = sorted(p.name.removeprefix("colab-").removesuffix(".runtime.json") for p in records)
+    hint = f"imported here: {', '.join(known)}" if known else "import it first: rtbuild colab import"
+    if against in NAMED and against not in known:
+        hint = f"{hint}; {against} is commit {NAMED[against]} of Google's lists"
+    raise UsageError(f"'{against}' is neither a runtime imported here nor the record of one", hint=hint)
+
+
+def _of_record(path: Path) -> Listed:
+    try:
+        return Listed.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        first, *said = str(error).splitlines()
+        raise UsageError(
+            f"{path} is no record of an import: {' '.join(said[:2]) or first}",
+            hint="write it again: rtbuild colab import",
+        ) from error

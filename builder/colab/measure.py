@@ -2,16 +2,16 @@
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from builder.colab.diff import Inventory
 from builder.engine.engine import Engine
 from builder.errors import CellError, CommandError
-from builder.verify.document import ProbeDocument, parse
+from builder.verify.document import parse
 
 _SECONDS, _PROBE_SECONDS = 120.0, 900.0
 _PYTHONS = (
@@ -41,18 +41,6 @@ for name, version, folder in rows:
             inside[name] = found.group(1)
 print(json.dumps({"python": platform.python_version(), "packages": packages, "inside": inside}))
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inventory:
-    """An image's own account."""
-
-    python: str
-    packages: Mapping[str, str]
-    """Versions by canonical name."""
-    inside: Mapping[str, str]
-    """What some projects' own code says their version is, label and all."""
-    report: ProbeDocument
 
 
 def measure(

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import EvidenceError
-from builder.evidence.contents import read_system
 from builder.evidence.cosign import Cosign, Signer, Verifier, ci_identity
 from builder.evidence.documents import Attached, Evidence, Kind
 from builder.evidence.judgement import Policy, judge
 from builder.evidence.provenance import provenance
-from builder.evidence.sbom import refuse_difference, sbom
+from builder.evidence.sbom import read_system, refuse_difference, sbom
 from builder.evidence.statement import (
     CYCLONEDX,
     MEDIA_TYPE,
@@ -104,11 +103,7 @@ def attach_statements(
 
 
 def statements(
-    registry: Registry,
-    image: Staged,
-    evidence: Evidence,
-    *,
-    note: Callable[[str], None] = lambda _text: None,
+    registry: Registry, image: Staged, evidence: Evidence, *, note: Callable[[str], None] = lambda _text: None
 ) -> tuple[Statement, ...]:
     """The statements that would be attached; nothing is written. Raises as :func:`attach_all`."""
     if image.inputs != evidence.recipe.inputs:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from builder import __version__
-from builder.evidence import purl
 from builder.evidence.documents import Evidence
+from builder.evidence.sbom import purl
 from builder.model import Deb, Pinned, RegistryBase, RootfsBase, Sdist, StandalonePython, Wheel
 from builder.oci.staging import Staged
 
@@ -65,7 +65,7 @@ def _named(uri: str, name: str, sha256: str, **more: Any) -> dict[str, Any]:
 
 
 def _part(part: Wheel | Sdist | StandalonePython | Deb, **more: Any) -> dict[str, Any]:
-    return _named(purl.of(part), part.file.rpartition("/")[2], part.sha256, **more)
+    return _named(purl(part), part.file.rpartition("/")[2], part.sha256, **more)
 
 
 def _base(base: RegistryBase | RootfsBase, platform: str) -> Iterable[dict[str, Any]]:

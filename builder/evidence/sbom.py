@@ -5,21 +5,25 @@ relationships; ``cosign`` and vulnerability scanners read both.
 https://cyclonedx.org/docs/1.5/json/ and https://github.com/package-url/purl-spec.
 """
 
+import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from packaging.utils import canonicalize_name
 
-from builder import __version__
-from builder.errors import EvidenceError
-from builder.evidence import purl
-from builder.evidence.contents import DpkgList, python_packages, system_packages
+from builder import __version__, model
+from builder.errors import CellError, EvidenceError
 from builder.evidence.documents import Evidence
 from builder.evidence.verification import timestamp
 from builder.facts.versions import equal
-from builder.model import DebianPackage, Pinned, RegistryBase, RootfsBase, WheelSource
+from builder.layers.untar import open_layer
+from builder.oci.registry import Registry
+from builder.oci.spec import parse_reference
 from builder.oci.staging import Staged
 
 SPEC_VERSION = "1.5"
@@ -28,11 +32,32 @@ _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 _SYSTEM_LABEL = "org.opencontainers.image.ref.name"
 """Set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), kept by NVIDIA's."""
 _SHOWN = 8
+STATUS = "var/lib/dpkg/status"
+_HIDDEN = frozenset({"var/lib/dpkg/.wh.status", "var/lib/.wh.dpkg", "var/.wh.lib", ".wh.var"})
+_EMPTIED = frozenset({f"{folder}/.wh..wh..opq" for folder in ("var/lib/dpkg", "var/lib", "var")})
+"""How a layer hides files of lower layers:
+https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts"""
+
+LARGE = 150_000_000
+"""Bytes, compressed, above which a layer holds a framework or NVIDIA's libraries, and is not read."""
+_LARGEST_STATUS = 64 << 20
+_LARGEST_LAYER = 8 << 30
+"""Unpacked bytes after which reading stops, against decompression bombs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpkgList:
+    """dpkg's list. ``packages`` is None if the image has none."""
+
+    packages: tuple[model.DebianPackage, ...] | None
+    skipped: int = 0
+    """Layers above the list that were too large to be read."""
 
 
 def sbom(evidence: Evidence, image: Staged, system: DpkgList) -> dict[str, Any]:
     """The document. It is the same for the same image: the time is the lock's, the number the digest's."""
     pinned = evidence.recipe.pinned
+    name = image.repository.rpartition("/")[2].lower()  # no host: a mirror has the same SBOM
     components = [*_interpreter(pinned), *_python(pinned), *_debian(pinned, system.packages or ())]
     return {
         "bomFormat": "CycloneDX",
@@ -41,21 +66,19 @@ def sbom(evidence: Evidence, image: Staged, system: DpkgList) -> dict[str, Any]:
         "version": 1,
         "metadata": {
             "timestamp": timestamp(datetime.fromtimestamp(pinned.epoch, UTC)),
-            "tools": {
-                "components": [{"type": "application", "name": "rtbuild", "version": __version__}],
-            },
+            "tools": {"components": [{"type": "application", "name": "rtbuild", "version": __version__}]},
             "component": {
                 "type": "container",
                 "bom-ref": image.digest,
                 "name": pinned.cell.id,
                 "version": image.digest,
-                "purl": purl.of_image(image),
+                "purl": f"pkg:oci/{name}@{quote(image.digest, safe='')}",
             },
             "properties": _properties(evidence, system),
         },
         "components": components,
         "dependencies": [
-            {"ref": image.digest, "dependsOn": sorted(str(row["bom-ref"]) for row in components)},
+            {"ref": image.digest, "dependsOn": sorted(str(row["bom-ref"]) for row in components)}
         ],
     }
 
@@ -85,7 +108,7 @@ def refuse_difference(evidence: Evidence, system: DpkgList, reports: list[Mappin
         )
 
 
-def _python_differences(pinned: Pinned, found: Mapping[str, str]) -> Iterator[str]:
+def _python_differences(pinned: model.Pinned, found: Mapping[str, str]) -> Iterator[str]:
     locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in pinned.wheels}
     for name in sorted(locked.keys() | found.keys()):
         want, have = locked.get(name), found.get(name)
@@ -97,19 +120,19 @@ def _python_differences(pinned: Pinned, found: Mapping[str, str]) -> Iterator[st
             yield f"{name} is {want} in the lock and {have} in the image"
 
 
-def _debian_differences(pinned: Pinned, system: DpkgList, probed: Mapping[str, str]) -> Iterator[str]:
+def _debian_differences(pinned: model.Pinned, system: DpkgList, probed: Mapping[str, str]) -> Iterator[str]:
     packages = system.packages
     if packages is None:
-        if isinstance(pinned.base, RootfsBase):
+        if isinstance(pinned.base, model.RootfsBase):
             yield "the image is built from Debian packages, but has no list of them (/var/lib/dpkg/status)"
         return
     versions = {package.name: package.version for package in packages}
     for name, version in sorted(probed.items()):
         if versions.get(name) != version:
             yield f"{name} is {versions.get(name, 'absent')} by dpkg and {version} by the report"
-    if isinstance(pinned.base, RootfsBase):
+    if isinstance(pinned.base, model.RootfsBase):
         locked = {
-            DebianPackage(name=deb.package, version=deb.version, architecture=deb.architecture)
+            model.DebianPackage(name=deb.package, version=deb.version, architecture=deb.architecture)
             for deb in pinned.base.debs
         }
         for package in sorted(locked ^ set(packages)):
@@ -129,32 +152,32 @@ def _component(
     return row
 
 
-def _interpreter(pinned: Pinned) -> Iterator[dict[str, Any]]:
+def _interpreter(pinned: model.Pinned) -> Iterator[dict[str, Any]]:
     """A Python outside of dpkg. The libraries inside it are not listed."""
     python = pinned.python
     if python is not None:
         inside = ("libraries-inside", "not listed: OpenSSL, SQLite and others")
-        url, file = purl.of(python), ("file", python.file)
+        url, file = purl(python), ("file", python.file)
         yield _component("cpython", python.version, url, python.sha256, file, inside, kind="application")
 
 
-def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
+def _python(pinned: model.Pinned) -> Iterator[dict[str, Any]]:
     for wheel in sorted(pinned.wheels):
-        name, url = canonicalize_name(wheel.name), purl.of(wheel)
+        name, url = canonicalize_name(wheel.name), purl(wheel)
         row = _component(name, wheel.version, url, wheel.sha256, ("file", wheel.file))
         if wheel.source is not None:
             row["pedigree"] = {"ancestors": [_sources(wheel.source)]}
         yield row
 
 
-def _sources(source: WheelSource) -> dict[str, Any]:
+def _sources(source: model.WheelSource) -> dict[str, Any]:
     """The source of a wheel: https://cyclonedx.org/docs/1.5/json/#components_items_pedigree_ancestors"""
     sdist = source.sdist
     compilers = source.system.debs if source.compiled is not None else ()
     row = _component(
         sdist.name,
         sdist.version,
-        purl.of(sdist),
+        purl(sdist),
         sdist.sha256,
         ("file", sdist.file),
         *(("built-with", wheel.file) for wheel in source.requires),
@@ -164,14 +187,15 @@ def _sources(source: WheelSource) -> dict[str, Any]:
     return row
 
 
-def _debian(pinned: Pinned, packages: tuple[DebianPackage, ...]) -> Iterator[dict[str, Any]]:
+def _debian(pinned: model.Pinned, packages: tuple[model.DebianPackage, ...]) -> Iterator[dict[str, Any]]:
     base = pinned.base
-    locked = base.debs if isinstance(base, RootfsBase) else ()
+    locked = base.debs if isinstance(base, model.RootfsBase) else ()
     hashes = {(deb.package, deb.version, deb.architecture): deb.sha256 for deb in locked}
-    vendor = "debian" if isinstance(base, RootfsBase) else dict(base.labels).get(_SYSTEM_LABEL, "debian")
+    labels = {} if isinstance(base, model.RootfsBase) else dict(base.labels)
+    vendor = labels.get(_SYSTEM_LABEL, "debian")
     for package in packages:
         name, version, architecture = package.name, package.version, package.architecture
-        url = purl.of_deb(name, version, architecture, vendor=vendor)
+        url = _deb_url(name, version, architecture, vendor=vendor)
         yield _component(name, version, url, hashes.get((name, version, architecture)))
 
 
@@ -183,6 +207,97 @@ def _properties(evidence: Evidence, system: DpkgList) -> list[dict[str, str]]:
         "rtbuild:system": "dpkg" if system.packages is not None else "the image has no list of dpkg",
         "rtbuild:layers-not-read": str(system.skipped),
     }
-    if isinstance(pinned.base, RegistryBase):
+    if isinstance(pinned.base, model.RegistryBase):
         rows["rtbuild:base"] = f"{pinned.base.reference}@{pinned.base.digest}"
     return [{"name": name, "value": value} for name, value in sorted(rows.items())]
+
+
+def read_system(
+    registry: Registry, image: Staged, layers: list[dict[str, Any]], *, note: Callable[[str], None]
+) -> DpkgList:
+    """dpkg's list in the topmost layer that has one; ``layers`` is the manifest's, lowest first.
+
+    Large layers are not read, except the lowest, which is an operating system. Raises RegistryError, and
+    EvidenceError for a layer that is no archive.
+    """
+    name = parse_reference(image.repository)
+    skipped = 0
+    with tempfile.TemporaryDirectory(prefix="rtbuild-layers-") as folder:
+        for number, layer in reversed(list(enumerate(layers))):
+            size = int(layer["size"])
+            if size > LARGE and number > 0:
+                skipped += 1
+                continue
+            note(f"reading layer {number + 1} of {len(layers)} for its packages")
+            blob = registry.fetch_blob(name, layer["digest"], Path(folder) / f"{number}", size=size)
+            try:
+                text = _status(blob, str(layer["mediaType"]))
+            except CellError as error:
+                where = f"layer {layer['digest']} of {image.digest}"
+                raise EvidenceError(f"{where} cannot be read: {error.message}") from error
+            finally:
+                blob.unlink()
+            if text is not None:
+                return DpkgList(packages=parse_status(text) if text else None, skipped=skipped)
+    return DpkgList(packages=None, skipped=skipped)
+
+
+def parse_status(text: str) -> tuple[model.DebianPackage, ...]:
+    """The packages that are installed, in dpkg's own form:
+    https://manpages.debian.org/trixie/dpkg/dpkg-query.1.en.html"""
+    found = []
+    for paragraph in text.split("\n\n"):
+        lines = (line.partition(": ") for line in paragraph.splitlines() if not line[:1].isspace())
+        fields = {key: value.strip() for key, _, value in lines}
+        if fields.get("Status", "").split()[-1:] == ["installed"] and "Package" in fields:
+            version, architecture = fields.get("Version", ""), fields.get("Architecture", "")
+            name = fields["Package"]
+            found.append(model.DebianPackage(name=name, version=version, architecture=architecture))
+    return tuple(sorted(found))
+
+
+def python_packages(report: Mapping[str, Any]) -> dict[str, str] | None:
+    """Canonical name → version of all Python packages in the image; None for a report without them."""
+    packages = _packages(report, "packages")
+    return None if packages is None else {canonicalize_name(name): packages[name] for name in packages}
+
+
+def system_packages(report: Mapping[str, Any]) -> dict[str, str]:
+    """cuDNN's and CUDA's Debian packages, as the probe found them."""
+    return _packages(report, "system_packages") or {}
+
+
+def _packages(report: Mapping[str, Any], kind: str) -> dict[str, str] | None:
+    match report.get("fingerprint"):
+        case {**found} if isinstance(packages := found.get(kind), dict):
+            return {str(name): str(version) for name, version in packages.items()}
+    return None
+
+
+def _status(blob: Path, media_type: str) -> str | None:
+    """dpkg's status file in a layer; empty if the layer hides the one below, None if it has neither."""
+    hidden = False
+    with open_layer(blob, media_type, most=_LARGEST_LAYER) as archive:
+        for entry in archive:
+            path = entry.name.removeprefix("/")
+            if path == STATUS and entry.kind == "file" and entry.size <= _LARGEST_STATUS:
+                return archive.read().decode("utf-8", "replace")
+            hidden = hidden or path in _HIDDEN or path in _EMPTIED
+    return "" if hidden else None
+
+
+def purl(part: model.Wheel | model.Sdist | model.StandalonePython | model.Deb) -> str:
+    """``pkg:pypi/nvidia-cudnn-cu12@8.9.4.25``; ``pkg:pypi/moviepy@1.0.3?file_name=moviepy-1.0.3.tar.gz``;
+    ``pkg:generic/cpython@3.12.16%2B20261110?file_name=cpython-…`` of python-build-standalone."""
+    if isinstance(part, model.Deb):
+        return _deb_url(part.package, part.version, part.architecture)
+    file = "" if isinstance(part, model.Wheel) else f"?file_name={quote(part.file, safe='')}"
+    if isinstance(part, model.StandalonePython):
+        version = quote(f"{part.version}+{part.build}", safe="")
+        return f"pkg:generic/cpython@{version}{file}"
+    return f"pkg:pypi/{canonicalize_name(part.name)}@{quote(part.version, safe='')}{file}"
+
+
+def _deb_url(package: str, version: str, architecture: str, *, vendor: str = "debian") -> str:
+    """``pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64``"""
+    return f"pkg:deb/{vendor}/{quote(package, safe='')}@{quote(version, safe='')}?arch={architecture}"

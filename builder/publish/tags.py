@@ -11,8 +11,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from builder.errors import CellError
-from builder.evidence.contents import python_packages
 from builder.evidence.documents import Refusal
+from builder.evidence.sbom import python_packages
 from builder.model import Cell
 from builder.oci.registry import Registry
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, look

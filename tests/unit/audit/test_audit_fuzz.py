@@ -15,10 +15,9 @@ from builder.audit import Question, audit
 from builder.cli.audit import clean, document, page
 from builder.console import Terminal
 from builder.errors import RegistryError
-from builder.evidence.contents import DpkgList, parse_status
 from builder.evidence.gather import Gathered, Piece
 from builder.evidence.provenance import provenance
-from builder.evidence.sbom import sbom
+from builder.evidence.sbom import DpkgList, parse_status, sbom
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Statement
 from builder.evidence.verification import predicate_of
 

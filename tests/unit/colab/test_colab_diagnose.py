@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pages.diagnose import notebook
 
-from builder.colab.listed import listed
+from builder.colab.diff import listed
 from builder.colab.runtimes import NAMED, REPOSITORY
 from builder.recipe.bundle import bundle
 

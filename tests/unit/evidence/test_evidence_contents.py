@@ -13,14 +13,14 @@ import pytest
 import zstandard
 
 from builder.errors import EvidenceError
-from builder.evidence import contents as module
-from builder.evidence.contents import parse_status, read_system
+from builder.evidence import sbom as module
+from builder.evidence.sbom import parse_status, read_system
 from builder.model import DebianPackage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.evidence.contents import DpkgList
+    from builder.evidence.sbom import DpkgList
 
 PACKAGES = tuple(
     sorted(DebianPackage(name=d.package, version=d.version, architecture="amd64") for d in doubles.DEBS)

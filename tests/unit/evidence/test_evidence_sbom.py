@@ -12,9 +12,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from builder.errors import EvidenceError
-from builder.evidence.contents import DpkgList, parse_status
 from builder.evidence.provenance import provenance
-from builder.evidence.sbom import refuse_difference, sbom
+from builder.evidence.sbom import DpkgList, parse_status, refuse_difference, sbom
 from builder.model import Compilation, RootfsBase, Sdist, Wheel, WheelSource
 
 if TYPE_CHECKING:
