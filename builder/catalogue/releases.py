@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from packaging.requirements import Requirement
+
 from builder.catalogue.values import Answer, Card, Judgement, Release
 from builder.facts import Finding, check, summary
 from builder.facts.candidates import Choice, cells, choices, common_pythons
@@ -81,7 +83,7 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
         source=row.source.reference,
     )
     if not found:
-        offered = any(choice.row is row for choice in choices(_requirement(table, row), {}))
+        offered = any(choice.row is row for choice in choices(_requirement(table, row)))
         reason = _NO_BASE if offered else _NO_INDEX
         why = Judgement(answer="unknown", reason=reason)
         return replace(base, cards=dict.fromkeys(models, why))
@@ -122,7 +124,7 @@ def _cells_by_python(
     Python first; else the first that was tried."""
     possible: dict[str, tuple[Choice, Cell, tuple[Finding, ...]]] = {}
     refused: list[tuple[Choice, Cell, tuple[Finding, ...]]] = []
-    for choice in choices(_requirement(table, row), {}):
+    for choice in choices(_requirement(table, row)):
         if choice.row is not row:
             continue
         on_each = (cell for python in common_pythons((choice,)) for cell in cells((choice,), python, ()))
@@ -138,7 +140,7 @@ def _cells_by_python(
     return found or refused[:1]
 
 
-def _requirement(table: FrameworkTable, row: FrameworkRow) -> str:
+def _requirement(table: FrameworkTable, row: FrameworkRow) -> Requirement:
     local = f"+{row.variant}" if table.name == "torch" and not row.default else ""
     extra = f"[{row.extra}]" if table.name == "jax" and row.extra else ""
-    return f"{row.distribution}{extra}=={row.version}{local}"
+    return Requirement(f"{row.distribution}{extra}=={row.version}{local}")

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
-from builder.errors import UsageError
 from builder.facts.framework import table_name
 from builder.facts.gpus import card_of
 from builder.facts.tables import FrameworkRow, FrameworkTable, TagRow, load
@@ -29,51 +29,38 @@ class Choice:
     index: tuple[str, ...] = ()
 
 
-def choices(text: str, available: Mapping[str, Sequence[str]]) -> Iterator[Choice]:
-    parsed = requirement(text)
-    if parsed is None:
-        raise UsageError(f"{text!r} is not a requirement", hint="as in 'tensorflow==2.15.*'")
-    distribution = canonical(parsed.name)
-    table = load().frameworks.get(table_name(distribution))
-    if table is None:
-        raise UsageError(
-            f"there are no facts about {parsed.name}",
-            hint=f"there are about {', '.join(sorted(load().frameworks))}",
-        )
+def choices(asked: Requirement, available: Mapping[str, Sequence[str]] | None = None) -> Iterator[Choice]:
+    """The ways to install a framework on record, the newest first; ``available`` as :func:`search` has it."""
+    distribution = canonical(asked.name)
+    table = load().frameworks[table_name(distribution)]
     # newest first, and of one release the variant that the default index has
-    exact = pinned(parsed)
+    exact = pinned(asked)
     for row in _newest_first(table) if exact is None else table.of(exact):
         if distribution not in {"cupy", row.distribution}:
             continue
-        offered = available.get(f"cupy-{row.variant}" if table.name == "cupy" else distribution, ())
-        if "+" in str(parsed.specifier) and not any("+" in version for version in offered):
+        offered = (available or {}).get(f"cupy-{row.variant}" if table.name == "cupy" else distribution, ())
+        if "+" in str(asked.specifier) and not any("+" in version for version in offered):
             offered = ()  # asked for by its variant: what the default index has is no answer
-        version = _version(row, parsed, offered)
-        if version is None:
-            continue
-        listed = f"{version}+{row.variant}" in offered
-        yield from _ways(table, row, parsed, version, listed=listed)
+        version = _version(row, asked.specifier, offered)
+        if version is not None:
+            yield from _ways(table, row, asked, version, listed=f"{version}+{row.variant}" in offered)
 
 
 @functools.lru_cache(maxsize=64)
-def _newest_first(table: FrameworkTable) -> tuple[FrameworkRow, ...]:
-    return tuple(
-        sorted(
-            table.rows, key=lambda row: (key(row.version), row.default, key(row.cuda or "0")), reverse=True
-        )
-    )
+def _newest_first(table: FrameworkTable) -> list[FrameworkRow]:
+    def age(row: FrameworkRow) -> tuple[tuple[int, ...], bool, tuple[int, ...]]:
+        return key(row.version), row.default, key(row.cuda or "0")
+
+    return sorted(table.rows, key=age, reverse=True)
 
 
-def _version(row: FrameworkRow, parsed: Requirement, available: Sequence[str]) -> str | None:
+def _version(row: FrameworkRow, asked: SpecifierSet, available: Sequence[str]) -> str | None:
     """The version of a row, without its ``+cu118``, if the requirement admits it and the index has it."""
-    asked = parsed.specifier
-    fitting = (
-        v
-        for v in (_of_variant(row, available) if available else (row.version,))
-        if contains(row.versions, v)
-        and (contains(asked, v) or contains(asked, f"{v}+{row.variant}".rstrip("+")))
-    )
-    return next(fitting, None)
+    for version in _of_variant(row, available) if available else (row.version,):
+        local = f"{version}+{row.variant}".rstrip("+")
+        if contains(row.versions, version) and (contains(asked, version) or contains(asked, local)):
+            return version
+    return None
 
 
 def _of_variant(row: FrameworkRow, available: Sequence[str]) -> list[str]:
@@ -138,11 +125,9 @@ def _together(combination: tuple[Choice, ...]) -> bool:
     if len(combination) == 1:
         return True
     exact: dict[str, str] = {}
-    for choice in combination:
-        for name, version in _exact_pins(choice):
-            if exact.setdefault(name, version) != version:
-                return False
-    return bool(common_pythons(combination))
+    pins = (pin for choice in combination for pin in _exact_pins(choice))
+    apart = any(exact.setdefault(name, version) != version for name, version in pins)
+    return not apart and bool(common_pythons(combination))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -166,26 +151,23 @@ def cells(
     ``standalone`` allows it.
     """
     compiled = next((choice.row.cuda for choice in combination if choice.row.cuda), None)
-    if compiled is None:
-        return
-    sketch, wheels = _sketch(combination, gpus), _wheels(combination)
-    inside = any(choice.brings for choice in combination)
-    for base, cuda in _bases(compiled, wheels, python, inside=inside, standalone=standalone):
-        yield replace(sketch, python=python, base=base, cuda=cuda)
+    if compiled is not None:
+        inside = any(choice.brings for choice in combination)
+        sketch, wheels = _sketch(combination, gpus), _wheels(combination)
+        for base, cuda in _bases(compiled, wheels, python, inside=inside, standalone=standalone):
+            yield replace(sketch, python=python, base=base, cuda=cuda)
 
 
 @functools.lru_cache(maxsize=4096)
 def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...]) -> Cell:
     """All of a cell that neither its Python nor its base decides."""
-    pip = dict.fromkeys(text for choice in combination for text in choice.row.pip)
-    old = any(choice.row.numpy_abi == "1" for choice in combination)
-    if old and not any("numpy" in text for text in pip):
+    rows = [choice.row for choice in combination]
+    pip = dict.fromkeys(text for row in rows for text in row.pip)
+    if any(row.numpy_abi == "1" for row in rows) and not any("numpy" in text for text in pip):
         pip["numpy<2"] = None
     pins = [requirement(text) for choice in combination if choice.brings for text in choice.row.pins]
-    built = [choice.row.cudnn for choice in combination if choice.row.cudnn]
-    if bound := cudnn_bound([pin for pin in pins if pin is not None], built, gpus):
+    if bound := cudnn_bound(filter(None, pins), [row.cudnn for row in rows if row.cudnn], gpus):
         pip[bound] = None
-    index = dict.fromkeys(url for choice in combination for url in choice.index)
     platforms = [card.platform for gpu in gpus if (card := card_of(gpu)) is not None and card.platform]
     return Cell(
         id="proposal",
@@ -195,7 +177,7 @@ def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...]) -> Cell:
         base=Base(kind="rootfs", name=""),
         cuda=Cuda(provider="wheels"),
         pip=tuple(pip),
-        index=tuple(index),
+        index=tuple(dict.fromkeys(url for choice in combination for url in choice.index)),
         platform=platforms[0] if platforms else "linux/amd64",
         gpus=gpus,
     )
@@ -208,27 +190,22 @@ def cudnn_bound(pins: Iterable[Requirement], built: Iterable[str], gpus: Sequenc
     """
     cards = [card for gpu in gpus if (card := card_of(gpu)) is not None]
     majors = {major(version) for version in built}
+
+    def serves(version: str) -> bool:
+        lines = [row for row in load().cudnn if contains(row.versions, short(version, 3))]
+        return majors <= {major(version)} and all(
+            at_least(card.capability, row.capability_min) for card in cards for row in lines
+        )
+
     for pin in pins:
         row = load().wheels.get(canonical(pin.name))
         if row is None or "cudnn" not in row.name or pinned(pin) is not None:
             continue
-        admitted = sorted((v for v in row.versions if contains(pin.specifier, v)), key=key)
-        serving = (
-            v
-            for v in reversed(admitted)
-            if majors <= {major(v)} and all(_serves(short(v, 3), card.capability) for card in cards)
-        )
-        newest = next(serving, None)
-        if newest is not None and newest != admitted[-1]:
+        admitted = sorted((v for v in row.versions if contains(pin.specifier, v)), key=key, reverse=True)
+        newest = next(filter(serves, admitted), None)
+        if newest is not None and newest != admitted[0]:
             return f"{row.name}<={newest}"
     return None
-
-
-@functools.lru_cache(maxsize=4096)
-def _serves(cudnn: str, capability: str) -> bool:
-    return all(
-        at_least(capability, row.capability_min) for row in load().cudnn if contains(row.versions, cudnn)
-    )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -259,12 +236,12 @@ def _on(system: str, cuda: str, wheels: Cuda | None, *, inside: bool) -> Iterato
         return
     fitting = [row for row in _tags(cuda) if system.removeprefix("ubuntu") in row.ubuntu]
     if wheels is not None and fitting:
-        name = f"nvidia/cuda:{_near(fitting, cuda).cuda}-base-{system}"
-        yield Base(kind="registry", name=name), wheels
-    if not inside:
-        for row in fitting:
-            name = f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-{system}"
-            yield Base(kind="registry", name=name), Cuda(provider="base")
+        # the oldest release that is not older than the framework's CUDA, else the newest there is
+        near = fitting[0] if at_least(fitting[0].cuda, cuda) else fitting[-1]
+        yield Base(kind="registry", name=f"nvidia/cuda:{near.cuda}-base-{system}"), wheels
+    for row in () if inside else fitting:
+        name = f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-{system}"
+        yield Base(kind="registry", name=name), Cuda(provider="base")
 
 
 @functools.lru_cache(maxsize=256)
@@ -274,14 +251,6 @@ def _tags(cuda: str) -> tuple[TagRow, ...]:
     # of CUDA 10 there is no tag any more: a candidate that is refused says so
     tags = [row for row in tags if row.state == "listed"] or tags
     return tuple(sorted(tags, key=lambda row: (not at_least(row.cuda, cuda), key(row.cuda))))
-
-
-def _near(rows: list[TagRow], cuda: str) -> TagRow:
-    """The oldest release that is not older than the framework's CUDA; else the newest there is."""
-    fitting = [row for row in rows if at_least(row.cuda, cuda)]
-    return (
-        min(fitting, key=lambda row: key(row.cuda)) if fitting else max(rows, key=lambda row: key(row.cuda))
-    )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -305,23 +274,18 @@ def _wheels(combination: tuple[Choice, ...]) -> Cuda | None:
 
 def _wheel(family: str, row: FrameworkRow) -> str | None:
     """One of NVIDIA's wheels, pinned: all from one toolkit, cuDNN the oldest that the framework accepts."""
-    suffix = f"cu{major(row.cuda or '0')}"
-    wheel, cublas = (
-        load().wheels.get(f"nvidia-{family}-{suffix}"),
-        load().wheels.get(f"nvidia-cublas-{suffix}"),
-    )
-    if (
-        wheel is None
-        or cublas is None
-        or cublas.toolkit is None
-        or not at_least(cublas.toolkit, row.cuda or "0")
-    ):
+    cuda = row.cuda or "0"
+    wheel, cublas = (load().wheels.get(f"nvidia-{name}-cu{major(cuda)}") for name in (family, "cublas"))
+    if wheel is None or cublas is None or cublas.toolkit is None or not at_least(cublas.toolkit, cuda):
         return None
+    fitting = list(wheel.versions)
     if family == "cudnn":
-        need = short(row.cudnn or "0", 2)
-        fitting = [v for v in wheel.versions if major(v) == major(need) and at_least(short(v, 2), need)]
+        fitting = same_major(fitting, row.cudnn or "0")
     elif wheel.toolkit is None:
-        fitting = [v for v in wheel.versions if short(v, 2) == cublas.toolkit]
-    else:
-        fitting = list(wheel.versions)
+        fitting = [v for v in fitting if short(v, 2) == cublas.toolkit]
     return f"{wheel.name}=={min(fitting, key=key)}" if fitting else None
+
+
+def same_major(versions: Iterable[str], need: str) -> list[str]:
+    """Versions of the major, whose minor is not older."""
+    return [v for v in versions if major(v) == major(need) and at_least(short(v, 2), short(need, 2))]

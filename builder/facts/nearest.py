@@ -8,14 +8,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from builder.facts.base import CudaTag
-from builder.facts.candidates import Choice, cells, choices, combinations, common_pythons, cudnn_bound
+from packaging.requirements import Requirement
+
+from builder.facts.candidates import (
+    Choice,
+    cells,
+    choices,
+    combinations,
+    common_pythons,
+    cudnn_bound,
+    same_major,
+)
 from builder.facts.finding import Nearest, Outcome
 from builder.facts.framework import CellFramework
 from builder.facts.rules import packages
 from builder.facts.stack import Stack
 from builder.facts.tables import TagRow, load
-from builder.facts.versions import at_least, canonical, key, major, minor, requirement, short
+from builder.facts.versions import canonical, key, major, minor, requirement
 from builder.model import Base, Cell, Cuda
 
 if TYPE_CHECKING:
@@ -111,11 +120,7 @@ def _packages(stack: Stack) -> Iterator[Candidate]:
         row = load().wheels.get(name)
         if row is None or "cudnn" not in name or not version or not wanted:
             continue
-        need = max(wanted, key=key)
-        fitting = [
-            v for v in row.versions if major(v) == major(need) and at_least(short(v, 2), short(need, 2))
-        ]
-        for other in sorted(fitting, key=key)[:4]:
+        for other in sorted(same_major(row.versions, max(wanted, key=key)), key=key)[:4]:
             packages = (*cell.cuda.packages[:n], f"{name}=={other}", *cell.cuda.packages[n + 1 :])
             changed = replace(cell, cuda=Cuda(provider="wheels", packages=packages))
             yield (("cuda.packages", f"{name}=={other}"),), changed
@@ -126,39 +131,29 @@ def _tags(stack: Stack, python: str) -> Iterator[str]:
     cuda = next((framework.cuda.text for framework in stack.frameworks if framework.cuda), None)
     if stack.cell.base.kind != "registry" or cuda is None:
         return
-    flavour = stack.tag.flavour if stack.tag else "runtime"
-    with_cudnn = not any(framework.carries_cuda for framework in stack.frameworks)
-    system = stack.tag.system if stack.tag else ""
-    having = {name for name, row in load().systems.items() if python in row.python}
+    system, flavour = (stack.tag.system, stack.tag.flavour) if stack.tag else ("", "runtime")
+    alone = any(framework.carries_cuda for framework in stack.frameworks)
+    own = float(system.removeprefix("ubuntu")) if system.startswith("ubuntu") else None
+
+    def distance(ubuntu: str) -> tuple[bool, float]:
+        return f"ubuntu{ubuntu}" != system, -float(ubuntu) if own is None else abs(float(ubuntu) - own)
+
     for row in _rows_around(cuda):
-        systems = sorted(
-            (name for name in row.ubuntu if f"ubuntu{name}" in having),
-            key=lambda name: (f"ubuntu{name}" != system, _system_distance(name, stack.tag)),
-        )
-        for name in systems:
-            if with_cudnn:
-                kind = flavour if flavour != "base" else "runtime"
-                yield f"nvidia/cuda:{row.cuda}-{row.infix}-{kind}-ubuntu{name}"
-            else:
-                yield f"nvidia/cuda:{row.cuda}-base-ubuntu{name}"
+        having = [ubuntu for ubuntu in row.ubuntu if python in load().systems[f"ubuntu{ubuntu}"].python]
+        for ubuntu in sorted(having, key=distance):
+            kind = "base" if alone else f"{row.infix}-{flavour if flavour != 'base' else 'runtime'}"
+            yield f"nvidia/cuda:{row.cuda}-{kind}-ubuntu{ubuntu}"
 
 
 @functools.lru_cache(maxsize=256)
-def _rows_around(cuda: str) -> tuple[TagRow, ...]:
-    rows = [row for row in load().tags if row.state == "listed" and major(row.cuda) == major(cuda)]
-    return tuple(sorted(rows, key=lambda row: (_distance(cuda, row.cuda), [-part for part in key(row.cuda)])))
+def _rows_around(cuda: str) -> list[TagRow]:
+    def distance(row: TagRow) -> tuple[int, list[int]]:
+        """Minors away from the wanted CUDA; an older one, which may lack something, counts as far away."""
+        away = (minor(row.cuda) or 0) - (minor(cuda) or 0)
+        return away if away >= 0 else 100 - away, [-part for part in key(row.cuda)]
 
-
-def _distance(wanted: str, found: str) -> int:
-    """Minors away from the wanted CUDA; an older one, which may lack something, counts as far away."""
-    away = (minor(found) or 0) - (minor(wanted) or 0)
-    return away if away >= 0 else 100 - away
-
-
-def _system_distance(ubuntu: str, tag: CudaTag | None) -> float:
-    if tag is None or not tag.system.startswith("ubuntu"):
-        return -float(ubuntu)
-    return abs(float(ubuntu) - float(tag.system.removeprefix("ubuntu")))
+    rows = (row for row in load().tags if row.state == "listed" and major(row.cuda) == major(cuda))
+    return sorted(rows, key=distance)
 
 
 def _pythons(stack: Stack) -> Iterator[str]:
@@ -171,27 +166,18 @@ def _pythons(stack: Stack) -> Iterator[str]:
 
 def _extras(stack: Stack) -> Iterator[Candidate]:
     """The extra by which a framework brings NVIDIA's wheels, on the base flavour of a tag or a rootfs."""
-    cell = stack.cell
-    texts = list(cell.frameworks)
-    changed = False
-    for n, framework in enumerate(stack.frameworks):
-        row = framework.row
-        if (
-            row is not None
-            and row.brings == "extra"
-            and row.extra == "and-cuda"
-            and framework.brings == "outside"
-        ):
-            texts[n] = f"{framework.name}[{row.extra}]=={framework.version}"
-            changed = True
-    if not changed:
-        return
-    base = cell.base
-    if stack.tag is not None:
-        base = Base(kind="registry", name=f"nvidia/cuda:{stack.tag.cuda}-base-{stack.tag.system}")
-    other = replace(cell, frameworks=tuple(texts), base=base, cuda=Cuda(provider="wheels"))
-    changes = (("framework", ", ".join(texts)), ("base", str(base)), ("cuda", "wheels"))
-    yield changes, other
+    cell, tag = stack.cell, stack.tag
+    texts = tuple(
+        f"{framework.name}[{row.extra}]=={framework.version}"
+        if (row := framework.row) is not None
+        and (row.brings, row.extra, framework.brings) == ("extra", "and-cuda", "outside")
+        else text
+        for text, framework in zip(cell.frameworks, stack.frameworks, strict=True)
+    )
+    if texts != cell.frameworks:
+        base = Base(kind="registry", name=f"nvidia/cuda:{tag.cuda}-base-{tag.system}") if tag else cell.base
+        changes = (("framework", ", ".join(texts)), ("base", str(base)), ("cuda", "wheels"))
+        yield changes, replace(cell, frameworks=texts, base=base, cuda=Cuda(provider="wheels"))
 
 
 def _other_ways(stack: Stack) -> Iterator[Candidate]:
@@ -199,35 +185,28 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
     cell = stack.cell
     if any(framework.table is None or framework.version is None for framework in stack.frameworks):
         return
-    ways = [_ways(_without_extras(framework)) for framework in stack.frameworks]
     every = (
         other
-        for combination in combinations(ways)
+        for combination in combinations([_ways(framework) for framework in stack.frameworks])
         for python in sorted(common_pythons(combination), key=lambda python: python != cell.python)
         for other in cells(combination, python, cell.gpus, standalone=python == cell.python)
     )
+    own = {name: getattr(cell, name) for name in ("id", "matrix", "apt", "env", "options")}
     for other in every:
-        changed = replace(
-            other,
-            id=cell.id,
-            matrix=cell.matrix,
-            pip=tuple(dict.fromkeys((*cell.pip, *other.pip))),
-            apt=cell.apt,
-            env=cell.env,
-            options=cell.options,
-        )
+        changed = replace(other, pip=tuple(dict.fromkeys((*cell.pip, *other.pip))), **own)
         yield tuple(_differences(cell, changed)), changed
 
 
-@functools.lru_cache(maxsize=1024)
-def _ways(text: str) -> list[Choice]:
-    return list(choices(text, {}))
-
-
-def _without_extras(framework: CellFramework) -> str:
+def _ways(framework: CellFramework) -> list[Choice]:
+    """The ways to install the release of a framework, whichever extras the cell asks for."""
     parsed = requirement(framework.requirement)
     name = parsed.name if parsed is not None else framework.name
-    return f"{name}=={(framework.version or '').split('+', 1)[0]}"
+    return _choices(f"{name}=={(framework.version or '').split('+', 1)[0]}")
+
+
+@functools.lru_cache(maxsize=1024)
+def _choices(text: str) -> list[Choice]:
+    return list(choices(Requirement(text)))
 
 
 def _differences(cell: Cell, other: Cell) -> Iterator[tuple[str, str]]:

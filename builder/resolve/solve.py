@@ -17,9 +17,10 @@ from builder.facts.framework import table_name
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of
 from builder.facts.tables import load
-from builder.facts.versions import canonical, key, requirement
+from builder.facts.versions import key
 from builder.model import Cell
 from builder.resolve.demand import Demand
+from builder.resolve.requirements import NamedRequirement
 
 MOST = 6000
 """Candidates that the rules are asked about at most."""
@@ -63,7 +64,7 @@ def search(
     Raises:
         CellError: No release on record fits one of the requirements.
     """
-    ways = [_ways(str(wish), wish.place, available or {}) for wish in demand.frameworks]
+    ways = [_ways(wish, available) for wish in demand.frameworks]
     ranked: list[tuple[tuple[object, ...], Proposal]] = []
     refused: dict[tuple[Choice, ...], Cell] = {}
     hopeless = None
@@ -83,21 +84,16 @@ def search(
     return Search(possible=distinct([proposal for _, proposal in ranked]), refused=list(refused.values()))
 
 
-def _ways(text: str, place: str, available: Mapping[str, Sequence[str]]) -> list[Choice]:
-    found = list(choices(text.partition(";")[0].strip(), available))
+def _ways(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | None) -> list[Choice]:
+    found = list(choices(wish.parsed, available))
     if not found:
         offered = " that the package index has" if available else ""
-        raise CellError(f"no release on record{offered} fits {text} ({place})", hint=_on_record(text))
+        latest = sorted((row.version for row in load().frameworks[table_name(wish.name)].rows), key=key)
+        raise CellError(
+            f"no release on record{offered} fits {wish} ({wish.place})",
+            hint=f"on record are {latest[0]} to {latest[-1]}: `docs/facts.md` lists them",
+        )
     return found
-
-
-def _on_record(text: str) -> str:
-    parsed = requirement(text)
-    table = load().frameworks[table_name(canonical(parsed.name))] if parsed is not None else None
-    if table is None:
-        return "`docs/facts.md` lists what is on record"
-    latest = sorted((row.version for row in table.rows), key=key)
-    return f"on record are {latest[0]} to {latest[-1]}: `docs/facts.md` lists them"
 
 
 def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[tuple[Choice, ...], Cell]]:
