@@ -17,10 +17,17 @@ from builder.index.client import Index
 from builder.resolve import conda, proof
 from builder.resolve import requirements as reading
 from builder.resolve.clash import nothing
-from builder.resolve.demand import Demand, distributions, meant, split
 from builder.resolve.proof import Proof, Proofs
 from builder.resolve.requirements import Wishes
-from builder.resolve.solve import needs_standalone, search, to_matrix_yaml
+from builder.resolve.solve import (
+    Demand,
+    distributions,
+    meant,
+    needs_standalone,
+    search,
+    split,
+    to_matrix_yaml,
+)
 
 _USUAL_PYTHON = "3.12"
 

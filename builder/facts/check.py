@@ -62,19 +62,19 @@ def until_refused(cell: Cell, driver: str | None) -> tuple[Finding, ...]:
 
 def explain(cell: Cell, found: Sequence[Finding]) -> str:
     """The reasons for the verdict on a cell, as text for people."""
-    verdict = summary(found)
-    lines = [f"{cell.id}: {_VERDICT[verdict]}", ""]
-    lines += [f"  frameworks  {', '.join(cell.frameworks)}", f"  python      {_python(cell)}"]
-    lines += [
+    lines = [
+        f"{cell.id}: {_WORDS[summary(found)][0]}",
+        "",
+        f"  frameworks  {', '.join(cell.frameworks)}",
+        f"  python      {_python(cell)}",
         f"  base        {cell.base}",
         f"  cuda        {', '.join((cell.cuda.provider, *cell.cuda.packages))}",
     ]
     if cell.gpus:
         lines.append(f"  gpus        {', '.join(cell.gpus)}")
-    for outcome in (Outcome.IMPOSSIBLE, Outcome.UNKNOWN, Outcome.WARNS, Outcome.POSSIBLE):
+    for outcome, (_, heading) in _WORDS.items():
         group = [finding for finding in found if finding.outcome is outcome]
-        if group:
-            lines += ["", _HEADING[outcome]]
+        lines += ["", heading] if group else []
         for finding in group:
             lines.append(f"  {finding.rule}: {finding.message}")
             lines += [f"      {value.what}: {value.text}  [{value.source}]" for value in finding.values]
@@ -84,6 +84,15 @@ def explain(cell: Cell, found: Sequence[Finding]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_WORDS = {
+    Outcome.IMPOSSIBLE: ("impossible", "Refused because:"),
+    Outcome.UNKNOWN: ("unknown", "Not known:"),
+    Outcome.WARNS: ("possible, with a reservation", "Mind:"),
+    Outcome.POSSIBLE: ("possible: nothing speaks against it", "Checked:"),
+}
+"""For a whole cell, and above the findings; the worst first."""
+
+
 def _python(cell: Cell) -> str:
     """``3.12, standalone (Debian bookworm has 3.11)``; the version alone if it is the base's own."""
     system = system_of(cell)
@@ -91,17 +100,3 @@ def _python(cell: Cell) -> str:
         return cell.python
     there = f" ({system.name} has {', '.join(system.python)})" if system is not None else ""
     return f"{cell.python_patch or cell.python}, standalone{there}"
-
-
-_VERDICT = {
-    Outcome.POSSIBLE: "possible: nothing speaks against it",
-    Outcome.WARNS: "possible, with a reservation",
-    Outcome.UNKNOWN: "unknown",
-    Outcome.IMPOSSIBLE: "impossible",
-}
-_HEADING = {
-    Outcome.IMPOSSIBLE: "Refused because:",
-    Outcome.UNKNOWN: "Not known:",
-    Outcome.WARNS: "Mind:",
-    Outcome.POSSIBLE: "Checked:",
-}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from packaging.requirements import Requirement
 
@@ -70,19 +71,18 @@ def framework_of(text: str, cell: Cell, truth: Truth, notes: list[Finding]) -> C
     if wheel is not None and plugin is not None:
         # jax itself is Python only: what is compiled lies in its plug-in
         wheel = replace(wheel, cuda=plugin.cuda, cudnn=plugin.cudnn, architectures=plugin.architectures)
-    active = _active_pins(row, plugin or wheel, extras, name, cell)
+    wants = tuple(_active_pins(row, plugin or wheel, extras, name, cell))
+    pins = () if cell.dependencies == "listed" else wants
+    inside: Brings = "inside" if row is not None and row.brings == "inside" else "outside"
 
-    installed = () if cell.dependencies == "listed" else active
-
-    def compiled(what: str, value: str, by_table: str | None, read: str | None) -> Value | None:
+    def compiled(what: str, value: Literal["cuda", "cudnn"]) -> Value | None:
         label = f"{what} that {name} was compiled with"
-        from_table = None
-        if by_table and row:
-            from_table = Value(label, by_table, row.source_of(value))
-        from_wheel = None
-        if read and wheel is not None:
-            from_wheel = Value(label, read, wheel.source)
-        return decide(from_wheel, from_table, notes)
+        read, listed = getattr(wheel, value, None), getattr(row, value, None)
+        return decide(
+            Value(label, read, wheel.source) if read and wheel else None,
+            Value(label, listed, row.source_of(value)) if listed and row else None,
+            notes,
+        )
 
     return CellFramework(
         requirement=text,
@@ -93,11 +93,11 @@ def framework_of(text: str, cell: Cell, truth: Truth, notes: list[Finding]) -> C
         table=table,
         row=row,
         wheel=wheel,
-        cuda=compiled("CUDA", "cuda", row.cuda if row else None, wheel.cuda if wheel else None),
-        cudnn=compiled("cuDNN", "cudnn", row.cudnn if row else None, wheel.cudnn if wheel else None),
-        brings=_brings(row, installed),
-        wants=active,
-        pins=installed,
+        cuda=compiled("CUDA", "cuda"),
+        cudnn=compiled("cuDNN", "cudnn"),
+        brings="pins" if any("cudnn" in pin.name for pin, _ in pins) else inside,
+        wants=wants,
+        pins=pins,
     )
 
 
@@ -105,16 +105,10 @@ def _variant(name: str, version: str | None, extras: frozenset[str], cell: Cell)
     if version and "+" in version:
         return version.split("+", 1)[1]
     if name == "jax":
-        found = next(
-            (re.match(r"cuda\d+", extra) for extra in sorted(extras) if extra.startswith("cuda")), None
-        )
-        return found.group(0) if found else _plugin_beside(cell)
-    if name == "torch":
-        for url in cell.index:
-            tail = url.rstrip("/").rsplit("/", 1)[-1]
-            if re.fullmatch(r"cu\d+|cpu|xpu|rocm[\d.]+", tail):
-                return tail
-    return ""
+        own = (match[0] for extra in sorted(extras) if (match := re.match(r"cuda\d+", extra)))
+        return next(own, None) or _plugin_beside(cell)
+    tails = (url.rstrip("/").rsplit("/", 1)[-1] for url in cell.index if name == "torch")
+    return next((tail for tail in tails if re.fullmatch(r"cu\d+|cpu|xpu|rocm[\d.]+", tail)), "")
 
 
 def _plugin_beside(cell: Cell) -> str:
@@ -129,36 +123,18 @@ def _plugin_beside(cell: Cell) -> str:
 
 def _active_pins(
     row: FrameworkRow | None, wheel: WheelTruth | None, extras: frozenset[str], name: str, cell: Cell
-) -> tuple[tuple[Requirement, Source], ...]:
+) -> Iterator[tuple[Requirement, Source]]:
+    """Requirements on NVIDIA's wheels that hold on Linux with these extras."""
     # jax itself pins nothing of NVIDIA's: its plug-in does, by an extra that jax's own extra asks for
     if wheel is not None and wheel.requires and wheel.name != "jax":
-        source = wheel.source
         extras |= {"with-cuda"} if name == "jax" else set()
-        return tuple(_nvidia(wheel.requires, extras, source, cell))
-    if row is None:
-        return ()
-    asked = dict.fromkeys(line for extra in ("", *sorted(extras)) for line in row.extras.get(extra, ()))
-    source = row.source_of("extras")
-    return tuple((parsed, source) for pin in asked if (parsed := requirement(pin)) is not None)
-
-
-def _nvidia(
-    lines: tuple[str, ...], extras: frozenset[str], source: Source, cell: Cell
-) -> Iterator[tuple[Requirement, Source]]:
-    """The ``Requires-Dist`` lines on NVIDIA's wheels that hold on Linux with these extras."""
-    python, machine = f"{cell.python}.0", MACHINES.get(cell.platform, "")
-    environments = [environment(python, machine=machine, extra=extra) for extra in ("", *sorted(extras))]
-    for line in lines:
-        parsed = requirement(line)
-        if parsed is None or not parsed.name.startswith(("nvidia-", "nvidia_")):
-            continue
-        if parsed.marker is None or any(parsed.marker.evaluate(values) for values in environments):
-            yield parsed, source
-
-
-def _brings(row: FrameworkRow | None, active: tuple[tuple[Requirement, Source], ...]) -> Brings:
-    if any("cudnn" in pin.name for pin, _ in active):
-        return "pins"
-    if row is not None and row.brings == "inside":
-        return "inside"
-    return "outside"
+        python, machine = f"{cell.python}.0", MACHINES.get(cell.platform, "")
+        environments = [environment(python, machine=machine, extra=extra) for extra in ("", *sorted(extras))]
+        for parsed in filter(None, map(requirement, wheel.requires)):
+            ours = parsed.name.startswith(("nvidia-", "nvidia_"))
+            if ours and (parsed.marker is None or any(map(parsed.marker.evaluate, environments))):
+                yield parsed, wheel.source
+    elif row is not None:
+        asked = dict.fromkeys(line for extra in ("", *sorted(extras)) for line in row.extras.get(extra, ()))
+        for parsed in filter(None, map(requirement, asked)):
+            yield parsed, row.source_of("extras")

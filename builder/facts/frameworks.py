@@ -1,4 +1,8 @@
-"""The releases of frameworks: generated rows, and values that people added to them.
+"""Rows of facts, each with its sources; the releases of frameworks.
+
+Every row names its sources by id; the file's ``[sources]`` table gives each id a public reference and the
+day on which it was read. An unknown key, an unknown source id or a number where a version belongs is a
+:class:`FactsError`: the tables ship with rtbuild, so one that does not read is a bug, not a user's mistake.
 
 ``tables/releases/<stem>.json`` holds one row for each release, read from the index and the wheels themselves;
 ``rtbuild facts refresh`` writes it. ``tables/<stem>.toml`` holds values that no file has, with their sources:
@@ -9,16 +13,78 @@ the row is ``kept``.
 
 import functools
 import json
+import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from packaging.specifiers import SpecifierSet
 
 from builder.facts.finding import Source
-from builder.facts.records import FactsError, Row, document, plain, rows
 from builder.facts.versions import key, more_exact
+
+
+class FactsError(ValueError):
+    """A table that rtbuild ships does not read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """The fields of every row."""
+
+    sources: tuple[Source, ...]
+    kept: str | None = None
+    """Why a person fixed this row by hand; a refresh of the facts leaves such a row alone."""
+
+    @property
+    def source(self) -> Source:
+        """The first source, which is the one that decided."""
+        return self.sources[0]
+
+
+R = TypeVar("R", bound=Row)
+
+
+class TableFile:
+    """One TOML file of facts. Raises FactsError."""
+
+    def __init__(self, path: Path) -> None:
+        self.stem, self.values = path.stem, tomllib.loads(path.read_text("utf-8"))
+        self._sources = {}
+        for name, entry in self.values.pop("sources", {}).items():
+            unknown = set(entry) - {"reference", "date", "kind"}
+            if unknown or "reference" not in entry:
+                raise FactsError(
+                    f"{path.name}: source {name!r} has unknown or missing keys: {sorted(unknown)}"
+                )
+            self._sources[name] = Source("table", entry["reference"], entry["date"])
+
+    def rows(self, kind: type[R], key: str = "rows") -> tuple[R, ...]:
+        raws = enumerate(self.values[key])
+        return tuple(self._row(kind, raw, f"{self.stem}.{key}[{n}]") for n, raw in raws)
+
+    def _row(self, kind: type[R], raw: dict[str, Any], where: str) -> R:
+        names = raw.pop("sources", None)
+        if not names:
+            raise FactsError(f"{where}: a row without a source")
+        if missing := ", ".join(name for name in names if name not in self._sources):
+            raise FactsError(f"{where}: no such source: {missing}")
+        values = {name: _plain(name, value, where) for name, value in raw.items()}
+        try:
+            return kind(sources=tuple(self._sources[name] for name in names), **values)
+        except TypeError as problem:
+            raise FactsError(f"{where}: {problem}") from problem
+
+
+def _plain(name: str, value: Any, where: str) -> Any:
+    """A value as dataclasses of facts have it: text, a flag, or a list of text as a tuple."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    if not isinstance(value, str | bool):
+        raise FactsError(f"{where}.{name}: {value!r} is not text, a flag or a list of text")
+    return SpecifierSet(value) if name == "versions" and isinstance(value, str) else value
+
 
 Brings = Literal["inside", "pins", "extra", "outside"]
 """How a framework's wheel comes by cuDNN: ``inside`` the wheel itself; by unconditional ``pins`` on NVIDIA's
@@ -219,9 +285,9 @@ def read_table(folder: Path, stem: str) -> FrameworkTable:
     Raises:
         FactsError: One of its files does not read.
     """
-    text, sources = document(folder / f"{stem}.toml")
-    added = rows(AddedRow, text, "rows", sources, stem)
-    variants = rows(VariantRow, text, "variants", sources, stem) if "variants" in text else ()
+    file = TableFile(folder / f"{stem}.toml")
+    added = file.rows(AddedRow)
+    variants = file.rows(VariantRow, "variants") if "variants" in file.values else ()
     try:
         generated = json.loads((folder / "releases" / f"{stem}.json").read_text("utf-8"))
         found = [_generated(raw, generated["date"]) for raw in generated["rows"]]
@@ -229,7 +295,7 @@ def read_table(folder: Path, stem: str) -> FrameworkTable:
         raise FactsError(f"releases/{stem}.json: {type(problem).__name__}: {problem}") from problem
     read = {(row.version, row.variant) for row in found}
     whole = [one for row in found for one in _with_variants(_with_added(row, added), variants, read)]
-    values = plain({key: value for key, value in text.items() if isinstance(value, str)}, stem)
+    values = {name: value for name, value in file.values.items() if isinstance(value, str)}
     return FrameworkTable(rows=tuple(whole), date=generated["date"], **values)
 
 
@@ -237,11 +303,8 @@ _NAMES = frozenset(one.name for one in fields(FrameworkRow))
 
 
 def _generated(raw: Mapping[str, Any], date: str) -> FrameworkRow:
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in raw.items()
-        if name in _NAMES
-    }
+    known = ((name, value) for name, value in raw.items() if name in _NAMES)
+    values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in known}
     values["extras"] = {extra: tuple(lines) for extra, lines in raw.get("extras", {}).items()}
     reference = f"{raw['distribution']} {raw['version']} on the default package index"
     return FrameworkRow(sources=(Source("table", reference, date),), **values)
@@ -250,16 +313,11 @@ def _generated(raw: Mapping[str, Any], date: str) -> FrameworkRow:
 def _with_added(row: FrameworkRow, added: Iterable[AddedRow]) -> FrameworkRow:
     changed: dict[str, Any] = {}
     sources: dict[str, Source] = {}
-    without_cuda = set(row.cpu_only) == set(row.platforms)
-    names = (
-        ("pip", "numpy_abi")
-        if without_cuda
-        else ("pip", "numpy_abi", "cuda", "cudnn", "architectures", "needs")
-    )
+    names = ["pip", "numpy_abi"]
+    if set(row.cpu_only) != set(row.platforms):
+        names += ["cuda", "cudnn", "architectures", "needs"]
     for one in added:
-        if not one.fits(row):
-            continue
-        for name in names:
+        for name in names if one.fits(row) else ():
             value, old = getattr(one, name), changed.get(name, getattr(row, name))
             if value and (one.kept or not old or (name in {"cuda", "cudnn"} and more_exact(old, value))):
                 changed[name], sources[name] = value, one.source

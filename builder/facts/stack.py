@@ -14,7 +14,7 @@ from builder.facts.base import CudaTag, base_value, system_of, tag_of
 from builder.facts.finding import CELL, Finding, Source, Value
 from builder.facts.framework import CellFramework, framework_of
 from builder.facts.tables import SystemRow, load
-from builder.facts.truth import Truth
+from builder.facts.truth import BaseTruth, Truth
 from builder.facts.versions import canonical, contains, key, lower_bound, major, pinned, requirement
 from builder.model import Cell
 
@@ -53,25 +53,26 @@ class Stack:
     disagreements: tuple[Finding, ...]
 
     @property
+    def _shared(self) -> list[Copy]:
+        """Copies that a framework without its own may find: the wheels', else apt's, else the base's."""
+        return [copy for place in ("wheels", "apt", "base") for copy in self.copies if copy.place == place]
+
+    @property
     def cudnn(self) -> Copy | None:
-        """The copy that a framework without its own finds: the wheels', else apt's, else the base's."""
-        order = {"wheels": 0, "apt": 1, "base": 2}
-        shared = [copy for copy in self.copies if copy.place in order]
-        return min(shared, key=lambda copy: order[copy.place], default=None)
+        """The copy that a framework without its own finds."""
+        return next(iter(self._shared), None)
 
     def cudnn_for(self, compiled: Value) -> Copy | None:
         """The copy that a framework finds: libraries of two majors have two names, so each finds its own."""
-        shared = [copy for copy in self.copies if copy.place in {"wheels", "apt", "base"}]
-        majors = {major(copy.version.text) for copy in shared if copy.version is not None}
-        own = [c for c in shared if c.version is not None and major(c.version.text) == major(compiled.text)]
-        return own[0] if len(majors) > 1 and len(own) == 1 else self.cudnn
+        majors = [(major(copy.version.text), copy) for copy in self._shared if copy.version is not None]
+        own = [copy for number, copy in majors if number == major(compiled.text)]
+        return own[0] if len(own) == 1 and len({number for number, _ in majors}) > 1 else self.cudnn
 
     @property
     def base_has_libraries(self) -> bool:
         """True if the base brings cuBLAS and the rest, not only the CUDA runtime."""
-        if self.truth.base is not None and self.truth.base.variable("NV_LIBCUBLAS_VERSION"):
-            return True
-        return self.tag is not None and self.tag.flavour != "base"
+        read = self.truth.base is not None and self.truth.base.variable("NV_LIBCUBLAS_VERSION")
+        return bool(read) or (self.tag is not None and self.tag.flavour != "base")
 
     @property
     def cuda(self) -> Value | None:
@@ -89,6 +90,7 @@ def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) 
     tag = tag_of(cell.base)
     asked = [(parsed, CELL) for text in (*cell.cuda.packages, *cell.pip) if (parsed := requirement(text))]
     asked += [pin for framework in frameworks for pin in framework.pins]
+    inside = (Copy(place=f.name, version=f.cudnn) for f in frameworks if f.brings == "inside")
     wheel_cudnn = _from_wheels(CUDNN_WHEEL, "cuDNN", asked, truth)
     return Stack(
         cell=cell,
@@ -99,34 +101,25 @@ def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) 
         system=system_of(cell, truth.base),
         base_cuda=base_value(tag, truth.base, "CUDA_VERSION", tag.cuda if tag else None, notes),
         asked=tuple(asked),
-        copies=tuple(_copies(cell, truth, frameworks, tag, wheels=wheel_cudnn, notes=notes)),
+        copies=(*_copies(cell, truth.base, tag, wheel_cudnn, notes), *inside),
         wheel_cuda=_from_wheels(RUNTIME_WHEEL, "CUDA", asked, truth),
         disagreements=tuple(notes),
     )
 
 
 def _copies(
-    cell: Cell,
-    truth: Truth,
-    frameworks: tuple[CellFramework, ...],
-    tag: CudaTag | None,
-    *,
-    wheels: Copy | None,
-    notes: list[Finding],
+    cell: Cell, base: BaseTruth | None, tag: CudaTag | None, wheels: Copy | None, notes: list[Finding]
 ) -> Iterator[Copy]:
-    if tag is not None and tag.infix is not None:
-        listed = tag.row.cudnn if tag.row else None
-        yield Copy(place="base", version=base_value(tag, truth.base, "NV_CUDNN_VERSION", listed, notes))
-    elif truth.base is not None and truth.base.variable("NV_CUDNN_VERSION"):
-        yield Copy(place="base", version=base_value(tag, truth.base, "NV_CUDNN_VERSION", None, notes))
+    """The copies of cuDNN beside the frameworks' own."""
+    tagged = tag is not None and tag.infix is not None
+    if tagged or (base is not None and base.variable("NV_CUDNN_VERSION")):
+        listed = tag.row.cudnn if tag is not None and tagged and tag.row else None
+        yield Copy(place="base", version=base_value(tag, base, "NV_CUDNN_VERSION", listed, notes))
     for package in cell.apt:
         if found := CUDNN_APT.fullmatch(package):
             yield Copy(place="apt", version=Value("cuDNN from apt", found["version"], CELL))
     if wheels is not None:
         yield wheels
-    for framework in frameworks:
-        if framework.brings == "inside":
-            yield Copy(place=framework.name, version=framework.cudnn)
 
 
 def _from_wheels(

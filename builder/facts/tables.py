@@ -14,8 +14,7 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 
 from builder import resources
-from builder.facts.frameworks import FrameworkRow, FrameworkTable, read_table
-from builder.facts.records import FactsError, R, Row, document, rows
+from builder.facts.frameworks import FactsError, FrameworkRow, FrameworkTable, R, Row, TableFile, read_table
 from builder.facts.versions import equal
 
 __all__ = ["FactsError", "FrameworkRow", "FrameworkTable", "Row"]
@@ -230,34 +229,37 @@ def load() -> Facts:
 
 def read(where: Path) -> Facts:
     """The tables in a folder. Raises FactsError."""
-    cuda, cuda_sources = document(where / "cuda.toml")
-    families = rows(FamilyRow, cuda, "families", cuda_sources, "cuda")
+
+    def table(stem: str, kind: type[R]) -> tuple[R, ...]:
+        return TableFile(where / f"{stem}.toml").rows(kind)
+
+    cuda = TableFile(where / "cuda.toml")
     return Facts(
         frameworks=_Frameworks(where),
-        toolkits=rows(ToolkitRow, cuda, "toolkits", cuda_sources, "cuda"),
-        families={row.major: row for row in families},
-        architectures=rows(ArchitectureRow, cuda, "architectures", cuda_sources, "cuda"),
-        cudnn=_table(where, "cudnn", CudnnRow),
-        tags=_table(where, "tags", TagRow),
-        bad=_table(where, "known-bad", BadRow),
-        gpus={row.name.lower(): row for row in _table(where, "gpus", GpuRow)},
-        without={row.name: row for row in _table(where, "without-cuda", WithoutRow)},
-        systems={row.name: row for row in _table(where, "systems", SystemRow)},
-        wheels={row.name: row for row in _table(where, "nvidia-wheels", WheelRow)},
-        builds=_table(where, "builds", BuildRow),
+        toolkits=cuda.rows(ToolkitRow, "toolkits"),
+        families={row.major: row for row in cuda.rows(FamilyRow, "families")},
+        architectures=cuda.rows(ArchitectureRow, "architectures"),
+        cudnn=table("cudnn", CudnnRow),
+        tags=table("tags", TagRow),
+        bad=table("known-bad", BadRow),
+        gpus={row.name.lower(): row for row in table("gpus", GpuRow)},
+        without={row.name: row for row in table("without-cuda", WithoutRow)},
+        systems={row.name: row for row in table("systems", SystemRow)},
+        wheels={row.name: row for row in table("nvidia-wheels", WheelRow)},
+        builds=table("builds", BuildRow),
     )
 
 
 @functools.cache
 def standalone_sums() -> dict[str, str]:
     """The sha256 of archives of python-build-standalone, by the name of the file."""
-    return {row.file: row.sha256 for row in _table(resources.facts(), "standalone", ArchiveRow)}
+    return {row.file: row.sha256 for row in TableFile(resources.facts() / "standalone.toml").rows(ArchiveRow)}
 
 
 @functools.cache
 def companions() -> dict[str, CompanionRow]:
     """Packages built for single releases of a framework, by name."""
-    return {row.name: row for row in _table(resources.facts(), "companions", CompanionRow)}
+    return {row.name: row for row in TableFile(resources.facts() / "companions.toml").rows(CompanionRow)}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -268,8 +270,3 @@ def companion_asks(name: str, version: str | None) -> tuple[str, ...]:
     if version is None:
         return tuple(dict.fromkeys(re.split(r"[<>=!~]", text)[0] for _, _, text in lines))
     return tuple(text for release, _, text in lines if equal(release, version.partition("+")[0]))
-
-
-def _table(where: Path, stem: str, kind: type[R]) -> tuple[R, ...]:
-    text, sources = document(where / f"{stem}.toml")
-    return rows(kind, text, "rows", sources, stem)

@@ -1,80 +1,67 @@
 """Nothing is possible: which two demands clash, why, and which one to give up."""
 
+import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-
-from packaging.requirements import Requirement
 
 from builder.errors import CellError
 from builder.facts.check import check
 from builder.facts.finding import Outcome
-from builder.resolve.demand import Demand
-from builder.resolve.solve import Proposal, Search, search
+from builder.resolve.solve import Demand, Proposal, Search, search
 
+First = Callable[[Demand], Proposal | None]
 _MOST = 1500
 """Candidates that the rules are asked about for each smaller question."""
 
 
-def nothing(demand: Demand, found: Search, available: Mapping[str, Sequence[str]] | None) -> CellError:
+def nothing(demand: Demand, found: Search, available: Mapping[str, Sequence[str]] | None = None) -> CellError:
     """The error for a demand that no cell meets."""
-    asked = _Asked(available)
-    culprits = asked.culprits(demand)
-    names = " and ".join(name for name, _ in culprits)
-    if len(culprits) == 2:
-        head = f"nothing is possible: {names} clash"
-    elif culprits:
-        head = f"nothing is possible for {names}"
-    else:
-        head = "nothing is possible for all of " + ", ".join(name for name, _ in demand.parts())
+    ask = functools.partial(search, available=available, enough=1, most=_MOST)
+
+    def first(smaller: Demand) -> Proposal | None:
+        """The first possible cell, if there is one."""
+        try:
+            return next(iter(ask(smaller).possible), None) if smaller.frameworks else None
+        except CellError:
+            return None
+
+    culprits = _culprits(demand, first)
     if culprits:
-        only = _only(demand, [name for name, _ in culprits])
-        reasons = _reasons(asked.search(only), only)
+        only = _only(demand, culprits)
+        reasons = _reasons(ask(only), only)
+        names = " and ".join(culprits)
+        head = f"possible: {names} clash" if len(culprits) == 2 else f"possible for {names}"
     else:
         reasons = _reasons(found, demand)
-    ways = list(asked.ways_out(demand, [name for name, _ in culprits]))
-    lines = [head, *(f"  {reason}" for reason in reasons)]
+        head = "possible for all of " + ", ".join(name for name, _ in demand.parts())
+    lines = [f"nothing is {head}", *(f"  {reason}" for reason in reasons)]
+    ways = list(_ways_out(demand, culprits, first))
     if ways:
         lines += ["give up one of them:", *(f"  {way}" for way in ways)]
     return CellError("\n".join(lines), hint=None if ways else "loosen a version, the Python or the GPU")
 
 
-class _Asked:
-    """Smaller questions of the same kind."""
+def _culprits(demand: Demand, first: First) -> list[str]:
+    """The one demand, or the first two, that cannot be met even without the others."""
+    names = [name for name, _ in demand.parts()]
+    for some in itertools.chain(itertools.combinations(names, 1), itertools.combinations(names, 2)):
+        only = _only(demand, some)
+        if only.frameworks and first(only) is None:
+            return list(some)
+    return []
 
-    def __init__(self, available: Mapping[str, Sequence[str]] | None) -> None:
-        self._available = available
 
-    def search(self, demand: Demand) -> Search:
-        return search(demand, available=self._available, enough=1, most=_MOST)
-
-    def first(self, demand: Demand) -> Proposal | None:
-        """The first possible cell, if there is one."""
-        try:
-            return next(iter(self.search(demand).possible), None) if demand.frameworks else None
-        except CellError:
-            return None
-
-    def culprits(self, demand: Demand) -> list[tuple[str, Demand]]:
-        """The one demand, or the first two, that cannot be met even without the others."""
-        parts = list(demand.parts())
-        for count in (1, 2):
-            for some in itertools.combinations(parts, count):
-                only = _only(demand, [name for name, _ in some])
-                if only.frameworks and self.first(only) is None:
-                    return list(some)
-        return []
-
-    def ways_out(self, demand: Demand, culprits: Sequence[str]) -> Iterator[str]:
-        """The cells that become possible without each demand, or with another version of it."""
-        for name, without in demand.parts():
-            if culprits and name not in culprits:
-                continue
-            freed = _any_version(demand, name)
-            if freed is not None and (other := self.first(freed)) is not None:
-                yield f"another version in place of {name}: {_said(other)}"
-            elif (left := self.first(without)) is not None:
-                yield f"without {name}: {_said(left)}"
+def _ways_out(demand: Demand, culprits: Sequence[str], first: First) -> Iterator[str]:
+    """The cells that become possible without each demand, or with another version of it."""
+    for name, without in demand.parts():
+        if culprits and name not in culprits:
+            continue
+        freed = _any_version(demand, name)
+        if freed is not None and (other := first(freed)) is not None:
+            yield f"another version in place of {name}: {_said(other)}"
+        elif (left := first(without)) is not None:
+            yield f"without {name}: {_said(left)}"
 
 
 def _only(demand: Demand, names: Sequence[str]) -> Demand:
@@ -90,9 +77,8 @@ def _any_version(demand: Demand, name: str) -> Demand | None:
     """The demand with one framework's version left open; None if it is open, or no framework is meant."""
     for n, wish in enumerate(demand.frameworks):
         if name == f"{wish} ({wish.place})" and wish.parsed.specifier:
-            extras = f"[{','.join(sorted(wish.parsed.extras))}]" if wish.parsed.extras else ""
-            open_ = replace(wish, parsed=Requirement(f"{wish.parsed.name}{extras}"))
-            return replace(demand, frameworks=(*demand.frameworks[:n], open_, *demand.frameworks[n + 1 :]))
+            open_ = (*demand.frameworks[:n], wish.bound(""), *demand.frameworks[n + 1 :])
+            return replace(demand, frameworks=open_)
     return None
 
 

@@ -7,7 +7,7 @@ https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/pkg-specs.htm
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from builder.errors import CellError, UsageError
 from builder.facts.framework import table_name
 from builder.facts.tables import FrameworkRow, load
 from builder.facts.versions import agree, canonical, contains, key, short
-from builder.resolve.demand import pythons
 from builder.resolve.requirements import Wishes
+from builder.resolve.solve import pythons
 
 _LARGEST = 256 << 10
 """Letters of an environment.yml."""
@@ -29,7 +29,6 @@ _SPEC = re.compile(
 )
 _FILE = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+?)\.(?:tar\.bz2|conda)(?:#.*)?")
 _PYTORCH = {"pytorch", "pytorch-gpu"}
-_TOOLKITS = ("cudatoolkit", "pytorch-cuda", "cuda-version")
 _NOT_PYTHON = re.compile(
     r"cuda.*|cudnn|nccl|pytorch-(?:cuda|mutex)|mkl.*|lib.*|ld-impl.*|gcc.*|gxx.*|.*-(?:linux-64|compat)|-.*|blas"
     r"|openblas|intel-openmp|openssl|sqlite|zlib|xz|tk|readline|ncurses|ca-certificates|ffmpeg|cmake|make|git"
@@ -59,13 +58,9 @@ class CondaPackage:
     @property
     def range(self) -> str | None:
         """Versions as Python writes them: conda's ``1.19`` is every 1.19.x."""
-        if self.version is None:
-            return self.bounds
-        return (
-            self.version
-            if self.name == "python"
-            else f"=={self.version}" + (".*" if len(key(self.version)) < 3 else "")
-        )
+        if self.version is None or self.name == "python":
+            return self.version or self.bounds
+        return f"=={self.version}" + (".*" if len(key(self.version)) < 3 else "")
 
     @property
     def requirement(self) -> str:
@@ -104,21 +99,18 @@ def _from_yaml(text: str) -> tuple[list[CondaPackage], list[str]]:
 
 def _package(line: str) -> CondaPackage:
     found = _FILE.fullmatch(line.rsplit("/", 1)[-1]) if "://" in line else _SPEC.fullmatch(line)
-    if found is None:
-        # a range or a bracket: nothing that says what is installed
-        name = re.match(r"(?:[\w./:-]+::)?([A-Za-z0-9._-]+)\s*([<>=!~][<>=!~\d.,*\s]*)?", line)
-        if name is None:
-            raise UsageError(f"{line!r} is no conda package", hint="as in 'pytorch==1.12.1'")
-        bounds = (name[2] or "").strip().rstrip(",")
-        return CondaPackage(name=canonical(name[1]), bounds=bounds if _is_range(bounds) else None)
-    return CondaPackage(name=canonical(found["name"]), version=found["version"], build=found["build"])
-
-
-def _is_range(text: str) -> bool:
+    if found is not None:
+        return CondaPackage(name=canonical(found["name"]), version=found["version"], build=found["build"])
+    # a range or a bracket: nothing that says what is installed
+    name = re.match(r"(?:[\w./:-]+::)?([A-Za-z0-9._-]+)\s*([<>=!~][<>=!~\d.,*\s]*)?", line)
+    if name is None:
+        raise UsageError(f"{line!r} is no conda package", hint="as in 'pytorch==1.12.1'")
+    bounds: str | None = (name[2] or "").strip().rstrip(",")
     try:
-        return bool(SpecifierSet(text))
+        SpecifierSet(bounds or "")
     except InvalidSpecifier:
-        return False
+        bounds = None
+    return CondaPackage(name=canonical(name[1]), bounds=bounds or None)
 
 
 def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], place: str) -> Wishes:
@@ -138,20 +130,22 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], place: str) 
         )
     python = by_name["python"].range if "python" in by_name else None
     pytorch = next((by_name[name] for name in sorted(_PYTORCH) if name in by_name), None)
-    found, notes = list[str](), list[str]()
+    found, notes, left = list[str](), list[str](), list[str]()
     if pytorch is not None:
         python = _python(pytorch, python)
         wheel, notes = _wheel(pytorch, by_name, python)
         found.append(wheel)
     exported = any(package.build is not None for package in packages)
-    left = []
     for package in packages:
+        framework = table_name(package.name) in load().frameworks
         if package.name in _PYTORCH or package.name == "python":
             continue
-        if table_name(package.name) in load().frameworks:
-            _no_cpu_build(package)
-            found.append(package.requirement)
-        elif exported or _NOT_PYTHON.fullmatch(package.name):
+        if framework and package.build and re.match(r"(?:mkl|eigen|cpu)", package.build):
+            raise CellError(
+                f"{package} is a build for the CPU",
+                hint="conda's builds for a GPU are named gpu_… or cuda…; name no build for the newest",
+            )
+        if not framework and (exported or _NOT_PYTHON.fullmatch(package.name)):
             left.append(package.name)
         else:
             found.append(package.requirement)
@@ -164,14 +158,6 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], place: str) 
     for text in (*found, *pip):
         wishes.add(text, place)
     return wishes
-
-
-def _no_cpu_build(package: CondaPackage) -> None:
-    if package.build and re.match(r"(?:mkl|eigen|cpu)", package.build):
-        raise CellError(
-            f"{package} is a build for the CPU",
-            hint="conda's builds for a GPU are named gpu_… or cuda…; name no build for the newest",
-        )
 
 
 def _python(pytorch: CondaPackage, python: str | None) -> str | None:
@@ -193,7 +179,13 @@ def _wheel(
     if pytorch.version is None:
         return _newest(pytorch, by_name, python), []
     asked = pytorch.version
-    rows = [row for row in reversed(load().frameworks["torch"].rows) if _serves(row, asked)]
+    # conda's ``1.12`` is every 1.12.x
+    minor = asked if len(key(asked)) == 2 else None
+    rows = [
+        row
+        for row in reversed(load().frameworks["torch"].rows)
+        if contains(row.versions, asked) or short(row.version, 2) == minor
+    ]
     offered = (
         f"PyTorch {asked} was built for CUDA {', '.join(sorted({row.cuda or '?' for row in rows}, key=key))}"
     )
@@ -204,8 +196,7 @@ def _wheel(
         )
     cuda = _cuda(pytorch, by_name)
     if cuda is None:
-        open_ = f"torch=={asked}" + (".*" if len(key(asked)) < 3 else "")
-        return open_, [f"nothing says which CUDA {pytorch} is built for: any; {offered}"]
+        return f"torch{pytorch.range}", [f"nothing says which CUDA {pytorch} is built for: any; {offered}"]
     row = next((row for row in rows if row.cuda == short(cuda, 2)), None)
     if row is None:
         why = f"{offered}, not {cuda}" if rows else f"there are no facts about PyTorch {asked}"
@@ -215,9 +206,14 @@ def _wheel(
         )
     version = row.version if len(key(asked)) < 3 else asked
     built = re.search(r"cudnn(\d+(?:\.\d+)+)", pytorch.build or "")
-    other = built is not None and row.cudnn is not None and not agree(short(built[1], 2), short(row.cudnn, 2))
-    notes = [f"cuDNN {row.cudnn} in place of conda's {built[1]}"] if other and built is not None else []
-    return f"torch=={version}" if row.default else f"torch=={version}+{row.variant}", notes
+    notes = []
+    if built is not None and row.cudnn is not None and not agree(short(built[1], 2), short(row.cudnn, 2)):
+        notes = [f"cuDNN {row.cudnn} in place of conda's {built[1]}"]
+    return _torch(row, version), notes
+
+
+def _torch(row: FrameworkRow, version: str) -> str:
+    return f"torch=={version}" if row.default else f"torch=={version}+{row.variant}"
 
 
 def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], python: str | None) -> str:
@@ -236,12 +232,7 @@ def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], python: str
         beside = f" and Python {python}" if python else ""
         raise CellError(f"there is no PyTorch on record for CUDA {cuda}{beside}")
     row = max(rows, key=lambda row: key(row.version))
-    return f"torch=={row.version}" if row.default else f"torch=={row.version}+{row.variant}"
-
-
-def _serves(row: FrameworkRow, version: str) -> bool:
-    """conda's ``1.12`` is every 1.12.x."""
-    return contains(row.versions, version) or (len(key(version)) == 2 and short(row.version, 2) == version)
+    return _torch(row, row.version)
 
 
 def _cuda(pytorch: CondaPackage, by_name: dict[str, CondaPackage]) -> str | None:
@@ -250,7 +241,10 @@ def _cuda(pytorch: CondaPackage, by_name: dict[str, CondaPackage]) -> str | None
     built = None
     if found is not None:  # conda-forge writes cuda112
         built = found[1] if "." in found[1] else f"{found[1][:2]}.{found[1][2:]}"
-    for name, version in _toolkits(by_name):
+    for name in ("cudatoolkit", "pytorch-cuda", "cuda-version"):
+        if name not in by_name or by_name[name].version is None:
+            continue
+        version = short(by_name[name].version or "", 2)
         if built is None:
             return version
         if not agree(built, version):
@@ -259,10 +253,3 @@ def _cuda(pytorch: CondaPackage, by_name: dict[str, CondaPackage]) -> str | None
                 hint="libraries of another CUDA are loaded by chance; install the toolkit of the build",
             )
     return built
-
-
-def _toolkits(by_name: dict[str, CondaPackage]) -> Iterator[tuple[str, str]]:
-    for name in _TOOLKITS:
-        package = by_name.get(name)
-        if package is not None and package.version is not None:
-            yield name, short(package.version, 2)

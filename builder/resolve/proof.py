@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from packaging.requirements import Requirement
-
 from builder.errors import CellError, NoSolutionError, PackageIndexError
 from builder.facts.availability import Files, page
+from builder.facts.base import system_of
 from builder.facts.tables import load
 from builder.facts.versions import canonical, key, pinned, requirement
 from builder.index.client import Index
 from builder.lock.resolve import requirements
-from builder.model import Cell
-from builder.resolve.demand import Demand
-from builder.resolve.solve import Proposal, distinct, search
+from builder.model import Cell, Wheel
+from builder.resolve.solve import Demand, Proposal, distinct, search
 
 SECONDS = 12.0
 """After which no further proposal is tried."""
@@ -115,11 +113,8 @@ class _Silence:
 
 
 def _ask(proposal: Proposal, index: Index) -> Proof | str:
-    cell = proposal.cell
     try:
-        wheels = index.with_extra(cell.index).resolve(
-            requirements(cell), python=cell.python, platform=cell.platform, glibc=_glibc(cell)
-        )
+        wheels = _resolved(requirements(proposal.cell), proposal.cell, index)
     except NoSolutionError as problem:
         return problem.message
     except PackageIndexError as problem:
@@ -128,8 +123,7 @@ def _ask(proposal: Proposal, index: Index) -> Proof | str:
 
 
 def _glibc(cell: Cell) -> str:
-    """The glibc of a proposed base, which is always one of the tables' systems."""
-    system = next((row for name, row in load().systems.items() if cell.base.name.endswith(name)), None)
+    system = system_of(cell)
     return system.glibc if system is not None else "2.17"
 
 
@@ -143,6 +137,7 @@ def _narrowed(
     """
     if not demand.companions and len(demand.frameworks) < 2:
         return []
+    free = [wish.name for wish in demand.frameworks if pinned(wish.parsed) is None]
     for python in list(dict.fromkeys(proposal.cell.python for proposal in proposals))[:3]:
         mine = [proposal for proposal in proposals if proposal.cell.python == python]
         bounds: list[str] = []
@@ -154,10 +149,8 @@ def _narrowed(
             exact = _pinned(demand, versions)
             if exact is None:
                 break
-            agreed = heard(exact)
-            if agreed:
+            if agreed := heard(exact):
                 return agreed
-            free = [wish.name for wish in demand.frameworks if pinned(wish.parsed) is None]
             if not free:
                 break
             bounds += _bounds(demand, exact, versions, free, heard)
@@ -201,10 +194,10 @@ def _bounds(
 
 def _newest(name: str, proposals: Sequence[Proposal]) -> str | None:
     """The newest version of a framework in proposals, without its variant."""
-    named = (
-        r for p in proposals for r in map(requirement, p.cell.frameworks) if r and canonical(r.name) == name
+    named = filter(None, (requirement(text) for p in proposals for text in p.cell.frameworks))
+    versions = (
+        (pinned(parsed) or "").partition("+")[0] for parsed in named if canonical(parsed.name) == name
     )
-    versions = [(pinned(parsed) or "").partition("+")[0] for parsed in named]
     return max(filter(None, versions), key=key, default=None)
 
 
@@ -219,28 +212,27 @@ def _versions(
             name, version = canonical(parsed.name), (pinned(parsed) or "").partition("+")[0]
             newest[name] = max(newest.get(name, "0"), version, key=key)
             extras.setdefault(name, f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else "")
-    cell = proposals[0].cell
     open_ = [f"{name}{extras[name]}<={version}" for name, version in newest.items()]
     open_ += [str(wish).partition(";")[0] for wish in demand.frameworks if wish.name in newest]
+    cell = replace(proposals[0].cell, index=demand.index)
     try:
-        wheels = index.with_extra(demand.index).resolve(
-            [*open_, *bounds, *cell.pip], python=cell.python, platform=cell.platform, glibc=_glibc(cell)
-        )
+        wheels = _resolved([*open_, *bounds, *cell.pip], cell, index)
     except PackageIndexError:
         return {}  # each proposal is asked about on its own, and says why not
     return {canonical(wheel.name): wheel.version.partition("+")[0] for wheel in wheels}
 
 
+def _resolved(wanted: Sequence[str], cell: Cell, index: Index) -> Sequence[Wheel]:
+    return index.with_extra(cell.index).resolve(
+        wanted, python=cell.python, platform=cell.platform, glibc=_glibc(cell)
+    )
+
+
 def _pinned(demand: Demand, versions: Mapping[str, str]) -> Demand | None:
     """The demand for these versions of its frameworks; None if one of them has none."""
-    exact = []
-    for wish in demand.frameworks:
-        version = versions.get(wish.name)
-        if version is None:
-            return None
-        extras = f"[{','.join(sorted(wish.parsed.extras))}]" if wish.parsed.extras else ""
-        exact.append(replace(wish, parsed=Requirement(f"{wish.parsed.name}{extras}=={version}")))
-    return replace(demand, frameworks=tuple(exact))
+    if any(wish.name not in versions for wish in demand.frameworks):
+        return None
+    return replace(demand, frameworks=tuple(w.bound(f"=={versions[w.name]}") for w in demand.frameworks))
 
 
 def brought(index: Index, demand: Demand, python: str) -> list[str]:

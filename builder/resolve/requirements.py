@@ -14,7 +14,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -62,6 +62,11 @@ class NamedRequirement:
 
     def __str__(self) -> str:
         return str(self.parsed)
+
+    def bound(self, specifier: str) -> NamedRequirement:
+        """The same package with the same extras and other bounds, whatever its marker."""
+        extras = f"[{','.join(sorted(self.parsed.extras))}]" if self.parsed.extras else ""
+        return replace(self, parsed=Requirement(f"{self.parsed.name}{extras}{specifier}"))
 
     def holds(self, python: str) -> bool:
         """Whether its marker, if it has one, holds for ``3.11`` on Linux."""
@@ -124,7 +129,7 @@ class Wishes:
                 places = dict.fromkeys((before.place, wish.place))
                 wish = NamedRequirement(parsed=parsed, place=", ".join(places))  # noqa: PLW2901
             found[key] = wish
-        return Wishes(wishes=list(found.values()), index=self.index, python=self.python, notes=self.notes)
+        return replace(self, wishes=list(found.values()))
 
     def once(self) -> Wishes:
         """Of several requirements on one package in a notebook the last, as pip has it."""
@@ -135,7 +140,7 @@ class Wishes:
             if before is not None and str(before) != str(wish):
                 notes.append(f"{before.place}: {before}: replaced by {wish} in {wish.place}")
             latest[wish.name] = wish
-        return Wishes(wishes=list(latest.values()), index=self.index, python=self.python, notes=notes)
+        return replace(self, wishes=list(latest.values()), notes=notes)
 
 
 def from_arguments(texts: Iterable[str]) -> Wishes:

@@ -9,8 +9,7 @@ from builder.facts.coverage import VALUES, coverage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from builder.facts.frameworks import FrameworkRow, FrameworkTable
-    from builder.facts.records import Row
+    from builder.facts.frameworks import FrameworkRow, FrameworkTable, Row
     from builder.facts.tables import Facts
 
 INTRODUCTION = """\

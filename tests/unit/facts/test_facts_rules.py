@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -18,11 +16,10 @@ from builder.facts import (
     base,
     check,
     explain,
-    framework,
     summary,
     tables,
 )
-from builder.facts.finding import Source
+from builder.facts.stack import stack_of
 from builder.model import Base, Cuda, Options
 
 CU11 = (
@@ -493,8 +490,9 @@ def test_explain_says_whose_python_it_is(make) -> None:
     assert "  python      3.11\n" in explain(own, check(own))
 
 
-def test_pins_under_a_marker_are_those_of_the_cell_s_machine() -> None:
+def test_pins_under_a_marker_are_those_of_the_cell_s_machine(make) -> None:
     lines = ("nvidia-cudnn-cu12==9.1.0.70; platform_system == 'Linux' and platform_machine == 'x86_64'",)
+    told = Truth(wheels=(WheelTruth(name="torch", version="2.9.1", file="torch.whl", requires=lines),))
+    cell = make("torch==2.9.1", python="3.12", base="rootfs:debian/bookworm", cuda="wheels")
     for platform, pins in (("linux/amd64", 1), ("linux/arm64", 0)):
-        cell: Any = SimpleNamespace(python="3.12", platform=platform)
-        assert len(list(framework._nvidia(lines, frozenset(), Source("wheel", "x"), cell))) == pins
+        assert len(stack_of(replace(cell, platform=platform), told).frameworks[0].pins) == pins

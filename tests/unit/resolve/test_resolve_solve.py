@@ -12,8 +12,16 @@ from builder.matrix import load
 from builder.resolve import requirements as reading
 from builder.resolve import solve
 from builder.resolve.clash import nothing
-from builder.resolve.demand import Demand, meant, pythons, split
-from builder.resolve.solve import Proposal, needs_standalone, search, to_matrix_yaml
+from builder.resolve.solve import (
+    Demand,
+    Proposal,
+    meant,
+    needs_standalone,
+    pythons,
+    search,
+    split,
+    to_matrix_yaml,
+)
 
 
 def demanded(*texts: str, **options) -> Demand:
