@@ -291,10 +291,8 @@ class Index:
                 response = self.client.get(url, headers={"Accept-Encoding": "identity"}, stream=True)
                 response.close()
         except requests.RequestException as problem:
-            raise PackageIndexError(
-                f"{file} from {redact(url)}: {explain(problem)}",
-                hint="check the network and the proxy variables",
-            ) from problem
+            hint = "check the network and the proxy variables"
+            raise PackageIndexError(f"{file} from {redact(url)}: {explain(problem)}", hint=hint) from problem
         size = response.headers.get("Content-Length", "")
         if response.status_code != 200 or not size.isdigit():
             raise PackageIndexError(
@@ -305,10 +303,8 @@ class Index:
 
 
 def _unanswered(url: str, problem: requests.RequestException) -> PackageIndexError:
-    return PackageIndexError(
-        f"package index {redact(url)}: {explain(problem)}",
-        hint="check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf",
-    )
+    hint = "check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
+    return PackageIndexError(f"package index {redact(url)}: {explain(problem)}", hint=hint)
 
 
 def _with_login(url: str, index: str) -> str:
@@ -338,10 +334,8 @@ def _best(
     name = f"{package['name']}=={package.get('version', '?')}"
     wheels: list[dict[str, Any]] = [entry for entry in package.get("wheels", ()) if "url" in entry]
     if not wheels:
-        raise PackageIndexError(
-            f"{name} does not come from a package index as a wheel",
-            hint="a requirement with an address or a path cannot be locked; name a version on an index",
-        )
+        hint = "a requirement with an address or a path cannot be locked; name a version on an index"
+        raise PackageIndexError(f"{name} does not come from a package index as a wheel", hint=hint)
     for entry in wheels:
         if entry.get("hashes", {}).get("sha256") in kept:
             return entry
@@ -351,10 +345,8 @@ def _best(
     if not ranked:
         files = ", ".join(sorted(_file_name(entry) for entry in wheels))
         place = f"Python {wanted.python}, {wanted.machine}, glibc {wanted.glibc}"
-        raise NoSolutionError(
-            f"{name} has no wheel for {place}: {files}",
-            hint="take another version of it, another Python, or a base with a newer glibc",
-        )
+        hint = "take another version of it, another Python, or a base with a newer glibc"
+        raise NoSolutionError(f"{name} has no wheel for {place}: {files}", hint=hint)
     best = min(ranked, key=lambda pair: (pair[0], _file_name(pair[1])))[1]
     if "sha256" not in best.get("hashes", {}):
         raise PackageIndexError(

@@ -116,10 +116,8 @@ def choose(version: str, platform: str) -> OfferedPython:
     line = [one.version for one in known if one.version.startswith(f"{minor}.")]
     if line and version != minor:
         near = sorted(line, key=lambda text: abs(Version(text).micro - Version(version).micro))[:2]
-        raise CellError(
-            f"uv's catalogue has no Python {version}: it has {line[0]} to {line[-1]}",
-            hint=f"nearest: {', '.join(near)}; {minor} takes the newest. A newer uv may know more",
-        )
+        hint = f"nearest: {', '.join(near)}; {minor} takes the newest. A newer uv may know more"
+        raise CellError(f"uv's catalogue has no Python {version}: it has {line[0]} to {line[-1]}", hint=hint)
     minors = list(dict.fromkeys(".".join(one.version.split(".")[:2]) for one in known)) or ["none"]
     raise CellError(
         f"uv's catalogue has no Python {version}: it begins at {minors[0]} and ends at {minors[-1]}",

@@ -84,10 +84,8 @@ def with_extra(settings: IndexSettings, extra: Sequence[str]) -> IndexSettings:
     """The same configuration, asking ``extra`` first. Raises UsageError for one that is no URL."""
     for url in extra:
         if not _is_http(url):
-            raise UsageError(
-                f"index {redact(url)} is not an http or https address",
-                hint="a lock made with it would work on this machine only; serve the folder over http",
-            )
+            hint = "a lock made with it would work on this machine only; serve the folder over http"
+            raise UsageError(f"index {redact(url)} is not an http or https address", hint=hint)
     unique = dict.fromkeys(url.rstrip("/") for url in (*extra, *settings.extra))
     unique.pop(settings.default, None)
     return dataclasses.replace(settings, extra=tuple(unique))
@@ -120,10 +118,8 @@ def _ask_uv(environ: Mapping[str, str], *options: str) -> tuple[list[str], list[
     command += ["--quiet", "--python", sys.executable, *options]
     done = subprocess.run(command, input="", env=dict(environ), capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise UsageError(
-            f"uv does not accept its configuration:\n{redact(done.stderr.strip())}",
-            hint="see the UV_* variables, uv.toml, and pyproject.toml in this folder",
-        )
+        hint = "see the UV_* variables, uv.toml, and pyproject.toml in this folder"
+        raise UsageError(f"uv does not accept its configuration:\n{redact(done.stderr.strip())}", hint=hint)
     found: dict[str, list[str]] = {"--index-url": [], "--extra-index-url": []}
     for option, _, url in (line.partition(" ") for line in done.stdout.splitlines()):
         found.get(option, []).append(url.strip())

@@ -142,10 +142,8 @@ def _failure(
     indented = "\n".join(f"  {line}".rstrip() for line in lines)
     if "No solution found" not in text:
         urls = ", ".join(map(redact, settings.all))
-        return PackageIndexError(
-            f"the package index gave no answer to resolve with\n{indented}",
-            hint=f"asked: {urls}; check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf",
-        )
+        hint = f"asked: {urls}; check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
+        return PackageIndexError(f"the package index gave no answer to resolve with\n{indented}", hint=hint)
     names = {line: re.escape(canonicalize_name(Requirement(line).name)) for line in requirements}
     clashing = [line for line, name in names.items() if re.search(rf"(?<![\w.-]){name}(?![\w-])", text)]
     which = f" ({', '.join(clashing)})" if clashing and len(clashing) < len(requirements) else ""

@@ -101,10 +101,8 @@ def built(
         name = canonicalize_name(given)
         wanted = asked.get(name)
         if wanted is None:
-            raise CellError(
-                f"'from-source' names {name}, but no requirement of the cell does",
-                hint=f"add {name}==VERSION to 'pip'",
-            )
+            hint = f"add {name}==VERSION to 'pip'"
+            raise CellError(f"'from-source' names {name}, but no requirement of the cell does", hint=hint)
         sdist = choose(wanted, index.offers(wanted.name), target)
         if sdist is None:
             continue

@@ -93,10 +93,8 @@ def _demand(glob: str, cells: Sequence[Cell]) -> None:
     matched = [cell for cell in cells if matches(cell.id, glob)]
     if not matched:
         near = closest(glob, [cell.id for cell in cells])
-        raise NothingSelectedError(
-            f"no cell matches --select '{glob}'",
-            hint=f"the nearest: {', '.join(near)}" if near else "`rtbuild list` shows all cells",
-        )
+        hint = f"the nearest: {', '.join(near)}" if near else "`rtbuild list` shows all cells"
+        raise NothingSelectedError(f"no cell matches --select '{glob}'", hint=hint)
     if all(cell.excluded is not None for cell in matched):
         raise NothingSelectedError(
             f"--select '{glob}' matches only cells that their matrix excludes",

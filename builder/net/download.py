@@ -220,10 +220,8 @@ class Download:
                 with self._opened("a" if have else "w") as file:
                     for block in response.iter_content(_CHUNK):
                         if self.stop is not None and self.stop():
-                            raise StoppedError(
-                                f"the download of {self.what} was stopped",
-                                hint="what has arrived is kept, and the next run continues there",
-                            )
+                            hint = "what has arrived is kept, and the next run continues there"
+                            raise StoppedError(f"the download of {self.what} was stopped", hint=hint)
                         file.write(block)
                         digest.update(block)
                         have += len(block)

@@ -87,10 +87,8 @@ def _refuse_open(realm: str, own: str, where: str) -> None:
         raise RegistryError(f"{where} names a token service without an address: {shown(realm)}") from None
     if asked.scheme == "https" or (registry.scheme == "http" and near):
         return
-    raise RegistryError(
-        f"{where} wants a login sent to {shown(redact(realm))}, which has no TLS",
-        hint="nothing was sent: who is in between could name any address; ask the registry's operator",
-    )
+    hint = "nothing was sent: who is in between could name any address; ask the registry's operator"
+    raise RegistryError(f"{where} wants a login sent to {shown(redact(realm))}, which has no TLS", hint=hint)
 
 
 def answer(
@@ -131,10 +129,8 @@ def answer(
             hint="a proxy may stand in between and want a login of its own",
         ) from None
     except requests.RequestException as problem:
-        raise RegistryError(
-            f"the token service of {where}: {explain(problem)}",
-            hint="check the network and the proxy variables",
-        ) from problem
+        hint = "check the network and the proxy variables"
+        raise RegistryError(f"the token service of {where}: {explain(problem)}", hint=hint) from problem
     token = document.get("token") or document.get("access_token")
     if isinstance(token, str) and _TOKEN.fullmatch(token):
         return f"Bearer {token}"

@@ -260,10 +260,8 @@ def _tagged_index(registry: Registry, image: Reference, tag: str) -> dict[str, A
     manifest = registry.manifest(image.at(digest))
     document = manifest.document
     if manifest.media_type not in oci.INDEXES or not isinstance(document.get("manifests"), list):
-        raise RegistryError(
-            f"{name} is no list of referrers, but {manifest.media_type}",
-            hint="something else was pushed under that tag; remove it, evidence has no other place here",
-        )
+        hint = "something else was pushed under that tag; remove it, evidence has no other place here"
+        raise RegistryError(f"{name} is no list of referrers, but {manifest.media_type}", hint=hint)
     document["manifests"] = [
         entry
         for entry in document["manifests"]

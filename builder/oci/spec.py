@@ -130,10 +130,8 @@ def parse_mirrors(texts: Iterable[str]) -> dict[str, str]:
             continue
         name, equals, mirror = text.partition("=")
         if not (equals and name and _MIRROR.fullmatch(mirror)):
-            raise UsageError(
-                f"registry mirror '{text}' has not the form registry=mirror",
-                hint="as in docker.io=localhost:5000, or docker.io=mirror.example/prefix",
-            )
+            hint = "as in docker.io=localhost:5000, or docker.io=mirror.example/prefix"
+            raise UsageError(f"registry mirror '{text}' has not the form registry=mirror", hint=hint)
         found[name] = mirror
     return found
 

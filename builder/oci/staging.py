@@ -84,10 +84,8 @@ def repository_of(text: str) -> str:
     """A repository's name, checked: no tag and no digest. Raises UsageError."""
     name = parse_reference(text)
     if name.tag or name.digest:
-        raise UsageError(
-            f"{text} names an image, and a repository is wanted",
-            hint=f"without the tag: {text.rpartition('@')[0] or text.rpartition(':')[0]}",
-        )
+        hint = f"without the tag: {text.rpartition('@')[0] or text.rpartition(':')[0]}"
+        raise UsageError(f"{text} names an image, and a repository is wanted", hint=hint)
     return text
 
 

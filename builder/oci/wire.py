@@ -231,10 +231,8 @@ def read(response: requests.Response, name: Reference, place: Place) -> bytes:
 
 
 def no_registry(name: Reference, place: Place, found: str) -> RegistryError:
-    return RegistryError(
-        f"{place} answers a question for {name} with {found}",
-        hint="is it a registry? A proxy may stand in between and want a login of its own",
-    )
+    hint = "is it a registry? A proxy may stand in between and want a login of its own"
+    return RegistryError(f"{place} answers a question for {name} with {found}", hint=hint)
 
 
 def altered(what: str, place: Place, expected: str, found: str) -> RegistryError:
