@@ -37,6 +37,7 @@ from builder.model import (
 )
 
 _Item = TypeVar("_Item", Wheel, Deb, Sdist, StandalonePython)
+_Named = TypeVar("_Named")
 _AGAIN = "restore it from version control, or delete it and run `rtbuild lock`"
 
 
@@ -100,6 +101,8 @@ def read_lock(path: Path) -> Lockfile | None:
         first = problem.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "top level"
         raise UsageError(f"{path} is not a lock file: {place}: {first['msg']}", hint=_AGAIN) from problem
+    except ValueError as problem:
+        raise UsageError(f"{path} is not a lock file: {problem}", hint=_AGAIN) from problem
 
 
 def write_lock(path: Path, lockfile: Lockfile) -> None:
@@ -260,10 +263,21 @@ def _sources(wheels: Iterable[Wheel]) -> tuple[WheelSource, ...]:
     return tuple((inner | found).values())  # of one wheel that both have, the image's
 
 
+def _named(table: Mapping[str, _Named], names: Iterable[str], user: str) -> list[_Named]:
+    """The items of these names. Raises ValueError if one is not there."""
+    for name in names:
+        if name not in table:
+            raise ValueError(f"{user} names {name}, which is not in its table")
+    return [table[name] for name in names]
+
+
 def _from_document(document: schema.Document) -> Lockfile:
+    """Raises ValueError if a name is in no table, or a wheel's build requires builds of builds."""
     debs = {key: Deb(**item.model_dump()) for key, item in document.debs.items()}
     systems = {
-        key: RootfsBase(suite=item.suite, epoch=item.epoch, debs=tuple(debs[name] for name in item.debs))
+        key: RootfsBase(
+            suite=item.suite, epoch=item.epoch, debs=tuple(_named(debs, item.debs, f"rootfs {key}"))
+        )
         for key, item in document.rootfs.items()
     }
     sdists = {key: Sdist(**item.model_dump()) for key, item in document.sdists.items()}
@@ -271,24 +285,26 @@ def _from_document(document: schema.Document) -> Lockfile:
 
     @functools.cache
     def wheel_of(key: str) -> Wheel:
-        item = document.wheels[key]
-        source = None
+        item, user, source = document.wheels[key], f"wheel {key}", None
         if item.source is not None:
             made, runs = item.source.compiled, item.source.interpreter
+            inner = [one.source for one in _named(document.wheels, item.source.requires, user) if one.source]
+            if any(one.source for each in inner for one in _named(document.wheels, each.requires, user)):
+                raise ValueError(f"{user} is built with what is built with a built wheel itself")
             source = WheelSource(
-                sdist=sdists[item.source.sdist],
+                sdist=_named(sdists, [item.source.sdist], user)[0],
                 requires=tuple(map(wheel_of, item.source.requires)),
-                system=systems[item.source.rootfs],
+                system=_named(systems, [item.source.rootfs], user)[0],
                 python=item.source.python,
                 compiled=Compilation(needs=(*made.needs,), libraries=(*made.libraries,)) if made else None,
-                interpreter=pythons[runs] if runs else None,
+                interpreter=_named(pythons, [runs], user)[0] if runs else None,
             )
         return Wheel(**item.model_dump(exclude={"source"}), source=source)
 
-    def base_of(base: schema.ImageName | schema.RootfsName) -> RegistryBase | RootfsBase:
+    def base_of(base: schema.ImageName | schema.RootfsName, user: str) -> RegistryBase | RootfsBase:
         if isinstance(base, schema.RootfsName):
-            return systems[base.rootfs]
-        image = document.images[base.digest]
+            return _named(systems, [base.rootfs], user)[0]
+        (image,) = _named(document.images, [base.digest], user)
         return RegistryBase(
             reference=base.image,
             digest=base.digest,
@@ -297,15 +313,16 @@ def _from_document(document: schema.Document) -> Lockfile:
             size=image.size,
         )
 
+    wheels = {key: wheel_of(key) for key in document.wheels}
     cells = {
         key: LockEntry(
             inputs=cell.inputs,
             platform=cell.platform,
-            base=base_of(cell.base),
+            base=base_of(cell.base, user := f"cell {key}"),
             apt=tuple(cell.apt),
-            wheels=tuple(map(wheel_of, cell.wheels)),
+            wheels=tuple(_named(wheels, cell.wheels, user)),
             epoch=cell.epoch,
-            python=pythons[cell.python] if cell.python is not None else None,
+            python=_named(pythons, [cell.python], user)[0] if cell.python is not None else None,
         )
         for key, cell in document.cells.items()
     }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 VERSION = 1
 
@@ -139,40 +139,3 @@ class Document(_Strict):
     wheels: dict[str, LockedWheel]
     sdists: dict[str, LockedSdist] = Field(default_factory=dict)
     pythons: dict[str, LockedPython] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _complete(self) -> Document:
-        """Every used name is in its table."""
-        used: list[tuple[str, str, dict[str, Any]]] = []
-        for key, cell in self.cells.items():
-            used += [(f"cell {key}", name, self.wheels) for name in cell.wheels]
-            used += [(f"cell {key}", cell.python, self.pythons)] if cell.python is not None else []
-            if isinstance(cell.base, ImageName):
-                used.append((f"cell {key}", cell.base.digest, self.images))
-            else:
-                used.append((f"cell {key}", cell.base.rootfs, self.rootfs))
-        for key, system in self.rootfs.items():
-            used += [(f"rootfs {key}", name, self.debs) for name in system.debs]
-        for key, wheel in self.wheels.items():
-            source = wheel.source
-            if source is not None:
-                used += [
-                    (f"wheel {key}", source.sdist, self.sdists),
-                    (f"wheel {key}", source.rootfs, self.rootfs),
-                ]
-                used += [(f"wheel {key}", name, self.wheels) for name in source.requires]
-                used += [(f"wheel {key}", source.interpreter, self.pythons)] if source.interpreter else []
-                if any(map(self._built_with_built, source.requires)):
-                    msg = f"wheel {key} is built with what is built with a built wheel itself"
-                    raise ValueError(msg)
-        for user, name, table in used:
-            if name not in table:
-                msg = f"{user} names {name}, which is not in its table"
-                raise ValueError(msg)
-        return self
-
-    def _built_with_built(self, key: str) -> bool:
-        source = self.wheels[key].source if key in self.wheels else None
-        return source is not None and any(
-            name in self.wheels and self.wheels[name].source is not None for name in source.requires
-        )
