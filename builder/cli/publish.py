@@ -153,7 +153,7 @@ def _facts(row: Publication) -> tuple[tuple[str, str], ...]:
         return ()
     return (
         ("GPUs", ", ".join(row.decision.claims) or "none"),
-        ("tags", ", ".join(step.tag.name for step in row.steps) or "none"),
+        ("tags", ", ".join(step.name for step in row.steps) or "none"),
         ("digest", row.found.staged.digest),
     )
 
@@ -203,7 +203,7 @@ def summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dr
             lines.append(f"  not claimed: {', '.join(row.decision.exempt)}")
         for step in row.steps:
             was = f" (was {step.was[:19]}…)" if step.was and step.action == "move" else ""
-            lines.append(f"  {step.action:5} {row.target}:{step.tag.name}{was}")
+            lines.append(f"  {step.action:5} {row.target}:{step.name}{was}")
     for row in rows:
         lines += _failures(row, dry_run=dry_run)
     counts = {state: sum(row.state == state for row in rows) for state in _WORDS}

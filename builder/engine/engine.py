@@ -230,7 +230,3 @@ def _held(lock: threading.Lock, advance: Callable[[int], None]) -> Iterator[None
         yield
     finally:
         lock.release()
-
-
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-"""The kernel's names of machines, as ``docker info`` has them, in the words of image platforms."""

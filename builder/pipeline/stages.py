@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from builder.oci.staging import Staged
     from builder.pipeline.settings import Settings
 
+    Described = ComposedImage | Staged | StoredImage
+
 
 def check_cell(walk: Walk, site: Site) -> None:
     """Stop an impossible cell, by its lock if there is one and by the facts. CellError."""
@@ -133,12 +135,7 @@ def outcome_of(report: Report) -> CellOutcome:
 
 
 def image_of(
-    cell: Cell,
-    reference: str,
-    described: ComposedImage | Staged | StoredImage,
-    *,
-    reused: bool = False,
-    pushed: str | None = None,
+    cell: Cell, reference: str, described: Described, *, reused: bool = False, pushed: str | None = None
 ) -> Image:
     """The image of a cell, as this machine made it, or a repository or an engine has it."""
     return Image(

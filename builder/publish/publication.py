@@ -99,9 +99,9 @@ def refuse_clashes(rows: Sequence[Publication]) -> None:
     owners: dict[tuple[str, str], list[Publication]] = {}
     for row in rows:
         for step in row.steps:
-            owners.setdefault((row.target, step.tag.name), []).append(row)
+            owners.setdefault((row.target, step.name), []).append(row)
     for row in rows:
-        for name in (step.tag.name for step in reversed(row.steps)):
+        for name in (step.name for step in reversed(row.steps)):
             others = [one.cell for one in owners[row.target, name] if one is not row]
             if others:
                 wanted = ", ".join(f"{cell.id} of {cell.matrix}" for cell in others)
@@ -137,7 +137,7 @@ def _cell(row: Publication) -> dict[str, Any]:
         "reports": [_report(entry) for entry in decision.counted] if decision else [],
         "refusals": [vars(refusal) for refusal in row.refusals],
         "tags": [
-            {"name": step.tag.name, "kind": step.tag.kind, "action": step.action, "was": step.was}
+            {"name": step.name, "kind": step.kind, "action": step.action, "was": step.was}
             for step in row.steps
         ],
         "copied": None

@@ -34,7 +34,7 @@ from builder.pipeline.schedule import Talk, Walk, each
 from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.gate import Decision, decide
 from builder.publish.publication import Found, Order, Publication, refuse_clashes
-from builder.publish.tags import ImageTag, steps, tags_of
+from builder.publish.tags import TagKind, steps, tags_of
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify.entry import ReportStore
@@ -322,17 +322,17 @@ class _Line:
         with walk.stage(Stage.TAGS):
             self._decide(row, found, claimed)
             if not row.refusals:
-                self._plan(row, found, [step.tag for step in row.steps])
+                self._plan(row, found, {step.name: step.kind for step in row.steps})
             if row.refusals:
                 return False
             changed = [step for step in row.steps if step.action != "there"]
             for step in changed:
-                reference = f"{row.target}:{step.tag.name}"
+                reference = f"{row.target}:{step.name}"
                 put_tag(self.registry, reference, staged.manifest, staged.media_type, staged.digest)
-            walk.done(", ".join(step.tag.name for step in row.steps) + ("" if changed else ": there already"))
+            walk.done(", ".join(step.name for step in row.steps) + ("" if changed else ": there already"))
         return bool(changed)
 
-    def _plan(self, row: Publication, found: Found, tags: Sequence[ImageTag]) -> None:
+    def _plan(self, row: Publication, found: Found, tags: Mapping[str, TagKind]) -> None:
         """The changes that these tags need now, and a refusal for each that may not move."""
         cells = self.matrices[row.cell.matrix].cells
         row.steps, against = steps(

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,19 +26,15 @@ https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-ma
 _DIGITS = 12
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageTag:
-    """A tag for an image."""
-
-    name: str
-    kind: Literal["immutable", "measured", "cell", "alias"]
+TagKind = Literal["immutable", "measured", "cell", "alias"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TagStep:
     """The change of a tag: none if it names the digest already."""
 
-    tag: ImageTag
+    name: str
+    kind: TagKind
     was: str | None
     """The digest that the tag names now; None without such a tag."""
     digest: str
@@ -133,27 +129,20 @@ def _cut(text: str, length: int) -> str:
     return f"{text[: length - _DIGITS - 1]}-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
 
-def tags_of(
-    cell: Cell, measured: str, digest: str, aliases: Sequence[tuple[str, str]]
-) -> tuple[ImageTag, ...]:
+def tags_of(cell: Cell, measured: str, digest: str, aliases: Sequence[tuple[str, str]]) -> dict[str, TagKind]:
     """All tags of one image in the order in which they are put: the immutable one first, aliases last."""
-    tags = [
-        ImageTag(name=immutable_tag(measured, cell, digest), kind="immutable"),
-        ImageTag(name=tag_of(measured, cell), kind="measured"),
-        ImageTag(name=cell.id, kind="cell"),
-        *(ImageTag(name=alias, kind="alias") for alias, named in aliases if named == cell.id),
-    ]
-    unique: dict[str, ImageTag] = {}
-    for tag in tags:
-        unique.setdefault(tag.name, tag)
-    return tuple(unique.values())
+    tags: dict[str, TagKind] = {immutable_tag(measured, cell, digest): "immutable"}
+    tags.setdefault(tag_of(measured, cell), "measured")
+    for name in (cell.id, *(alias for alias, named in aliases if named == cell.id)):
+        tags.setdefault(name, "cell" if name == cell.id else "alias")
+    return tags
 
 
 def steps(
     registry: Registry,
     repository: str,
     cell: Cell,
-    tags: Sequence[ImageTag],
+    tags: Mapping[str, TagKind],
     digest: str,
     *,
     others: Container[str] = (),
@@ -166,13 +155,13 @@ def steps(
     of the other cells.
     """
     found, against = [], []
-    for tag in tags:
-        name = f"{repository}:{tag.name}"
-        step = TagStep(tag=tag, was=registry.digest_of(name), digest=digest)
+    for tag, kind in tags.items():
+        name = f"{repository}:{tag}"
+        step = TagStep(name=tag, kind=kind, was=registry.digest_of(name), digest=digest)
         found.append(step)
-        if step.action != "move" or (overwrite and tag.kind != "immutable"):
+        if step.action != "move" or (overwrite and kind != "immutable"):
             continue
-        if tag.kind == "immutable":
+        if kind == "immutable":
             text = f"names {step.was} and never moves, so it cannot name {digest}"
             hint = "somebody put it there by hand; delete it in the registry"
             against.append(Refusal("tag", f"{name} {text}", hint))
@@ -185,7 +174,7 @@ def steps(
             by = f"the matrix {matrix} published" if matrix else "rtbuild did not publish"
             hint = "publish to another repository, or use --overwrite"
             against.append(Refusal("tag", f"{name} is {step.was}, which {by}", hint))
-        elif tag.kind != "alias" and other in others:
+        elif kind != "alias" and other in others:
             text = f"is {step.was}, the image of {other}, which has the same tag"
             hint = "give one of them a 'variant'; --overwrite moves the tag"
             against.append(Refusal("tag", f"{name} {text}", hint))

@@ -197,21 +197,13 @@ class ReportStore:
             return
         yield from filter(None, map(_read, paths))
 
-    def save(
-        self,
-        key: ReportKey,
-        document: Mapping[str, Any],
-        *,
-        cell: str = "",
-        matrix: str = "",
-        verified: datetime | None = None,
-    ) -> Path | None:
+    def save(self, key: ReportKey, document: Mapping[str, Any], **about: Any) -> Path | None:
         """Write the report and return its path; None, with a warning, if it cannot be written.
 
-        A report that says nothing about the image does not replace one against it. Raises CommandError if it
-        cannot be signed.
+        ``about`` is as of :func:`seal`. A report that says nothing about the image does not replace one
+        against it. Raises CommandError if it cannot be signed.
         """
-        text = seal(key, document, cell=cell, matrix=matrix, verified=verified)
+        text = seal(key, document, **about)
         path = self.folder / key.file_name()
         if document["verdict"] in NO_WORD:
             kept = _read(path)

@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,7 +56,7 @@ def verify(
     key = _expected_key(image, probe, gpu, ask=ask)
     blind = no_way_in(gpu.traces) if gpus == "auto" and gpu.traces and not ask else None
     if store is not None and key is not None and blind is None and (kept := store.load(key)) is not None:
-        return _report(image, kept, expect, fault=None, asked=ask, reused=True)
+        return replace(_report(image, kept, expect, fault=None, asked=ask), reused=True)
 
     # By digest, because the name may move meanwhile.
     probing = partial(engine.run_probe, image.digest, [PROBE_PATH, "--json"], timeout=timeout, cancel=cancel)
@@ -69,7 +70,7 @@ def verify(
         )
     found = _found(run, image, probe, timeout)
     document = parse_object(printed_report(run.stdout))
-    report = _report(image, document, expect, fault=fault, asked=ask, reused=False)
+    report = _report(image, document, expect, fault=fault, asked=ask)
     about = key_of(image.content, found, image.manifest)
     whole = report.verdict.value == found.verdict and not fault and not report.test_double
     if store is not None and about is not None and whole:
@@ -96,13 +97,7 @@ def _expected_key(image: Image, probe: str, gpu: GpuFacts, *, ask: bool) -> Repo
 
 
 def _report(
-    image: Image,
-    document: Mapping[str, Any],
-    expect: Expectation,
-    *,
-    fault: HostFault | None,
-    asked: bool,
-    reused: bool,
+    image: Image, document: Mapping[str, Any], expect: Expectation, *, fault: HostFault | None, asked: bool
 ) -> Report:
     """The report with the probe's verdict, unless the engine or the lock gives a worse one."""
     found = parse(json.dumps(document))
@@ -125,7 +120,6 @@ def _report(
         cause=cause,
         differences=differences,
         document=document,
-        reused=reused,
         summary=summary,
         remedy=remedy,
     )

@@ -16,7 +16,7 @@ from builder.oci.copying import Tally
 from builder.publish.gate import decide
 from builder.publish.publication import Publication, publication_document
 from builder.publish.run import MAX_AGE
-from builder.publish.tags import ImageTag, TagStep
+from builder.publish.tags import TagStep
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 TEXT = (DOCS / "publish.md").read_text()
@@ -47,7 +47,7 @@ def test_the_documents_of_publications_are_what_their_schema_says(tmp_path: Path
             state="refused",
             decision=decision,
             refusals=[Refusal(kind="tag", text="taken")],
-            steps=(TagStep(tag=ImageTag(name="latest", kind="alias"), was=None, digest=digest),),
+            steps=(TagStep(name="latest", kind="alias", was=None, digest=digest),),
             copied=Tally(there=1, mounted=2, sent=3, bytes_sent=4),
         ),
     ]

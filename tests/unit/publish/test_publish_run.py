@@ -75,7 +75,7 @@ def test_what_is_verified_is_published(project: Project, server: RegistryDouble)
     row = publish_one(project, server)
     assert (row.state, row.refusals, row.error) == ("published", [], None)
     assert row.found is not None
-    assert {server.tags[step.tag.name] for step in row.steps} == {row.found.staged.digest}
+    assert {server.tags[step.name] for step in row.steps} == {row.found.staged.digest}
     assert [step.action for step in row.steps] == ["put"] * 4
 
 
@@ -96,7 +96,7 @@ def test_and_is_moved_where_that_was_asked_for(project: Project, server: Registr
     assert row.state == "published"
     assert row.found is not None
     assert server.tags["latest"] == row.found.staged.digest
-    assert [step.was for step in row.steps if step.tag.name == "latest"] == [FOREIGN]
+    assert [step.was for step in row.steps if step.name == "latest"] == [FOREIGN]
 
 
 def test_a_report_that_came_while_it_was_copied_is_heard(project: Project, server: RegistryDouble) -> None:

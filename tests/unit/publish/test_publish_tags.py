@@ -13,7 +13,7 @@ from publish_doubles import Project, report
 from builder.errors import CellError, RegistryError
 from builder.oci.staging import NoImageError
 from builder.publish.publication import Publication, refuse_clashes
-from builder.publish.tags import LONGEST, ImageTag, TagStep, immutable_tag, measure, steps, tag_of, tags_of
+from builder.publish.tags import LONGEST, TagStep, immutable_tag, measure, steps, tag_of, tags_of
 from builder.verify.document import parse
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ def test_tags_are_legal_and_bounded(cell: Cell) -> None:
 def test_the_order_of_the_tags(cell: Cell) -> None:
     aliases = (("latest", cell.id), ("other", "another-cell"), ("2.15", cell.id))
     tags = tags_of(cell, measured(cell), DIGEST, aliases)
-    assert [tag.kind for tag in tags] == ["immutable", "measured", "cell", "alias", "alias"]
-    assert [tag.name for tag in tags][2:] == [cell.id, "latest", "2.15"]
+    assert list(tags.values()) == ["immutable", "measured", "cell", "alias", "alias"]
+    assert list(tags)[2:] == [cell.id, "latest", "2.15"]
 
 
 def test_two_cells_that_want_one_name_in_one_repository(cell: Cell) -> None:
     def row(target: str, name: str, *tags: str) -> Publication:
-        steps = [TagStep(tag=ImageTag(name=tag, kind="cell"), was=None, digest=DIGEST) for tag in tags]
+        steps = [TagStep(name=tag, kind="cell", was=None, digest=DIGEST) for tag in tags]
         return Publication(cell=replace(cell, id=name), source="s", target=target, steps=tuple(steps))
 
     rows = [row("r", "one", "x", "y"), row("r", "two", "x"), row("elsewhere", "three", "x")]
@@ -124,11 +124,7 @@ class Tags:
 
 
 def test_which_tags_may_move(cell: Cell) -> None:
-    tags = [
-        ImageTag(name="i", kind="immutable"),
-        ImageTag(name="m", kind="measured"),
-        ImageTag(name="n", kind="alias"),
-    ]
+    tags: dict[str, Any] = {"i": "immutable", "m": "measured", "n": "alias"}
     registry = Tags({"r:i": "sha256:other", "r:m": "sha256:other", "r:n": DIGEST})
     found, against = steps(registry, "r", cell, tags, DIGEST, overwrite=False)
     assert [step.action for step in found] == ["move", "move", "there"]
@@ -144,7 +140,7 @@ def test_a_registry_that_does_not_answer_is_nobody_else_s_tag(cell: Cell) -> Non
     """Nobody is told to use --overwrite over a fault that passes."""
     registry = Tags({"r:m": "sha256:other"}, down=True)
     with pytest.raises(RegistryError, match="HTTP 503"):
-        steps(registry, "r", cell, [ImageTag(name="m", kind="measured")], DIGEST, overwrite=False)
+        steps(registry, "r", cell, {"m": "measured"}, DIGEST, overwrite=False)
 
 
 def test_a_measured_tag_of_another_cell_of_the_matrix_stays(
@@ -155,7 +151,7 @@ def test_a_measured_tag_of_another_cell_of_the_matrix_stays(
     image = SimpleNamespace(label=labels.get)
     monkeypatch.setattr("builder.publish.tags.look", lambda _registry, _reference: image)
     registry = Tags({"r:m": "sha256:other", "r:latest": "sha256:other"})
-    tags = [ImageTag(name="m", kind="measured"), ImageTag(name="latest", kind="alias")]
+    tags: dict[str, Any] = {"m": "measured", "latest": "alias"}
 
     def against(*, others: set[str], overwrite: bool = False) -> list[str]:
         _, refusals = steps(registry, "r", cell, tags, DIGEST, others=others, overwrite=overwrite)
