@@ -84,11 +84,7 @@ class EngineSteps(Runner):
                 with built as saved:
                     shutil.rmtree(context / "root" / "out", ignore_errors=True)
                     with saved.layer(len(saved.layers) - 1) as tar:
-                        tar.extractall(context / "root", filter=_with_its_mode)  # noqa: S202 - see the filter
-                        for link in filter(tarfile.TarInfo.issym, tar.getmembers()):
-                            # tarfile sets no times of them
-                            times = link.mtime, link.mtime
-                            os.utime(context / "root" / link.name, times, follow_symlinks=False)
+                        _extract(tar, context / "root")
             except CellError as error:
                 error.message = f"{what} failed in the engine: {error.message}"
                 free = self._engine.disk_free()
@@ -98,6 +94,12 @@ class EngineSteps(Runner):
                 raise
             finally:
                 (context / "root").rename(root)
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    tar.extractall(folder, filter=_with_its_mode)  # noqa: S202 - see the filter
+    for link in filter(tarfile.TarInfo.issym, tar.getmembers()):  # tarfile sets no times of them
+        os.utime(folder / link.name, (link.mtime, link.mtime), follow_symlinks=False)
 
 
 def _with_its_mode(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:

@@ -27,8 +27,6 @@ class Settings:
     """Build anew even if an image with the same inputs is there."""
     verify: bool = True
     gpus: Literal["auto"] | bool = "auto"
-    timeout: float = 900.0
-    """Seconds that the probe may take in one image."""
     cache: Path = field(default_factory=resources.cache)
     layer_limit: int = 50_000_000_000
     """Bytes that ready-made layers may take in the cache; the least recently used go first."""

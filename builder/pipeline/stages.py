@@ -114,7 +114,6 @@ def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> 
             engine=site.connected,
             expect=Expectation.of(pinned) if pinned is not None else Expectation(),
             gpus=site.settings.gpus,
-            timeout=site.settings.timeout,
             store=site.reports,
             cancel=walk.cancel,
             waits=lambda: walk.progress("waits for the GPU, which another probe has", quiet=False),

@@ -18,9 +18,9 @@ _INSTALL = f"install NVIDIA's container toolkit ({TOOLKIT_GUIDE}), then: {TOOLKI
 class HostFault:
     """Why this machine gave a container no GPU."""
 
-    cause: str
     summary: str
     remedy: str
+    cause: str = "container-no-gpu"
     said: str = ""
     """A regular expression of the engine's words."""
 
@@ -38,7 +38,6 @@ def host_fault(daemon_error: str) -> HostFault:
         if re.search(fault.said, said, re.IGNORECASE):
             return replace(fault, summary=f"{fault.summary} (the engine: {said})")
     return HostFault(
-        cause="container-no-gpu",
         summary=f"the image starts without a GPU, and with one the engine says: {said}",
         remedy="rtbuild doctor says what is set up; docker run --rm --gpus all IMAGE shows the same error",
     )
@@ -47,14 +46,12 @@ def host_fault(daemon_error: str) -> HostFault:
 def no_way_in(traces: tuple[str, ...]) -> HostFault:
     """The machine has a GPU, and its engine cannot give it to a container."""
     return HostFault(
-        cause="container-no-gpu",
         summary=f"this machine has {', '.join(traces)}, but its engine cannot hand a GPU to a container",
         remedy=_INSTALL,
     )
 
 
 LOST_ON_THE_WAY = HostFault(
-    cause="container-no-gpu",
     summary="the engine accepted the request for a GPU, and the container saw no trace of one",
     remedy="look for NVIDIA_VISIBLE_DEVICES=void in the image's environment, then: " + TOOLKIT_SETUP,
 )

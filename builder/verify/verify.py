@@ -36,7 +36,7 @@ def verify(
     engine: Engine,
     expect: Expectation,
     gpus: Literal["auto"] | bool = "auto",
-    timeout: float = 600.0,
+    timeout: float = 900.0,
     store: ReportStore | None = None,
     cancel: threading.Event | None = None,
     waits: Callable[[], None] | None = None,

@@ -144,7 +144,7 @@ def test_a_worse_cause_stays(image: Image, document, verdict: str) -> None:
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        (Run(timed_out=True, returncode=-1), "did not end within 600 s"),
+        (Run(timed_out=True, returncode=-1), "did not end within 900 s"),
         (Run(truncated=True, returncode=-1), "printed without end"),
         (Run(returncode=30, stderr="Traceback\nZeroDivisionError"), "failed by a fault of its own"),
         (Run(returncode=139), r"ended with exit status 139 \(SIGSEGV\)"),
