@@ -25,11 +25,11 @@ from builder.errors import MissingToolError
 if TYPE_CHECKING:
     from builder.engine.ssh import SshDoor
 
-MINIMUM_ENGINE = (23, 0)
+MINIMUM_ENGINE = "23.0"
 """The first Engine whose own Dockerfile frontend knows named build contexts and ``COPY --link``
 (https://docs.docker.com/build/buildkit/dockerfile-release-notes/)."""
 
-MINIMUM_BUILDX = (0, 13)
+MINIMUM_BUILDX = "0.13"
 """The oldest buildx that rtbuild is tested with."""
 
 _SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "ensure-engine"
@@ -95,10 +95,10 @@ def connect(context: str | None = None, builder: str | None = None) -> Connectio
             stack.callback(door.close)
         client, version = _reach(endpoint, door)
         stack.callback(client.close)
-        if _numbers(version) < MINIMUM_ENGINE:
+        if _numbers(version) < _numbers(MINIMUM_ENGINE):
             raise MissingToolError(
                 f"Docker Engine {version} at {endpoint.host} is too old: its BuildKit lacks named build"
-                f" contexts, which came with Engine {_dotted(MINIMUM_ENGINE)}",
+                f" contexts, which came with Engine {MINIMUM_ENGINE}",
                 hint=f"upgrade the engine: {_install_command()}",
             )
         return Connection(
@@ -229,11 +229,9 @@ def buildx_version(command: tuple[str, ...]) -> str:
     # github.com/docker/buildx v0.13.1 788433953af10f2a698f5c07611dddce2e08c7a0
     words = done.stdout.split()
     version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
-    if _numbers(version) < MINIMUM_BUILDX:
-        raise MissingToolError(
-            f"buildx {version} is too old: {_dotted(MINIMUM_BUILDX)} is the oldest that rtbuild knows",
-            hint=hint,
-        )
+    if _numbers(version) < _numbers(MINIMUM_BUILDX):
+        said = f"buildx {version} is too old: {MINIMUM_BUILDX} is the oldest that rtbuild knows"
+        raise MissingToolError(said, hint=hint)
     return version
 
 
@@ -253,14 +251,12 @@ def _builder_driver(command: tuple[str, ...], builder: str, endpoint: Endpoint) 
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    seconds = _SECONDS_TO_ANSWER
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_SECONDS_TO_ANSWER
-        )
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        raise MissingToolError(
-            f"{shlex.join(command)} did not answer within {_SECONDS_TO_ANSWER} s", hint="docker info"
-        ) from error
+        said = f"{shlex.join(command)} did not answer within {seconds} s"
+        raise MissingToolError(said, hint="docker info") from error
 
 
 def _install_command() -> str:
@@ -271,7 +267,3 @@ def _numbers(version: str) -> tuple[int, int]:
     """The first two numbers of a version; a version that has none (a development build) counts as new."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else (9999, 0)
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))

@@ -100,18 +100,13 @@ def run(client: docker.DockerClient, request: ContainerRequest, cancel: threadin
             client.api.remove_container(identifier, force=True, v=True)
 
 
-def device_requests(gpu: GpuRequest | None) -> list[DeviceRequest]:
-    """``--gpus all`` or ``--device nvidia.com/gpu=all`` in the API's words."""
-    match gpu:
-        case None:
-            return []
-        case "gpus":
-            return [DeviceRequest(count=-1, capabilities=[["gpu"]])]
-        case "cdi":
-            return [DeviceRequest(driver="cdi", device_ids=["nvidia.com/gpu=all"])]
-
-
 def _create(client: docker.DockerClient, request: ContainerRequest) -> str:
+    # ``--gpus all``, or ``--device nvidia.com/gpu=all``, in the API's words
+    gpus = {
+        "gpus": [DeviceRequest(count=-1, capabilities=[["gpu"]])],
+        "cdi": [DeviceRequest(driver="cdi", device_ids=["nvidia.com/gpu=all"])],
+        None: [],
+    }
     # NVIDIA's hook mounts the driver as root before the container's own limits begin, so none of these
     # keeps the GPU out; its device nodes are open to all users.
     host_config = client.api.create_host_config(
@@ -120,7 +115,7 @@ def _create(client: docker.DockerClient, request: ContainerRequest) -> str:
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
         network_mode="none",
-        device_requests=device_requests(request.gpu),
+        device_requests=gpus[request.gpu],
         log_config=LogConfig(type=LogConfig.types.NONE),
         mounts=[
             Mount(target=target, source=str(source), type="bind", read_only=True)

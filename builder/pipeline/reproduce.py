@@ -27,8 +27,6 @@ from builder.temporary import locked_folder, sweep
 _DOWNLOADS = ("wheels", "debs", "apt")
 """Folders that the second build shares with the first: their files are checked against the lock's hashes."""
 _AGAIN = "again-"
-_KEPT_FILES = 20
-_KEPT_BYTES = 64 << 20
 _NAMED = 10
 """Differing files named in an error; the record holds all."""
 
@@ -181,7 +179,7 @@ def _compare(
 
 
 def _keep(image: SavedImage, difference: ImageDifference, folder: Path) -> int:
-    """Put this image's side of the first differing files into ``folder``; how many there were."""
+    """Put this image's side of the first 20 differing files into ``folder``; how many there were."""
     count = 0
     for layer in difference.layers:
         wanted = {file.path.lstrip("/") for file in layer.files if {"content", "missing"} & {*file.what}}
@@ -190,8 +188,8 @@ def _keep(image: SavedImage, difference: ImageDifference, folder: Path) -> int:
         with image.layer(layer.number - 1) as tar:
             for member in tar:
                 path = member.name.removeprefix("./")
-                small = member.isfile() and member.size <= _KEPT_BYTES
-                if path not in wanted or not small or count == _KEPT_FILES or ".." in path.split("/"):
+                small = member.isfile() and member.size <= 64 << 20
+                if path not in wanted or not small or count == 20 or ".." in path.split("/"):
                     continue
                 content = tar.extractfile(member)
                 if content is not None:

@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from builder.pipeline.site import Site
     from builder.recipe.values import Recipe
 
-_QUESTIONS = 16
-"""Cells that a registry is asked about at a time."""
-_TO_ENGINE = 8
-"""The same for an engine; its client keeps ten connections."""
-
 
 def built_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredImage]:
     """The images that the engine has, by the inputs of their recipes.
@@ -44,7 +39,7 @@ def built_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredImage
         return {}
 
     names = {one.inputs: [site.settings.image_name(one.cell.matrix, one.cell.id)] for one in recipes}
-    with ThreadPoolExecutor(_TO_ENGINE, thread_name_prefix="built") as pool:
+    with ThreadPoolExecutor(8, thread_name_prefix="built") as pool:  # the client keeps ten connections
         found = dict(zip(names, pool.map(engine.find, names, names.values()), strict=True))
     if None in found.values():
         listed = engine.built()
@@ -91,7 +86,7 @@ def staged_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, Staged]:
         return None
 
     wanted = list(recipes)
-    with ThreadPoolExecutor(_QUESTIONS, thread_name_prefix="staged") as pool:
+    with ThreadPoolExecutor(16, thread_name_prefix="staged") as pool:
         found = list(pool.map(look, wanted))
     return {recipe.inputs: one for recipe, one in zip(wanted, found, strict=True) if one is not None}
 

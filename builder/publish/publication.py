@@ -140,14 +140,8 @@ def _cell(row: Publication) -> dict[str, Any]:
             {"name": step.name, "kind": step.kind, "action": step.action, "was": step.was}
             for step in row.steps
         ],
-        "copied": None
-        if row.copied is None
-        else {
-            "there": row.copied.there,
-            "mounted": row.copied.mounted,
-            "sent": row.copied.sent,
-            "bytes_sent": row.copied.bytes_sent,
-        },
+        "copied": row.copied
+        and {name: getattr(row.copied, name) for name in ("there", "mounted", "sent", "bytes_sent")},
         "evidence": [vars(piece) for piece in row.evidence],
         "failures": [_failure(found) for found in row.failures],
         "error": error_document(row.error) if row.error is not None else None,
