@@ -152,6 +152,6 @@ def _layers(pinned: Pinned) -> Iterable[str]:
     if isinstance(pinned.base, RootfsBase):
         yield rootfs_key(pinned.base, pinned.cell)
     if pinned.python is not None:
-        yield python_key(pinned)
+        yield python_key(pinned.python, pinned.cell)
     for group in groups_of(pinned):
         yield layer_keys_of(group, pinned)[0]

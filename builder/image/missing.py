@@ -17,7 +17,6 @@ from builder.image.stack import (
     Group,
     Known,
     Plan,
-    as_listed,
     installed,
     layer_keys_of,
     python_key,
@@ -31,8 +30,7 @@ from builder.oci.registry import Registry
 from builder.wheels.archive import Archive
 from builder.wheels.convert import write_layer
 from builder.wheels.excerpt import Excerpt, keep_excerpt
-from builder.wheels.fits import check_python
-from builder.wheels.wheel import Tree
+from builder.wheels.wheel import Tree, check_python
 
 
 @dataclass(kw_only=True)
@@ -161,8 +159,9 @@ class MissingLayers:
 
     def _layers_of_base(self) -> BaseLayers:
         pinned = self.given.pinned
-        if self._python is None and self.python is not None:
-            self._python = self._of_tar(python_key(pinned), python_title(pinned), self.python)
+        if self._python is None and self.python is not None and pinned.python is not None:
+            key = python_key(pinned.python, pinned.cell)
+            self._python = self._of_tar(key, python_title(pinned.python), self.python)
         if not isinstance(pinned.base, RootfsBase):
             if self.registry is None:
                 raise TypeError("a registry's base comes from somewhere")
@@ -195,12 +194,12 @@ class MissingLayers:
 
     def _make(self, trees: Sequence[Tree], target: Path, excerpt: Excerpt) -> Record:
         pinned = self.given.pinned
-        compression = pinned.cell.options.compression
+        compression, listed = pinned.cell.options.compression, pinned.cell.dependencies == "listed"
         title = title_of(tuple(tree.wheel for tree in trees))
         advance = self._meter(title, sum(tree.size for tree in trees))
         with target.open("wb") as blob:
             layer, listing = write_layer(
-                trees, blob, title, compression, advance, as_listed=as_listed(pinned), excerpt=excerpt
+                trees, blob, title, compression, advance, as_listed=listed, excerpt=excerpt
             )
         return Record(
             layer=layer,

@@ -96,7 +96,7 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
         layers = [_layer(f"rootfs {base.suite}", planned.rootfs, size, size * DEB_UNPACKED, identity)]
     if python is not None:
         size = python.size or _PYTHON_SIZE
-        title = python_title(pinned)
+        title = python_title(python)
         layers.append(_layer(title, planned.python, size, size * _PYTHON_UNPACKED, python.sha256))
     packages: list[PackageSize] = []
     files: list[FileSize] = []

@@ -1,6 +1,5 @@
 """Which layers a lock's wheels are, and which of them somebody has."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,20 +10,19 @@ from itertools import product
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from builder.digests import canonical_json, digest_of
+from builder.digests import digest_of
 from builder.image import pythons
 from builder.image.base import rootfs_key
 from builder.layers.codec import codec
 from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.types import Layer
-from builder.model import Pinned, RootfsBase, Wheel
+from builder.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
 from builder.recipe.render import pip_of
 from builder.recipe.slim import LEFT_OUT
 from builder.wheels import scripts
 from builder.wheels.archive import Archive
 from builder.wheels.convert import LAYOUT, refuse_collisions
-from builder.wheels.fits import check_tags
-from builder.wheels.wheel import Tree
+from builder.wheels.wheel import Tree, check_tags
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
 """The rule for files that are left out, as a part of layers' keys."""
@@ -57,7 +55,7 @@ class Plan:
     pinned: Pinned
     lease: Lease
     groups: tuple[Group, ...]
-    """Lowest layer first: each large wheel alone, in the order of :func:`_shared_first`, then all small ones
+    """Lowest layer first: each large wheel alone, in the order of :func:`groups_of`, then all small ones
     together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
     see :mod:`builder.wheels.convert`."""
     known: Mapping[Group, Known]
@@ -104,7 +102,6 @@ def plan(pinned: Pinned, lease: Lease, elsewhere: Elsewhere | None = None) -> Pl
     """Look for every layer of ``pinned``, first in the lease's store; nothing is made."""
     for wheel in pinned.wheels:
         check_tags(wheel, pinned.cell)
-
     places: list[Elsewhere] = [partial(lease.store.find, lease=lease)]
     places += [elsewhere] if elsewhere is not None else []
 
@@ -115,12 +112,13 @@ def plan(pinned: Pinned, lease: Lease, elsewhere: Elsewhere | None = None) -> Pl
                 return Known(key=key, record=found)
         return None
 
-    groups = groups_of(pinned)
-    base = [rootfs_key(pinned.base, pinned.cell)] if isinstance(pinned.base, RootfsBase) else []
+    groups, cell = groups_of(pinned), pinned.cell
+    base = [rootfs_key(pinned.base, cell)] if isinstance(pinned.base, RootfsBase) else []
+    interpreter = [python_key(pinned.python, cell)] if pinned.python is not None else []
     with ThreadPoolExecutor(8 if elsewhere else 1, thread_name_prefix="look") as pool:
         wanted = {group: pool.submit(look, layer_keys_of(group, pinned)) for group in groups}
         rootfs = pool.submit(look, base)
-        python = pool.submit(look, [python_key(pinned)] if pinned.python is not None else [])
+        python = pool.submit(look, interpreter)
         found = {group: future.result() for group, future in wanted.items()}
     return Plan(
         pinned=pinned,
@@ -142,51 +140,39 @@ def check_collisions(given: Plan) -> None:
     """Raise CellError if two wheels of a plan whose layers are all known fight over a path."""
     found = (given.known[group] for group in given.groups)
     listings = [json.loads(one.record.files or given.lease.store.files(one.key)) for one in found]
-    refuse_collisions(listings, as_listed=as_listed(given.pinned))
-
-
-def as_listed(pinned: Pinned) -> bool:
-    return pinned.cell.dependencies == "listed"
+    refuse_collisions(listings, as_listed=given.pinned.cell.dependencies == "listed")
 
 
 def groups_of(pinned: Pinned) -> tuple[Group, ...]:
     """The wheels of each layer: see :attr:`Plan.groups`."""
-    wheels = pinned.wheels
-    large = sorted((wheel for wheel in wheels if wheel.size >= LARGE), key=lambda wheel: -wheel.size)[
-        :MAX_LARGE
-    ]
-    small = tuple(sorted(wheel for wheel in wheels if wheel not in large))
-    alone = [wheel for wheel in wheels if wheel in large]
-    if as_listed(pinned):
+    frameworks = {canonicalize_name(Requirement(text).name) for text in pinned.cell.frameworks}
+
+    def shared_first(wheel: Wheel) -> int:
+        """NVIDIA's wheels, which frameworks of one CUDA have in common; others; the frameworks, of which each
+        release is another. The order within each of these stays the lock's.
+        """
+        name = canonicalize_name(wheel.name)
+        return 0 if name.startswith("nvidia-") else 1 + (name in frameworks)
+
+    large = sorted((wheel for wheel in pinned.wheels if wheel.size >= LARGE), key=lambda wheel: -wheel.size)
+    alone = [wheel for wheel in pinned.wheels if wheel in large[:MAX_LARGE]]
+    small = tuple(sorted(wheel for wheel in pinned.wheels if wheel not in alone))
+    if pinned.cell.dependencies == "listed":
         alone.sort(key=lambda wheel: wheel.name, reverse=True)
     else:
-        alone.sort(key=_shared_first(pinned))
+        alone.sort(key=shared_first)
     groups = tuple((wheel,) for wheel in alone)
     return (*groups, small) if small else groups
 
 
-def _shared_first(pinned: Pinned) -> Callable[[Wheel], int]:
-    """NVIDIA's wheels, which frameworks of one CUDA have in common; others; the frameworks, of which each
-    release is another. The order within each of these stays the lock's.
-    """
-    frameworks = {canonicalize_name(Requirement(text).name) for text in pinned.cell.frameworks}
-
-    def rank(wheel: Wheel) -> int:
-        name = canonicalize_name(wheel.name)
-        return 0 if name.startswith("nvidia-") else 1 + (name in frameworks)
-
-    return rank
-
-
-def python_key(pinned: Pinned) -> str:
+def python_key(python: StandalonePython, cell: Cell) -> str:
     """The key of the layer of a standalone Python: the archive, and the form in which it is laid out."""
-    sha256 = pinned.python.sha256 if pinned.python is not None else ""
-    return f"python{pythons.FORMAT}-{sha256}-{codec(pinned.cell.options.compression)}"
+    return f"python{pythons.FORMAT}-{python.sha256}-{codec(cell.options.compression)}"
 
 
-def python_title(pinned: Pinned) -> str:
-    """The title of the layer of a standalone Python: ``CPython 3.12.16, standalone``."""
-    return f"CPython {pinned.python.version}, standalone" if pinned.python is not None else ""
+def python_title(python: StandalonePython) -> str:
+    """The title of that layer: ``CPython 3.12.16, standalone``."""
+    return f"CPython {python.version}, standalone"
 
 
 def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:
@@ -194,11 +180,9 @@ def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:
     style = scripts.style(pip_of(pinned).version)
     names_python = any(wheel.name in scripts.NAMED_FOR_PYTHON for wheel in wheels)
     variant = f"{style}-py{pinned.cell.python}" if names_python else style
-    if len(wheels) == 1:
-        made_of = f"wheel-{wheels[0].sha256}"
-    else:
-        shas = canonical_json([wheel.sha256 for wheel in wheels])
-        made_of = f"wheels-{hashlib.sha256(shas).hexdigest()}"
+    shas = [wheel.sha256 for wheel in wheels]
+    alone = len(shas) == 1
+    made_of = f"wheel-{shas[0]}" if alone else f"wheels-{digest_of(shas).removeprefix('sha256:')}"
     # Whatever the rule leaves out of these: if that is nothing, both keys lead to the same blob.
     slim = f"-slim{_SLIM}" if pinned.cell.options.slim else ""
     end = f"v{LAYOUT}{slim}-{codec(pinned.cell.options.compression)}"

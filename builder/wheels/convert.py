@@ -31,8 +31,8 @@ def write_layer(
     compression: Compression,
     advance: Callable[[int], None],
     *,
-    as_listed: bool = False,
-    excerpt: Excerpt | None = None,
+    as_listed: bool,
+    excerpt: Excerpt,
 ) -> tuple[Layer, Listing]:
     """Write one layer with all ``trees``; ``advance`` is told of each piece's size in bytes.
 
@@ -66,7 +66,7 @@ def write_layer(
             owner, file = owners[path]
             writer.write(tar.file_header(path, mode=file.mode, size=file.size))
             digest = hashlib.sha256()
-            feed = excerpt.take(path, file.mode, file.size) if excerpt is not None else None
+            feed = excerpt.take(path, file.mode, file.size)
             for piece in owner.pieces(file):
                 digest.update(piece)
                 writer.write(piece)

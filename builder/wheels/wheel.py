@@ -1,4 +1,4 @@
-"""The files that installing a wheel would leave, worked out without unpacking it.
+"""Whether a wheel fits a cell, and the files that installing it would leave, worked out without unpacking it.
 
 Paths, modes, scripts and the rewritten ``RECORD`` are those of ``pip install --no-compile`` into the image's
 prefix; the rules are in ``pip/_internal/operations/install/wheel.py``, and a test compares the two trees.
@@ -7,17 +7,22 @@ prefix; the rules are in ``pip/_internal/operations/install/wheel.py``, and a te
 import base64
 import csv
 import email.parser
+import functools
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.message import Message
 
+from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from builder.documents import shown
-from builder.model import Wheel
+from builder.errors import CellError
+from builder.index.target import Target, rank, wheel_name
+from builder.model import Cell, Wheel
 from builder.recipe.slim import left_out
 from builder.wheels.archive import Archive, Member
 from builder.wheels.scripts import EntryPointError, Style, entry_points, scripts
@@ -268,3 +273,40 @@ def _hex(hashed: str) -> str | None:
     except ValueError:
         return None
     return digest.hex() if len(digest) == hashlib.sha256().digest_size else None
+
+
+def check_tags(wheel: Wheel, cell: Cell) -> None:
+    """Raise :class:`~builder.errors.CellError` if the file's tags rule out the cell.
+
+    The lock chose wheels that fit; this is for a lock that was edited, or made for another cell.
+    """
+    if wheel_name(wheel.file) is None:
+        raise CellError(f"{wheel.file} is no name of a wheel")
+    if rank(wheel.file, _tags(cell.python, cell.platform)) is None:
+        raise CellError(
+            f"{wheel.file} does not run on Python {cell.python} on {cell.platform}",
+            hint=f"lock the cell {cell.id} again",
+        )
+
+
+@functools.cache
+def _tags(python: str, platform: str) -> Mapping[Tag, int]:
+    """Of any glibc: its age is the lock's business, which knows the base."""
+    return Target(python=python, platform=platform, glibc="2.99").tags()
+
+
+def check_python(name: str, requires: str | None, cell: Cell) -> None:
+    """Raise :class:`~builder.errors.CellError` if ``Requires-Python`` allows no patch release of it."""
+    if not requires:
+        return
+    try:
+        allowed = SpecifierSet(requires)
+        # More patch releases than a Python has had
+        fits = any(allowed.contains(f"{cell.python}.{patch}") for patch in range(60))
+    except ValueError:
+        return  # pip ignores what it cannot read
+    if not fits:
+        raise CellError(
+            f"{name} asks for Python {requires}, the cell has {cell.python}",
+            hint=f"lock the cell {cell.id} again",
+        )

@@ -16,9 +16,9 @@ from layer_wheels import PROGRAM, Builder, Content, Made, pinned, record_hash, t
 from builder.errors import CellError
 from builder.wheels.archive import Archive
 from builder.wheels.convert import write_layer
-from builder.wheels.fits import check_python, check_tags
+from builder.wheels.excerpt import Excerpt
 from builder.wheels.scripts import EntryPointError, entry_points, scripts, style
-from builder.wheels.wheel import SITE, Tree
+from builder.wheels.wheel import SITE, Tree, check_python, check_tags
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def convert(made: Made) -> bytes:
     target = io.BytesIO()
     with Archive(made.path) as archive:
         found = Tree(archive, made.wheel, python="3.11", style="removesuffix", slim=True)
-        write_layer([found], target, "title", "zstd", lambda _: None)
+        write_layer([found], target, "title", "zstd", lambda _: None, as_listed=False, excerpt=Excerpt())
     return target.getvalue()
 
 
