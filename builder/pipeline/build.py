@@ -1,26 +1,34 @@
-"""The line of ``rtbuild build``: which cells there is something to do for, and how each ends."""
+"""The line of ``rtbuild build``: which cells there is something to do for, and how each ends.
+
+A cell whose image the engine or a repository has already is neither built nor fetched again.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from builder.errors import CellError, UsageError
+from builder.digests import sha256_of
+from builder.errors import CellError, RegistryError, UsageError
+from builder.files import write_whole
 from builder.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.pipeline import stages
-from builder.pipeline.events import BUILDING, CellOutcome, CellResult, RunStarted, Stage
+from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.schedule import Talk, Walk, each
 from builder.pipeline.site import Site, open_site
-from builder.pipeline.skipping import built_before, end_staged, reuse, same_image, staged_before
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
     from builder.engine.images import StoredImage
+    from builder.oci.registry import Manifest, Registry
+    from builder.oci.staging import Staged
     from builder.pipeline.making import Maker
     from builder.pipeline.settings import Settings
     from builder.recipe.values import Recipe
@@ -68,18 +76,20 @@ def build(
     def wanted_there(recipe: Recipe) -> StoredImage | None:
         """The engine's image, if it is also where it is to be pushed."""
         there, pushed = here.get(recipe.inputs), staged.get(recipe.inputs)
-        if there is None or settings.push is None or (pushed is not None and same_image(pushed, there)):
+        if there is None or settings.push is None:
             return there
-        return None
+        if pushed is None or there.digest not in {pushed.digest, pushed.config_digest}:  # either is its name
+            return None
+        return there if there.content == pushed.content else None
 
     def make(walk: Walk) -> CellResult:
         recipe = recipes[walk.cell.id]
         there, pushed = wanted_there(recipe), staged.get(recipe.inputs)
         log = log_path(settings.results, walk.cell)
         if there is not None:
-            return _finished(walk, site, recipe, log, partial(reuse, walk, site, there, pushed))
+            return _finished(walk, site, recipe, log, partial(_reuse, walk, site, there, pushed))
         if pushed is not None and recipe.inputs not in here:
-            return end_staged(walk, site, pushed)
+            return _end_staged(walk, site, pushed)
         return _finished(walk, site, recipe, log, partial(maker().make, walk, recipe, log, staged=pushed))
 
     with ExitStack() as stack:
@@ -158,6 +168,123 @@ def _finished(
     except CellError as error:
         return walk.failed(error, log=log, image=image, packages=packages)
     return walk.ended(stages.outcome_of(report), image=image, report=report, log=log, packages=packages)
+
+
+def built_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredImage]:
+    """The images that the engine has, by the inputs of their recipes.
+
+    A label finds them, and whether this machine made them decides: an engine also has what was pulled.
+
+    They are looked for under their cells' own names, and only the others in a list of all images: for one,
+    Engine 26.1 with the containerd store adds up the sizes of every image, which takes longer than
+    a hundred questions.
+    """
+    engine = site.engine
+    if engine is None or site.settings.no_cache:
+        return {}
+
+    names = {one.inputs: [site.settings.image_name(one.cell.matrix, one.cell.id)] for one in recipes}
+    with ThreadPoolExecutor(8, thread_name_prefix="built") as pool:  # the client keeps ten connections
+        found = dict(zip(names, pool.map(engine.find, names, names.values()), strict=True))
+    if None in found.values():
+        listed = engine.built()
+        missing = [inputs for inputs, image in found.items() if image is None]
+        found |= {inputs: engine.find(inputs, listed.get(inputs, ())) for inputs in missing}
+    return {
+        inputs: image
+        for inputs, image in found.items()
+        if image is not None and image.content == site.made.content(inputs)
+    }
+
+
+def staged_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, Staged]:
+    """The images that the repository to push to has, by the inputs of their recipes.
+
+    A tag that leads to other inputs counts as no image, and is put right by the push, and so does an image of
+    which this machine made another, or that is not proven if a key is given. Raises RegistryError if the
+    registry does not answer.
+    """
+    repository = site.settings.push
+    if repository is None or site.settings.no_cache:
+        return {}
+    from builder.oci.staging import find_staged
+
+    registry = _Remembering(site.writing, site.settings.cache / "configs")
+
+    def look(recipe: Recipe) -> Staged | None:
+        try:
+            found = find_staged(registry, repository, recipe.inputs)
+            if found is None:
+                return None
+            from builder.evidence.origin import origin_of
+
+            origin = origin_of(site.writing, found, recipe, made=site.made, builders=site.builders)
+        except RegistryError as problem:
+            if site.writing.digest_of(f"{repository}:nothing") is not None:
+                raise
+            why = problem.message  # it answers: the image is at fault
+        else:
+            if origin.refused is None:
+                return found
+            why = origin.refused.text
+        site.emit(Note(cell=recipe.cell.id, text=f"built again: {why}", warning=True))
+        return None
+
+    wanted = list(recipes)
+    with ThreadPoolExecutor(16, thread_name_prefix="staged") as pool:
+        found = list(pool.map(look, wanted))
+    return {recipe.inputs: one for recipe, one in zip(wanted, found, strict=True) if one is not None}
+
+
+@dataclass(frozen=True)
+class _Remembering:
+    """A registry that is asked for an image's config once: which one it is, the manifest says each time."""
+
+    registry: Registry
+    folder: Path
+
+    def manifest(self, reference: str) -> Manifest:
+        return self.registry.manifest(reference)
+
+    def digest_of(self, reference: str) -> str | None:
+        return self.registry.digest_of(reference)
+
+    def blob(self, reference: str, digest: str) -> bytes:
+        path = self.folder / digest.removeprefix("sha256:")
+        with suppress(OSError):  # not there yet
+            content = path.read_bytes()
+            if sha256_of(content) == digest:
+                return content
+        content = self.registry.blob(reference, digest)
+        with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+            write_whole(path, content)
+        return content
+
+
+def _reuse(walk: Walk, site: Site, there: StoredImage, staged: Staged | None) -> Image:
+    """The image that the engine has, under the cell's name; ``staged`` is the same in the repository."""
+    name = site.settings.image_name(walk.cell.matrix, walk.cell.id)
+    with walk.stage(Stage.BUILD):
+        if site.engine is not None and there.reference != name:
+            site.engine.tag(there.reference, name)
+        walk.done("there already, nothing to build")
+    if staged is None or site.settings.push is None:
+        return stages.image_of(walk.cell, name, there, reused=True)
+    with walk.stage(Stage.PUSH):
+        if site.own is not None:
+            from builder.pipeline.feeding import sign_pushed
+
+            sign_pushed(site, staged.reference)
+        walk.done(f"there already, {staged.digest[:19]}")
+    return stages.image_of(walk.cell, name, there, reused=True, pushed=staged.reference)
+
+
+def _end_staged(walk: Walk, site: Site, staged: Staged) -> CellResult:
+    """The end of a cell that needs nothing. Its verification is a matter of `rtbuild verify --from`."""
+    with walk.stage(Stage.BUILD):
+        walk.done(f"there already, in {staged.repository}")
+    image = stages.image_of(walk.cell, staged.reference, staged, reused=True, pushed=staged.reference)
+    return walk.ended(CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE, image=image)
 
 
 def log_path(results: Path, cell: Cell) -> Path:

@@ -178,7 +178,7 @@ def test_a_test_file_has_a_name_of_its_own() -> None:
 def test_a_run_that_has_nothing_to_do_imports_little() -> None:
     """The modules of ``rtbuild build`` for cells whose images an engine has: 4 cells take half a second."""
     used = (
-        "cli.build", "matrix", "engine.engine", "layers.store", "evidence.made", "pipeline.skipping",
+        "cli.build", "matrix", "engine.engine", "layers.store", "evidence.made", "pipeline.build",
         "recipe.bundle",
     )  # fmt: skip
     code = f"import sys, {', '.join(f'builder.{name}' for name in used)}\n"

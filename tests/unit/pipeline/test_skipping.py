@@ -14,8 +14,8 @@ from builder.model import RootfsBase
 from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.oci.staging import staged_tag
+from builder.pipeline.build import built_before, staged_before
 from builder.pipeline.settings import Settings
-from builder.pipeline.skipping import built_before, staged_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
