@@ -136,11 +136,7 @@ class ImageStore:
         return True
 
     def pull(
-        self,
-        reference: str,
-        *,
-        progress: Callable[[str, int, int], None],
-        cancel: threading.Event | None = None,
+        self, reference: str, *, progress: Callable[[str, int, int], None], cancel: threading.Event
     ) -> None:
         """Pull ``repository@sha256:…``; layers that the engine has are not sent again.
 
@@ -197,11 +193,11 @@ class ImageStore:
 
 
 def _pulled(
-    lines: Iterable[dict[str, Any]], progress: Callable[[str, int, int], None], cancel: threading.Event | None
+    lines: Iterable[dict[str, Any]], progress: Callable[[str, int, int], None], cancel: threading.Event
 ) -> str:
     """Read the engine's lines to the end, or to the one that says why it failed: its words."""
     for line in lines:
-        if cancel is not None and cancel.is_set():
+        if cancel.is_set():
             raise CancelledError("the pull was cancelled")
         detail = line.get("progressDetail") or {}
         if line.get("id") and detail.get("total"):

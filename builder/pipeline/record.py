@@ -42,7 +42,11 @@ def error_document(error: RtbuildError) -> dict[str, Any]:
 
 
 def _cell_document(result: CellResult) -> dict[str, Any]:
-    document: dict[str, Any] = {
+    image, report, error = result.image, result.report, result.error
+    command: dict[str, Any] = {}
+    if isinstance(error, CommandError):
+        command = {"command": list(error.command), "returncode": error.returncode, "tail": list(error.tail)}
+    return {
         "id": result.cell.id,
         "matrix": result.cell.matrix,
         "outcome": result.outcome.value,
@@ -50,15 +54,10 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
         "seconds": {stage.value: round(seconds, 2) for stage, seconds in result.seconds.items()},
         "notes": list(result.notes),
         "log": result.log,
-        "image": None,
+        "image": image and {name: value for name, value in vars(image).items() if name != "cell"},
         "packages": [vars(package) for package in result.packages],
-        "verification": None,
-        "error": None,
-    }
-    if result.image is not None:
-        document["image"] = {name: value for name, value in vars(result.image).items() if name != "cell"}
-    if (report := result.report) is not None:
-        document["verification"] = {
+        "verification": report
+        and {
             "verdict": report.verdict.value,
             "cause": report.cause,
             "summary": report.summary,
@@ -67,13 +66,9 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
             "test_double": report.test_double,
             "reused": report.reused,
             "report": report.document,
-        }
-    if (error := result.error) is not None:
-        document["error"] = error_document(error)
-        if isinstance(error, CommandError):
-            said = {"command": list(error.command), "returncode": error.returncode, "tail": list(error.tail)}
-            document["error"] |= said
-    return document
+        },
+        "error": error and error_document(error) | command,
+    }
 
 
 def write_record(document: dict[str, Any], folder: Path) -> Path:

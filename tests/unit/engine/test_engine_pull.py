@@ -41,14 +41,14 @@ def quiet(_layer: str, _done: int, _total: int) -> None:
 def test_it_is_asked_for_by_digest_and_progress_is_told() -> None:
     told: list[tuple[str, int, int]] = []
     double, asked = client([{"status": "Pulling from team/staging"}, LAYER])
-    ImageStore(double).pull(REFERENCE, progress=lambda *what: told.append(what))
+    ImageStore(double).pull(REFERENCE, progress=lambda *what: told.append(what), cancel=threading.Event())
     assert asked == [("registry.example.invalid:5000/team/staging", "sha256:" + "a" * 64)]
     assert told == [("abc", 5, 10)]
 
 
 def test_a_passing_fault_is_tried_again() -> None:
     double, asked = client([LAYER, {"error": "unexpected EOF"}], [{"error": "received status 503"}], [LAYER])
-    ImageStore(double).pull(REFERENCE, progress=quiet)
+    ImageStore(double).pull(REFERENCE, progress=quiet, cancel=threading.Event())
     assert len(asked) == 3
 
 
@@ -68,7 +68,7 @@ def test_a_passing_fault_is_tried_again() -> None:
 def test_what_trying_again_does_not_change_is_said_at_once(error: str, kind: type, hint: str) -> None:
     double, asked = client([{"error": error}])
     with pytest.raises(kind, match=error.partition(":")[0]) as caught:
-        ImageStore(double).pull(REFERENCE, progress=quiet)
+        ImageStore(double).pull(REFERENCE, progress=quiet, cancel=threading.Event())
     assert hint in str(caught.value.hint)
     assert len(asked) == 1
 
@@ -76,13 +76,13 @@ def test_what_trying_again_does_not_change_is_said_at_once(error: str, kind: typ
 def test_a_refusal_before_the_first_layer() -> None:
     double, _ = client(docker.errors.NotFound("404", explanation="manifest unknown"))
     with pytest.raises(ImageMissingError, match="manifest unknown"):
-        ImageStore(double).pull(REFERENCE, progress=quiet)
+        ImageStore(double).pull(REFERENCE, progress=quiet, cancel=threading.Event())
 
 
 def test_a_registry_that_stays_away() -> None:
     double, asked = client(*[[{"error": "dial tcp: connection refused"}]] * 3)
     with pytest.raises(RegistryError, match="connection refused") as caught:
-        ImageStore(double).pull(REFERENCE, progress=quiet)
+        ImageStore(double).pull(REFERENCE, progress=quiet, cancel=threading.Event())
     assert "not sent twice" in str(caught.value.hint)
     assert len(asked) == 3
 
