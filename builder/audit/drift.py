@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
-from builder.audit.finding import AuditFinding, fails, mind, not_run, passes
+from builder.audit import AuditFinding, fails, mind, not_run, passes
 from builder.errors import ImageMissingError, RegistryError, UsageError
 from builder.evidence.judgement import JudgedReport
 from builder.evidence.sbom import python_packages
 from builder.evidence.verification import timestamp
-from builder.facts.finding import Outcome, Source, Value
+from builder.facts.finding import Finding, Outcome, Source, Value
 from builder.facts.rules.pairs import bad_pairs
 from builder.facts.tables import load
 from builder.facts.versions import agree, at_least, key, short
@@ -20,18 +20,19 @@ from builder.oci.staging import Staged
 OLD = timedelta(days=90)
 """The age from which a verification gets a remark; the user may set a stricter limit."""
 
-_BASE_NAME = "org.opencontainers.image.base.name"
-_BASE_DIGEST = "org.opencontainers.image.base.digest"
+BASE_NAME = "org.opencontainers.image.base.name"
+BASE_DIGEST = "org.opencontainers.image.base.digest"
 """https://github.com/opencontainers/image-spec/blob/main/annotations.md"""
+_LIBRARIES = {"cudnn": "libcudnn.so", "cuda": "libcudart.so"}
 _CUDNN = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
+_CUBLAS = re.compile(r"nvidia-cublas(?:-cu\d+)?")
 _VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,7}(?![\d.])")
 """Bounded, because a report may come from anyone."""
-_CUBLAS = re.compile(r"nvidia-cublas(?:-cu\d+)?")
 
 
 def base(registry: Registry, image: Staged) -> AuditFinding:
     """Whether the tag of the base still leads to the digest that the image was built on."""
-    name, digest = image.label(_BASE_NAME), image.label(_BASE_DIGEST)
+    name, digest = image.label(BASE_NAME), image.label(BASE_DIGEST)
     if not name or not digest:
         return not_run("base", "the base is no registry image: its Debian packages are in the SBOM")
     try:
@@ -59,12 +60,12 @@ def _digest(registry: Registry, name: str, platform: str) -> str:
 
 def cudnn(verified: JudgedReport) -> AuditFinding:
     """Whether the tables know a newer patch of the cuDNN that was loaded."""
-    loaded = loaded_cudnn(verified)
+    loaded = _loaded(verified, "cudnn")
     if not loaded:
         return not_run("cudnn-patch", "the report names no cuDNN that was loaded")
     packages = python_packages(verified.document) or {}
     names = sorted(name for name in packages if _CUDNN.fullmatch(name) and name in load().wheels)
-    toolkits = {short(version, 2) for version in loaded_cuda(verified)}
+    toolkits = {short(version, 2) for version in _loaded(verified, "cuda")}
     bases = [row.cudnn for row in load().tags if row.cudnn and short(row.cuda, 2) in toolkits]
     offered = [v for name in names for v in load().wheels[name].versions] or bases
     newer = [
@@ -82,36 +83,26 @@ def cudnn(verified: JudgedReport) -> AuditFinding:
     )
 
 
-def loaded_cudnn(verified: JudgedReport) -> list[str]:
+def _loaded(verified: JudgedReport, what: str) -> list[str]:
     """``8.9.4``: as each framework says, else as the mapped library itself."""
-    return _versions(verified.report.loaded("cudnn", "libcudnn.so"))
-
-
-def loaded_cuda(verified: JudgedReport) -> list[str]:
-    return _versions(verified.report.loaded("cuda", "libcudart.so"))
-
-
-def _versions(texts: Iterable[str]) -> list[str]:
-    return sorted({text for text in texts if _VERSION.match(text)})
+    found = verified.report.loaded(what, _LIBRARIES[what])
+    return sorted({text for text in found if _VERSION.match(text)})
 
 
 def known_bad(verifications: Sequence[JudgedReport], classes: Iterable[str]) -> Iterator[AuditFinding]:
     """Whether a combination that was measured in the image has been listed as bad since."""
     gpus = [load().gpus[name.lower()] for name in sorted(set(classes)) if name.lower() in load().gpus]
-    seen: set[str] = set()
-    if not any(_measured(verified) for verified in verifications):
+    measured = [_measured(verified) for verified in verifications]
+    if not any(measured):
         yield not_run("known-bad", "no report names a version to look up")
         return
-    for verified in verifications:
-        for found in bad_pairs(_measured(verified), gpus):
-            if found.message in seen:
-                continue
-            seen.add(found.message)
-            source = found.values[-1].source if found.values else None
-            yield (fails if found.outcome is Outcome.IMPOSSIBLE else mind)(
-                "known-bad", found.message, hint=f"see {source.reference}" if source else None
-            )
-    if not seen:
+    told: dict[str, Finding] = {}
+    for found in (found for values in measured for found in bad_pairs(values, gpus)):
+        told.setdefault(found.message, found)
+    for message, found in told.items():
+        hint = f"see {found.values[-1].source.reference}" if found.values else None
+        yield (fails if found.outcome is Outcome.IMPOSSIBLE else mind)("known-bad", message, hint=hint)
+    if not told:
         yield passes("known-bad", "nothing in it is listed as a bad combination")
 
 
@@ -121,10 +112,8 @@ def _measured(verified: JudgedReport) -> dict[str, Value]:
     for name, version in (python_packages(verified.document) or {}).items():
         texts["cublas" if _CUBLAS.fullmatch(name) else name] = version
     texts |= {row.name: row.version for row in verified.report.frameworks if row.version}
-    texts |= {"python": verified.report.python_version() or ""}
-    for what, found in (("cudnn", loaded_cudnn(verified)), ("cuda", loaded_cuda(verified))):
-        if found:
-            texts[what] = found[0]
+    texts["python"] = verified.report.python_version() or ""
+    texts |= {what: found[0] for what in _LIBRARIES if (found := _loaded(verified, what))}
     source = Source("registry", "the report")
     return {name: Value(name, text, source) for name, text in texts.items() if _VERSION.match(text)}
 
@@ -148,7 +137,7 @@ def age(verifications: Sequence[JudgedReport], now: datetime) -> AuditFinding:
     """How long ago the newest verification was."""
     newest = max(verified.when for verified in verifications)
     days = (now - newest).days
-    text = "today" if days < 1 else f"{days} day{'s' if days != 1 else ''} ago"
+    text = "today" if days < 1 else "1 day ago" if days == 1 else f"{days} days ago"
     if now - newest > OLD:
         return mind(
             "age",

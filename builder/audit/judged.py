@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from builder.audit.finding import AuditFinding, Question, fails, mind
+from builder.audit import AuditFinding, Question, fails, mind
 from builder.errors import EvidenceError
 from builder.evidence.attach import KINDS
 from builder.evidence.gather import Gathered, Piece

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
 
-from builder.audit.finding import AuditFinding, fails, mind, not_run, passes
+from builder.audit import AuditFinding, fails, mind, not_run, passes
 from builder.evidence.judgement import JudgedReport
 from builder.facts import BaseTruth, Truth, WheelTruth, check
 from builder.facts.finding import Outcome

@@ -5,15 +5,12 @@ verification of this very content holds; missing, unreadable, contradicted or un
 yes.
 """
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from builder.audit import drift, machine
-from builder.audit.finding import AuditFinding, AuditOutcome, Question, fails, mind, passes
+from builder.audit import AuditFinding, AuditOutcome, Question, drift, fails, machine, mind, passes
 from builder.audit.judged import Held, judge_all
-from builder.documents import parse_object
 from builder.errors import ImageMissingError, RegistryError
 from builder.evidence.cosign import Cosign, Verifier
 from builder.evidence.gather import Gathered, Refused, check_signatures, gather
@@ -49,7 +46,7 @@ class Audit:
     """The verifications that hold."""
     failed: tuple[JudgedReport, ...]
     """Judgements against the image that no newer one has taken back."""
-    findings: tuple[AuditFinding, ...] = field(default=())
+    findings: tuple[AuditFinding, ...]
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -69,14 +66,9 @@ def audit(registry: Registry, reference: str, question: Question, *, now: dateti
     """
     when = now or datetime.now(UTC)
     image = resolve(registry, reference)
-    name = parse_reference(image.repository).at(image.digest)
-    gathered = gather(registry, name)
+    gathered, reasons = evidence_of(registry, image, question.verifier)
     findings: list[AuditFinding] = []
     if question.verifier is not None:
-        # cosign knows nothing of rtbuild's mirrors.
-        address = f"{registry.address(image.repository)}@{image.digest}"
-        kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
-        gathered, reasons = check_signatures(gathered, Cosign.find(), address, question.verifier, kinds)
         findings.append(_signature(gathered, question.verifier, reasons))
     judged = judge_all(gathered, image, question, when)
     held, verified = judged.held, judged.verified
@@ -106,6 +98,19 @@ def audit(registry: Registry, reference: str, question: Question, *, now: dateti
         failed=judged.against,
         findings=tuple(findings),
     )
+
+
+def evidence_of(
+    registry: Registry, image: Staged, verifier: Verifier | None
+) -> tuple[Gathered, tuple[str, ...]]:
+    """The documents beside an image, checked by the verifier if there is one; and reasons of signatures."""
+    gathered = gather(registry, parse_reference(image.repository).at(image.digest))
+    if verifier is None:
+        return gathered, ()
+    # cosign knows nothing of rtbuild's mirrors.
+    address = f"{registry.address(image.repository)}@{image.digest}"
+    kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
+    return check_signatures(gathered, Cosign.find(), address, verifier, kinds)
 
 
 def resolve(registry: Registry, reference: str) -> Staged:
@@ -143,14 +148,11 @@ def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Ite
         return
     tests = [row for row in held if row.kind == "verification"]
     reasons = dict.fromkeys(row.reason for row in tests)
-    message = (
-        f"no verification counts: {'; '.join(reasons)}"
-        if tests
-        else "there is no verification of this image in its registry"
-    )
     yield fails(
         "verification",
-        message,
+        f"no verification counts: {'; '.join(reasons)}"
+        if tests
+        else "there is no verification of this image in its registry",
         hint="verify it on a GPU and publish it anew: rtbuild verify --from, rtbuild publish",
     )
 
@@ -180,17 +182,11 @@ def _since(
 
 def _base_truth(registry: Registry, image: Staged) -> BaseTruth | None:
     """The base's CUDA and cuDNN, from the environment that the image inherits from it."""
-    name = image.label("org.opencontainers.image.base.name")
+    name = image.label(drift.BASE_NAME)
     if not name:
         return None
     try:
-        config = parse_object(registry.blob(image.repository, image.config_digest))
-        pairs = [str(text).partition("=") for text in config["config"].get("Env") or ()]
-    except (RegistryError, ValueError, LookupError, AttributeError, TypeError):
+        env = registry.inspect(image.reference, "/".join(image.platform.split("/")[:2])).env
+    except RegistryError:
         return None
-    wanted = re.compile(r"NV_CUDNN_VERSION|CUDA_VERSION|NVIDIA_REQUIRE_CUDA|NV_LIBCUBLAS_VERSION")
-    return BaseTruth(
-        reference=name,
-        digest=image.label("org.opencontainers.image.base.digest") or "",
-        env=tuple((key, value) for key, _, value in pairs if wanted.fullmatch(key)),
-    )
+    return BaseTruth(reference=name, digest=image.label(drift.BASE_DIGEST) or "", env=env)

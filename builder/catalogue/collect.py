@@ -2,15 +2,13 @@
 
 import configparser
 import json
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from builder import resources
 from builder.catalogue.releases import cards_of, judgement, releases_of
-from builder.catalogue.values import Catalogue, CataloguedImage, Cause, Part, Run
+from builder.catalogue.values import Catalogue, CataloguedImage, Cause, Part, Run, largest_first, newest_first
 from builder.colab.diff import Listed, listed
 from builder.documents import MalformedError, parse_object, read_file, shown
 from builder.errors import CellError, RtbuildError
@@ -23,14 +21,6 @@ from builder.oci.spec import is_digest, parse_reference
 from builder.verify.document import parse
 from builder.verify.entry import Damaged, ReportStore, SealedReport
 
-_CAUSES = (
-    "import json, sys\n"
-    "names = {'__name__': 'cudnn_verify'}\n"
-    "exec(compile(sys.stdin.read(), 'cudnn_verify.py', 'exec'), names)\n"
-    "causes = names['CAUSES'].values()\n"
-    "names = ('id', 'title', 'side', 'explanation', 'remedy', 'source')\n"
-    "sys.stdout.write(json.dumps([{name: getattr(cause, name) for name in names} for cause in causes]))\n"
-)
 _PUBLICATIONS = 1000
 """Publication records that are read, the newest first."""
 
@@ -40,7 +30,6 @@ def collect(
     *,
     results: Path,
     runtimes: Path,
-    probe: bytes,
     registered: Sequence[CataloguedImage] = (),
     notes: Iterable[str] = (),
 ) -> Catalogue:
@@ -50,7 +39,6 @@ def collect(
         registered: Images out of registries (:func:`builder.catalogue.registry.images_of`).
         results: Folder of reports and of ``publication-*.json``; it may be missing.
         runtimes: Folder of ``colab-*.runtime.json``.
-        probe: The one-file probe, which knows the causes.
     """
     notes = [*notes]
     runs = _runs(ReportStore(results / "reports").entries(), notes)
@@ -58,29 +46,26 @@ def collect(
     images = []
     for matrix in matrices:
         locked = _locked(matrix, notes)
-        for cell in matrix.cells:
-            if cell.excluded is None:
-                target, digest, earlier = published.get((matrix.name, cell.id), (None, None, ()))
-                mine = runs.get((matrix.name, cell.id), ())
-                images.append(
-                    CataloguedImage(
-                        cell=cell,
-                        possible=judgement(check(cell, suggest=False)),
-                        parts=_parts(locked.get(cell.id)),
-                        packages={w.name: w.version for w in locked[cell.id].wheels}
-                        if cell.id in locked
-                        else {},
-                        runs=_newest_first(mine),
-                        published=target,
-                        digest=digest,
-                        earlier=earlier,
-                    )
+        for cell in (cell for cell in matrix.cells if cell.excluded is None):
+            target, digest, earlier = published.get((matrix.name, cell.id), (None, None, ()))
+            entry = locked.get(cell.id)
+            images.append(
+                CataloguedImage(
+                    cell=cell,
+                    possible=judgement(check(cell, suggest=False)),
+                    parts=() if entry is None else _parts(entry),
+                    packages={} if entry is None else {w.name: w.version for w in entry.wheels},
+                    runs=newest_first(runs.get((matrix.name, cell.id), ())),
+                    published=target,
+                    digest=digest,
+                    earlier=earlier,
                 )
+            )
     return Catalogue(
         releases=tuple(releases_of()),
         cards=cards_of(),
         images=_together(images, registered, notes),
-        causes=causes_of(probe),
+        causes=causes_of(),
         runtimes=_runtimes(runtimes, notes),
         notes=tuple(notes),
     )
@@ -124,7 +109,7 @@ def _together(
     by_digest: dict[str | None, CataloguedImage] = {}
     for image in sorted(registered, key=lambda one: not _has_its_tag(one)):
         known = by_digest.get(image.digest)
-        runs = _newest_first([*(known.runs if known else ()), *image.runs])
+        runs = newest_first([*(known.runs if known else ()), *image.runs])
         by_digest[image.digest] = replace(known or image, runs=runs)
     for image in by_digest.values():
         key = image.cell.matrix, image.cell.id
@@ -136,7 +121,7 @@ def _together(
                 image,
                 cell=there.cell,
                 possible=there.possible,
-                runs=_newest_first([*image.runs, *there.runs]),
+                runs=newest_first([*image.runs, *there.runs]),
             )
         else:
             beside.append(replace(image, beside=True))
@@ -149,10 +134,6 @@ def _together(
 
 def _has_its_tag(image: CataloguedImage) -> bool:
     return (image.published or "").endswith(f":{image.cell.id}")
-
-
-def _newest_first(runs: Iterable[Run]) -> tuple[Run, ...]:
-    return tuple(sorted(dict.fromkeys(runs), key=lambda run: run.when, reverse=True))
 
 
 def _published(results: Path, notes: list[str]) -> Mapping[tuple[str, str], tuple[str, str, tuple[str, ...]]]:
@@ -205,35 +186,37 @@ def _locked(matrix: Matrix, notes: list[str]) -> Mapping[str, LockEntry]:
     return {} if lock is None else lock.cells
 
 
-def _parts(entry: LockEntry | None) -> tuple[Part, ...]:
-    if entry is None:
-        return ()
+def _parts(entry: LockEntry) -> tuple[Part, ...]:
     size = getattr(entry.base, "size", None)
     if size is None:
         size = sum(deb.size for deb in getattr(entry.base, "debs", ()))
     base = Part(name="base", version=str(getattr(entry.base, "suite", "")), size=size)
     wheels = (Part(name=wheel.name, version=wheel.version, size=wheel.size) for wheel in entry.wheels)
-    return tuple(sorted((base, *wheels), key=lambda part: (-part.size, part.name)))
+    return largest_first((base, *wheels))
 
 
-def causes_of(probe: bytes) -> tuple[Cause, ...]:
-    """The probe's closed list of causes, as the probe tells it, each with the texts of its signatures."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", _CAUSES], input=probe, capture_output=True, check=True, timeout=60
+def causes_of() -> tuple[Cause, ...]:
+    """The probe's closed list of causes, each with the example texts of its signatures."""
+    texts: dict[str, list[str]] = {}
+    for signature in _sections("signatures.ini"):
+        for cause in signature.get("causes", "").split():
+            texts.setdefault(cause.rstrip(","), []).append(signature["example"])
+    names = ("title", "side", "explanation", "remedy", "source")
+    return tuple(
+        Cause(
+            id=row.name,
+            **{name: " ".join(row[name].split()) for name in names},
+            texts=tuple(dict.fromkeys(texts.get(row.name, ()))),
+        )
+        for row in _sections("causes.ini")
     )
-    texts = _texts(resources.probe() / "signatures.ini")
-    return tuple(Cause(**row, texts=texts.get(row["id"], ())) for row in json.loads(done.stdout))
 
 
-def _texts(signatures: Path) -> Mapping[str, tuple[str, ...]]:
-    """Example texts by cause, out of the signatures that ``diagnose`` goes by."""
-    parser = configparser.RawConfigParser(strict=True)
-    parser.read(signatures, encoding="utf-8")
-    found: dict[str, list[str]] = {}
-    for section in parser.sections():
-        for cause in parser.get(section, "causes", fallback="").split():
-            found.setdefault(cause.rstrip(","), []).append(parser.get(section, "example"))
-    return {cause: tuple(dict.fromkeys(rows)) for cause, rows in found.items()}
+def _sections(name: str) -> Iterator[configparser.SectionProxy]:
+    """The sections of one of the probe's tables."""
+    parser = configparser.RawConfigParser(delimiters=("=",), comment_prefixes=("#",))
+    parser.read_string((resources.probe() / name).read_text("utf-8"))
+    return (parser[section] for section in parser.sections())
 
 
 def _runtimes(folder: Path, notes: list[str]) -> tuple[Listed, ...]:

@@ -6,26 +6,25 @@ its digest and judged as ``rtbuild audit`` does, and whatever cannot be read is 
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from builder.audit import Question
+from builder.audit.drift import BASE_NAME
 from builder.audit.judged import judge_all
 from builder.audit.machine import cell_of
+from builder.audit.run import evidence_of
 from builder.catalogue.releases import judgement
-from builder.catalogue.values import CataloguedImage, Judgement, Part, Run
+from builder.catalogue.values import CataloguedImage, Judgement, Part, Run, largest_first, newest_first
 from builder.documents import parse_object, shown
 from builder.errors import RtbuildError
-from builder.evidence.cosign import Cosign, Verifier
-from builder.evidence.gather import check_signatures, gather
+from builder.evidence.cosign import Verifier
 from builder.evidence.judgement import JudgedReport, Policy, judge
-from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.evidence.travel import shared
 from builder.facts import check
 from builder.model import Base, Cell, Cuda, Profile
 from builder.oci.registry import Registry
-from builder.oci.spec import parse_reference
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, Staged, read_image
 from builder.verify.entry import Damaged
 
@@ -53,7 +52,6 @@ def images_of(
     notes = [f"{repository} has {len(tags)} tags, of which {MOST} are shown"] if len(tags) > MOST else []
     names: dict[str, list[str]] = {}
     found: list[CataloguedImage] = []
-    by = _Judge(now=now, verifier=verifier)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         say(f"{repository}: {len(tags)} tags")
         resolved = pool.map(lambda tag: _digest(registry, f"{repository}:{tag}"), tags[:MOST])
@@ -63,7 +61,7 @@ def images_of(
             else:
                 notes.append(f"{repository}:{tag} is not shown: {digest.message if digest else 'it is gone'}")
         jobs = [
-            pool.submit(_read, registry, f"{repository}@{digest}", tuple(mine), by)
+            pool.submit(_read, registry, f"{repository}@{digest}", mine, verifier, now)
             for digest, mine in names.items()
         ]
         for number, (digest, job) in enumerate(zip(names, jobs, strict=True), 1):
@@ -86,16 +84,8 @@ def _digest(registry: Registry, reference: str) -> str | RtbuildError | None:
         return error
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Judge:
-    """By what an image and its evidence are judged."""
-
-    now: datetime
-    verifier: Verifier | None
-
-
 def _read(
-    registry: Registry, reference: str, tags: tuple[str, ...], by: _Judge
+    registry: Registry, reference: str, tags: list[str], verifier: Verifier | None, now: datetime
 ) -> tuple[CataloguedImage, list[str]]:
     """One image, and doubts about its evidence. Raises RegistryError if rtbuild did not make it."""
     repository, _, digest = reference.partition("@")
@@ -103,17 +93,13 @@ def _read(
     cell_id, matrix = image.label(CELL_LABEL), image.label(MATRIX_LABEL)
     if not cell_id or not matrix:
         raise NoImageError(f"it has no label {CELL_LABEL} or {MATRIX_LABEL}: rtbuild did not make it")
-    gathered = gather(registry, parse_reference(reference))
-    if by.verifier is not None:
-        kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
-        address = f"{registry.address(repository)}@{digest}"
-        gathered, _ = check_signatures(gathered, Cosign.find(), address, by.verifier, kinds)
-    weighed = judge_all(gathered, image, Question(verifier=by.verifier), by.now)
+    gathered, _ = evidence_of(registry, image, verifier)
+    weighed = judge_all(gathered, image, Question(verifier=verifier), now)
     doubts = [f"{row.kind} does not count: {row.reason}" for row in weighed.held if not row.holds]
     doubts += [row.reason for row in gathered.refused]
     words = [*weighed.verified, *weighed.against]
-    if by.verifier is None:
-        words += _reports(registry, image, by.now, doubts)
+    if verifier is None:
+        words += _reports(registry, image, now, doubts)
     held = {
         row.kind: piece.statement.predicate
         for piece, row in zip(gathered.pieces, weighed.held, strict=True)
@@ -123,19 +109,16 @@ def _read(
     public = [tag for tag in tags if not tag.startswith(PREFIX)]
     # Else the longest: the immutable tag ends in the digest, and short ones such as "latest" move.
     name = cell_id if cell_id in public else max(public, key=lambda tag: (len(tag), tag), default=None)
-    runs = dict.fromkeys(_runs(words, repository))
-    return (
-        CataloguedImage(
-            cell=cell,
-            possible=possible,
-            parts=_layers(registry, image),
-            packages=_packages(held.get("sbom"), doubts),
-            runs=tuple(sorted(runs, key=lambda run: run.when, reverse=True)),
-            published=f"{repository}:{name}" if name else reference,
-            digest=digest,
-        ),
-        doubts,
+    catalogued = CataloguedImage(
+        cell=cell,
+        possible=possible,
+        parts=_layers(registry, image),
+        packages=_packages(held.get("sbom"), doubts),
+        runs=newest_first(_runs(words, repository)),
+        published=f"{repository}:{name}" if name else reference,
+        digest=digest,
     )
+    return catalogued, doubts
 
 
 def _reports(registry: Registry, image: Staged, now: datetime, doubts: list[str]) -> Iterator[JudgedReport]:
@@ -175,7 +158,7 @@ def _cell(
         matrix=matrix,
         frameworks=(),
         python="unknown",
-        base=Base(kind="registry", name=image.label("org.opencontainers.image.base.name") or "unknown"),
+        base=Base(kind="registry", name=image.label(BASE_NAME) or "unknown"),
         cuda=Cuda(provider="none"),
     )
     if provenance is None:
@@ -201,7 +184,7 @@ def _layers(registry: Registry, image: Staged) -> tuple[Part, ...]:
         Part(name=shown(title.removeprefix("rtbuild: "), most=80) or "layer", version="", size=size)
         for title, size in zip(titles, sizes, strict=True)
     )
-    return tuple(sorted(parts, key=lambda part: (-part.size, part.name)))
+    return largest_first(parts)
 
 
 def _packages(sbom: Mapping[str, Any] | None, doubts: list[str]) -> dict[str, str]:

@@ -25,12 +25,10 @@ _NO_INDEX = "its wheels for this CUDA are on no package index that cells are pro
 
 def cards_of() -> tuple[Card, ...]:
     """Every GPU model of the tables, by compute capability; with the platform if the card is bound to one."""
-    rows = (
-        Card(
-            name=row.name, capability=f"{row.capability}, {row.platform}" if row.platform else row.capability
-        )
+    rows = [
+        Card(name=row.name, capability=", ".join(filter(None, (row.capability, row.platform))))
         for row in load().gpus.values()
-    )
+    ]
     return tuple(sorted(rows, key=lambda card: (key(card.capability), card.name)))
 
 
@@ -72,42 +70,30 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
         version=row.version,
         variant=row.variant,
         requirement=f"{row.distribution}=={row.version}",
-        index=(),
         pythons=row.python,
         cuda=row.cuda,
         cudnn=row.cudnn,
-        driver=None,
         cards={},
-        matrix="",
-        bases={},
         source=row.source.reference,
     )
     if not found:
         offered = any(choice.row is row for choice in choices(_requirement(table, row)))
-        reason = _NO_BASE if offered else _NO_INDEX
-        why = Judgement(answer="unknown", reason=reason)
+        why = Judgement(answer="unknown", reason=_NO_BASE if offered else _NO_INDEX)
         return replace(base, cards=dict.fromkeys(models, why))
     choice, cell, findings = found[0]
     whole = judgement(findings)
-    stack = stack_of(cell)
-    floor = next((value.text for finding in devices.driver(stack) for value in finding.values), None)
-    possible = whole.answer == "possible"
-    matrix = (
-        to_matrix_yaml([Proposal(cell=cell, findings=tuple(findings))], name=table.name) if possible else ""
-    )
+    floors = (value.text for finding in devices.driver(stack_of(cell)) for value in finding.values)
+    base = replace(base, requirement=choice.text, index=choice.index, driver=next(floors, None))
+    if whole.answer != "possible":
+        return replace(base, cards=dict.fromkeys(models, whole))
     return replace(
         base,
-        requirement=choice.text,
-        index=choice.index,
-        driver=floor,
-        cards={
-            capability: _on_card(cell, model) if possible else whole for capability, model in models.items()
-        },
-        matrix=matrix,
+        cards={capability: _on_card(cell, model) for capability, model in models.items()},
+        matrix=to_matrix_yaml([Proposal(cell=cell, findings=tuple(findings))], name=table.name),
         bases={
             other.python: str(other.base)
-            for _, other, judged in reversed(found)
-            if judgement(judged).answer == "possible" and (other.cuda, other.pip) == (cell.cuda, cell.pip)
+            for _, other, _ in reversed(found)
+            if (other.cuda, other.pip) == (cell.cuda, cell.pip)
         },
     )
 
@@ -127,8 +113,7 @@ def _cells_by_python(
     for choice in choices(_requirement(table, row)):
         if choice.row is not row:
             continue
-        on_each = (cell for python in common_pythons((choice,)) for cell in cells((choice,), python, ()))
-        for cell in on_each:
+        for cell in (c for python in common_pythons((choice,)) for c in cells((choice,), python, ())):
             if cell.python in possible or len(refused) == _CANDIDATES:
                 continue
             findings = check(cell, suggest=False)

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +20,21 @@ _BARS = 14
 """Parts of an image that are drawn; the rest is one bar."""
 
 
-def write_site(
-    catalogue: Catalogue, folder: Path, *, made: str, say: Callable[[str], None] = lambda _text: None
-) -> list[Path]:
+def write_site(catalogue: Catalogue, folder: Path, *, made: str) -> list[Path]:
     """Write every page below ``folder``; return their paths. Each file is written beside and renamed.
 
     ``made`` is the date that the pages show: with the same one, the same catalogue gives the same bytes. The
     pages lead to the documentation if it lies in ``docs/`` there already (``make docs``).
     """
     docs = (folder / "docs" / "index.html").is_file()
-    pages = dict(_pages(catalogue, made, docs=docs))
-    for number, (name, text) in enumerate(pages.items(), 1):
+    paths = []
+    for name, text in _pages(catalogue, made, docs=docs):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not (path.is_file() and path.read_text("utf-8") == text):
             write_whole(path, text.encode())
-        if number % 500 == 0:
-            say(f"{number} of {len(pages)} pages")
-    return [folder / name for name in pages]
+        paths.append(path)
+    return paths
 
 
 def _environment() -> jinja2.Environment:
@@ -72,53 +69,42 @@ def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str
     environment = _environment()
     environment.globals |= {"rtbuild": __version__, "made": made, "docs": docs}
 
-    def page(template: str, depth: int = 0, **values: Any) -> str:
-        return environment.get_template(template).render(root="../" * depth, **values)
+    def page(name: str, template: str, **values: Any) -> tuple[str, str]:
+        root = "../" * name.count("/")
+        return name, environment.get_template(f"{template}.j2").render(root=root, **values)
 
     by_framework: dict[str, list[Release]] = {}
     for release in catalogue.releases:
         by_framework.setdefault(release.framework, []).append(release)
-    capabilities: dict[str, list[str]] = {}
-    for card in catalogue.cards:
-        capabilities.setdefault(card.capability, []).append(card.name)
-    texts = resources.templates() / "catalogue"
-    yield "style.css", (texts / "style.css").read_text("utf-8")
-    for script in ("picker.js", "search.js"):
-        yield script, (texts / script).read_text("utf-8")
+    titles = {name: releases[0].title for name, releases in by_framework.items()}
+    capabilities = catalogue.capabilities()
+    for text in ("style.css", "picker.js", "search.js"):
+        yield text, (resources.templates() / "catalogue" / text).read_text("utf-8")
     yield "data.js", _common_data(catalogue)
-    yield "index.html", page("index.html.j2", catalogue=catalogue, frameworks=by_framework)
-    yield "catalogue.md", page("catalogue.md.j2", catalogue=catalogue)
+    yield page("index.html", "index.html", catalogue=catalogue, frameworks=by_framework)
+    yield page("catalogue.md", "catalogue.md", catalogue=catalogue)
     for name, releases in by_framework.items():
         yield f"data/{_page_name(name)}.js", _framework_data(name, releases, catalogue)
-        yield (
-            f"frameworks/{_page_name(name)}.html",
-            page(
-                "framework.html.j2", 1, releases=releases, capabilities=capabilities, title=releases[0].title
-            ),
-        )
-    yield "images/index.html", page("images.html.j2", 1, catalogue=catalogue)
+        parts = {"releases": releases, "capabilities": capabilities, "title": titles[name]}
+        yield page(f"frameworks/{_page_name(name)}.html", "framework.html", **parts)
+    yield page("images/index.html", "images.html", catalogue=catalogue)
     for image in catalogue.images:
-        yield f"images/{image.page}", page("image.html.j2", 1, **_image(image, catalogue))
-    yield "causes/index.html", page("causes.html.j2", 1, catalogue=catalogue)
+        yield page(f"images/{image.page}", "image.html", **_image(image, catalogue))
+    yield page("causes/index.html", "causes.html", catalogue=catalogue)
     for cause in catalogue.causes:
-        yield f"causes/{_page_name(cause.id)}.html", page("cause.html.j2", 1, cause=cause)
-    titles = {name: releases[0].title for name, releases in by_framework.items()}
-    yield "cards/index.html", page("cards.html.j2", 1, capabilities=capabilities)
+        yield page(f"causes/{_page_name(cause.id)}.html", "cause.html", cause=cause)
+    yield page("cards/index.html", "cards.html", capabilities=capabilities)
     for card in catalogue.cards:
         newest = {
             name: next((r for r in releases if r.cards[card.capability].answer == "possible"), None)
             for name, releases in by_framework.items()
         }
         ran = [image for image in catalogue.images if card.name in image.works_on]
-        yield (
-            f"cards/{_page_name(card.name)}.html",
-            page("card.html.j2", 1, card=card, newest=newest, ran=ran, titles=titles),
-        )
+        name = f"cards/{_page_name(card.name)}.html"
+        yield page(name, "card.html", card=card, newest=newest, ran=ran, titles=titles)
 
 
 def _image(image: CataloguedImage, catalogue: Catalogue) -> dict[str, Any]:
-    drawn = list(image.parts[:_BARS])
-    rest = sum(part.size for part in image.parts[_BARS:])
     packages = dict(image.packages)
     mine = {name for name, _ in cell_frameworks(image.cell)}
     near = [
@@ -128,8 +114,8 @@ def _image(image: CataloguedImage, catalogue: Catalogue) -> dict[str, Any]:
     ][:_NEIGHBOURS]
     return {
         "image": image,
-        "drawn": drawn,
-        "rest": rest,
+        "drawn": image.parts[:_BARS],
+        "rest": sum(part.size for part in image.parts[_BARS:]),
         "whole": image.size,
         "packages": sorted(packages.items()),
         "neighbours": [
@@ -145,13 +131,9 @@ def _image(image: CataloguedImage, catalogue: Catalogue) -> dict[str, Any]:
 
 def _difference(mine: dict[str, str], other: dict[str, str]) -> dict[str, Any]:
     """Packages at another version, and how many only one of them has."""
-    changed = [
-        (name, mine[name], other[name])
-        for name in sorted(mine.keys() & other.keys())
-        if mine[name] != other[name]
-    ]
+    both = sorted(mine.keys() & other.keys())
     return {
-        "changed": changed,
+        "changed": [(name, mine[name], other[name]) for name in both if mine[name] != other[name]],
         "only_here": len(mine.keys() - other.keys()),
         "only_there": len(other.keys() - mine.keys()),
     }
@@ -159,13 +141,12 @@ def _difference(mine: dict[str, str], other: dict[str, str]) -> dict[str, Any]:
 
 def _common_data(catalogue: Catalogue) -> str:
     """What the picker needs before a framework is chosen."""
+    titles = {release.framework: release.title for release in catalogue.releases}
     data = {
-        "capabilities": list(_models(catalogue)),
+        "capabilities": list(catalogue.capabilities()),
         "cards": [[card.name, card.capability] for card in catalogue.cards],
-        "titles": {release.framework: release.title for release in catalogue.releases},
-        "files": {
-            release.framework: f"data/{_page_name(release.framework)}.js" for release in catalogue.releases
-        },
+        "titles": titles,
+        "files": {name: f"data/{_page_name(name)}.js" for name in titles},
         "frameworks": {},
     }
     return f"const RTBUILD = {_script(data)};\n"
@@ -177,7 +158,7 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
     The release and the card are left open in a reason: "{v} has no code for {m}" serves many of both. So is
     an image's id in its page and its name. ``picker.js`` fills them in.
     """
-    models = _models(catalogue)
+    models = {capability: cards[0] for capability, cards in catalogue.capabilities().items()}
     sources: dict[str, int] = {}
     reasons: dict[tuple[str, int], int] = {}
     rows = []
@@ -187,8 +168,8 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
         why = []
         for one, model in zip(found, models.values(), strict=True):
             text = one.reason.replace(label, "{v}").replace(model, "{m}")
-            row = text, sources.setdefault(one.source, len(sources))
-            why.append(reasons.setdefault(row, len(reasons)))
+            source = sources.setdefault(one.source, len(sources))
+            why.append(reasons.setdefault((text, source), len(reasons)))
         rows.append(
             {
                 "f": release.framework,
@@ -230,14 +211,6 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
         "images": images,
     }
     return f"RTBUILD.frameworks[{_script(name)}] = {_script(data)};\n"
-
-
-def _models(catalogue: Catalogue) -> dict[str, str]:
-    """By compute capability the model for which :func:`builder.catalogue.releases.releases_of` asked."""
-    found: dict[str, str] = {}
-    for card in catalogue.cards:
-        found.setdefault(card.capability, card.name)
-    return found
 
 
 def _script(data: Any) -> str:

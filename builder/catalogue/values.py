@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -17,9 +17,8 @@ Answer = Literal["possible", "impossible", "unknown"]
 def slug(text: str) -> str:
     """A text as a part of a file's name: nothing in it leaves its folder, and no two texts have the same."""
     made = re.sub(r"[^a-z0-9.+_]+", "-", text.casefold()).strip("-.")
-    return (
-        made if made == text else f"{made[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
-    )
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return made if made == text else f"{made[:100]}-{digest}".lstrip("-")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +40,18 @@ class Release:
     variant: str
     requirement: str
     """As pip takes it: ``jax[cuda12]==0.6.2``."""
-    index: tuple[str, ...]
+    index: tuple[str, ...] = ()
     """Extra package indexes that pip needs."""
     pythons: tuple[str, ...]
     cuda: str | None
     cudnn: str | None
-    driver: str | None
+    driver: str | None = None
     """The oldest driver that runs it."""
     cards: Mapping[str, Judgement]
     """By :attr:`Card.capability`."""
-    matrix: str
+    matrix: str = ""
     """A matrix file with one cell of it; empty if there is no possible cell."""
-    bases: Mapping[str, str]
+    bases: Mapping[str, str] = field(default_factory=dict)
     """The base to stand on by Python: the matrix with these two in it is possible, too."""
     source: str
 
@@ -90,6 +89,14 @@ class Part:
     name: str
     version: str
     size: int
+
+
+def newest_first(runs: Iterable[Run]) -> tuple[Run, ...]:
+    return tuple(sorted(dict.fromkeys(runs), key=lambda run: run.when, reverse=True))
+
+
+def largest_first(parts: Iterable[Part]) -> tuple[Part, ...]:
+    return tuple(sorted(parts, key=lambda part: (-part.size, part.name)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,3 +168,10 @@ class Catalogue:
     runtimes: tuple[Listed, ...]
     notes: tuple[str, ...] = ()
     """Files that could not be read, and why; the site says so."""
+
+    def capabilities(self) -> dict[str, list[str]]:
+        """The models by compute capability; the rules were asked about the first of each."""
+        found: dict[str, list[str]] = {}
+        for card in self.cards:
+            found.setdefault(card.capability, []).append(card.name)
+        return found

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from builder import __version__
-from builder.audit.finding import AuditOutcome, Question
+from builder.audit import AuditOutcome, Question
 from builder.audit.judged import FAILED, Held
 from builder.audit.run import Audit
 from builder.audit.run import audit as ask

@@ -15,7 +15,6 @@ from builder.documents import shown
 from builder.evidence.cosign import Verifier
 from builder.oci.registry import Registry
 from builder.oci.staging import repository_of
-from builder.recipe.bundle import kept_bundle
 
 
 def catalogue(
@@ -36,14 +35,13 @@ def catalogue(
         chosen,
         results=results,
         runtimes=chosen[0].path.parent if chosen else resources.matrices(),
-        probe=kept_bundle(resources.cache()),
         registered=registered,
         notes=notes,
     )
     # it counts first: https://reproducible-builds.org/specs/source-date-epoch/
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     when = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
-    pages = write_site(found, output, made=when.date().isoformat(), say=say)
+    pages = write_site(found, output, made=when.date().isoformat())
     for note in found.notes:
         say(f"warning: {shown(note, most=1000)}")
     if json_:

@@ -1,6 +1,6 @@
-"""Text for people and programs that fits its stream. Data goes to stdout, messages to stderr.
+"""Text for people and programs: a live board on a terminal, plain lines in a pipe, JSON lines.
 
-A terminal of any encoding and width will do, with words kept whole.
+Data goes to stdout, messages to stderr. A terminal of any encoding and width will do, with words kept whole.
 """
 
 import codecs

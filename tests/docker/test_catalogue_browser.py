@@ -12,8 +12,8 @@ from chromium import opened
 from publish_doubles import Project, entry
 
 from builder import resources
-from builder.catalogue import collect, write_site
-from builder.recipe.bundle import bundle
+from builder.catalogue.collect import collect
+from builder.catalogue.site import write_site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,9 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reports = project.results / "reports"
     reports.mkdir(parents=True)
     (reports / found.key.file_name()).write_text(found.text)
-    catalogue = collect(
-        [project.matrix], results=project.results, runtimes=resources.matrices(), probe=bundle()
-    )
+    catalogue = collect([project.matrix], results=project.results, runtimes=resources.matrices())
     folder = tmp_path_factory.mktemp("site")
     write_site(catalogue, folder, made="2026-01-02")
     return folder

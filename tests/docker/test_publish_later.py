@@ -20,7 +20,8 @@ from publish_doubles import A100, CELL, PROBE
 from publish_scene import Scene, Zygote, impatient
 from rtbuild_command import rtbuild
 
-from builder.audit import Audit, Question, audit
+from builder.audit import Question
+from builder.audit.run import Audit, audit
 from builder.evidence.cosign import Signer, Verifier
 from builder.evidence.statement import TEST_RESULT
 from builder.oci.registry import Registry

@@ -12,7 +12,8 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import INDEX, RegistryDouble
 
-from builder.audit import Audit, AuditOutcome, Question, audit
+from builder.audit import AuditOutcome, Question
+from builder.audit.run import Audit, audit
 from builder.errors import MissingToolError, RegistryError
 from builder.evidence.attach import attach_all
 from builder.evidence.cosign import Signed, Verifier

@@ -11,8 +11,7 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import INDEX, sha256
 
-from builder.audit import drift
-from builder.audit.finding import AuditOutcome
+from builder.audit import AuditOutcome, drift
 from builder.evidence.judgement import Policy, judge
 from builder.evidence.verification import predicate_of
 from builder.oci.spec import MANIFEST

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 from test_audit import hang_on
 
-from builder.audit import Audit, AuditOutcome, Question, audit
+from builder.audit import AuditOutcome, Question
+from builder.audit.run import Audit, audit
 from builder.cli.audit import answer, document, page
 from builder.console import Terminal
 from builder.evidence.attach import attach_all, attach_statements, failure_statement, statements

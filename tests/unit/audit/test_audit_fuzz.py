@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import evidence_doubles as doubles
 import pytest
 
-from builder.audit import Question, audit
+from builder.audit import Question
+from builder.audit.run import audit
 from builder.cli.audit import clean, document, page
 from builder.console import Terminal
 from builder.errors import RegistryError

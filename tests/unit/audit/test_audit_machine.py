@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import evidence_doubles as doubles
 import pytest
 
-from builder.audit import machine
-from builder.audit.finding import AuditOutcome
+from builder.audit import AuditOutcome, machine
 from builder.evidence.judgement import Policy, judge
 from builder.evidence.provenance import provenance
 from builder.evidence.verification import predicate_of

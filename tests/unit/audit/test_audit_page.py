@@ -11,7 +11,8 @@ import jsonschema
 import pytest
 from rtbuild_command import called
 
-from builder.audit import Question, audit
+from builder.audit import Question
+from builder.audit.run import audit
 from builder.cli import audit as command
 from builder.cli.audit import clean, document, page
 from builder.console import Terminal

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from publish_doubles import Project, entry
 
-from builder.catalogue import collect
-from builder.recipe.bundle import bundle
+from builder.catalogue.collect import collect
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.catalogue.values import Catalogue
-
-PROBE = bundle()
 
 
 def reported(project: Project, **changes: Any) -> Path:
@@ -52,4 +49,4 @@ def published(
 
 
 def gathered(project: Project) -> Catalogue:
-    return collect([project.matrix], results=project.results, runtimes=project.folder, probe=PROBE)
+    return collect([project.matrix], results=project.results, runtimes=project.folder)

@@ -7,7 +7,7 @@ import functools
 import pytest
 from evidence_fixtures import pushed, registry, server
 
-from builder.catalogue import collect
+from builder.catalogue.collect import collect
 from builder.catalogue.releases import releases_of
 
 __all__ = ["pushed", "registry", "server"]

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from catalogue_scene import PROBE, gathered, published, reported
+from catalogue_scene import gathered, published, reported
 from publish_doubles import Project
 
-from builder.catalogue import write_site
 from builder.catalogue.collect import causes_of
 from builder.catalogue.releases import cards_of, releases_of
-from builder.catalogue.site import slug
+from builder.catalogue.site import slug, write_site
 from builder.facts import check, summary
 from builder.facts.gpus import card_of
 from builder.matrix import load
@@ -258,7 +257,7 @@ def test_answers_are_those_of_check(tmp_path: Path) -> None:
 
 
 def test_the_causes_are_the_probes() -> None:
-    causes = causes_of(PROBE)
+    causes = causes_of()
     assert {"cudnn-shadowed", "driver-too-old"} <= {cause.id for cause in causes}
     assert all(cause.remedy and cause.source.startswith("https://") for cause in causes)
     texts = {cause.id: cause.texts for cause in causes}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import evidence_doubles as doubles
 import pytest
-from catalogue_scene import PROBE
 from registry_double import INDEX, RegistryDouble
 
-from builder.catalogue import collect, write_site
+from builder.catalogue.collect import collect
 from builder.catalogue.registry import images_of
+from builder.catalogue.site import write_site
 from builder.errors import RegistryError
 from builder.evidence.attach import attach_all
 from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
@@ -39,7 +39,7 @@ def found(registry: Registry, repository: str) -> tuple[list[CataloguedImage], l
 
 def catalogued(registry: Registry, repository: str, folder: Path) -> Catalogue:
     images, notes = found(registry, repository)
-    return collect([], results=folder, runtimes=folder, probe=PROBE, registered=images, notes=notes)
+    return collect([], results=folder, runtimes=folder, registered=images, notes=notes)
 
 
 def hang(registry: Registry, image: Staged, content: bytes, kind: str = MEDIA_TYPE) -> None:

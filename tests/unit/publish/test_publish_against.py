@@ -18,7 +18,8 @@ from publish_doubles import A100, CELL, PROBE, T4, Project, report
 from registry_double import RegistryDouble, serve
 from test_publish_docs import SCHEMA
 
-from builder.audit import Question, audit
+from builder.audit import Question
+from builder.audit.run import audit
 from builder.cli.publish import exit_code, summary
 from builder.console import Terminal
 from builder.evidence.travel import share
