@@ -36,6 +36,7 @@ from builder.debian.archive import Debian
 from builder.documents import shown
 from builder.engine.engine import Engine
 from builder.errors import MissingToolError, UsageError
+from builder.evidence.verification import covered_class
 from builder.index.client import Index
 from builder.matrix import load
 from builder.model import Matrix, Profile
@@ -238,19 +239,19 @@ def probe(
     Exit 0: it works; 1: the runtime is at fault; 5: nothing is known, or Google's `colab` is not here.
     """
     older = load_report(compare) if compare is not None else None
-    report = probe_runtime(gpu, probe=bundle(), older=older, login=login, seconds=timeout)
+    report, document = probe_runtime(gpu, probe=bundle(), older=older, login=login, seconds=timeout)
     if output is not None:
-        save(report, output, at=datetime.now(UTC))
+        save(document, output, gpu=gpu, at=datetime.now(UTC))
     if json_:
-        print_json({"schema": 1, "about": ABOUT, "gpu": gpu, "report": report.document})
+        print_json({"schema": 1, "about": ABOUT, "gpu": gpu, "report": document})
     else:
-        show(f"Colab, {gpu}: {report.verdict}: {report.document['summary']}")
-        for row in report.changes:
+        show(f"Colab, {gpu}: {report.verdict}: {report.summary}")
+        for row in document.get("changes") or ():
             show(f"  {row['what']}: {_shown(row['before'])} -> {_shown(row['now'])}")
-        if older is not None and not report.changes:
+        if older is not None and not document.get("changes"):
             show("  nothing changed")
-    if report.seen != gpu:
-        say(f"warning: {gpu} was asked for, and the runtime has {report.seen or 'no GPU'}")
+    if (seen := covered_class(report)) != gpu:
+        say(f"warning: {gpu} was asked for, and the runtime has {seen or 'no GPU'}")
         return MissingToolError.exit_code
     return {"works": 0, "broken": 1, "unsupported-gpu": 1}.get(report.verdict, MissingToolError.exit_code)
 

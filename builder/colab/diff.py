@@ -81,8 +81,6 @@ class ParityStatus(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ParityRow:
-    """One compared package or library."""
-
     name: str
     asked: str | None
     found: str | None
@@ -95,8 +93,6 @@ class ParityRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Parity:
-    """An image compared with a runtime."""
-
     runtime: str
     core: tuple[ParityRow, ...]
     """Python, CUDA, cuDNN and the frameworks, which must be the same."""

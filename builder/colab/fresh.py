@@ -12,16 +12,14 @@ import re
 import subprocess
 import tempfile
 import zlib
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from builder.documents import MalformedError, parse_object, read_file, shown
 from builder.errors import CellError, MissingToolError, UsageError
-from builder.facts.gpus import class_of
 from builder.files import write_whole
-from builder.verify.document import EXIT_CODES, parse
+from builder.verify.document import EXIT_CODES, ProbeDocument, parse
 
 ColabGpu = Literal["T4", "L4", "G4", "A100", "H100"]
 """What ``colab run --gpu`` takes."""
@@ -51,36 +49,12 @@ sys.exit(done.returncode)
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeReport:
-    """What the probe found on a runtime; it says nothing about an image."""
-
-    gpu: str
-    """The card that was asked for."""
-    document: dict[str, Any]
-    """The probe's report, with ``changes`` if an older one was given."""
-
-    @property
-    def verdict(self) -> str:
-        return str(self.document["verdict"])
-
-    @property
-    def changes(self) -> tuple[dict[str, Any], ...]:
-        """``what``, ``before`` and ``now`` of all that changed since the older report."""
-        return tuple(self.document.get("changes") or ())
-
-    @property
-    def seen(self) -> str | None:
-        """The class of the GPU that the probe saw."""
-        for gpu in self.document.get("gpus") or ():
-            return class_of(str(gpu.get("name")), str(gpu.get("compute_capability")))
-        return None
-
-
 def probe_runtime(
     gpu: ColabGpu, *, probe: bytes, older: dict[str, Any] | None, login: Login | None, seconds: int
-) -> RuntimeReport:
-    """Run the probe on a fresh runtime with this card, and release it. ``older``: a report to compare with.
+) -> tuple[ProbeDocument, dict[str, Any]]:
+    """The report on a fresh runtime with this card, which is released, and the same as the probe printed it.
+
+    With ``older``, a report to compare with, it has ``changes``: ``what``, ``before`` and ``now`` of each.
 
     Raises:
         MissingToolError: the command line is not installed, nobody is logged in, Colab has no such card, or
@@ -120,7 +94,7 @@ def probe_runtime(
             + shown(said[-1] if said else "it said nothing"),
             hint="does `colab run --gpu T4` work here, and is somebody logged in? colab usage",
         )
-    return RuntimeReport(gpu=gpu, document=_document(found[1], done.returncode))
+    return _report(found[1], done.returncode)
 
 
 def _script(probe: bytes, older: dict[str, Any] | None) -> str:
@@ -133,27 +107,21 @@ def _script(probe: bytes, older: dict[str, Any] | None) -> str:
     return _SCRIPT.format(probe=packed(probe), older=packed(json.dumps(wanted).encode()))
 
 
-def _document(text: str, code: int) -> dict[str, Any]:
+def _report(text: str, code: int) -> tuple[ProbeDocument, dict[str, Any]]:
     try:
         content = zlib.decompressobj().decompress(base64.b64decode(text), _LARGEST)
-        verdict = parse(content).verdict
-        document = parse_object(content)
+        report, document = parse(content), parse_object(content)
     except (CellError, ValueError, zlib.error) as error:
         raise MissingToolError(f"what came back from Colab is no report: {shown(str(error))}") from error
-    if EXIT_CODES.get(verdict) != code:
-        raise MissingToolError(f"the report says {verdict}, and `colab run` ended with {code}")
-    return document
+    if EXIT_CODES.get(report.verdict) != code:
+        raise MissingToolError(f"the report says {report.verdict}, and `colab run` ended with {code}")
+    return report, document
 
 
-def save(report: RuntimeReport, path: Path, *, at: datetime) -> None:
+def save(report: dict[str, Any], path: Path, *, gpu: ColabGpu, at: datetime) -> None:
     """Write what :func:`load` reads: no report on an image, and nothing that publishes takes it for one."""
-    document = {
-        "schema": 1,
-        "about": ABOUT,
-        "gpu": report.gpu,
-        "at": at.isoformat(timespec="seconds"),
-        "report": report.document,
-    }
+    moment = at.isoformat(timespec="seconds")
+    document = {"schema": 1, "about": ABOUT, "gpu": gpu, "at": moment, "report": report}
     write_whole(path, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
 
 

@@ -37,8 +37,6 @@ _OPENMP = "libgomp1"
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """A runtime with all that was found out about it."""
-
     runtime: Runtime
     choices: tuple[BaseChoice, ...]
     no_base: tuple[str, ...]
@@ -87,10 +85,9 @@ def import_runtime(
     standalone = standalone_version(runtime)
     choices, no_base = choose_bases(runtime, any_python=standalone is not None)
     if not choices:
-        raise CellError(
-            f"nothing to build {runtime.name} on:\n" + "\n".join(f"  {reason}" for reason in no_base),
-            hint="neither a base nor uv's catalogue has its Python; import another runtime",
-        )
+        said = "\n  ".join([f"nothing to build {runtime.name} on:", *no_base])
+        hint = "neither a base nor uv's catalogue has its Python; import another runtime"
+        raise CellError(said, hint=hint)
     glibc = min((load().systems[choice.system].glibc for choice in choices), key=version_key)
     target = Target(python=runtime.python_minor, platform=PLATFORM, glibc=glibc)
     matching = match_packages(
@@ -153,7 +150,6 @@ def _framework(match: Match, by_name: dict[str, Match]) -> str:
 
 
 def matrix_text(imported: Imported) -> str:
-    """The matrix file."""
     runtime, matching = imported.runtime, imported.matching
     commit = runtime.commit
     origin = f"https://github.com/{REPOSITORY}/tree/{commit}" if commit else "a list of its own"

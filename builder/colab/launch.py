@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -56,8 +56,6 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What to start."""
-
     image: str
     colab: bool
     """Whether the image is of the profile ``colab``."""
@@ -82,8 +80,6 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchPlan:
-    """What is run."""
-
     mode: Mode
     command: tuple[str, ...]
     name: str | None
@@ -92,7 +88,7 @@ class LaunchPlan:
     notes: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
     """To be made before, and owned by :attr:`user`."""
-    user: tuple[int, int] | None = field(default=None)
+    user: tuple[int, int] | None = None
 
 
 def plan(wish: Wish, machine: Machine) -> LaunchPlan:
@@ -104,10 +100,8 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
     """
     mode = wish.mode or ("jupyter" if wish.colab else "shell")
     if mode == "jupyter" and not wish.colab:
-        raise CellError(
-            f"{wish.image} has no Jupyter: it was not built with `profile: colab`",
-            hint="add `profile: colab` to its cell and build it; or start it with --shell",
-        )
+        hint = "add `profile: colab` to its cell and build it; or start it with --shell"
+        raise CellError(f"{wish.image} has no Jupyter: it was not built with `profile: colab`", hint=hint)
     gpu, notes = _gpu(wish, machine)
     name = f"rtbuild-{wish.port}" if mode == "jupyter" else None
     command = [*machine.docker, "run", "--rm"]

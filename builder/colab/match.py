@@ -66,8 +66,6 @@ class Match:
 
 @dataclass(frozen=True, kw_only=True)
 class Matching:
-    """All of a runtime's packages."""
-
     matches: tuple[Match, ...]
     silent: tuple[str, ...]
     """Why further indexes that the runtime names were not asked."""

@@ -38,8 +38,6 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class PipPackage:
-    """One line of a pip freeze."""
-
     name: str
     """As written; compare :attr:`key`."""
     version: str | None
@@ -56,8 +54,6 @@ class PipPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class AptPackage:
-    """One line of an apt list."""
-
     version: str
     manual: bool
     """False if it was installed as a dependency of another package."""

@@ -35,8 +35,6 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """The content of one Colab runtime."""
-
     name: str
     commit: str | None
     """Of :data:`REPOSITORY`; None for files from elsewhere."""
@@ -94,10 +92,8 @@ def read_runtime(
         raise UsageError(said, hint="is it the output of `pip freeze`?")
     version = python or known
     if version is None or not re.fullmatch(r"3\.\d+(\.\d+)?", version):
-        raise UsageError(
-            "nothing says which Python the runtime has" if version is None else f"'{version}' is no Python",
-            hint=f"give its OS info ({' or '.join(SYSTEM)}), or --python 3.11",
-        )
+        said = "nothing says which Python the runtime has" if version is None else f"'{version}' is no Python"
+        raise UsageError(said, hint=f"give its OS info ({' or '.join(SYSTEM)}), or --python 3.11")
     place = source.resolve().name if source is not None else Path(texts[0][1]).stem
     month = next((month for month, named in NAMED.items() if named == commit), None)
     return Runtime(
@@ -171,10 +167,8 @@ def _git(folder: Path | None, *words: str) -> subprocess.CompletedProcess[str]:
 def _at_commit(folder: Path | None, commit: str) -> Callable[[str], str | None]:
     """Files of a git repository, bare or not, as they were at a commit; its work tree is left alone."""
     if not re.fullmatch(r"[0-9a-f]{7,40}", commit):
-        raise UsageError(
-            f"'{commit}' is neither a commit, nor a date, nor a past runtime",
-            hint=f"2024-07-15, or one of: {', '.join(NAMED)}",
-        )
+        said = f"'{commit}' is neither a commit, nor a date, nor a past runtime"
+        raise UsageError(said, hint=f"2024-07-15, or one of: {', '.join(NAMED)}")
     if _git(folder, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").returncode != 0:
         hint = f"a full clone of github.com/{REPOSITORY} has it"
         raise UsageError(f"{folder} has no commit {commit}", hint=hint)

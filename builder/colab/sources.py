@@ -96,7 +96,6 @@ class _Builder:
     """The Debian release to compile in; None if nothing can be compiled."""
 
     def build(self, match: Match) -> Match:
-        """What became of the package's sources."""
         package = match.package
         try:
             wanted = Requirement(f"{package.name}=={package.version}")

@@ -51,10 +51,8 @@ def _lane(fleet: Fleet) -> BuildLane:
     if fleet.scheduler != "slurm":
         raise UsageError("builds are dispatched by Slurm alone", hint="rtbuild build --engine none, anywhere")
     if fleet.build is None:
-        raise UsageError(
-            "the fleet file does not say how to build",
-            hint="build: {partition: …, layers_key: cosign.pub, key: cosign.key}",
-        )
+        hint = "build: {partition: …, layers_key: cosign.pub, key: cosign.key}"
+        raise UsageError("the fleet file does not say how to build", hint=hint)
     return fleet.build
 
 
@@ -85,10 +83,8 @@ def script(tasks: Sequence[Task], fleet: Fleet, files: Files) -> str:
         final="0 | 2 | 4",
     )
     if len(text) > _LARGEST:
-        raise UsageError(
-            f"matrices and locks of {len(text):,} bytes do not fit into a batch script",
-            hint="dispatch the matrices one after the other, or fewer cells by --select",
-        )
+        said = f"matrices and locks of {len(text):,} bytes do not fit into a batch script"
+        raise UsageError(said, hint="dispatch the matrices one after the other, or fewer cells by --select")
     return text
 
 
@@ -99,11 +95,9 @@ def building(
     _lane(fleet)
     engine = [o.recipe.cell.id for o in rendered if not isinstance(o.recipe.pinned.base, RootfsBase)]
     if engine:
-        raise UsageError(
-            "these cells stand on a registry's base, for which a build needs an engine:\n  "
-            + "\n  ".join(engine[:20]),
-            hint="leave them out by --skip, and build them by rtbuild build",
-        )
+        said = "these cells stand on a registry's base, for which a build needs an engine:"
+        hint = "leave them out by --skip, and build them by rtbuild build"
+        raise UsageError("\n  ".join([said, *engine[:20]]), hint=hint)
     there = list(zip(rendered, staged_images(registry, rendered), strict=True))
     absent = {one.task(BUILD): frozenset(_layers(one.recipe.pinned)) for one, image in there if image is None}
     staged = [one.task(BUILD, wave=-1) for one, image in there if image is not None]

@@ -52,8 +52,6 @@ class Lane(Resources):
 
 
 class Fleet(_FleetPart):
-    """All of ``fleet.yaml``."""
-
     version: Literal["1"]
     scheduler: Literal["slurm", "kubernetes"]
     staging: Word | None = Field(None, description="Repository of the images; --from counts first.")

@@ -40,8 +40,6 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
-    """Where a task stands."""
-
     task: Task
     state: State
     verdict: TaskVerdict | None = None
@@ -89,12 +87,8 @@ class Follower:
         Raises RegistryError, SchedulerError.
         """
         there = self.work.scheduled()  # before the registry: a job that ends in between has its report there
-        asked = [
-            task
-            for task in self.work.tasks
-            if task.key not in self._verdicts and not (task.key in there and there[task.key].queued)
-        ]
-        self._verdicts |= self.work.known(asked)
+        settled = {*self._verdicts, *(key for key, one in there.items() if one.queued)}
+        self._verdicts |= self.work.known([task for task in self.work.tasks if task.key not in settled])
         return tuple(self._state(task, there.get(task.key)) for task in self.work.tasks)
 
     def _state(self, task: Task, scheduled: Scheduled | None) -> TaskState:

@@ -87,6 +87,5 @@ def verdicts(tasks: Sequence[Task], reports: Iterable[SealedReport]) -> dict[str
 
 
 def missing(tasks: Sequence[Task], known: Iterable[str]) -> tuple[Task, ...]:
-    """The tasks without a verdict."""
     there = set(known)
     return tuple(task for task in tasks if task.key not in there)

@@ -108,10 +108,8 @@ def verifying(
         RegistryError: The registry did not answer.
     """
     if reporters is not None and fleet.scheduler == "kubernetes" and fleet.key is None:
-        raise UsageError(
-            "--reported-by counts signed reports alone, and the fleet file names no key for those of pods",
-            hint="`key:` in the fleet file",
-        )
+        said = "--reported-by counts signed reports alone, and the fleet file names no key for those of pods"
+        raise UsageError(said, hint="`key:` in the fleet file")
     claimed = {name for one in rendered for name in one.claims()}
     if lacking := sorted(name for name in claimed if not fleet.has(name)):
         raise UsageError(
@@ -122,11 +120,9 @@ def verifying(
         raise UsageError("no cell claims a GPU", hint="`gpus: [T4]` in the matrix")
     found = list(zip(rendered, staged_images(registry, rendered), strict=True))
     if absent := [f"{one.recipe.cell.id} in {one.repository}" for one, image in found if image is None]:
-        names = "\n  ".join(absent[:20])
-        raise ImageMissingError(
-            f"{len(absent)} of {len(rendered)} images are not in staging:\n  {names}",
-            hint="rtbuild build --push REPOSITORY, with the same rtbuild, matrix and lock",
-        )
+        said = "\n  ".join([f"{len(absent)} of {len(rendered)} images are not in staging:", *absent[:20]])
+        hint = "rtbuild build --push REPOSITORY, with the same rtbuild, matrix and lock"
+        raise ImageMissingError(said, hint=hint)
     sha256 = hashlib.sha256(probe).hexdigest()
     there = [(one, image) for one, image in found if image is not None]
     tasks = sorted(
@@ -149,8 +145,6 @@ def verifying(
 
 @dataclass(kw_only=True)
 class _Verifications:
-    """Verifications of images by digest."""
-
     registry: Registry
     reporters: People | None
     tasks: Sequence[Task]

@@ -57,7 +57,6 @@ def array_limit() -> int:
 
 
 def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
-    """The batch script of tasks of one class."""
     name = tasks[0].column
     lane = fleet.lane(name)
     seconds = max(60, 60 * (lane.minutes or fleet.minutes) - 60)  # so that it ends before Slurm ends it
@@ -98,11 +97,7 @@ def batch_script(
         "array": f"0-{len(tasks) - 1}{limit}",
         **extra,
         "time": str(asked.minutes or fleet.minutes),
-        "partition": asked.partition,
-        "account": asked.account,
-        "qos": asked.qos,
-        "constraint": asked.constraint,
-        "reservation": asked.reservation,
+        **asked.model_dump(include={"partition", "account", "qos", "constraint", "reservation"}),
         "output": fleet.log or "/tmp/rtbuild-%A_%a.log",  # noqa: S108 - on the node, and Slurm makes it
         "open-mode": "append",
     }
@@ -152,7 +147,7 @@ class Submission:
             return [self._job(self.script(tasks), after)]
         except SchedulerError as error:
             if len(tasks) == 1 or not full(error):
-                self.refused |= {task.key: why(error) for task in tasks}
+                self.refused |= dict.fromkeys((task.key for task in tasks), why(error))
                 return []
         first, rest = tasks[: len(tasks) // 2], tasks[len(tasks) // 2 :]
         jobs = self.submit(first, after, chain=chain)

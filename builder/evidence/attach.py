@@ -113,10 +113,8 @@ def statements(
             hint="build and verify the image again: rtbuild build --push",
         )
     if not evidence.verifications:
-        raise EvidenceError(
-            f"there is no report about {image.digest}",
-            hint="verify it on a machine with a GPU: rtbuild verify",
-        )
+        hint = "verify it on a machine with a GPU: rtbuild verify"
+        raise EvidenceError(f"there is no report about {image.digest}", hint=hint)
     tests = [_test(report, image, evidence) for report in evidence.verifications]
     covered = {name for test in tests for name in test[EXTENSION]["claims"]}
     if open_claims := sorted(set(evidence.claims) - covered):
@@ -182,14 +180,10 @@ def _sign_all(
             if signer.key is None or not missing:
                 return fresh
     if why:
-        raise EvidenceError(
-            f"cosign does not verify its own signature on {image}: {why}",
-            hint="check that it reads and writes the same registry, with the same login and key",
-        )
-    raise EvidenceError(
-        f"signatures on {image} were lost {_SIGNING_ROUNDS} times",
-        hint="several publishers are signing this image: publish again",
-    )
+        hint = "check that it reads and writes the same registry, with the same login and key"
+        raise EvidenceError(f"cosign does not verify its own signature on {image}: {why}", hint=hint)
+    hint = "several publishers are signing this image: publish again"
+    raise EvidenceError(f"signatures on {image} were lost {_SIGNING_ROUNDS} times", hint=hint)
 
 
 def _own_verifier(cosign: Cosign, signer: Signer, public: Path) -> Verifier | None:

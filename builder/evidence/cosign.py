@@ -22,8 +22,9 @@ from subprocess import CompletedProcess
 from typing import Any
 
 from builder.digests import canonical_json
+from builder.documents import MalformedError, parse_json
 from builder.errors import CommandError, EvidenceError, MissingToolError, UsageError
-from builder.evidence.statement import MEDIA_TYPE, Statement, parse_json, parse_statement
+from builder.evidence.statement import MEDIA_TYPE, Statement, parse_statement
 from builder.net.http import redact
 
 TIMEOUT = 180.0
@@ -106,10 +107,8 @@ class Cosign:
         """Raises MissingToolError."""
         program = shutil.which("cosign")
         if program is None:
-            raise MissingToolError(
-                "cosign is not installed; it makes and checks the signatures",
-                hint="install cosign 2.4 or newer (Debian 13: apt-get install cosign), or do without",
-            )
+            hint = "install cosign 2.4 or newer (Debian 13: apt-get install cosign), or do without"
+            raise MissingToolError("cosign is not installed; it makes and checks the signatures", hint=hint)
         return cls(program=program)
 
     def sign(self, image: str, statement: Statement, signer: Signer) -> None:
@@ -159,9 +158,9 @@ class Cosign:
             return Signed(statements=(), reason=said, present=_NOTHING.search(said) is None)
         try:
             lines = [line for line in done.stdout.splitlines() if line.strip()]
-            statements = [_payload(parse_json(line)) for line in lines]
-        except EvidenceError as error:
-            return Signed(statements=(), reason=f"what cosign verified is no statement: {error.message}")
+            statements = [_payload(parse_json(line, strict=True)) for line in lines]
+        except (EvidenceError, MalformedError) as error:
+            return Signed(statements=(), reason=f"what cosign verified is no statement: {error}")
         return Signed(statements=tuple(s for s in statements if s.predicate_type == predicate_type))
 
     def _run(self, words: Sequence[str]) -> CompletedProcess[Any]:
@@ -268,14 +267,10 @@ def _refuse_failure(message: str, done: CompletedProcess[Any], key: str | None) 
 
 def _hint(stderr: str, key: str | None) -> str:
     if key is None:
-        return (
-            "without --key the CI's own identity signs: its job needs an identity token "
-            "(GitHub: permissions: id-token: write)"
-        )
+        needed = "an identity token (GitHub: permissions: id-token: write)"
+        return f"without --key the CI's own identity signs: its job needs {needed}"
     if "password" in stderr.lower() or "decrypt" in stderr.lower():
-        return (
-            "the password of the key belongs into the variable COSIGN_PASSWORD (empty for a key without one)"
-        )
+        return "the password of the key belongs into COSIGN_PASSWORD (empty for a key without one)"
     if "401" in stderr or "UNAUTHORIZED" in stderr:
         return "cosign takes the registry's login from Docker's config.json: docker login"
     return "run the command to see it happen"

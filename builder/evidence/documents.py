@@ -12,8 +12,6 @@ Kind = Literal["verification", "sbom", "provenance"]
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """All evidence about one published image."""
-
     recipe: Recipe
     verifications: tuple[SealedReport, ...]
     claims: tuple[str, ...]
@@ -30,8 +28,6 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Attached:
-    """One piece of evidence in the registry."""
-
     kind: Kind
     predicate_type: str
     digest: str

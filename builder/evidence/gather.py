@@ -34,16 +34,12 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """An attached document that is no evidence about the image."""
-
     digest: str
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """All evidence about one image."""
-
     pieces: tuple[Piece, ...]
     refused: tuple[Refused, ...]
     kept: Kept

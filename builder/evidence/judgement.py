@@ -190,7 +190,6 @@ _HINTS = {
 
 
 def _says(report: SealedReport) -> str:
-    """A report in one line."""
     cause = f", {report.document['cause']}" if report.document.get("cause") else ""
     gpus = ", ".join(name for name, _ in report.key.gpus)
     on = f" on {gpus} with driver {report.key.driver}" if gpus else ""

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from builder import documents
 from builder.digests import canonical_json
+from builder.documents import MalformedError, parse_json
 from builder.errors import EvidenceError
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
@@ -47,8 +47,11 @@ class Statement:
 
 
 def parse_statement(content: bytes) -> Statement:
-    """Raises EvidenceError for anything that is no statement about sha256 digests."""
-    document = parse_json(content)
+    """Raises EvidenceError for anything but a statement about sha256 digests that has one reading."""
+    try:
+        document = parse_json(content, strict=True)
+    except MalformedError as error:
+        raise EvidenceError(str(error)) from error
     if not isinstance(document, dict) or str(document.get("_type")) not in _TYPES:
         raise EvidenceError("it is no in-toto statement")
     match document:
@@ -63,11 +66,3 @@ def _digest(subject: object) -> str:
         case {"digest": {"sha256": str(text)}} if _HEX.fullmatch(text):
             return f"sha256:{text}"
     raise EvidenceError("it is an in-toto statement about something without a sha256 digest")
-
-
-def parse_json(content: bytes) -> Any:
-    """JSON with only one reading. Raises EvidenceError."""
-    try:
-        return documents.parse_json(content, strict=True)
-    except documents.MalformedError as error:
-        raise EvidenceError(str(error)) from error

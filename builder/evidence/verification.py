@@ -152,7 +152,6 @@ def about_another(found: TestResult, image: Staged) -> Iterator[str]:
 
 
 def no_proof(report: ProbeDocument) -> Iterator[str]:
-    """Reasons why a report alone does not prove that the image works."""
     if report.verdict != "works" or report.cause is not None:
         yield f"its report says {report.verdict}" + (f", {report.cause}" if report.cause else "")
     if report.test_double:

@@ -40,7 +40,6 @@ class Workshop:
     debian: Debian
     cache: Path
     limits: Limits = field(default_factory=Limits)
-    compiling: Limits = programs.LIMITS
     cancel: threading.Event = field(default_factory=threading.Event)
     progress: Callable[[str], None] = field(default=lambda _text: None)
 
@@ -190,7 +189,7 @@ class Workshop:
                 system=build_system(source, what=made_of.sdist.file),
                 compiles=compiles,
                 cache=self.cache,
-                limits=self.compiling if compiles else self.limits,
+                limits=programs.LIMITS if compiles else self.limits,
                 cancel=self.cancel,
             )
 
@@ -208,67 +207,73 @@ def _equip(
     build: Callable[[Sdist], LocalWheel] | None,
 ) -> tuple[Wheel, ...]:
     """Resolve the requirements of the build, and lay them."""
-    target = replace(target, python=bench.python, platform=host_platform())
+    needs = _Requirements(
+        index=index,
+        target=replace(target, python=bench.python, platform=host_platform()),
+        pins=pins,
+        own=bench.distributions() if bench.compiles else {},
+        build=build,
+    )
     asked = bench.system.requires
-    own = bench.distributions() if bench.compiles else {}
-    resolve = partial(_resolve, index=index, target=target, pins=pins, own=own, build=build)
-    requires = resolve(asked)
+    requires = needs.resolve(asked)
     bench.lay(requires, index)
     if more := bench.requires_of_hook():
-        requires = resolve((*asked, *more))
+        requires = needs.resolve([*asked, *more])
         bench.lay(requires, index)
     return requires
 
 
-def _resolve(
-    asked: Sequence[str],
-    *,
-    index: Index,
-    target: Target,
-    pins: Sequence[str],
-    own: Mapping[str, str],
-    build: Callable[[Sdist], LocalWheel] | None,
-) -> tuple[Wheel, ...]:
-    """The wheels that the build requires, with the cell's own pins on the same packages if possible.
+@dataclass(frozen=True, kw_only=True)
+class _Requirements:
+    """What the requirements of a build are resolved with."""
 
-    Of what no index has wheels of, as pycairo for PyGObject, the system's ``own`` packages do; others are
-    made by ``build``.
-    """
-    names = {canonicalize_name(Requirement(text).name) for text in asked}
-    same = [text for text in pins if canonicalize_name(Requirement(text).name) in names]
-    python, platform, glibc = target.python, target.platform, target.glibc
-    resolve = partial(index.resolve, python=python, platform=platform, glibc=glibc)
-    if same:
+    index: Index
+    target: Target
+    pins: Sequence[str]
+    """The cell's own requirements."""
+    own: Mapping[str, str]
+    """Versions of the system's Python packages, by name."""
+    build: Callable[[Sdist], LocalWheel] | None
+
+    def resolve(self, asked: Sequence[str]) -> tuple[Wheel, ...]:
+        """The wheels that the build requires, with the cell's own pins on the same packages if possible.
+
+        Of what no index has wheels of, as pycairo for PyGObject, the system's own packages do; others are
+        made by ``build``.
+        """
+        names = {canonicalize_name(Requirement(text).name) for text in asked}
+        same = [text for text in self.pins if canonicalize_name(Requirement(text).name) in names]
+        python, platform, glibc = self.target.python, self.target.platform, self.target.glibc
+        resolve = partial(self.index.resolve, python=python, platform=platform, glibc=glibc)
+        if same:
+            try:
+                return resolve([*asked, *same])
+            except PackageIndexError:
+                pass  # the project wants another version, and its word counts
         try:
-            return resolve([*asked, *same])
+            return resolve(list(asked)) if asked else ()
         except PackageIndexError:
-            pass  # the project wants another version, and its word counts
-    try:
-        return resolve(list(asked)) if asked else ()
-    except PackageIndexError:
-        left = [text for text in asked if not _has(own, Requirement(text))]
-        made = [build(sdist) for sdist in _only_sources(left, same, index, target)] if build else []
-        if len(left) == len(asked) and not made:
-            raise
-        return resolve(left, built=made) if left else ()
+            left = [text for text in asked if not self._has(Requirement(text))]
+            made = [self.build(sdist) for sdist in self._only_sources(left, same)] if self.build else []
+            if len(left) == len(asked) and not made:
+                raise
+            return resolve(left, built=made) if left else ()
 
+    def _has(self, wanted: Requirement) -> bool:
+        version = self.own.get(canonicalize_name(wanted.name))
+        return version is not None and wanted.specifier.contains(version, prereleases=True)
 
-def _only_sources(asked: Sequence[str], pins: Sequence[str], index: Index, target: Target) -> Iterator[Sdist]:
-    """The sources of the requirements that have no wheel, at the version of ``pins``."""
-    for wanted in map(Requirement, asked):
-        if wanted.marker is not None and not wanted.marker.evaluate(target.environment):
-            continue
-        for pin in map(Requirement, pins):
-            if canonicalize_name(pin.name) == canonicalize_name(wanted.name):
-                wanted.specifier &= pin.specifier
-        try:
-            sdist = choose(wanted, index.offers(wanted.name), target)
-        except PackageIndexError:
-            continue  # the resolver's own words say more
-        if sdist is not None:
-            yield sdist
-
-
-def _has(own: Mapping[str, str], wanted: Requirement) -> bool:
-    version = own.get(canonicalize_name(wanted.name))
-    return version is not None and wanted.specifier.contains(version, prereleases=True)
+    def _only_sources(self, asked: Sequence[str], pins: Sequence[str]) -> Iterator[Sdist]:
+        """The sources of the requirements that have no wheel, at the version of ``pins``."""
+        for wanted in map(Requirement, asked):
+            if wanted.marker is not None and not wanted.marker.evaluate(self.target.environment):
+                continue
+            for pin in map(Requirement, pins):
+                if canonicalize_name(pin.name) == canonicalize_name(wanted.name):
+                    wanted.specifier &= pin.specifier
+            try:
+                sdist = choose(wanted, self.index.offers(wanted.name), self.target)
+            except PackageIndexError:
+                continue  # the resolver's own words say more
+            if sdist is not None:
+                yield sdist
