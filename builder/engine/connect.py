@@ -1,7 +1,5 @@
 """Finds the Docker Engine that the docker client would use, and says what is missing if it cannot."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os
@@ -14,16 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import docker
 import requests
 from docker.tls import TLSConfig
 
+from builder.engine.ssh import SshDoor, ssh_command
 from builder.errors import MissingToolError
-
-if TYPE_CHECKING:
-    from builder.engine.ssh import SshDoor
 
 MINIMUM_ENGINE = "23.0"
 """The first Engine whose own Dockerfile frontend knows named build contexts and ``COPY --link``
@@ -89,8 +84,6 @@ def connect(context: str | None = None, builder: str | None = None) -> Connectio
     with ExitStack() as stack:
         door = None
         if endpoint.host.startswith("ssh://"):
-            from builder.engine.ssh import SshDoor, ssh_command
-
             door = SshDoor(ssh_command(endpoint.host))
             stack.callback(door.close)
         client, version = _reach(endpoint, door)

@@ -4,8 +4,6 @@ machines that cannot run them themselves.
 Both are stages of a Dockerfile, built into the engine's store, read out of it, and removed there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -17,26 +15,23 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.engine.build import BuildRequest, ca_bundle, hint_for, proxies
+from builder.engine.engine import Engine
 from builder.errors import CellError
 from builder.image.base import tar_layer
 from builder.image.compose import base_image, write_layout
 from builder.image.differ import SavedImage
 from builder.image.finish import Runner
 from builder.layers.codec import codec
+from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.model import Cell, RegistryBase
+from builder.pipeline.schedule import Walk
+from builder.pipeline.site import Site
 from builder.recipe.quote import env_name, value
-from builder.recipe.values import write
-
-if TYPE_CHECKING:
-    from builder.engine.engine import Engine
-    from builder.layers.store import LayerStore, Lease, Record
-    from builder.pipeline.schedule import Walk
-    from builder.pipeline.site import Site
-    from builder.recipe.values import Recipe
+from builder.recipe.values import Recipe, write
 
 WORKING = "rtbuild-working"
 """The repository of images that are gone when their cell is built."""

@@ -28,15 +28,8 @@ class Stage(enum.StrEnum):
 
 
 BUILDING = (
-    Stage.CHECK,
-    Stage.LOCK,
-    Stage.FETCH,
-    Stage.LAYERS,
-    Stage.RENDER,
-    Stage.BUILD,
-    Stage.PUSH,
-    Stage.VERIFY,
-)
+    Stage.CHECK, Stage.LOCK, Stage.FETCH, Stage.LAYERS, Stage.RENDER, Stage.BUILD, Stage.PUSH, Stage.VERIFY,
+)  # fmt: skip
 PUBLISHING = (Stage.GATE, Stage.COPY, Stage.EVIDENCE, Stage.TAGS)
 
 

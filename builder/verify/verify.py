@@ -15,7 +15,7 @@ from builder.documents import parse_object
 from builder.errors import CellError, CommandError
 from builder.model import Image, Report, Verdict
 from builder.verify.document import EXIT_CODES, ProbeDocument, parse, printed_report
-from builder.verify.entry import ReportKey, key_of
+from builder.verify.entry import ReportKey, ReportStore, key_of
 from builder.verify.expectation import Expectation, compare
 from builder.verify.host import LOST_ON_THE_WAY, HostFault, host_fault, no_way_in
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from builder.engine.container import ProbeRun
     from builder.engine.engine import Engine
     from builder.engine.facts import GpuFacts
-    from builder.verify.entry import ReportStore
 
 PROBE_PATH = "/usr/local/bin/cudnn-verify"
 PROBE_FAILED = 30
