@@ -9,7 +9,7 @@ import re
 
 from .data import read_frameworks
 from .distributions import packages_of, read_text, requirement
-from .sublibraries import shim_major, shim_name
+from .library_files import shim_major, shim_name
 from .versions import numbers
 
 

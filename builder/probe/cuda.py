@@ -7,7 +7,7 @@ import os
 import re
 
 from .distributions import read_text
-from .maps import mapped_libraries
+from .library_files import mapped_libraries
 
 try:
     import ctypes

@@ -7,8 +7,8 @@ import sys
 
 from .cuda import ctypes
 from .distributions import read_text
+from .library_files import mapped_libraries
 from .machine_limits import memory_limit, no_temporary_folder, preload_file
-from .maps import mapped_libraries
 from .protocol import stage
 
 _STEERING = re.compile(

@@ -9,12 +9,18 @@ import re
 
 from .consumers import find_consumers
 from .distributions import find_wheel_folders, list_folder, read_distributions, search_folders
-from .library_files import WAITS
+from .library_files import (
+    WAITS,
+    folder_version,
+    is_cuda_library,
+    named_sublibraries,
+    required_sublibraries,
+    shim_major,
+    shim_name,
+)
 from .machine_limits import on_noexec_mount
-from .maps import is_cuda_library
 from .protocol import stage
 from .resolver import Loader, default_folders, read_cache, toolkit_folders
-from .sublibraries import folder_version, named_sublibraries, required_sublibraries, shim_major, shim_name
 
 
 @stage("files", layer="files", timeout=60)

@@ -15,8 +15,8 @@ from .expectation import asked_for
 from .fw_compute import check_cpu, check_gpu
 from .fw_libraries import check_loaded, check_wanted, framework_cudnn, loaded_row
 from .known_bad import known_bad, known_bad_words
+from .library_files import mapped_libraries
 from .machine_limits import no_temporary_folder
-from .maps import mapped_libraries
 from .protocol import WITHOUT_CUDA
 from .versions import numbers
 
@@ -36,7 +36,16 @@ def shaped(values, shape, *order):
 
 
 class Framework(object):
-    """One framework. A subclass answers these questions; an unknown answer is None or empty."""
+    """One framework. A subclass answers these questions; an unknown answer is None or empty.
+
+    ``cuda_build()``: (is it a build for NVIDIA GPUs, the evidence as a dict). ``devices()``: the GPUs that
+    the framework itself sees, by its own names. If it ``convolves``:
+
+    ``convolve(device, dtype, case)``: {"y", "dx", "dw": flat NCHW lists, "devices": where each result is};
+    ``device`` None: the CPU, and only ``y``, since PyTorch needs seconds to get ready for its first gradient.
+    ``fused(device, dtype, case, bias)``: {"y", "devices"} of convolution, bias and ReLU, as training asks.
+    ``train(device, data)``: {"losses", "devices"} of a few training steps of a small convolutional net.
+    """
 
     name = ""  # as ``--expect`` calls it
     title = ""
@@ -62,10 +71,6 @@ class Framework(object):
 
     def version(self):
         return str(self.api.__version__)
-
-    def cuda_build(self):
-        """(is it a build for NVIDIA GPUs, the evidence as a dict)."""
-        raise NotImplementedError
 
     def compiled(self):
         """{"cuda": version text or None, "cudnn": version text or None}: as compiled for."""
@@ -94,25 +99,6 @@ class Framework(object):
         """Make the framework load cuDNN, if that needs no GPU; the version that it reports, or ()."""
         return ()
 
-    def devices(self):
-        """The GPUs that the framework itself sees, by its own names."""
-        raise NotImplementedError
-
-    def convolve(self, device, dtype, case):
-        """{"y", "dx", "dw": flat NCHW lists, "devices": where each result is}.
-
-        ``device`` None: the CPU, and only ``y``; PyTorch needs seconds to get ready for its first gradient.
-        """
-        raise NotImplementedError
-
-    def fused(self, device, dtype, case, bias):
-        """{"y", "devices"} of convolution, bias and ReLU, asked for as a training call does."""
-        raise NotImplementedError
-
-    def train(self, device, data):
-        """{"losses", "devices"} of a few training steps of a small convolutional net."""
-        raise NotImplementedError
-
 
 def check_framework(ctx, framework):
     """All checks of one framework."""
@@ -125,11 +111,11 @@ def check_framework(ctx, framework):
     faulty = known_bad(framework.name, version, compiled["cuda"])
     text = "%s %s imported in %.1f s" % (framework.title, version, seconds)
     others = of_another_release(framework, evidence["file"] or "", ctx.facts.get("packages") or {})
-    if not others:
-        ctx.passed("F01", text, evidence, note=known_bad_words(faulty) if faulty else None)
-    else:
+    if others:
         text += ", and its package is of another release"
         ctx.fails("F01", text, "package-overwritten", dict(evidence, weak=True, packages=others))
+    else:
+        ctx.passed("F01", text, evidence, note=faulty and known_bad_words(faulty))
     if getattr(module, "rtbuild_test_double", False):
         ctx.fact("test_double", True)
     about = {"name": framework.name, "version": version, "import_seconds": seconds, "device": None}
@@ -159,8 +145,8 @@ def compute(ctx, framework, about):
     elif not (reason or told):
         check_gpu(ctx, framework, about)
     else:
-        for check in ("F03", "F04"):
-            ctx.not_run(check, reason or told)
+        ctx.not_run("F03", reason or told)
+        ctx.not_run("F04", reason or told)
         check_cpu(ctx, framework, reason or told)
     ctx.fact("libraries", mapped_libraries() or [])
     ctx.fact("framework", about)
@@ -170,20 +156,15 @@ def gpu_reason(ctx):
     """The reason why nothing can be run on a GPU here; None if one works."""
     if ctx.no_gpu:
         return "asked not to use a GPU"
-    state = ctx.facts.get("gpu_state", "none")
-    if state == "none":
-        return "no GPU here"
-    if state != "works":
-        return "the driver or the GPU does not work, see above"
-    return None
+    reasons = {"none": "no GPU here", "works": None}
+    return reasons.get(ctx.facts.get("gpu_state", "none"), "the driver or the GPU does not work, see above")
 
 
 def _check_build(ctx, framework):
     built, evidence = framework.cuda_build()
     if built:
-        compiled = framework.compiled()
-        text = "built for CUDA %s" % (compiled["cuda"] or "(version not said)")
-        ctx.passed("P03", "%s is %s" % (framework.title, text), evidence)
+        cuda = framework.compiled()["cuda"] or "(version not said)"
+        ctx.passed("P03", "%s is built for CUDA %s" % (framework.title, cuda), evidence)
         return True
     summary = "%s %s is a build for the CPU: it can use no GPU" % (framework.title, framework.version())
     if ctx.without_cuda:
@@ -206,7 +187,6 @@ def _check_cudnn(ctx, framework, about):
     if not check_wanted(ctx, framework):
         return False
     cudnn = framework_cudnn(ctx, framework, reported)
-    about["loaded"] = loaded_row(cudnn)
-    about["linkage"] = cudnn["linkage"]
+    about.update(loaded=loaded_row(cudnn), linkage=cudnn["linkage"])
     ctx.fact("framework", about)
     return check_loaded(ctx, framework, cudnn, numbers(about["compiled"]["cudnn"]))

@@ -4,14 +4,13 @@ import re
 import time
 
 from .fw_libraries import cause_of_missing, framework_cudnn, loaded_row, unloadable
-from .maps import mapped_libraries
+from .library_files import mapped_libraries
 from .protocol import WITHOUT_CUDA
 from .reference import ROUNDING, answers, bias_relu, largest_difference
 from .versions import dotted, numbers
 
 # A framework chooses its algorithm itself; BF16, too, has every whole number here exactly.
 _FRAMEWORK_ROUNDING = ROUNDING["winograd"]
-_OLDEST = {"float16": (6, 0), "bfloat16": (8, 0)}
 _NOT_OFFERED = re.compile(
     r"no opkernel was registered|is not registered|could not find device for node|not implemented for|"
     r"unsupported data type|could not find an implementation",
@@ -30,9 +29,8 @@ def check_gpu(ctx, framework, about):
     """F03 to F07 on a machine whose GPU passed the driver's own checks."""
     gpu = (ctx.facts.get("gpus") or [{}])[0]
     capability = numbers(gpu.get("compute_capability"))
-    if not check_archs(ctx, about["archs"], capability, gpu.get("name")):
-        return
-    device = _first_device(ctx, framework)
+    sound = check_archs(ctx, about["archs"], capability, gpu.get("name"))
+    device = _first_device(ctx, framework) if sound else None
     if device is None:
         return
     about["device"] = device
@@ -65,28 +63,29 @@ def check_cpu(ctx, framework, reason):
         return
     with ctx.call("%s: convolution on the CPU" % framework.module):
         found = framework.convolve(None, "float32", case)
-    off = largest_difference(found["y"], case["y"])
+    off, devices = largest_difference(found["y"], case["y"]), found["devices"]
     if not off <= _FRAMEWORK_ROUNDING:
         summary = "%s computes a convolution wrongly on the CPU already" % framework.title
-        evidence = {"difference": off, "devices": found["devices"]}
-        ctx.fails("F05", summary, cause="wrong-result", evidence=evidence)
+        ctx.fails("F05", summary, "wrong-result", {"difference": off, "devices": devices})
         return
-    ctx.not_run("F05", reason, {"on the CPU": "the same convolution is right", "devices": found["devices"]})
-    if framework.trains:
-        _train_on_cpu(ctx, framework, reason)
-
-
-def _train_on_cpu(ctx, framework, reason):
-    """F07 is not run without a GPU; training on the CPU shows whether the framework can train at all."""
-    started = time.time()
-    with ctx.call("%s: training steps on the CPU" % framework.module):
-        losses = [float(loss) for loss in framework.train(None, training_data())["losses"]]
-    evidence = {"on the CPU": losses, "seconds": round(time.time() - started, 2)}
+    ctx.not_run("F05", reason, {"on the CPU": "the same convolution is right", "devices": devices})
+    if not framework.trains:
+        return
+    losses, _, seconds = _train(ctx, framework, None, "training steps on the CPU")
+    evidence = {"on the CPU": losses, "seconds": seconds}
     if loss_falls(losses):
         ctx.not_run("F07", reason, evidence)
     else:
         summary = "%s cannot train on the CPU already: the loss does not fall" % framework.title
-        ctx.fails("F07", summary, cause="training-loss", evidence=evidence)
+        ctx.fails("F07", summary, "training-loss", evidence)
+
+
+def _train(ctx, framework, device, what):
+    """(losses, devices, seconds) of a few training steps."""
+    started = time.time()
+    with ctx.call("%s: %s" % (framework.module, what)):
+        result = framework.train(device, training_data())
+    return [float(loss) for loss in result["losses"]], result["devices"], round(time.time() - started, 2)
 
 
 def check_archs(ctx, archs, capability, gpu):
@@ -118,20 +117,17 @@ def arch_support(archs, capability):
     names, and with ``f`` its family. PTX serves every later GPU.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#binary-compatibility
     """
-    capability = tuple(capability[:2]) if len(capability) > 1 else (capability[0], 0)
-    ptx = None
+    capability, ptx = (tuple(capability) + (0,))[:2], None
     for arch in archs:
-        kind, _, number = str(arch).lower().partition("_")
-        digits = number.rstrip("af")
-        if not digits.isdigit() or len(digits) < 2:
+        parts = re.match(r"(sm|compute)_(\d+)(\d)([af]?)$", str(arch).lower())
+        if not parts:
             continue
-        version = (int(digits[:-1]), int(digits[-1]))
-        if kind == "sm" and number.endswith("a"):
-            if version == capability:
+        version, suffix = (int(parts.group(2)), int(parts.group(3))), parts.group(4)
+        if parts.group(1) == "sm":
+            same_major = version[0] == capability[0] and version <= capability
+            if version == capability or (same_major and suffix != "a"):
                 return "machine code"
-        elif kind == "sm" and version[0] == capability[0] and version[1] <= capability[1]:
-            return "machine code"
-        elif kind == "compute" and not number.endswith("a") and version <= capability:
+        elif suffix != "a" and version <= capability:
             ptx = "PTX"
     return ptx
 
@@ -145,8 +141,7 @@ def _first_device(ctx, framework):
     if ctx.without_cuda:
         ctx.not_run("F04", "%s sees no GPU; %s" % (framework.title, WITHOUT_CUDA))
         return None
-    names, requesters = framework.wanted()
-    missing = unloadable(ctx, names, requesters)
+    missing = unloadable(ctx, *framework.wanted())
     summary = "the driver has a GPU and %s sees none: it would compute on the CPU" % framework.title
     cause = cause_of_missing(missing, ctx.facts.get("copies") or ()) if missing else None
     ctx.fails("F04", summary, cause=cause, evidence={"cannot be opened": missing})
@@ -159,7 +154,7 @@ def _check_convolutions(ctx, framework, device, capability, case):
     fused = bias_relu(case["y"], bias, len(bias))
     done, skipped, on = {}, {}, set()
     for dtype in framework.dtypes:
-        if capability and capability < _OLDEST.get(dtype, (0, 0)):
+        if capability and capability < {"float16": (6, 0), "bfloat16": (8, 0)}.get(dtype, (0, 0)):
             skipped[dtype] = "not on this GPU"
             continue
         found = _ask(ctx, framework, device, dtype, case, bias)
@@ -173,21 +168,21 @@ def _check_convolutions(ctx, framework, device, capability, case):
     elsewhere = sorted(name for name in on if not is_gpu_name(name))
     if elsewhere:
         summary = "%s put a result on %s although it was given %s"
-        summary %= framework.title, ", ".join(elsewhere), device
-        ctx.fails("F04", summary, cause="framework-silent-cpu", evidence={"devices": sorted(on)})
+        summary = summary % (framework.title, ", ".join(elsewhere), device)
+        ctx.fails("F04", summary, "framework-silent-cpu", {"devices": sorted(on)})
         return False
     ctx.passed("F04", "every result is on %s" % ", ".join(sorted(on)), {"devices": sorted(on)})
     evidence = {"types": done, "skipped": skipped, "answers": list(framework.answers) + ["bias+relu"]}
-    for dtype in sorted(done):
-        for key, off in sorted(done[dtype]["differences"].items()):
-            if not off <= _FRAMEWORK_ROUNDING:
-                summary = "%s gives wrong numbers on %s: %s in %s is off by %g"
-                summary = summary % (framework.title, device, key, dtype, off)
-                ctx.fails("F05", summary, cause="wrong-result", evidence=evidence)
-                return False
-    text = "convolutions of %s are right in %s" % (framework.title, ", ".join(sorted(done)))
-    ctx.passed("F05", text, evidence)
-    return True
+    offs = [(key, dtype, off) for dtype in done for key, off in done[dtype]["differences"].items()]
+    wrong = sorted((dtype, key, off) for key, dtype, off in offs if not off <= _FRAMEWORK_ROUNDING)
+    if wrong:
+        dtype, key, off = wrong[0]
+        summary = "%s gives wrong numbers on %s: %s in %s is off by %g"
+        ctx.fails("F05", summary % (framework.title, device, key, dtype, off), "wrong-result", evidence)
+    else:
+        text = "convolutions of %s are right in %s" % (framework.title, ", ".join(sorted(done)))
+        ctx.passed("F05", text, evidence)
+    return not wrong
 
 
 def _ask(ctx, framework, device, dtype, case, bias):
@@ -212,18 +207,15 @@ def _ask(ctx, framework, device, dtype, case, bias):
 
 def _check_training(ctx, framework, device):
     """F07: the loss of a few training steps is a number and falls, and the weights stay on the GPU."""
-    started = time.time()
-    with ctx.call("%s: training steps" % framework.module):
-        result = framework.train(device, training_data())
-    losses = [float(loss) for loss in result["losses"]]
-    evidence = {"losses": losses, "devices": result["devices"], "seconds": round(time.time() - started, 2)}
-    elsewhere = [name for name in result["devices"] if not is_gpu_name(name)]
+    losses, devices, seconds = _train(ctx, framework, device, "training steps")
+    evidence = {"losses": losses, "devices": devices, "seconds": seconds}
+    elsewhere = [name for name in devices if not is_gpu_name(name)]
     if elsewhere:
         summary = "%s trained on %s although it was given %s" % (framework.title, elsewhere[0], device)
-        ctx.fails("F07", summary, cause="framework-silent-cpu", evidence=evidence)
+        ctx.fails("F07", summary, "framework-silent-cpu", evidence)
     elif not loss_falls(losses):
         shown = "from %g to %g" % (losses[0], losses[-1]) if losses else "(no step was made)"
-        ctx.fails("F07", "the loss does not fall: %s" % shown, cause="training-loss", evidence=evidence)
+        ctx.fails("F07", "the loss does not fall: %s" % shown, "training-loss", evidence)
     else:
         summary = "%d training steps: the loss falls from %g to %g" % (len(losses), losses[0], losses[-1])
         ctx.passed("F07", summary, evidence)

@@ -8,8 +8,7 @@ import os
 import re
 
 from .fw_common import Framework
-from .library_files import names_inside, read_elf
-from .sublibraries import required_sublibraries
+from .library_files import names_inside, read_elf, required_sublibraries
 from .versions import numbers
 
 

@@ -7,7 +7,7 @@ import re
 
 from .data import opened_libraries
 from .fw_common import flat, gpu_reason, shaped
-from .fw_eager import Eager, operands
+from .fw_eager import Eager
 from .versions import cuda_tuple, cudnn_tuple, dotted
 
 _JAX_VERSIONS = ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "jaxlib.cuda._versions")
@@ -43,12 +43,9 @@ class Jax(Eager):
         return str(((self.ctx.facts.get("packages") or {}).get(name) or {}).get("version") or "")
 
     def cuda_build(self):
-        plugins = {}
-        for major in ("13", "12"):
-            found = self._package("jax-cuda%s-plugin" % major)
-            if found:
-                plugins["jax-cuda%s-plugin" % major] = found
-        evidence = {"jaxlib": str(self.jaxlib.__version__), "plugins": plugins}
+        plugins = {name: self._package(name) for name in ("jax-cuda13-plugin", "jax-cuda12-plugin")}
+        evidence = {"jaxlib": str(self.jaxlib.__version__)}
+        evidence["plugins"] = {name: version for name, version in plugins.items() if version}
         evidence["versions read from"] = self.built.__name__ if self.built else None
         return bool(self.built or self._tag()[0]), evidence
 
@@ -123,29 +120,19 @@ class Jax(Eager):
         y, pull = self.api.vjp(self.conv, x, w)
         return (y,) + pull(dy)
 
-    def fused(self, device, dtype, case, bias):
-        pairs = operands(case, "x", "w") + [(bias, (1, len(bias), 1, 1))]
-        layer = self.api.jit(lambda x, w, b: self.api.nn.relu(self.conv(x, w) + b))
-        y = layer(*self.tensors(pairs, device, dtype))
-        return {"y": self.listed(y), "devices": [self.place(y)]}
+    def layer(self, x, w, bias):
+        layer = self.api.jit(lambda x, w, b: self.api.nn.relu(self.conv(x, w) + b.reshape((1, -1, 1, 1))))
+        return layer(x, w, bias)
 
-    def train(self, device, data):
-        jax = self.api
-        pairs = [(data["x"], (8, 3, 8, 8)), (data["targets"], (8, 1)), (data["w"], (4, 3, 3, 3))]
-        pairs += [([0.0] * 4, (1, 4, 1, 1)), (data["v"], (4, 1))]
-        x, targets, *weights = self.tensors(pairs, device, "float32")
-
+    def stepper(self, x, targets):
         def loss_of(weights):
-            hidden = jax.nn.relu(self.conv(x, weights[0]) + weights[1])
-            return ((hidden.mean((2, 3)) @ weights[2] - targets) ** 2).mean()
+            w, b, v = weights
+            hidden = self.api.nn.relu(self.conv(x, w) + b.reshape((1, -1, 1, 1)))
+            return ((hidden.mean((2, 3)) @ v - targets) ** 2).mean()
 
-        @jax.jit  # the whole step, since each operation outside of it is compiled by itself
+        @self.api.jit  # the whole step, since each operation outside of it is compiled by itself
         def step(weights):
-            loss, gradients = jax.value_and_grad(loss_of)(weights)
-            return loss, tuple(weight - 0.1 * gradient for weight, gradient in zip(weights, gradients))
+            loss, gradients = self.api.value_and_grad(loss_of)(weights)
+            return loss, [weight - 0.1 * gradient for weight, gradient in zip(weights, gradients)]
 
-        weights, losses = tuple(weights), []
-        for _ in range(8):
-            loss, weights = step(weights)
-            losses.append(float(loss))
-        return {"losses": losses, "devices": [self.place(weights[0])]}
+        return step

@@ -7,10 +7,9 @@ from .cuda import ctypes, open_library
 from .cudnn import VERSION_MISMATCH, Cudnn
 from .environment import start_environment
 from .expectation import asked_for
-from .maps import mapped_libraries
+from .library_files import mapped_libraries, shim_major, shim_name
 from .protocol import WITHOUT_CUDA
 from .resolver import Loader
-from .sublibraries import shim_major, shim_name
 from .versions import cuda_tuple, cudnn_rule, dotted, numbers
 
 

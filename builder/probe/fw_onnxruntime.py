@@ -8,9 +8,7 @@ import glob
 import os
 
 from .fw_common import Framework, flat, shaped
-from .library_files import read_elf
-from .maps import is_cuda_library
-from .sublibraries import shim_major
+from .library_files import is_cuda_library, read_elf, shim_major
 
 _ORT_CUDA = "CUDAExecutionProvider"
 _ONNX_TYPES = {"float32": 1, "float16": 10}
@@ -24,9 +22,8 @@ class Onnxruntime(Framework):
 
     def _provider(self):
         """The library with the CUDA provider, or None."""
-        folder = os.path.join(os.path.dirname(self.api.__file__), "capi")
-        found = glob.glob(os.path.join(folder, "libonnxruntime_providers_cuda*.so"))
-        return found[0] if found else None
+        pattern = os.path.join(os.path.dirname(self.api.__file__), "capi/libonnxruntime_providers_cuda*.so")
+        return next(iter(glob.glob(pattern)), None)
 
     def cuda_build(self):
         providers = list(self.api.get_available_providers())
@@ -34,14 +31,11 @@ class Onnxruntime(Framework):
 
     def compiled(self):
         """CUDA as the package says it; cuDNN's major version by the name that the provider is linked with."""
-        info = getattr(getattr(self.api, "capi", None), "build_and_package_info", None)
-        if info is None:
-            try:
-                from onnxruntime.capi import build_and_package_info as info
-            except ImportError:
-                info = None
-        majors = [shim_major(name) for name in self._needed()]
-        cudnn = [str(major) for major in majors if major]
+        try:
+            from onnxruntime.capi import build_and_package_info as info
+        except ImportError:
+            info = None
+        cudnn = [str(shim_major(name)) for name in self._needed() if shim_major(name)]
         return {"cuda": getattr(info, "cuda_version", None) or None, "cudnn": cudnn[0] if cudnn else None}
 
     def _needed(self):
@@ -67,13 +61,10 @@ class Onnxruntime(Framework):
         session = self.api.InferenceSession(model, providers=[_ORT_CUDA, "CPUExecutionProvider"])
         return [name for name in session.get_providers() if name == _ORT_CUDA]
 
-    def convolve(self, device, dtype, case):
-        return self._run(device, dtype, case)
-
     def fused(self, device, dtype, case, bias):
-        return self._run(device, dtype, case, ("b", bias, (len(bias),)))
+        return self.convolve(device, dtype, case, ("b", bias, (len(bias),)))
 
-    def _run(self, device, dtype, case, *bias):
+    def convolve(self, device, dtype, case, *bias):
         inputs = [(name, case[name], case[name + "_shape"]) for name in ("x", "w")] + list(bias)
         shapes = [(name, shape) for name, _, shape in inputs]
         model = conv_model(dtype, shapes, case["dy_shape"], relu=bool(bias))
@@ -92,7 +83,7 @@ def conv_model(dtype, inputs, output, relu=False):
     The filter is an input and no constant, so that nothing is computed before the session runs.
     """
     names = [(1, name) for name, _ in inputs]
-    pads = _onnx((1, "pads"), (8, 1), (8, 1), (8, 1), (8, 1), (20, 7))
+    pads = _onnx((1, "pads"), *[(8, 1)] * 4, (20, 7))
     graph = [(1, _onnx(*names, (2, "conv" if relu else "y"), (4, "Conv"), (5, pads)))]
     graph += [(1, _onnx((1, "conv"), (2, "y"), (4, "Relu")))] * relu
     graph += [(2, "probe")] + [(11, _onnx_value(name, dtype, shape)) for name, shape in inputs]

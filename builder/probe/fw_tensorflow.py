@@ -5,18 +5,11 @@ import re
 
 from .data import newest_row, opened_libraries
 from .fw_common import Framework, flat, shaped
-from .fw_tensorflow1 import (
-    NCHW_TO_NHWC,
-    NHWC_TO_NCHW,
-    OIHW_TO_HWIO,
-    graph_convolve,
-    graph_fused,
-    graph_train,
-    in_probes_order,
-)
-from .library_files import read_elf
-from .maps import mapped_paths
+from .library_files import mapped_paths, read_elf
 from .versions import numbers
+
+_NCHW_TO_NHWC, _OIHW_TO_HWIO = (0, 2, 3, 1), (2, 3, 1, 0)
+_NHWC_TO_NCHW, _HWIO_TO_OIHW = (0, 3, 1, 2), (3, 2, 0, 1)
 
 
 class Tensorflow(Framework):
@@ -50,22 +43,13 @@ class Tensorflow(Framework):
         build = self._build()
         if not build.get("is_cuda_build"):
             return {"cuda": None, "cudnn": None}
-        cudnn = self._pinned_cudnn() or self._known("cudnn")
-        said = build.get("cudnn_version")
+        packages, own = self.ctx.facts.get("packages") or {}, ("tensorflow", "tensorflow-gpu", "tf-nightly")
+        lines = [line for name in own for line in (packages.get(name) or {}).get("requires") or ()]
+        known = [newest_row("tensorflow", key, self._release()) or None for key in ("cuda", "cudnn")]
+        cudnn, said = pinned_cudnn(lines) or known[1], build.get("cudnn_version")
         if said and (not cudnn or numbers(cudnn)[0] != numbers(said)[0]):
             cudnn = str(said)
-        return {"cuda": build.get("cuda_version") or self._known("cuda"), "cudnn": cudnn}
-
-    def _known(self, key):
-        return newest_row("tensorflow", key, self._release()) or None
-
-    def _pinned_cudnn(self):
-        packages = self.ctx.facts.get("packages") or {}
-        for name in ("tensorflow", "tensorflow-gpu", "tf-nightly"):
-            found = pinned_cudnn((packages.get(name) or {}).get("requires"))
-            if found:
-                return found
-        return None
+        return {"cuda": build.get("cuda_version") or known[0], "cudnn": cudnn}
 
     def archs(self):
         return list(self._build().get("cuda_compute_capabilities") or [])
@@ -79,12 +63,9 @@ class Tensorflow(Framework):
 
     def _openers(self):
         """TensorFlow's libraries whose run paths its dlopen calls go by; from 2.21 on there are two."""
-        openers = []
-        for path in sorted(mapped_paths() or {}):
-            if re.search(r"/(libtensorflow_cc|libtensorflow_framework|_pywrap_tensorflow_internal)\.", path):
-                if "nvidia" in (read_elf(path)["runpath"] or ""):
-                    openers.append(path)
-        return openers
+        own = re.compile(r"/(libtensorflow_cc|libtensorflow_framework|_pywrap_tensorflow_internal)\.")
+        openers = [path for path in sorted(mapped_paths() or {}) if own.search(path)]
+        return [path for path in openers if "nvidia" in (read_elf(path)["runpath"] or "")]
 
     def _config(self):
         config = self.api.config
@@ -100,28 +81,20 @@ class Tensorflow(Framework):
 
         return [d.name for d in device_lib.list_local_devices() if d.device_type == "GPU"]
 
-    def _nhwc(self, values, shape, dtype):
-        return self.api.constant(shaped(values, shape, *NCHW_TO_NHWC), dtype=dtype)
-
-    def _hwio(self, values, shape, dtype):
-        return self.api.constant(shaped(values, shape, *OIHW_TO_HWIO), dtype=dtype)
-
     def convolve(self, device, dtype, case):
-        if not self.eager:
-            return graph_convolve(self.api, device, dtype, case)
         tf = self.api
+        if not self.eager:
+            return _graph_convolve(tf, device, dtype, case)
         with tf.device(device or "/CPU:0"):
-            x = self._nhwc(case["x"], case["x_shape"], dtype)
-            w = self._hwio(case["w"], case["w_shape"], dtype)
-            dy = self._nhwc(case["dy"], case["dy_shape"], dtype)
+            x, w, dy = _inputs(tf, dtype, case)
             with tf.GradientTape() as tape:
                 tape.watch([x, w])
-                y = tf.nn.conv2d(x, w, 1, "SAME")
+                y = _conv(tf, x, w)
             if not device:
                 self._parse_xla_flags()
-                return {"y": flat(y.numpy(), *NHWC_TO_NCHW), "devices": [y.device]}
+                return {"y": flat(y.numpy(), *_NHWC_TO_NCHW), "devices": [y.device]}
             dx, dw = tape.gradient(y, [x, w], output_gradients=dy)
-        found = in_probes_order(y.numpy(), dx.numpy(), dw.numpy())
+        found = _in_probes_order(y.numpy(), dx.numpy(), dw.numpy())
         return dict(found, devices=[tensor.device for tensor in (y, dx, dw)])
 
     def _parse_xla_flags(self):
@@ -130,40 +103,35 @@ class Tensorflow(Framework):
             self.api.function(lambda x: x + 1, jit_compile=True)(self.api.constant(1.0))
 
     def fused(self, device, dtype, case, bias):
-        if not self.eager:
-            return graph_fused(self.api, device, dtype, case, bias)
         tf = self.api
+        if not self.eager:
+            return _graph_fused(tf, device, dtype, case, bias)
 
         @tf.function
         def layer(x, w, b):
-            return tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, w, 1, "SAME"), b))
+            return _layer(tf, x, w, b)
 
         with tf.device(device or "/CPU:0"):
-            x = self._nhwc(case["x"], case["x_shape"], dtype)
-            w = self._hwio(case["w"], case["w_shape"], dtype)
+            x, w, _ = _inputs(tf, dtype, case)
             y = layer(x, w, tf.constant(bias, dtype=dtype))
-        return {"y": flat(y.numpy(), *NHWC_TO_NCHW), "devices": [y.device]}
+        return {"y": flat(y.numpy(), *_NHWC_TO_NCHW), "devices": [y.device]}
 
     def train(self, device, data):
         """Keras' ``fit``: its compiled step is where a fused convolution of a wrong cuDNN shows."""
         if not self.eager:
-            return graph_train(self.api, device, data)
+            return _graph_train(self.api, device, data)
         keras = self.api.keras
         with self.api.device(device or "/CPU:0"):
-            net = keras.Sequential(
-                [
-                    keras.layers.Conv2D(4, 3, padding="same", activation="relu"),
-                    keras.layers.GlobalAveragePooling2D(),
-                    keras.layers.Dense(1),
-                ]
-            )
+            convolution = keras.layers.Conv2D(4, 3, padding="same", activation="relu")
+            layers = [convolution, keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1)]
+            net = keras.Sequential(layers)
             net.build((None, 8, 8, 3))
-            w = shaped(data["w"], (4, 3, 3, 3), *OIHW_TO_HWIO)
+            w = shaped(data["w"], (4, 3, 3, 3), *_OIHW_TO_HWIO)
             net.set_weights([w, shaped([0] * 4, (4,)), shaped(data["v"], (4, 1)), shaped([0], (1,))])
             if not device:
                 return {"losses": self._steps(net, data), "devices": ["/CPU:0"]}
             net.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
-            x = shaped(data["x"], (8, 3, 8, 8), *NCHW_TO_NHWC)
+            x = shaped(data["x"], (8, 3, 8, 8), *_NCHW_TO_NHWC)
             targets = shaped(data["targets"], (8, 1))
             history = net.fit(x, targets, batch_size=8, epochs=8, verbose=0, shuffle=False)
             where = net(x).device
@@ -171,7 +139,7 @@ class Tensorflow(Framework):
 
     def _steps(self, net, data):
         """The losses of the same steps one by one: over before ``fit`` has compiled its first."""
-        x = self._nhwc(data["x"], (8, 3, 8, 8), "float32")
+        x = self.api.constant(shaped(data["x"], (8, 3, 8, 8), *_NCHW_TO_NHWC))
         targets = self.api.reshape(self.api.constant(data["targets"], "float32"), (8, 1))
         optimizer, losses = self.api.keras.optimizers.SGD(0.1), []
         for _ in range(8):
@@ -183,10 +151,96 @@ class Tensorflow(Framework):
         return losses
 
 
-def pinned_cudnn(requires):
+def pinned_cudnn(lines):
     """``9.3.0.75`` out of a wheel's ``nvidia-cudnn-cu12==9.3.0.75; extra == "and-cuda"``, or None."""
-    for line in requires or ():
+    for line in lines:
         found = re.match(r"nvidia[-_.]cudnn[-_.]cu\d+[^;]*?[=>~]=\s*([\d.]+)", line)
         if found:
             return found.group(1)
     return None
+
+
+def _inputs(tf, dtype, case):
+    """x, w and dy of a case as TensorFlow orders them."""
+    orders = (("x", _NCHW_TO_NHWC), ("w", _OIHW_TO_HWIO), ("dy", _NCHW_TO_NHWC))
+    arrays = [shaped(case[name], case[name + "_shape"], *order) for name, order in orders]
+    return [tf.constant(array, dtype=dtype) for array in arrays]
+
+
+def _conv(tf, x, w):
+    return tf.nn.conv2d(x, w, strides=[1, 1, 1, 1], padding="SAME")
+
+
+def _layer(tf, x, w, bias):
+    return tf.nn.relu(tf.nn.bias_add(_conv(tf, x, w), bias))
+
+
+def _in_probes_order(y, dx, dw):
+    """A convolution's answers as flat lists, in the order NCHW and OIHW."""
+    return {"y": flat(y, *_NHWC_TO_NCHW), "dx": flat(dx, *_NHWC_TO_NCHW), "dw": flat(dw, *_HWIO_TO_OIHW)}
+
+
+# -- without eager execution: the same computations as a graph in a session, as 1.x runs them
+
+
+def _graph_convolve(tf, device, dtype, case):
+    with tf.Graph().as_default():
+        with tf.device(device or "/CPU:0"):
+            x, w, dy = _inputs(tf, dtype, case)
+            y = _conv(tf, x, w)
+            dx, dw = tf.gradients(y, [x, w], grad_ys=dy)
+        results, devices = _run_graph(tf, [y, dx, dw], device)
+    return dict(_in_probes_order(*results), devices=devices)
+
+
+def _graph_fused(tf, device, dtype, case, bias):
+    with tf.Graph().as_default():
+        with tf.device(device or "/CPU:0"):
+            x, w, _ = _inputs(tf, dtype, case)
+            y = _layer(tf, x, w, tf.constant(bias, dtype=dtype))
+        results, devices = _run_graph(tf, [y], device)
+    return {"y": flat(results[0], *_NHWC_TO_NCHW), "devices": devices}
+
+
+def _graph_train(tf, device, data):
+    """With the session's own optimizer."""
+    v1 = _version_1(tf)
+    with tf.Graph().as_default():
+        with tf.device(device or "/CPU:0"):
+            x = shaped(data["x"], (8, 3, 8, 8), *_NCHW_TO_NHWC)
+            kernel = tf.Variable(shaped(data["w"], (4, 3, 3, 3), *_OIHW_TO_HWIO))
+            bias, v = tf.Variable(shaped([0] * 4, (4,))), tf.Variable(shaped(data["v"], (4, 1)))
+            hidden = _layer(tf, tf.constant(x), kernel, bias)
+            targets = tf.constant(shaped(data["targets"], (8, 1)))
+            loss = tf.reduce_mean(tf.square(tf.matmul(tf.reduce_mean(hidden, [1, 2]), v) - targets))
+            step = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+        with _session(tf, device) as session:
+            session.run(v1.global_variables_initializer())
+            losses = [float(session.run([loss, step])[0]) for _ in range(8)]
+    return {"losses": losses, "devices": [kernel.device or "/CPU:0"]}
+
+
+def _version_1(tf):
+    """The names of TensorFlow 1: at the top in 1.x, under ``compat.v1`` in later ones."""
+    return getattr(getattr(tf, "compat", None), "v1", tf)
+
+
+def _session(tf, device):
+    """Soft placement off: an operation that cannot run on the GPU has to fail, not to move to the CPU."""
+    v1 = _version_1(tf)
+    return v1.Session(config=v1.ConfigProto(allow_soft_placement=not device))
+
+
+def _run_graph(tf, tensors, device):
+    """(values, devices): the devices are those of the convolution's own steps in the run's trace."""
+    v1 = _version_1(tf)
+    options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+    trace = v1.RunMetadata()
+    with _session(tf, device) as session:
+        values = session.run(tensors, options=options, run_metadata=trace)
+    devices = set()
+    for step in trace.step_stats.dev_stats:
+        convolves = any("conv2d" in node.node_name.lower() for node in step.node_stats)
+        if convolves and "stream" not in step.device:
+            devices.add(str(step.device))
+    return values, sorted(devices) or [tensor.device or "/CPU:0" for tensor in tensors]

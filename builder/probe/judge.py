@@ -20,10 +20,10 @@ from .counter import (
 from .cuda import open_library
 from .distributions import read_distributions, read_record, search_folders
 from .explain import by_machine, by_packages, last_words
+from .library_files import parts_of
 from .protocol import COUNTER_LAYER, stage
 from .resolver import Loader
 from .runner import execute
-from .sublibraries import parts_of
 
 _TOOLKIT = re.compile(
     r"libcublas|libcudart|libnvJitLink|libcusparse|libcusolver|libcufft|libcurand|libcupti|libnccl|libnvToolsExt|"

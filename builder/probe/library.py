@@ -7,12 +7,11 @@ from .cuda import ctypes, need_ctypes, open_library
 from .cudnn import FLOAT, Cudnn, CudnnError
 from .distributions import find_wheel_folders, wheels_of
 from .judge import judge_cudnn
-from .maps import mapped_libraries
+from .library_files import folder_version, mapped_libraries, parts_of
 from .protocol import stage
 from .reference import case
 from .resolver import Loader
 from .runtime import in_folders
-from .sublibraries import folder_version, parts_of
 from .versions import cuda_tuple, dotted, numbers
 
 _LIMIT = 4

@@ -1,4 +1,7 @@
-"""Faults of a library file, found without loading it: a truncated one kills the process that maps it."""
+"""Files of libraries: those of the CUDA family and of one cuDNN, those mapped, and the faults of a file.
+
+Faults are found without loading it: a truncated library kills the process that maps it.
+"""
 
 import mmap
 import os
@@ -7,12 +10,28 @@ import stat
 import struct
 
 from ..elf import ELF_MACHINES, LOAD_SEGMENT, elf_links, elf_machine, elf_segments
-from .maps import is_cuda_library
+from .distributions import read_text
+from .versions import numbers
 
 WAITS = "a named pipe or a device"
 _SHT_NOBITS = 8
 _ADDED = re.compile(r"-[0-9a-f]{8}$|\.alt$")
 """The hash that packagers put into a name, and NVRTC's second build."""
+_FAMILY = re.compile(
+    r"lib(cudnn|cudart|cublas|cuda|nvrtc|nvJitLink|cufft|curand|cusolver|cusparse|nvidia-ml)[^/]*\.so(\.|$)"
+)
+_SETS = {
+    8: ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train"),
+    9: ("graph", "ops", "cnn", "adv", "engines_precompiled", "engines_runtime_compiled", "heuristic"),
+}
+# Parts that came later, by the release whose wheel (nvidia-cudnn-cu12) is the first to hold them.
+_SINCE = (((9, 21), "engines_tensor_ir"), ((9, 22), "ext"))
+_SHIM = re.compile(r"(?:.*/)?libcudnn\.so\.(\d+)$")
+
+
+def is_cuda_library(name):
+    """True for a file name of the CUDA families: ``libcudnn_ops.so.9`` yes, ``libcudadebugger.so.1`` no."""
+    return bool(_FAMILY.match(name)) and not name.startswith("libcudadebugger")
 
 
 def another_library(name, soname):
@@ -129,3 +148,89 @@ def names_inside(path, pattern, limit=64 << 20):
                 return sorted({m.group(0).decode("ascii", "replace") for m in re.finditer(pattern, data)})
     except (OSError, ValueError):
         return []
+
+
+# -- the parts of one cuDNN: the shim that programs open, and the sub-libraries that it opens later
+
+
+def shim_major(name):
+    """9 for ``libcudnn.so.9``, with or without a folder; None for any other file."""
+    found = _SHIM.match(name)
+    return int(found.group(1)) if found else None
+
+
+def shim_name(major):
+    return "libcudnn.so.%d" % major
+
+
+def required_sublibraries(major, version=None):
+    """File names without which this cuDNN cannot work; cuDNN 7 is one file. ``version``: text, if known."""
+    parts = list(_SETS.get(major, _SETS[9] if major > 9 else ()))
+    parts += [part for since, part in _SINCE if numbers(version)[:2] >= since]
+    return ["libcudnn_%s.so.%d" % (part, major) for part in parts]
+
+
+def parts_of(shim):
+    """File names of the sub-libraries that a shim cannot work without; [] for any other file."""
+    return required_sublibraries(shim_major(shim) or 0)
+
+
+def preload_order(folder, major):
+    """Paths of a whole cuDNN, each after those that it needs; the shim last."""
+    names = required_sublibraries(major, "9.99" if major == 9 else None) + [shim_name(major)]
+    parts = [os.path.join(folder, name) for name in names]
+    return [path for path in parts if os.path.exists(path)]
+
+
+def named_sublibraries(folder, major):
+    """Further sub-libraries that the ones at hand name as strings: 9.20 names one that is not shipped."""
+    if major < 9:
+        return []
+    pattern = re.compile(rb"libcudnn_[a-z_]+")
+    names = set()
+    for part in ("libcudnn_graph.so.%d" % major, "libcudnn.so.%d" % major):
+        names.update(names_inside(os.path.join(folder, part), pattern))
+    named = {"%s.so.%d" % (name, major) for name in names}
+    return sorted(named - set(required_sublibraries(major)))
+
+
+def folder_version(folder, major):
+    """The version in the shim's real file name, ``libcudnn.so.9.10.2``, or in a wheel's header; or None."""
+    header = os.path.join(os.path.dirname(folder), "include", "cudnn_version.h")
+    told = re.findall(r"#define CUDNN_(?:MAJOR|MINOR|PATCHLEVEL) +(\d+)", read_text(header, 1 << 16))
+    if len(told) == 3 and int(told[0]) == major and os.path.basename(folder) == "lib":
+        return ".".join(told)
+    real = os.path.basename(os.path.realpath(os.path.join(folder, shim_name(major))))
+    found = re.match(r"libcudnn\.so\.(\d+(?:\.\d+)+)$", real)
+    return found.group(1) if found else None
+
+
+# -- the libraries that this process (or another one) has mapped, by their real paths
+
+
+def mapped_paths(pid="self"):
+    """Paths of all files mapped by a process as {path: deleted}; None without ``/proc``."""
+    found = {}
+    try:
+        with open("/proc/%s/maps" % pid, "rb") as stream:
+            text = stream.read().decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        parts = line.split(None, 5)
+        if len(parts) < 6 or not parts[5].startswith("/"):
+            continue
+        path = parts[5]
+        deleted = path.endswith(" (deleted)")
+        path = path[: -len(" (deleted)")] if deleted else path
+        found[path] = found.get(path, False) or deleted
+    return found
+
+
+def mapped_libraries(pid="self"):
+    """The CUDA family among the mapped files: sorted rows {name, path, deleted}; None without ``/proc``."""
+    paths = mapped_paths(pid)
+    if paths is None:
+        return None
+    rows = [(os.path.basename(path), path, paths[path]) for path in sorted(paths)]
+    return [dict(zip(("name", "path", "deleted"), row)) for row in rows if is_cuda_library(row[0])]

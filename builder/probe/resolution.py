@@ -3,9 +3,9 @@
 import os
 
 from .distributions import find_wheel_folders
+from .library_files import parts_of, shim_major
 from .protocol import stage
 from .resolver import Loader
-from .sublibraries import parts_of, shim_major
 
 
 @stage("resolver", layer="resolver", timeout=30)

@@ -4,9 +4,9 @@ import os
 import re
 
 from .isolation import user_path
+from .library_files import preload_order, shim_name
 from .protocol import GROUNDWORK, new_check
 from .runner import execute, find_stage
-from .sublibraries import preload_order, shim_name
 
 _CLEARED = {
     "cleared-env": ("LD_LIBRARY_PATH", "LD_PRELOAD"),

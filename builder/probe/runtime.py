@@ -8,10 +8,9 @@ from .cuda import bind, need_ctypes, open_library
 from .data import opened_libraries
 from .distributions import cudnn_wheels, find_wheel_folders, list_folder, wheels_of
 from .judge import absent_cause, default_judge
-from .maps import is_cuda_library
+from .library_files import is_cuda_library, parts_of
 from .protocol import WITHOUT_CUDA, stage
 from .resolver import Loader, read_cache
-from .sublibraries import parts_of
 from .versions import numbers
 
 _KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(threadIdx.x); }\n'

@@ -1,10 +1,10 @@
 """All stages in their order, each in its child, and their results."""
 
-from .coimport import coimport_stage
 from .convolution import convolution_stage
 from .driver import driver_stage
 from .environment import environment_stage
 from .files import files_stage
+from .fw_stages import coimport_stage
 from .judge import default_judge
 from .library import library_stage
 from .packages import packages_stage

@@ -3,7 +3,7 @@
 import os
 
 from .environment import start_environment
-from .maps import mapped_libraries
+from .library_files import mapped_libraries
 from .protocol import stage
 from .resolver import Loader
 from .run import run_named

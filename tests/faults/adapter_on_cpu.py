@@ -16,14 +16,14 @@ for package in ("builder", "builder.probe"):
     sys.modules[package] = module
 
 from builder.probe.fw_compute import loss_falls, training_data  # noqa: E402
-from builder.probe.fw_registry import framework_by_stage  # noqa: E402
+from builder.probe.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.probe.protocol import Ctx  # noqa: E402
 from builder.probe.reference import answers, bias_relu, largest_difference  # noqa: E402
 
 # A device that is named makes an adapter give the gradients too; JAX's adapter takes the CPU's own device.
 CPU = {"torch": "cpu", "tensorflow": "/CPU:0", "paddle": "cpu"}
 ctx = Ctx(name, {}, os.open(os.devnull, os.O_WRONLY))
-framework = framework_by_stage(name, ctx)
+framework = FRAMEWORKS[name](ctx)
 framework.load()
 if sys.argv[3:] == ["graph"]:
     framework.api.compat.v1.disable_eager_execution()

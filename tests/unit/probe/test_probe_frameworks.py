@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from probe_elf import write_elf
 
-from builder.probe import coimport, fw_libraries, fw_tensorflow
-from builder.probe.coimport import coimport_orders
+from builder.probe import fw_libraries, fw_stages, fw_tensorflow
 from builder.probe.data import newest_row, opened_libraries
 from builder.probe.fw_compute import arch_support, is_gpu_name, loss_falls, training_data
 from builder.probe.fw_cupy import Cupy
@@ -21,6 +20,7 @@ from builder.probe.fw_jax import Jax
 from builder.probe.fw_judge import judge_framework
 from builder.probe.fw_libraries import _cudart_without_driver, cause_of_missing
 from builder.probe.fw_onnxruntime import Onnxruntime, conv_model
+from builder.probe.fw_stages import coimport_orders
 from builder.probe.fw_tensorflow import Tensorflow, pinned_cudnn
 
 if TYPE_CHECKING:
@@ -309,11 +309,11 @@ def test_a_framework_without_cudnn_does_not_get_that_of_the_others(
         "torch": _framework("torch", "9.1.0", needs=True, loads=(9, 3, 0)),
         "cupy": _framework("cupy", "8.8.1", needs=False, loads=loads),
     }
-    monkeypatch.setattr(coimport, "framework_by_stage", lambda name, _: made[name])
-    monkeypatch.setattr(coimport, "framework_cudnn", lambda *_: {"version": (9, 3, 0)})
-    monkeypatch.setattr(coimport, "mapped_libraries", list)
+    monkeypatch.setattr(fw_stages, "FRAMEWORKS", {name: lambda _, name=name: made[name] for name in made})
+    monkeypatch.setattr(fw_stages, "framework_cudnn", lambda *_: {"version": (9, 3, 0)})
+    monkeypatch.setattr(fw_stages, "mapped_libraries", list)
     ctx = _Context("cupy", "torch")
-    coimport.coimport_stage(ctx)
+    fw_stages.coimport_stage(ctx)
     assert ctx.said == [("F06", said)]
 
 

@@ -1,18 +1,35 @@
-"""Frameworks imported together, in every order: which cuDNN each of them gets must not depend on it.
+"""The frameworks' stages: each of them by itself, then all of them imported together, in every order.
 
 Two copies of cuDNN 9 do not live side by side in a process: whichever framework comes second silently uses
-the sub-libraries of the first.
+the sub-libraries of the first. Which cuDNN each of them gets must not depend on the order.
 """
 
 import os
 from itertools import permutations
 
+from .fw_common import check_framework
+from .fw_ctranslate2 import Ctranslate2
+from .fw_cupy import Cupy
+from .fw_eager import Paddle, Torch
+from .fw_jax import Jax
+from .fw_judge import judge_framework
 from .fw_libraries import framework_cudnn, unloadable
-from .fw_registry import framework_by_stage
+from .fw_onnxruntime import Onnxruntime
+from .fw_tensorflow import Tensorflow
 from .judge import default_judge
-from .maps import mapped_libraries
+from .library_files import mapped_libraries
 from .protocol import stage
 from .versions import cudnn_rule, dotted, numbers
+
+FRAMEWORKS = {kind.name: kind for kind in (Torch, Tensorflow, Jax, Cupy, Onnxruntime, Paddle, Ctranslate2)}
+
+
+def framework_stage(ctx):
+    check_framework(ctx, FRAMEWORKS[ctx.stage](ctx))
+
+
+for _kind in FRAMEWORKS.values():
+    stage(_kind.name, "framework", 300, _kind.module, judge=judge_framework)(framework_stage)
 
 
 def coimport_orders(facts):
@@ -45,7 +62,7 @@ def judge_coimport(run):
 def coimport_stage(ctx):
     """Import them all in one process, each made to load its cuDNN before the next comes."""
     order = ctx.params["order"]
-    frameworks = [framework_by_stage(name, ctx) for name in order]
+    frameworks = [FRAMEWORKS[name](ctx) for name in order]
     without = set()
     for framework in frameworks:
         with ctx.call("import %s" % framework.module):
