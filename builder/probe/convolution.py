@@ -13,7 +13,6 @@ from .reference import ROUNDING, answers, largest_difference
 from .versions import cuda_tuple, dotted, numbers
 
 _MEMORY_FLOOR = 128 << 20
-_SLOW_FIRST_LAUNCH = 30.0
 # The operands of each direction in the order of cuDNN's call, and its answer.
 _DIRECTIONS = {
     "Forward": (("x", "w"), "y"),
@@ -31,16 +30,14 @@ def judge_convolution(run):
     """Memory first, by a smaller run; then the causes of the other layers."""
     for check in run.checks:
         if check["outcome"] == "failed" and check["cause"] is None and check["evidence"].get("memory"):
-            again = run.again("small")
-            smaller = "the same convolutions without workspace %s" % ("pass" if again.sound else "fail too")
-            run.prove("small", "confirmed" if again.sound else "refuted", smaller)
-            if again.sound:
-                check["cause"] = "out-of-memory"
+            fits = run.again("small").sound
+            smaller = "the same convolutions without workspace %s" % ("pass" if fits else "fail too")
+            run.prove("small", "confirmed" if fits else "refuted", smaller)
+            check["cause"] = "out-of-memory" if fits else None
     default_judge(run)
     for check in run.checks:
-        by_status = check["evidence"].get("by_status")
-        if check["outcome"] == "failed" and check["cause"] == "execution-failed" and by_status:
-            check["cause"] = by_status
+        if check["outcome"] == "failed" and check["cause"] == "execution-failed":
+            check["cause"] = check["evidence"].get("by_status") or check["cause"]
 
 
 @stage("convolution", layer="convolution", timeout=180, runs=when_a_gpu_works, judge=judge_convolution)
@@ -79,9 +76,8 @@ def _check_range(ctx, cudnn, gpu):
         text = "cuDNN %s serves GPUs from 7.5 on, this is %s" % (dotted(cudnn.version), dotted(capability))
         ctx.fails("C08", text, "cudnn-arch-dropped", evidence)
         return
-    beyond = newest and capability > (newest // 100, newest % 100 // 10)
-    newer = "this GPU is newer than cuDNN %s, which may have no kernels for it"
-    note = beyond and newer % dotted(cudnn.version)
+    newer = "this GPU is newer than cuDNN %s, which may have no kernels for it" % dotted(cudnn.version)
+    note = newest and capability > (newest // 100, newest % 100 // 10) and newer
     ctx.passed("C08", "compute capability %s is in range" % gpu["compute_capability"], evidence, note=note)
 
 
@@ -247,21 +243,17 @@ class Bench(object):
         if "COMPILATION_FAILED" in text and not self.ctx.facts.get("nvrtc"):
             evidence["by_status"] = "nvrtc-missing"
         evidence["memory"] = "OUT_OF_MEMORY" in text or ("ALLOC" in text and "HOST_ALLOC" not in text)
-        cause = None
-        if (evidence["memory"] or "INTERNAL_ERROR" in text) and memory_is_short(self.driver, evidence):
-            cause = "out-of-memory"
+        asked = evidence["memory"] or "INTERNAL_ERROR" in text
+        cause = "out-of-memory" if asked and memory_is_short(self.driver, evidence) else None
         self.ctx.fails("C07", "%s: %s" % (what, text), cause, evidence)
 
     def report(self):
         """C07 passed, and C09 about the times."""
-        gpu = self.ctx.facts["gpus"][0]
-        count = len(self.rows)
-        text = "%d convolutions on %s, forward and both backward, FP32 and FP16: right" % (count, gpu["name"])
-        evidence = {"rows": self.rows, "path": self.cudnn.path}
-        self.ctx.passed("C07", text, evidence, note="; ".join(self.notes) or None)
+        told = (len(self.rows), self.ctx.facts["gpus"][0]["name"])
+        text = "%d convolutions on %s, forward and both backward, FP32 and FP16: right" % told
+        self.ctx.passed("C07", text, {"rows": self.rows, "path": self.cudnn.path}, "; ".join(self.notes))
         first, second = self.rows[0]["seconds"]
-        evidence = {"first": first, "second": second}
         slow = "the first launch took %.0f s: kernels were compiled from PTX; CUDA_CACHE_PATH keeps them"
-        note = first > _SLOW_FIRST_LAUNCH and slow % first
         text = "first launch %.1f ms, second %.3f ms" % (first * 1e3, second * 1e3)
-        self.ctx.passed("C09", text, evidence, note=note)
+        note = first > 30.0 and slow % first
+        self.ctx.passed("C09", text, {"first": first, "second": second}, note)

@@ -14,9 +14,7 @@ MISSING_SYMBOL = re.compile(
     r"undefined symbol|not defined in file|version `[^']+' not found|symbol lookup error"
 )
 TOO_OLD = re.compile(r"\S+: version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found.*")
-_MIXED = re.compile(
-    r"libcublas|libcudart|libnvJitLink|libcusparse|libcusolver|libcufft|libcurand|libnvrtc|libcupti"
-)
+_MIXED = re.compile(r"lib(cublas|cudart|nvJitLink|cusparse|cusolver|cufft|curand|nvrtc|cupti)")
 
 
 def shorten(text):

@@ -139,8 +139,7 @@ class Cudnn(Library):
 
     def output_shape(self, convolution, x, w):
         sizes = [ctypes.c_int(0) for _ in range(4)]
-        pointers = [ctypes.byref(size) for size in sizes]
-        self.call("cudnnGetConvolution2dForwardOutputDim", convolution, x, w, *pointers)
+        self.call("cudnnGetConvolution2dForwardOutputDim", convolution, x, w, *map(ctypes.byref, sizes))
         return tuple(size.value for size in sizes)
 
     def suggested(self, direction, handle, *descriptors):
@@ -150,8 +149,7 @@ class Cudnn(Library):
             return None
         count, rows = ctypes.c_int(0), (perf_type() * 8)()
         self.call(symbol, handle, *descriptors, 8, ctypes.byref(count), rows)
-        good = [row.algo for row in rows[: count.value] if row.status == 0]
-        return good[0] if good else None
+        return next((row.algo for row in rows[: count.value] if row.status == 0), None)
 
     def workspace(self, direction, handle, *arguments):
         """Bytes of workspace that an algorithm wants."""

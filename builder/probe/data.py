@@ -76,10 +76,10 @@ def read_signatures():
 
 
 def _signature(section):
-    pairs = {}
-    for key in ("when", "unless"):
+    def pairs(key):
         lines = [line.partition(":") for line in section.get(key, "").splitlines() if line.strip()]
-        pairs[key] = [(condition.strip(), cause.strip()) for condition, _, cause in lines]
+        return [(condition.strip(), cause.strip()) for condition, _, cause in lines]
+
     return Signature(
         section.name,
         section["example"],
@@ -87,8 +87,8 @@ def _signature(section):
         _listed(section.get("in", "")),
         section["kind"],
         _listed(section.get("causes", "")),
-        pairs["when"],
-        pairs["unless"],
+        pairs("when"),
+        pairs("unless"),
         section.get("wants"),
         section.get("says"),
         section["source"],

@@ -59,12 +59,10 @@ def _places(folders, wheel_folders, loader):
     places += [(os.path.dirname(p), "ld.so.cache") for n, p in read_cache() if is_cuda_library(n)]
     places += [(f, "default folder") for f in default_folders()]
     places += [(f, "wheel") for f in wheel_folders]
-    for folder in folders:
-        for inner in ("torch/lib", "cupy/.data/lib", "tensorflow", "paddle/libs"):
-            places.append((os.path.join(folder, inner), "framework"))
-    for prefix in (os.environ.get("CONDA_PREFIX"), os.environ.get("CUDA_HOME")):
-        if prefix:
-            places += [(os.path.join(prefix, "lib"), "prefix"), (os.path.join(prefix, "lib64"), "prefix")]
+    inner = ("torch/lib", "cupy/.data/lib", "tensorflow", "paddle/libs")
+    places += [(os.path.join(folder, name), "framework") for folder in folders for name in inner]
+    prefixes = filter(None, (os.environ.get("CONDA_PREFIX"), os.environ.get("CUDA_HOME")))
+    places += [(os.path.join(prefix, lib), "prefix") for prefix in prefixes for lib in ("lib", "lib64")]
     return places + [(f, "toolkit") for f in toolkit_folders()]
 
 
@@ -76,9 +74,7 @@ def _inventory(places, loader):
         if real_folder in seen:
             continue
         seen.add(real_folder)
-        for name in list_folder(folder):
-            if not is_cuda_library(name):
-                continue
+        for name in filter(is_cuda_library, list_folder(folder)):
             path = os.path.join(folder, name)
             header = loader.header(path)
             row = {"name": name, "path": path, "real": os.path.realpath(path), "kind": kind}
@@ -97,8 +93,7 @@ def _copies(libraries):
         names = {row["name"]: row for row in by_folder[folder]}
         shims = {m for m in map(shim_major, names) if m is not None}
         parts = {int(n.rsplit(".", 1)[1]) for n in names if re.match(r"libcudnn_\w+\.so\.\d+$", n)}
-        for major in sorted(parts - shims):
-            orphans.append({"folder": folder, "major": major, "files": len(names)})
+        orphans += [{"folder": folder, "major": m, "files": len(names)} for m in sorted(parts - shims)]
         for major in sorted(shims):
             version = folder_version(folder, major)
             missing = [name for name in required_sublibraries(major, version) if name not in names]
@@ -124,15 +119,11 @@ def choose_candidates(consumers, copies, loader):
         for copy in copies:
             if copy["kind"] in ("wheel", "framework") or not rows:
                 rows.append({"path": copy["shim"], "by": copy["kind"], "for": None})
-    chosen, seen = [], {}
+    chosen = {}
     for row in rows:
-        real = os.path.realpath(row["path"])
-        if real in seen:
-            seen[real]["for"] = "/".join(sorted({f for f in (seen[real]["for"], row["for"]) if f})) or None
-        else:
-            seen[real] = row
-            chosen.append(row)
-    return chosen
+        first = chosen.setdefault(os.path.realpath(row["path"]), row)
+        first["for"] = "/".join(sorted({name for name in (first["for"], row["for"]) if name})) or None
+    return list(chosen.values())
 
 
 def _check_inventory(ctx, scene):
@@ -140,8 +131,8 @@ def _check_inventory(ctx, scene):
     real = sorted({os.path.realpath(c["folder"]) for c in copies})
     note = len(real) > 1 and "%d copies of cuDNN: which one is loaded depends on who asks" % len(real)
     where = ", ".join(sorted({c["folder"] for c in copies})) or "nowhere"
-    evidence = {"copies": copies, "candidates": scene["candidates"]}
-    evidence["libraries"] = len(scene["libraries_found"])
+    count = len(scene["libraries_found"])
+    evidence = {"copies": copies, "candidates": scene["candidates"], "libraries": count}
     ctx.passed("E03", "cuDNN: %s" % where, evidence, note=note)
 
 
@@ -157,7 +148,6 @@ def copies_in_play(scene):
 
 def _check_integrity(ctx, scene, in_play):
     bad = [row for row in scene["libraries_found"] if row["problem"]]
-    evidence = {"bad": bad}
     blocking = [row for row in bad if _blocks(row, scene, in_play)]
     used = [row["path"] for row in scene["candidates"]] + [row["requester"] for row in scene["consumers"]]
     mounted = [path for path in used if on_noexec_mount(path)]
@@ -168,10 +158,11 @@ def _check_integrity(ctx, scene, in_play):
         row = blocking[0]
         text = "%s is no usable library: %s" % (row["path"], row["problem"])
         denied = row["problem"] == os.strerror(errno.EACCES)
-        ctx.fails("E04", text, "file-access-denied" if denied else "cudnn-file-corrupt", evidence)
+        ctx.fails("E04", text, "file-access-denied" if denied else "cudnn-file-corrupt", {"bad": bad})
     elif bad:
-        note = "; ".join("%s (%s)" % (row["path"], row["problem"]) for row in bad[:5])
-        ctx.passed("E04", "all cuDNN files in use are whole", evidence, "not in use, but unusable: " + note)
+        rows = "; ".join("%s (%s)" % (row["path"], row["problem"]) for row in bad[:5])
+        note = "not in use, but unusable: " + rows
+        ctx.passed("E04", "all cuDNN files in use are whole", {"bad": bad}, note)
     else:
         count = len(scene["libraries_found"])
         ctx.passed("E04", "%d file%s of the CUDA family, all whole" % (count, "" if count == 1 else "s"))
@@ -199,15 +190,13 @@ def _check_sets(ctx, scene, in_play):
         text = "cuDNN %d in %s lacks %s" % (copy["major"], copy["folder"], ", ".join(copy["missing"]))
         # the loader may fill the gap from there, with another version
         elsewhere = [row["path"] for row in scene["libraries_found"] if row["name"] in copy["missing"]]
-        evidence = {"copies": broken, "elsewhere": elsewhere}
-        ctx.fails("E05", text, "cudnn-sublibrary-missing", evidence)
+        ctx.fails("E05", text, "cudnn-sublibrary-missing", {"copies": broken, "elsewhere": elsewhere})
         return
     extra = {}
     for copy in relevant:
         named = named_sublibraries(copy["folder"], copy["major"])
-        absent = [name for name in named if not os.path.exists(os.path.join(copy["folder"], name))]
-        if absent:
-            extra[copy["folder"]] = absent
+        extra[copy["folder"]] = [n for n in named if not os.path.exists(os.path.join(copy["folder"], n))]
+    extra = {folder: absent for folder, absent in extra.items() if absent}
     texts = ["%s in %s" % (", ".join(names), folder) for folder, names in sorted(extra.items())]
     note = texts and "named inside cuDNN but not shipped beside it: " + "; ".join(texts)
     ctx.fact("named_but_absent", extra)

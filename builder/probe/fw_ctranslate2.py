@@ -38,7 +38,7 @@ class Ctranslate2(Framework):
         """CUDA by the cuBLAS that it opens, cuDNN by the shim that it is linked with: 60 MB are read once."""
         found = {"cuda": None, "cudnn": None}
         for path in self._libraries("ctranslate2"):
-            opened = names_inside(path, re.compile(rb"libcublas\.so\.\d+"), 512 << 20)
+            opened = names_inside(path, rb"libcublas\.so\.\d+", 512 << 20)
             found["cuda"] = opened[0].rpartition(".")[2] if opened else None
             for name in read_elf(path)["needed"]:
                 if name.startswith("libcudnn"):
@@ -48,9 +48,8 @@ class Ctranslate2(Framework):
     def wanted(self):
         compiled, shims = self.compiled(), self._libraries("cudnn")
         names = ["libcublas.so.%s" % compiled["cuda"]] if compiled["cuda"] else []
-        for major in numbers(compiled["cudnn"])[:1]:
-            parts = [name for name in required_sublibraries(major) if re.search("graph|_ops|_cnn", name)]
-            names += [name for name in parts if "train" not in name]
+        parts = required_sublibraries(numbers(compiled["cudnn"])[0]) if compiled["cudnn"] else []
+        names += [name for name in parts if re.search("graph|_ops|_cnn", name) and "train" not in name]
         return names, (shims + self._libraries("ctranslate2"))[:1]
 
     def devices(self):

@@ -29,7 +29,9 @@ def judge_framework(run):
     for check in run.checks:
         if check["outcome"] == "failed" and not check["cause"]:
             if check["id"] in ("F02", "C03"):
-                _explain_version(run, check)
+                # a wrong version that goes away with a variable or a preloaded file came from there
+                rule = check["evidence"].get("rule", "cudnn-sublibrary-mismatch")
+                check["cause"] = by_counter_tests(run, check) or rule
             elif check["id"] == "F04":
                 _explain_silent_cpu(run, check)
     flying = run.in_flight or ""
@@ -67,12 +69,6 @@ def _excuse_import(run):
     return True
 
 
-def _explain_version(run, check):
-    """A wrong version that goes away with a variable or a preloaded file came from there."""
-    rule = check["evidence"].get("rule", "cudnn-sublibrary-mismatch")
-    check["cause"] = by_counter_tests(run, check) or rule
-
-
 def _explain_silent_cpu(run, check):
     """Every library that the framework asks for opens, and yet it takes no GPU."""
     again = run.again("visible")
@@ -85,9 +81,9 @@ def _cause_of_exception(run, check):
     """The cause of an exception out of a computation."""
     text = last_words(run, check)
     gpu = (run.facts.get("gpus") or [{}])[0]
-    about = [value for key, value in run.new_facts if key == "framework"]
-    compiled = (about[-1] if about else {}).get("compiled") or {}
-    version, capability = (about[-1] if about else {}).get("version"), gpu.get("compute_capability")
+    about = dict(run.new_facts).get("framework") or {}
+    compiled, version = about.get("compiled") or {}, about.get("version")
+    capability = gpu.get("compute_capability")
     faulty = known_bad(run.stage.name, version, compiled.get("cuda"), capability, text)
     if faulty and gpu:
         run.prove("known releases", "confirmed", "PyTorch %s is %s" % (version, known_bad_words(faulty)))

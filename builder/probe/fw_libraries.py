@@ -7,7 +7,7 @@ from .cuda import ctypes, open_library
 from .cudnn import VERSION_MISMATCH, Cudnn
 from .environment import start_environment
 from .expectation import asked_for
-from .library_files import mapped_libraries, shim_major, shim_name
+from .library_files import mapped_libraries, shim_name
 from .protocol import WITHOUT_CUDA
 from .resolver import Loader
 from .versions import cuda_tuple, cudnn_rule, dotted, numbers
@@ -22,14 +22,11 @@ def unloadable(ctx, names, requesters=()):
     loader = Loader(library_path=(start_environment() or os.environ).get("LD_LIBRARY_PATH", ""))
     present = {row["name"] for row in mapped_libraries() or []}
     missing = {}
-    for name in names:
-        if name in present:
-            continue
+    for name in [name for name in names if name not in present]:
         paths = [loader.resolve(name, requester)["path"] for requester in requesters or [None]]
-        path = next(filter(None, paths), None)
         try:
             with ctx.call("dlopen %s" % name):
-                open_library(path or name)
+                open_library(next(filter(None, paths), name))
         except OSError as error:
             missing[name] = str(error)
     return missing
@@ -60,10 +57,10 @@ def check_wanted(ctx, framework):
         return True
     framework.load_first(names)
     missing = unloadable(ctx, names, requesters)
+    named = ", ".join(sorted(missing))
     if not missing:
         ctx.passed("R02", "%s can open all %d libraries it asks for" % (framework.title, len(names)))
         return True
-    named = ", ".join(sorted(missing))
     if ctx.without_cuda:
         ctx.not_run("R02", "%s finds no %s; %s" % (framework.title, named, WITHOUT_CUDA), missing)
         return True
@@ -78,10 +75,9 @@ def check_wanted(ctx, framework):
     needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
     if needed:
         cudnn = any(name.startswith("libcudnn") for name in needed)
-        evidence = {"cannot be opened": missing}
-        evidence["otherwise"] = cause_of_missing(needed, ctx.facts.get("copies") or ())
-        evidence["shadow"] = "cudnn-shadowed" if cudnn else "toolkit-mixed"
-        ctx.fails("R02", summary, None, evidence)
+        shadow = "cudnn-shadowed" if cudnn else "toolkit-mixed"
+        cause = cause_of_missing(needed, ctx.facts.get("copies") or ())
+        ctx.fails("R02", summary, None, {"cannot be opened": missing, "otherwise": cause, "shadow": shadow})
     else:
         ctx.passed("R02", summary, missing, note="%s works without cuDNN" % framework.title)
     return not needed
@@ -104,7 +100,7 @@ def framework_cudnn(ctx, framework, reported=()):
     found["cuda"] = _cudart(rows or [], ctx.facts.get("packages") or {})
     if rows is None:
         return found
-    shims = [row for row in rows if shim_major(row["name"]) or row["name"].startswith("libcudnn.so")]
+    shims = [row for row in rows if row["name"].startswith("libcudnn.so")]
     if compiled:
         shims = [row for row in shims if row["name"].startswith(shim_name(compiled[0]))] or shims
     if not shims:
@@ -117,20 +113,20 @@ def framework_cudnn(ctx, framework, reported=()):
 
 def check_loaded(ctx, framework, cudnn, compiled):
     """F02, C02, C03 and C05; True if none of them failed."""
+    if not cudnn["version"]:
+        reason = "%s loads cuDNN only once it has a GPU" if framework.needs_cudnn else "%s has no cuDNN here"
+        ctx.not_run("F02", reason % framework.title)
+        return True
     evidence = {"path": cudnn["path"], "linkage": cudnn["linkage"]}
     evidence.update(compiled=dotted(compiled) or None, loaded=dotted(cudnn["version"]))
-    if not cudnn["version"]:
-        reason = "%s loads cuDNN only once it has a GPU" % framework.title
-        ctx.not_run("F02", reason if framework.needs_cudnn else "%s has no cuDNN here" % framework.title)
-        return True
     cause = cudnn_rule(compiled, cudnn["version"], ctx.strict)
-    pair = "%s compiled for cuDNN %s, cuDNN %s loaded"
-    pair = pair % (framework.title, dotted(compiled) or "(not said)", dotted(cudnn["version"]))
+    pair = (framework.title, evidence["compiled"] or "(not said)", evidence["loaded"])
+    pair = "%s compiled for cuDNN %s, cuDNN %s loaded" % pair
     if cause:
         ctx.fails("F02", pair, None if cause == "cudnn-too-old" else cause, dict(evidence, rule=cause))
         return False
     shared = min(len(compiled), 3)
-    other = compiled and compiled[:shared] != cudnn["version"][:shared]
+    other = compiled[:shared] != cudnn["version"][:shared]
     note = other and "not the version that it was compiled for, which NVIDIA's rule allows"
     ctx.passed("F02", pair, evidence, note=note)
     return _check_flavour(ctx, framework, cudnn) and _check_one_cudnn(ctx, cudnn)

@@ -48,14 +48,14 @@ def coimport_orders(facts):
 
 def judge_coimport(run):
     """An order that fails where each framework alone does not is a conflict of import order."""
-    if run.ending["kind"] in ("raised", "signal", "exit"):
-        what = "%s in %s" % (run.ending["text"].strip()[:200], run.in_flight)
-        order = ", then ".join(run.params["order"])
-        evidence = {"order": run.params["order"], "in_flight": run.in_flight, "stderr": run.stderr[-4000:]}
-        run.prove("import alone", "confirmed", "each of them imports by itself, in a process of its own")
-        run.fail("F06", "%s: %s" % (order, what), "import-order-conflict", evidence)
+    if run.ending["kind"] not in ("raised", "signal", "exit"):
+        default_judge(run)
         return
-    default_judge(run)
+    order = run.params["order"]
+    what = "%s: %s in %s" % (", then ".join(order), run.ending["text"].strip()[:200], run.in_flight)
+    evidence = {"order": order, "in_flight": run.in_flight, "stderr": run.stderr[-4000:]}
+    run.prove("import alone", "confirmed", "each of them imports by itself, in a process of its own")
+    run.fail("F06", what, "import-order-conflict", evidence)
 
 
 @stage("coimport", layer="coimport", timeout=600, runs=coimport_orders, judge=judge_coimport)
@@ -72,11 +72,8 @@ def coimport_stage(ctx):
                 without.add(framework.name)  # what others have mapped is none of its
         names, requesters = framework.wanted()
         unloadable(ctx, [name for name in names if name.startswith("libcudnn.so")], requesters)
-    versions = {}
-    for framework in frameworks:
-        if framework.name in without:
-            versions[framework.name] = "none"
-            continue
+    versions = dict.fromkeys(without, "none")
+    for framework in [framework for framework in frameworks if framework.name not in without]:
         cudnn = framework_cudnn(ctx, framework)
         versions[framework.name] = dotted(cudnn["version"])
         cause = cudnn_rule(numbers(framework.compiled()["cudnn"]), cudnn["version"] or (), ctx.strict)

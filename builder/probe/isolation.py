@@ -44,19 +44,15 @@ def shadowed_modules():
             names = os.listdir(folder or ".")
         except OSError:
             continue
+        others = [site for site in sites if not _same_folder(folder, site)]
         for name in names:
             stem = name[:-3] if name.endswith(".py") else name
             path = os.path.join(folder, name)
             if not (name.endswith(".py") or os.path.isfile(os.path.join(path, "__init__.py"))):
                 continue
-            ends = (".py", "/__init__.py")
-            own = any(os.path.exists(os.path.join(library, stem + end)) for end in ends)
-            if own or any(
-                os.path.exists(os.path.join(site, stem + end))
-                for site in sites
-                for end in (".py", "")
-                if not _same_folder(folder, site)
-            ):
+            taken = [os.path.join(library, stem + end) for end in (".py", "/__init__.py")]
+            taken += [os.path.join(site, stem + end) for site in others for end in (".py", "")]
+            if any(map(os.path.exists, taken)):
                 found.setdefault(stem, path)
     return found
 

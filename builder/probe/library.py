@@ -14,32 +14,25 @@ from .resolver import Loader
 from .runtime import in_folders
 from .versions import cuda_tuple, dotted, numbers
 
-_LIMIT = 4
-
 
 def each_candidate(facts):
     """One run per shim that programs here would load; one empty run if there is none."""
-    return [{"candidate": row} for row in facts.get("candidates", ())[:_LIMIT]] or [{}]
+    return [{"candidate": row} for row in facts.get("candidates", ())[:4]] or [{}]
 
 
 def preload_toolkit(ctx, shim):
     """Load CUDA libraries that the sub-libraries need and the loader would not find, as frameworks do."""
     need_ctypes()
-    loader, wheel_folders = Loader(), find_wheel_folders()
-    folder = os.path.dirname(shim)
-    done = []
-    for part in parts_of(shim):
-        path = os.path.join(folder, part)
-        for name in loader.header(path)["needed"]:
-            if not re.match(r"libcublas|libnvrtc|libcudart", name) or name in done:
-                continue
-            if loader.resolve(name, path)["path"] is not None:
-                continue
-            found = in_folders(name, wheel_folders)
-            if found is not None:
-                with ctx.call("dlopen %s" % found):
-                    open_library(found, mode=ctypes.RTLD_GLOBAL)
-                done.append(name)
+    loader, wheel_folders, done = Loader(), find_wheel_folders(), set()
+    parts = [os.path.join(os.path.dirname(shim), part) for part in parts_of(shim)]
+    for path, name in [(part, name) for part in parts for name in loader.header(part)["needed"]]:
+        if not re.match(r"libcublas|libnvrtc|libcudart", name) or loader.resolve(name, path)["path"]:
+            continue
+        found = in_folders(name, wheel_folders)
+        if found is not None and found not in done:
+            with ctx.call("dlopen %s" % found):
+                open_library(found, mode=ctypes.RTLD_GLOBAL)
+            done.add(found)
 
 
 def open_candidate(ctx):
@@ -59,8 +52,8 @@ def library_stage(ctx):
     if cudnn.test_double:
         ctx.fact("test_double", True)
     cudart = cudnn.number_of("cudnnGetCudartVersion")
-    newest = cudnn.number_of("cudnnGetMaxDeviceVersion")
-    raw = {"path": cudnn.path, "version": dotted(cudnn.version), "cudart": cudart, "max_device": newest}
+    raw = {"path": cudnn.path, "version": dotted(cudnn.version), "cudart": cudart}
+    raw["max_device"] = cudnn.number_of("cudnnGetMaxDeviceVersion")
     ctx.fact("raw", raw)
     built = dotted(cuda_tuple(cudart)) if cudart else "unknown"
     ctx.passed("C01", "cuDNN %s, built with CUDA %s: %s" % (raw["version"], built, cudnn.path), raw)
@@ -95,23 +88,19 @@ def _check_cuda_flavour(ctx, cudnn, cudart):
     if not cudart:
         ctx.not_run("C02", "this cuDNN does not say which CUDA it was built with")
         return
-    wanted = []
     users = (ctx.params["candidate"]["for"] or "").split("/")
-    for row in ctx.facts.get("consumers", ()):
-        if row["framework"] in users and row["cuda"]:
-            wanted.append((numbers(row["cuda"])[0], row["framework"]))
+    rows = [row for row in ctx.facts.get("consumers", ()) if row["framework"] in users and row["cuda"]]
     packages = ctx.facts.get("packages", {})
-    for name, major in wheels_of(cudnn.path, packages).items():
-        if not wanted:
-            wanted.append((major, "%(name)s %(version)s" % packages[name]))
-    evidence = {"cudart": cudart, "wanted": wanted}
-    wrong = [(major, who) for major, who in wanted if major != cuda_tuple(cudart)[0]]
+    wheels = [(major, name) for name, major in wheels_of(cudnn.path, packages).items()][:1]
+    wanted = [(numbers(row["cuda"])[0], row["framework"]) for row in rows]
+    wanted = wanted or [(major, "%(name)s %(version)s" % packages[name]) for major, name in wheels]
+    evidence, built = {"cudart": cudart, "wanted": wanted}, cuda_tuple(cudart)
+    wrong = [(major, who) for major, who in wanted if major != built[0]]
     if wrong:
-        built = dotted(cuda_tuple(cudart))
-        text = "this cuDNN is built for CUDA %s, %s for CUDA %d" % (built, wrong[0][1], wrong[0][0])
+        text = "this cuDNN is built for CUDA %s, %s for CUDA %d" % (dotted(built), wrong[0][1], wrong[0][0])
         ctx.fails("C02", text, None, dict(evidence, otherwise="cudnn-cuda-flavour"))
     else:
-        ctx.passed("C02", "built for CUDA %s, as its users are" % dotted(cuda_tuple(cudart)), evidence)
+        ctx.passed("C02", "built for CUDA %s, as its users are" % dotted(built), evidence)
 
 
 def _check_versions(ctx, cudnn):
@@ -120,9 +109,8 @@ def _check_versions(ctx, cudnn):
     wrong = {name: status for name, status in statuses.items() if status != 0}
     evidence = {"statuses": statuses, "version": dotted(cudnn.version)}
     if wrong:
-        name = sorted(wrong)[0]
-        text = "%s: %s" % (name, cudnn.status_name(wrong[name]))
-        ctx.fails("C03", text, None, evidence)
+        name = min(wrong)
+        ctx.fails("C03", "%s: %s" % (name, cudnn.status_name(wrong[name])), None, evidence)
     elif cudnn.version == (9, 10, 0):
         text = "cuDNN 9.10.0 broke binary compatibility; 9.10.1 repaired it"
         ctx.fails("C03", text, "cudnn-known-bad", evidence)
@@ -136,18 +124,17 @@ def _check_layout(ctx, cudnn):
     data = case()
     x, w = cudnn.tensor(data["x_shape"], FLOAT), cudnn.filter(data["w_shape"], FLOAT)
     shape = cudnn.output_shape(cudnn.convolution(), x, w)
-    evidence = {"shape": list(shape)}
     if shape == data["dy_shape"]:
-        ctx.passed("C04", "descriptors work, the output would be %dx%dx%dx%d" % shape, evidence)
+        text = "descriptors work, the output would be %dx%dx%dx%d" % shape
+        ctx.passed("C04", text, {"shape": list(shape)})
     else:
         text = "the output would be %r, not %r" % (shape, data["dy_shape"])
-        ctx.fails("C04", text, "wrong-result", evidence)
+        ctx.fails("C04", text, "wrong-result", {"shape": list(shape)})
 
 
 def _create_without_gpu(ctx, cudnn):
     """cudnnCreate must come back, with an error: a shim that does not fit its parts aborts here."""
-    handle = ctypes.c_void_p()
-    status = cudnn.status("cudnnCreate", ctypes.byref(handle))
+    status = cudnn.status("cudnnCreate", ctypes.byref(ctypes.c_void_p()))
     evidence = {"status": status, "name": cudnn.status_name(status), "reason": cudnn.last_error()}
     ctx.not_run("C06", "no GPU; cudnnCreate comes back with %s" % evidence["name"], evidence)
 
@@ -184,8 +171,8 @@ def _check_mapped(ctx, cudnn):
 
 def _own_version(ctx, cudnn):
     """([package], version) of the shim's own file, by its package or folder; it reports that of its parts."""
-    folder = os.path.dirname(os.path.realpath(cudnn.path))
     packages = ctx.facts.get("packages") or {}
     for name in wheels_of(cudnn.path, packages):
         return [name], numbers(packages[name]["version"])[:3]
+    folder = os.path.dirname(os.path.realpath(cudnn.path))
     return [], numbers(folder_version(folder, cudnn.major))[:3]

@@ -26,7 +26,6 @@ _SETS = {
 }
 # Parts that came later, by the release whose wheel (nvidia-cudnn-cu12) is the first to hold them.
 _SINCE = (((9, 21), "engines_tensor_ir"), ((9, 22), "ext"))
-_SHIM = re.compile(r"(?:.*/)?libcudnn\.so\.(\d+)$")
 
 
 def is_cuda_library(name):
@@ -64,35 +63,28 @@ def read_elf(path):
             return facts
         with open(path, "rb") as stream:
             facts["size"] = os.fstat(stream.fileno()).st_size
-            _read_header(stream, facts)
+            facts["problem"], facts["skipped"] = _read_header(stream, facts)
     except OSError as error:
         dangling = os.path.islink(path) and not os.path.exists(path)
-        lost = "a link to %s, which is not there"
-        facts["problem"] = lost % os.readlink(path) if dangling else error.strerror or str(error)
-        facts["skipped"] = True
+        lost = "a link to %s, which is not there" % os.readlink(path) if dangling else None
+        facts.update(problem=lost or error.strerror or str(error), skipped=True)
     except (struct.error, ValueError, OverflowError, MemoryError):
         facts["problem"] = "its ELF header makes no sense"
     return facts
 
 
 def _read_header(stream, facts):
+    """(problem, skipped) of an open file, with its size in ``facts``; the rest goes into them."""
     head = stream.read(64)
     if not head:
-        facts["problem"] = "empty"
-        return
+        return "empty", False
     if head[:4] != b"\x7fELF":
         pointer = head.startswith(b"version https://git-lfs")
-        facts["problem"] = "a Git LFS pointer, not the library" if pointer else "not an ELF file"
-        return
+        return "a Git LFS pointer, not the library" if pointer else "not an ELF file", False
     if len(head) < 64:
-        facts["problem"] = "truncated within its header"
-        return
-    if head[4] != 2:
-        facts["problem"], facts["skipped"] = "a 32-bit library", True
-        return
-    if head[5] != 1:
-        facts["problem"], facts["skipped"] = "a big-endian library", True
-        return
+        return "truncated within its header", False
+    if head[4] != 2 or head[5] != 1:
+        return "a 32-bit library" if head[4] != 2 else "a big-endian library", True
 
     def read(at, length):
         stream.seek(at)
@@ -100,8 +92,7 @@ def _read_header(stream, facts):
 
     machine, wanted = elf_machine(read), ELF_MACHINES.get(os.uname()[4].lower())
     if wanted is not None and machine != wanted:
-        facts["problem"], facts["skipped"] = "for another machine (ELF machine %d)" % machine, True
-        return
+        return "for another machine (ELF machine %d)" % machine, True
     sections, (size, count) = struct.unpack_from("<Q", head, 40)[0], struct.unpack_from("<HH", head, 58)
     missing = (sections and sections + size * count) - facts["size"]
     if missing <= 0:  # otherwise the table of segments may be cut off, too
@@ -109,11 +100,11 @@ def _read_header(stream, facts):
         ends = [one.offset + one.length for one in segments if one.kind == LOAD_SEGMENT]
         missing = max(ends + [0]) - facts["size"]
     if missing > 0:
-        facts["problem"] = "truncated: at least %d bytes are missing" % missing
-        return
+        return "truncated: at least %d bytes are missing" % missing, False
     links = elf_links(read, segments)
     if links is not None:
         facts.update(needed=links.needed, soname=links.soname, rpath=links.rpath, runpath=links.runpath)
+    return None, False
 
 
 def section_spans(path):
@@ -155,7 +146,7 @@ def names_inside(path, pattern, limit=64 << 20):
 
 def shim_major(name):
     """9 for ``libcudnn.so.9``, with or without a folder; None for any other file."""
-    found = _SHIM.match(name)
+    found = re.match(r"(?:.*/)?libcudnn\.so\.(\d+)$", name)
     return int(found.group(1)) if found else None
 
 
@@ -186,12 +177,9 @@ def named_sublibraries(folder, major):
     """Further sub-libraries that the ones at hand name as strings: 9.20 names one that is not shipped."""
     if major < 9:
         return []
-    pattern = re.compile(rb"libcudnn_[a-z_]+")
-    names = set()
-    for part in ("libcudnn_graph.so.%d" % major, "libcudnn.so.%d" % major):
-        names.update(names_inside(os.path.join(folder, part), pattern))
-    named = {"%s.so.%d" % (name, major) for name in names}
-    return sorted(named - set(required_sublibraries(major)))
+    files = [os.path.join(folder, "%s.so.%d" % (part, major)) for part in ("libcudnn_graph", "libcudnn")]
+    names = [name for file in files for name in names_inside(file, rb"libcudnn_[a-z_]+")]
+    return sorted({"%s.so.%d" % (name, major) for name in names} - set(required_sublibraries(major)))
 
 
 def folder_version(folder, major):
@@ -220,9 +208,8 @@ def mapped_paths(pid="self"):
         parts = line.split(None, 5)
         if len(parts) < 6 or not parts[5].startswith("/"):
             continue
-        path = parts[5]
-        deleted = path.endswith(" (deleted)")
-        path = path[: -len(" (deleted)")] if deleted else path
+        deleted = parts[5].endswith(" (deleted)")
+        path = parts[5][: -len(" (deleted)")] if deleted else parts[5]
         found[path] = found.get(path, False) or deleted
     return found
 

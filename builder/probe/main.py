@@ -106,10 +106,8 @@ def print_diagnosis(arguments):
         document = diagnose(read_all(arguments.read))
     except OSError as error:
         raise UsageError("cannot read %s: %s" % (error.filename or "it", error.strerror or error))
-    if arguments.json:
-        write(json.dumps(document, indent=1, sort_keys=True) + "\n")
-    else:
-        write(render_diagnosis(document))
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n" if arguments.json else None
+    write(text or render_diagnosis(document))
 
 
 def fix_here(arguments):
@@ -119,10 +117,7 @@ def fix_here(arguments):
         value = getattr(arguments, name)
         again += ["--" + name, str(value)] if value is not None else []
     again += ["--strict"] * arguments.strict + ["--no-gpu"] * arguments.no_gpu
-    try:
-        return repair(again, arguments.yes, ask_person, lambda text: write(text + "\n"))
-    except FixError as error:
-        raise UsageError(str(error))
+    return repair(again, arguments.yes, ask_person, lambda text: write(text + "\n"))
 
 
 def ask_person(question):
@@ -197,7 +192,7 @@ def answer(argv):
     leave_own_folder()
     try:
         return run_probe(argv)
-    except (ExpectationError, UsageError) as error:
+    except (ExpectationError, FixError, UsageError) as error:
         say("cudnn-verify: %s\n" % error)
         return PROBE_FAULT
     except KeyboardInterrupt:

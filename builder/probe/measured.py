@@ -11,8 +11,6 @@ from .framework_remedies import Command, torch_index
 from .remedies import Remedies, cuda_package
 from .versions import dotted, numbers
 
-_FRAMEWORK_STAGES = ("tensorflow", "torch", "jax", "cupy", "onnxruntime", "paddle")
-
 
 class Measured(object):
     """The probe's measurements, under the names that :class:`~told.Told` has; facts as in a report."""
@@ -23,18 +21,16 @@ class Measured(object):
         self.packages = {name: row["version"] for name, row in rows.items()}
         if "onnxruntime-gpu" in rows:
             self.packages["onnxruntime"] = self.packages["onnxruntime-gpu"]
-        gpus = facts.get("gpus") or []
-        driver = facts.get("driver") or {}
+        gpus, driver = facts.get("gpus") or [], facts.get("driver") or {}
+        gpu = gpus[0] if gpus else {}
         self.cards = [row["name"] for row in gpus]
-        self.capability = gpus[0].get("compute_capability") if gpus else None
+        self.capability, self.memory_free = gpu.get("compute_capability"), gpu.get("memory_free")
         self.driver, self.driver_cuda = driver.get("version"), driver.get("api")
         self.python = (facts.get("python") or {}).get("version")
         self.library_path = os.environ.get("LD_LIBRARY_PATH") or None
-        self.memory_free = gpus[0].get("memory_free") if gpus else None
         self.archs, self.cpu_build, self.printed_by = [], False, set()
         self.slept = self.system_cudnn = False
-        copies = facts.get("copies") or []
-        self.cudnn_here = {str(copy["major"]) for copy in copies}
+        self.cudnn_here = {str(copy["major"]) for copy in facts.get("copies") or ()}
         self.places = places_here(facts.get("machine") or {})
         self.cuda_majors = self._majors(facts)
 
@@ -45,16 +41,21 @@ class Measured(object):
     def _majors(self, facts):
         """CUDA's major version: of frameworks' builds, of their requirements, or of NVIDIA's other wheels."""
         built = [(row.get("compiled") or {}).get("cuda") for row in facts.get("frameworks") or ()]
-        found = {numbers(version)[0] for version in built if numbers(version)}
         others = [row for name, row in self.distributions.items() if not name.startswith("nvidia-")]
-        for row in others if not found else ():
-            wanted = [requirement(text) for text in row["requires"]]
-            pins = [re.search(r"-cu(\d\d)$", w["name"]) for w in wanted if w and not w["optional"]]
-            found |= {int(pin.group(1)) for pin in pins if pin}
-        for pattern in (r"nvidia-(?!cudnn).*-cu(\d\d)$", r"nvidia-cudnn-cu(\d\d)$"):
-            names = [re.match(pattern, name) for name in self.packages]
-            found = found or {int(name.group(1)) for name in names if name}
-        return found
+        wanted = [requirement(text) for row in others for text in row["requires"]]
+        pins = [row["name"] for row in wanted if row and not row["optional"]]
+        return (
+            {numbers(version)[0] for version in built if numbers(version)}
+            or _numbered(r".*-cu(\d\d)$", pins)
+            or _numbered(r"nvidia-(?!cudnn).*-cu(\d\d)$", self.packages)
+            or _numbered(r"nvidia-cudnn-cu(\d\d)$", self.packages)
+        )
+
+
+def _numbered(pattern, names):
+    """The numbers in those names that a pattern fits."""
+    found = [re.match(pattern, name) for name in names]
+    return {int(match.group(1)) for match in found if match}
 
 
 def places_here(machine):
@@ -70,13 +71,8 @@ def places_here(machine):
 def thing_at_fault(machine):
     """The thing that the verdict ``broken`` is about here, in words."""
     places = places_here(machine)
-    names = (
-        ("colab", "the software of this runtime"),
-        ("container", "the image"),
-        ("conda", "this conda environment"),
-        ("venv", "this virtual environment"),
-        ("bare", "the software on this machine"),
-    )
+    names = (("colab", "the software of this runtime"), ("container", "the image"))
+    names += (("conda", "this conda environment"), ("venv", "this virtual environment"))
     return next((words for place, words in names if place in places), "the software on this machine")
 
 
@@ -96,13 +92,15 @@ class MeasuredRemedies(Remedies):
     def __init__(self, facts, check):
         self.facts, self.check = facts, check
         self.evidence = check.get("evidence") or {}
+        self.said = "%s %s" % (check["summary"], self.evidence.get("stderr") or "")
         detail = {key: self.evidence.get(key) for key in ("compiled", "loaded") if self.evidence.get(key)}
         detail["line"] = check["summary"]
         library = re.search(r"lib[\w+]+\.so[\w.]*", check["summary"])
         detail["library"] = library.group(0) if library else None
         major = re.search(r"opens libcudnn\.so\.(\d)", check["summary"])
         detail["major"] = major.group(1) if major else None
-        systems = [check["stage"]] if check["stage"] in _FRAMEWORK_STAGES else []
+        frameworks = ("tensorflow", "torch", "jax", "cupy", "onnxruntime", "paddle")
+        systems = [check["stage"]] if check["stage"] in frameworks else []
         super(MeasuredRemedies, self).__init__(Measured(facts), detail, systems)
 
     def commands(self, cause):
@@ -149,8 +147,7 @@ class MeasuredRemedies(Remedies):
         return [Command("shell", text, note)]
 
     def _cudnn_shadowed(self):
-        note = "without the folder of the other cuDNN"
-        return self._without(lambda folder: _first(folder, r"libcudnn"), note)
+        return self._without(lambda f: _first(f, r"libcudnn"), "without the folder of the other cuDNN")
 
     def _toolkit_mixed(self):
         pattern = r"lib(cublas|cudart|cusparse|cusolver|cufft|curand|nvJitLink)"
@@ -170,12 +167,11 @@ class MeasuredRemedies(Remedies):
 
     def _required_pin(self):
         """The requirement on cuDNN of an installed distribution, ``nvidia-cudnn-cu12==9.3.0.75``, or None."""
-        for row in sorted(self.here.distributions.values(), key=lambda r: r["name"]):
-            for text in row["requires"]:
-                wanted = requirement(text)
-                name = wanted["name"] if wanted and not wanted["optional"] else ""
-                if name == "nvidia-cudnn-cu%s" % self.cuda and wanted["pins"]:
-                    return name + ",".join(operator + version for operator, version in wanted["pins"])
+        name = "nvidia-cudnn-cu%s" % self.cuda
+        rows = sorted(self.here.distributions.values(), key=lambda row: row["name"])
+        for wanted in filter(None, (requirement(text) for row in rows for text in row["requires"])):
+            if wanted["name"] == name and wanted["pins"] and not wanted["optional"]:
+                return name + ",".join(operator + version for operator, version in wanted["pins"])
         return None
 
     def _cudnn_pin(self):
@@ -242,7 +238,7 @@ class MeasuredRemedies(Remedies):
     def _nvrtc_missing(self):
         folder = _wheel_folder(self.here, "cuda_nvrtc")
         versioned = _first(folder, r"libnvrtc\.so\.\d[\d.]*$")
-        if versioned and re.search(r"\blibnvrtc\.so\b(?!\.)", self._words()):
+        if versioned and re.search(r"\blibnvrtc\.so\b(?!\.)", self.said):
             note = "cuDNN 8 opens the name without a number"
             return [_link(versioned, os.path.join(folder, "libnvrtc.so"), note)]
         major = self.cuda
@@ -251,19 +247,13 @@ class MeasuredRemedies(Remedies):
         name = cuda_package("cuda-nvrtc", major)
         return [self._again(name) if name in self.here.packages else self._pip(name)]
 
-    def _words(self):
-        return "%s %s" % (self.check["summary"], self.evidence.get("stderr") or "")
-
     def _unversioned_name_missing(self):
-        found = re.search(r"\b(libcudnn|libnvrtc|libcuda)\.so\b(?!\.)", self._words())
-        if found is None:
-            return []
-        name = found.group(1)
-        rows = [r for r in self.facts.get("libraries_found") or () if re.match(name + r"\.so\.\d", r["name"])]
-        rows = [row for row in rows if os.access(os.path.dirname(row["path"]), os.W_OK)]
-        if not rows:
-            return []
-        return [_link(rows[0]["path"], os.path.join(os.path.dirname(rows[0]["path"]), name + ".so"), None)]
+        found = re.search(r"\b(libcudnn|libnvrtc|libcuda)\.so\b(?!\.)", self.said)
+        for row in self.facts.get("libraries_found") or () if found else ():
+            folder, name = os.path.dirname(row["path"]), found.group(1)
+            if re.match(name + r"\.so\.\d", row["name"]) and os.access(folder, os.W_OK):
+                return [_link(row["path"], os.path.join(folder, name + ".so"), None)]
+        return []
 
 
 def _link(path, name, note):
@@ -278,11 +268,9 @@ def _first(folder, pattern):
 
 def _wheel_folder(here, part):
     """The folder of libraries of one of NVIDIA's wheels, ``…/nvidia/cuda_nvrtc/lib``; None."""
-    for row in here.distributions.values():
-        folder = os.path.join(row["location"], "nvidia", part, "lib")
-        if os.path.isdir(folder):
-            return folder
-    return None
+    rows = here.distributions.values()
+    folders = [os.path.join(row["location"], "nvidia", part, "lib") for row in rows]
+    return next(filter(os.path.isdir, folders), None)
 
 
 def commands_here(facts, check):

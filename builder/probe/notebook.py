@@ -7,9 +7,6 @@ import sys
 from .page import Style, render_html, render_page
 from .report import printed_report
 
-_TEXT = ("-q", "--quiet", "-h", "--help", "--version", "--read", "--fix")
-"""Options whose answer is a line or two, and no page."""
-
 
 class Page(object):
     """A report that a notebook shows as HTML, and everything else as text."""
@@ -29,7 +26,9 @@ def verify(*arguments):
 
     Shows its page, or prints its answer if that is no report. Returns the report, or None.
     """
-    as_text = any(word in _TEXT or word.startswith("--explain") for word in arguments)
+    # these answer by a line or two, and no page
+    answered = ("-q", "--quiet", "-h", "--help", "--version", "--read", "--fix")
+    as_text = any(word in answered or word.startswith("--explain") for word in arguments)
     command = [sys.executable, os.path.abspath(__file__)] + list(arguments)
     process = subprocess.Popen(
         command + ["--pid", str(os.getpid())] + ([] if as_text else ["--json"]),
@@ -43,20 +42,15 @@ def verify(*arguments):
         report = None if as_text else printed_report(text)
     except ValueError:
         report = None
-    if report is None:
-        print((text + said).rstrip())
-    else:
-        _show(Page(report))
-    return report
-
-
-def _show(page):
     try:
         from IPython.display import display
     except ImportError:
-        print(page)
+        display = print
+    if report is None:
+        print((text + said).rstrip())
     else:
-        display(page)
+        display(Page(report))
+    return report
 
 
 def load_ipython_extension(ipython):

@@ -15,14 +15,13 @@ def make_report(program, checks, libraries, identity, seconds):
     """The document of ``--json``. ``identity``: {version, sha256} of the probe's own file."""
     facts, options = program.facts, program.options
     expect = options.get("expect") or {}
-    differences = find_differences(expect, facts) if expect and not options.get("only") else []
-    if differences:
-        text = "; ".join("%(what)s: asked %(asked)s, found %(found)s" % row for row in differences[:4])
-        evidence = {"differences": differences}
-        checks = checks + [new_check("expectation", "X01", "failed", text, "expect-mismatch", evidence)]
-    elif expect and not options.get("only"):
-        text = "all that was asked for is here"
-        checks = checks + [new_check("expectation", "X01", "passed", text)]
+    differences = []
+    if expect and not options.get("only"):
+        differences = find_differences(expect, facts)
+        told = ["%(what)s: asked %(asked)s, found %(found)s" % row for row in differences[:4]]
+        row = ("failed", "; ".join(told), "expect-mismatch", {"differences": differences})
+        row = row if differences else ("passed", "all that was asked for is here")
+        checks = checks + [new_check("expectation", "X01", *row)]
     decision = decide_verdict(checks, facts, options)
     proof = list(program.proof)
     first = decision.pop("first")
@@ -64,15 +63,12 @@ def without_infinities(value):
 
 def fingerprint(facts):
     """S01: the facts that tell two sessions apart, and a digest of them."""
-    packages = {name: row["version"] for name, row in facts.get("packages", {}).items()}
-    copies = {}
-    for row in facts.get("libraries_found", ()):
-        if row["name"].startswith(("libcudnn", "libcuda.so", "libcudart", "libcublas")):
-            copies[row["path"]] = row["size"]
+    names = ("libcudnn", "libcuda.so", "libcudart", "libcublas")
+    rows = [row for row in facts.get("libraries_found", ()) if row["name"].startswith(names)]
     parts = {
-        "packages": packages,
+        "packages": {name: row["version"] for name, row in facts.get("packages", {}).items()},
         "system_packages": facts.get("system_packages", {}),
-        "libraries": copies,
+        "libraries": {row["path"]: row["size"] for row in rows},
         "driver": facts.get("driver"),
         "gpus": [row["name"] for row in facts.get("gpus", ())],
         "python": (facts.get("python") or {}).get("version"),
@@ -84,22 +80,13 @@ def fingerprint(facts):
 
 def compare_reports(old, new):
     """[{what, before, now}] of all that changed between two reports' fingerprints and verdicts."""
-    rows = []
-
-    def row(what, before, now):
-        if before != now:
-            rows.append({"what": what, "before": before, "now": now})
-
-    row("verdict", old.get("verdict"), new["verdict"])
-    row("cause", old.get("cause"), new["cause"])
+    rows = [(key, old.get(key), new[key]) for key in ("verdict", "cause")]
     before, now = old.get("fingerprint") or {}, new["fingerprint"]
-    for key in sorted(set(before) | set(now)):
+    for key in sorted((set(before) | set(now)) - {"digest"}):
         left, right = before.get(key), now.get(key)
-        if key == "digest":
-            continue
         if isinstance(left, dict) and isinstance(right, dict):
-            for name in sorted(set(left) | set(right)):
-                row("%s %s" % (key, name), left.get(name), right.get(name))
+            names = sorted(set(left) | set(right))
+            rows += [("%s %s" % (key, name), left.get(name), right.get(name)) for name in names]
         else:
-            row(key, left, right)
-    return rows
+            rows.append((key, left, right))
+    return [dict(zip(("what", "before", "now"), row)) for row in rows if row[1] != row[2]]

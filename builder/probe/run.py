@@ -20,8 +20,8 @@ SETTINGS = re.compile(
 )
 """Variables that steer a framework, and that some value of can end it."""
 # Counter-tests for which the probe starts anew: variables, Python's start-up, the loader's own files.
-_ANEW = ("cleared-settings", "no-preload-file", "no-site")
-COUNTER_TESTS = tuple(sorted(_CLEARED)) + _ANEW + ("preloaded", "small", "unlimited", "unshadowed")
+_ANEW = set(_CLEARED) | {"cleared-settings", "no-preload-file", "no-site"}
+COUNTER_TESTS = tuple(sorted(_ANEW)) + ("preloaded", "small", "unlimited", "unshadowed")
 
 
 class Program(object):
@@ -40,13 +40,8 @@ class Run(object):
         self.counter = frozenset(counter)
         self.checks, self.new_facts = [], []
         self.ending = self.in_flight = self.mapped = self.kernel = None
-        self.stdout = self.stderr = ""
-        self.excused = False
-
-    @property
-    def facts(self):
-        """Facts of the stages before this one."""
-        return self.program.facts
+        self.stderr, self.excused = "", False
+        self.facts = program.facts  # of the stages before this one
 
     @property
     def sound(self):
@@ -59,14 +54,13 @@ class Run(object):
             self.params = dict(self.params, preload=self._whole_set())
         facts = self._facts_of_environment()
         params = dict(self.params, facts=facts, counter=sorted(self.counter), **self.program.options)
-        limit = self.program.options.get("timeout")
-        command, extend = self.program.command, limit is None
-        limit = limit or self.stage.timeout
+        command, users_limit = self.program.command, self.program.options.get("timeout")
         if "no-site" in self.counter:
             command = command[:1] + ["-S"] + command[1:]
             params["path"] = list(user_path())
-        outcome = execute(self.stage.name, params, limit, self._environment(), command, extend)
-        self._take(outcome, limit)
+        limit = users_limit or self.stage.timeout
+        anew = (self._environment(), command, users_limit is None)
+        self._take(execute(self.stage.name, params, limit, *anew), limit)
         return self
 
     def _facts_of_environment(self):
@@ -88,21 +82,18 @@ class Run(object):
     def _whole_set(self):
         """The files of the cuDNN in the candidate's own folder, for preloading."""
         folder = os.path.dirname(os.path.realpath((self.params.get("candidate") or {}).get("path") or ""))
-        for major in (9, 8, 7):
-            if os.path.exists(os.path.join(folder, shim_name(major))):
-                return preload_order(folder, major)
-        return []
+        here = [major for major in (9, 8, 7) if os.path.exists(os.path.join(folder, shim_name(major)))]
+        return preload_order(folder, here[0]) if here else []
 
     def _environment(self):
-        dropped = [name for test in self.counter for name in _CLEARED.get(test, ())]
         changed = self.params.get("environment") or {}
-        if not dropped and not changed and not self.counter & set(_ANEW):
+        if not changed and not self.counter & _ANEW:
             return None
+        dropped = [name for test in self.counter for name in _CLEARED.get(test, ())]
         if "cleared-settings" in self.counter:
             dropped += self.params.get("settings") or [name for name in os.environ if SETTINGS.match(name)]
-        environment = {name: value for name, value in os.environ.items() if name not in dropped}
-        environment.update(changed)
-        return {name: value for name, value in environment.items() if value is not None}
+        values = dict(os.environ, **changed)
+        return {name: value for name, value in values.items() if name not in dropped and value is not None}
 
     def _take(self, outcome, limit):
         stack, last = [], {"t": None}
@@ -117,8 +108,7 @@ class Run(object):
                 self.checks.append({key: value for key, value in line.items() if key not in ("t", "at")})
             elif line["t"] == "fact":
                 self.new_facts.append((line["key"], line["value"]))
-        self.stdout, self.stderr = outcome.stdout, outcome.stderr
-        self.mapped, self.kernel = outcome.mapped, outcome.kernel
+        self.stderr, self.mapped, self.kernel = outcome.stderr, outcome.mapped, outcome.kernel
         more = {}
         if last["t"] == "end":
             kind, text = "done", ""
@@ -140,8 +130,7 @@ class Run(object):
         unknown = set(counter) - set(COUNTER_TESTS)
         if unknown:
             raise ValueError("no such counter-test: %s" % ", ".join(sorted(unknown)))
-        run = Run(self.program, self.stage, dict(self.params, **params), self.counter | set(counter))
-        return run.start()
+        return Run(self.program, self.stage, dict(self.params, **params), self.counter | set(counter)).start()
 
     def prove(self, test, outcome, detail):
         """Add a line to the report's proof."""

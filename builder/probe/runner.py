@@ -1,4 +1,4 @@
-"""Children: start one per stage, follow its lines, keep the tail of its output, stop it after its limit.
+"""Children: start one per stage, follow its lines, keep the tail of its stderr, stop it after its limit.
 
 A child is a fork of the parent, which is single-threaded and has never loaded CUDA; a counter-test that
 needs other start-up variables (the loader reads LD_LIBRARY_PATH only at exec) executes the probe's own file
@@ -69,20 +69,21 @@ def execute(name, params, timeout, environment=None, program=None, extend=False)
     ``extend``: the child may ask for a longer limit.
     """
     flush_output()
-    pipes, (stdin, feed) = [os.pipe() for _ in range(3)], os.pipe()
+    pipes = [os.pipe() for _ in range(3)]
+    (lines, line_writer), (stderr, stderr_writer), (stdin, feed) = pipes
     pid = os.fork()
     if pid == 0:
-        _become_child(name, params, pipes + [(stdin, feed)], environment, program)
-    for end in [stdin] + [writer for _, writer in pipes]:
+        _become_child(name, params, pipes, environment, program)
+    for end in (line_writer, stderr_writer, stdin):
         os.close(end)
     text = json.dumps(params, default=str).encode("ascii") if environment is not None else b""
-    child = Child(pid, [reader for reader, _ in pipes], feed, text)
+    child = Child(pid, [lines, stderr], feed, text)
     try:
         child.follow(child.began + timeout, extend)
     finally:
         child.stop()
     child.lines = _json_lines(child.buffers[0])
-    child.stdout, child.stderr = [data.decode("utf-8", "replace") for data in child.buffers[1:]]
+    child.stderr = child.buffers[1].decode("utf-8", "replace")
     return child
 
 
@@ -92,13 +93,12 @@ def _become_child(name, params, pipes, environment, program):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-        os.dup2(pipes[3][0], 0)
-        os.dup2(pipes[1][1], 1)
-        os.dup2(pipes[2][1], 2)
-        fd = pipes[0][1]
-        for unused in sum(pipes, ()):
-            if unused != fd:
-                os.close(unused)
+        (lines, fd), (stderr, stderr_writer), (stdin, feed) = pipes
+        os.dup2(stdin, 0)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(stderr_writer, 2)
+        for unused in (lines, stderr, stderr_writer, stdin, feed):
+            os.close(unused)
         if environment is None:
             child_main(name, params, fd)
         os.set_inheritable(fd, True)
@@ -112,11 +112,11 @@ def _become_child(name, params, pipes, environment, program):
 
 
 class Child(object):
-    """The parent's end of a child: three pipes to read, one to write, and a clock."""
+    """The parent's end of a child: its lines and its stderr to read, its stdin to write, and a clock."""
 
     def __init__(self, pid, readers, stdin, text):
         self.pid, self.readers, self.stdin, self.text = pid, readers, stdin, text
-        self.buffers, self.began = [b"", b"", b""], time.time()
+        self.buffers, self.began = [b"", b""], time.time()
         self.code = self.signal = self.mapped = self.kernel = None
         self.hang = self.over = False
         for fd in readers + [stdin]:
@@ -175,10 +175,10 @@ class Child(object):
             data = os.read(fd, 65536)
         except BlockingIOError:
             return None
-        index = self.readers.index(fd)
-        self.buffers[index] += data
-        if index:
-            self.buffers[index] = self.buffers[index][-65536:]
+        if fd == self.readers[0]:
+            self.buffers[0] += data
+        else:
+            self.buffers[1] = (self.buffers[1] + data)[-65536:]
         return data
 
     def _ended(self):

@@ -8,8 +8,6 @@ from .protocol import stage
 from .resolver import Loader
 from .run import run_named
 
-_LOADER_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
-
 
 def judge_session(run):
     """Variables that were changed later matter only if cuDNN loads with them and not without."""
@@ -50,7 +48,8 @@ def session_stage(ctx):
     if start is None or libraries is None:
         ctx.not_run("C05", "nothing can be seen of process %d" % pid)
         return
-    pairs = {name: (start.get(name), os.environ.get(name)) for name in _LOADER_VARIABLES}
+    names = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+    pairs = {name: (start.get(name), os.environ.get(name)) for name in names}
     late = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     ctx.fact("late", late)
     deleted = [row["path"] for row in libraries if row["deleted"]]
@@ -59,6 +58,5 @@ def session_stage(ctx):
         text = "process %d still holds %s, which was replaced on disk" % (pid, deleted[0])
         ctx.fails("C05", text, "stale-process", evidence)
         return
-    note = "%s differs from what the process was started with, and has no effect in it"
-    note = late and note % ", ".join(sorted(late))
-    ctx.passed("C05", "process %d holds no library that is gone from disk" % pid, evidence, note=note)
+    note = "%s differs from what the process was started with, and has no effect in it" % ", ".join(late)
+    ctx.passed("C05", "process %d holds no library that is gone from disk" % pid, evidence, late and note)
