@@ -64,7 +64,20 @@ class WheelRelease:
         """Its wheels for a platform, the one to read first: the newest Python with a GIL."""
         machine = MACHINES[platform]
         fitting = [file for file in self.standing if file.name.endswith((f"{machine}.whl", "-any.whl"))]
-        return sorted(fitting, key=_newest_python, reverse=True)
+
+        def newest(file: IndexFile) -> tuple[bool, int, str, str]:
+            interpreter, abi = file.name.split("-")[-3:-1]
+            return not abi.endswith("t"), len(interpreter), interpreter, file.name
+
+        return sorted(fitting, key=newest, reverse=True)
+
+    def tags(self, platform: str) -> list[Tag]:
+        names = (wheel_name(file.name) for file in self.on(platform))
+        return [tag for name in names if name is not None for tag in name.tags]
+
+    @property
+    def was_read(self) -> bool:
+        return any(told.metadata for told in self.told.values())
 
     @property
     def platforms(self) -> list[str]:
@@ -75,11 +88,6 @@ class WheelRelease:
         """Changes with any file that is added, replaced, yanked or removed."""
         listed = sorted([file.name, file.sha256 or "", file.yanked or ""] for file in self.files)
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:8]
-
-
-def _newest_python(file: IndexFile) -> tuple[Any, ...]:
-    interpreter, abi = file.name.split("-")[-3:-1]
-    return not abi.endswith("t"), len(interpreter), interpreter, file.name
 
 
 def releases(distribution: str, files: Iterable[IndexFile], since: str) -> dict[str, WheelRelease]:
@@ -104,27 +112,21 @@ def total(row: Mapping[str, Any]) -> str:
 def pythons(release: WheelRelease, platform: str, admitted: str | None) -> list[str]:
     """CPython versions that a release has wheels for on a platform, without free-threaded builds."""
     found = set()
-    for file in release.on(platform):
-        for tag in _tags(file):
-            match = re.fullmatch(r"cp3(\d+)", tag.interpreter)
-            if tag.abi == "abi3" and match:
-                found |= {f"3.{minor}" for minor in range(int(match[1]), 16)}
-            elif match and not tag.abi.endswith("t"):
-                found.add(f"3.{match[1]}")
-            elif tag.interpreter in {"py3", "py2.py3"}:
-                found |= {f"3.{minor}" for minor in range(5, 16)}
+    for tag in release.tags(platform):
+        match = re.fullmatch(r"cp3(\d+)", tag.interpreter)
+        if tag.abi == "abi3" and match:
+            found |= {f"3.{minor}" for minor in range(int(match[1]), 16)}
+        elif match and not tag.abi.endswith("t"):
+            found.add(f"3.{match[1]}")
+        elif tag.interpreter in {"py3", "py2.py3"}:
+            found |= {f"3.{minor}" for minor in range(5, 16)}
     return sorted((name for name in found if takes(admitted, name)), key=key)
-
-
-def _tags(file: IndexFile) -> frozenset[Tag]:
-    wheel = wheel_name(file.name)
-    return wheel.tags if wheel is not None else frozenset()
 
 
 def glibc(release: WheelRelease, platform: str) -> str | None:
     """The oldest glibc that one of its wheels for the platform accepts, by their tags."""
-    tags = (tag for file in release.on(platform) for tag in _tags(file))
-    return min(filter(None, (glibc_of(tag.platform) for tag in tags)), key=key, default=None)
+    every = (glibc_of(tag.platform) for tag in release.tags(platform))
+    return min(filter(None, every), key=key, default=None)
 
 
 def lines_for(metadata: Metadata, extra: str, versions: Sequence[str]) -> list[str]:
@@ -137,24 +139,16 @@ def lines_for(metadata: Metadata, extra: str, versions: Sequence[str]) -> list[s
         parsed = requirement(line)
         if parsed is None or (extra and "extra" not in line):
             continue
-        held = [
-            _holds(parsed, extra, python) and (not extra or not _holds(parsed, "", python))
-            for python in versions
-        ]
-        if all(held) and held:
-            kept.append(_plain(parsed))
-        elif any(held):
-            kept.append(f"{_plain(parsed)} ; {re.sub(_EXTRA, '', str(parsed.marker))}")
+        held = [_holds(parsed, extra, p) and not (extra and _holds(parsed, "", p)) for p in versions]
+        if any(held):
+            extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
+            clauses = ",".join(sorted((str(clause) for clause in parsed.specifier), reverse=True))
+            marker = "" if all(held) else f" ; {re.sub(_EXTRA, '', str(parsed.marker))}"
+            kept.append(f"{canonical(parsed.name)}{extras}{clauses}{marker}")
     return kept
 
 
 _EXTRA = r"""\s*(?:and\s*)?extra == ["'][^"']*["']"""
-
-
-def _plain(parsed: Requirement) -> str:
-    extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
-    clauses = ",".join(sorted((str(clause) for clause in parsed.specifier), reverse=True))
-    return f"{canonical(parsed.name)}{extras}{clauses}"
 
 
 def _holds(parsed: Requirement, extra: str, python: str) -> bool:
@@ -174,30 +168,29 @@ BY_NAME = ("python", "platforms", "glibc")
 
 
 def base_row(release: WheelRelease) -> Raw:
-    """The keys that every framework's row has."""
-    row: Raw = {"version": release.version, "distribution": release.distribution}
+    """The keys that every framework's row has; :func:`seal` drops the empty ones."""
     first = next((release.told[p] for p in MACHINES if p in release.told), None)
     metadata = metadata_of(first.metadata if first else None)
     platforms = release.platforms
-    row["python"] = pythons(release, platforms[0], metadata.python)
-    row["platforms"] = platforms
-    cpu = [p for p in platforms if p in release.told and cpu_only(release.told[p])]
-    for name, value in (
-        ("cpu_only", cpu),
-        ("glibc", glibc(release, "linux/amd64")),
-        ("glibc_arm64", glibc(release, "linux/arm64")),
-        ("yanked", release.yanked),
-    ):
-        if value:
-            row[name] = value
-    row["requires"] = [line for line in lines_for(metadata, "", row["python"]) if not is_nvidia(line)]
-    extras = {
-        extra: [line for line in lines_for(metadata, extra, row["python"]) if is_nvidia(line)]
-        for extra in ("", *metadata.extras)
+    versions = pythons(release, platforms[0], metadata.python)
+    found = {extra: lines_for(metadata, extra, versions) for extra in ("", *metadata.extras)}
+    extras = {extra: [line for line in lines if is_nvidia(line)] for extra, lines in found.items()}
+    row: Raw = {
+        "version": release.version,
+        "distribution": release.distribution,
+        "python": versions,
+        "platforms": platforms,
+        "cpu_only": [p for p in platforms if p in release.told and cpu_only(release.told[p])],
+        "glibc": glibc(release, "linux/amd64"),
+        "glibc_arm64": glibc(release, "linux/arm64"),
+        "yanked": release.yanked,
     }
-    row["extras"] = {extra: lines for extra, lines in extras.items() if lines}
-    row["read"] = dict.fromkeys(BY_NAME, "file names") | dict.fromkeys(("requires", "extras"), "METADATA")
-    return row
+    return {name: value for name, value in row.items() if value} | {
+        "python": versions,
+        "requires": [line for line in found[""] if not is_nvidia(line)],
+        "extras": {extra: lines for extra, lines in extras.items() if lines},
+        "read": dict.fromkeys(BY_NAME, "file names") | dict.fromkeys(("requires", "extras"), "METADATA"),
+    }
 
 
 def cpu_only(told: Told) -> bool:
@@ -246,14 +239,8 @@ def seal(row: Raw, *made_of: WheelRelease | None) -> Raw:
 
 def least(lines: Iterable[str], pattern: str) -> str | None:
     """The oldest version that pins admit of a distribution."""
-    found = [
-        bound
-        for line in lines
-        if (parsed := requirement(line))
-        and re.fullmatch(pattern, parsed.name)
-        and (bound := lower_bound(parsed))
-    ]
-    return max(found, key=key, default=None)
+    named = (parsed for parsed in map(requirement, lines) if parsed and re.fullmatch(pattern, parsed.name))
+    return max(filter(None, map(lower_bound, named)), key=key, default=None)
 
 
 def cudnn_by_pin(row: Raw, lines: Iterable[str], parts: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Files: TypeAlias = "tuple[IndexFile, ...] | str"
 """A project's files, or why they are not known."""
-MACHINES = ("x86_64", "any")
 _THREADS = 4
 
 
@@ -25,7 +24,7 @@ _THREADS = 4
 class Offer:
     """The index's answer about one project; ``unknown`` is the reason if there is none."""
 
-    wheels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    wheels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """File names for Linux on x86-64 by version, without yanked files and pre-releases."""
     unknown: str | None = None
 
@@ -51,25 +50,20 @@ def pages(names: Iterable[str], index: Index) -> dict[str, Files]:
 
 def ask(names: Iterable[str], index: Index) -> dict[str, Offer]:
     """The wheels of several projects, by canonical name."""
-    return {name: _offer(files) for name, files in pages(names, index).items()}
+    return {
+        name: Offer(unknown=files) if isinstance(files, str) else Offer(wheels=_wheels(files))
+        for name, files in pages(names, index).items()
+    }
 
 
-def _offer(files: Files) -> Offer:
-    if isinstance(files, str):
-        return Offer(unknown=files)
-    wheels: dict[str, list[str]] = {}
+def _wheels(files: Iterable[IndexFile]) -> dict[str, list[str]]:
+    """File names of released, standing wheels for Linux on x86-64, by version."""
+    found: dict[str, list[str]] = {}
     for file in files:
-        version = _version_of(file)
-        if version is not None:
-            wheels.setdefault(version, []).append(file.name)
-    return Offer(wheels={version: tuple(found) for version, found in wheels.items()})
-
-
-def _version_of(file: IndexFile) -> str | None:
-    """The version of a released, standing wheel for Linux on x86-64; None for any other file."""
-    wheel = wheel_name(file.name)
-    if wheel is None or file.yanked is not None or wheel.version.is_prerelease:
-        return None
-    platforms = {tag.platform for tag in wheel.tags}
-    fits = any(name.endswith(MACHINES) and not name.startswith("macos") for name in platforms)
-    return str(wheel.version) if fits else None
+        wheel = wheel_name(file.name)
+        if wheel is None or file.yanked is not None or wheel.version.is_prerelease:
+            continue
+        platforms = {tag.platform for tag in wheel.tags}
+        if any(name.endswith(("x86_64", "any")) and not name.startswith("macos") for name in platforms):
+            found.setdefault(str(wheel.version), []).append(file.name)
+    return found

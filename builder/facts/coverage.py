@@ -1,6 +1,6 @@
 """Deciding values that the tables have, by framework, and the reasons for missing ones."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from builder.facts.frameworks import FrameworkRow, FrameworkTable
@@ -17,6 +17,12 @@ VALUES = {
 """Values that decide, with the words for them."""
 _WITHOUT_CUDA = frozenset({"numpy_abi", "python", "glibc"})
 """Values that a release without CUDA has, too."""
+
+
+_REASONS = {
+    ("cupy", "cudnn"): "it is optional: only cupyx.cudnn opens one",
+    ("ctranslate2", "cudnn"): "no cuDNN is in its wheel, and none is named in its library",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,32 +47,24 @@ def _one(table: FrameworkTable, value: str) -> Coverage:
     rows = [row for row in table.rows if value in _WITHOUT_CUDA or set(row.cpu_only) != set(row.platforms)]
     missing = [row for row in rows if not getattr(row, value)]
     added = [row for row in rows if value in row.added and row not in missing]
+    usual = _REASONS.get((table.name, value), "nothing that is read of its wheels says it")
     reasons: dict[str, list[FrameworkRow]] = {}
     for row in missing:
-        reasons.setdefault(row.unread.get(value, _reason(table, value)), []).append(row)
+        reasons.setdefault(row.unread.get(value, usual), []).append(row)
     return Coverage(
         framework=table.title,
         value=value,
         read=len(rows) - len(missing) - len(added),
         added=len(added),
         missing=len(missing),
-        reasons=tuple(f"{reason} ({spans(of_it)})" for reason, of_it in reasons.items()),
+        reasons=tuple(f"{reason} ({_spans(of_it)})" for reason, of_it in reasons.items()),
     )
 
 
-def _reason(table: FrameworkTable, value: str) -> str:
-    known = {
-        ("cupy", "cudnn"): "it is optional: only cupyx.cudnn opens one",
-        ("ctranslate2", "cudnn"): "no cuDNN is in its wheel, and none is named in its library",
-    }
-    return known.get((table.name, value), "nothing that is read of its wheels says it")
-
-
-def spans(rows: Iterable[FrameworkRow]) -> str:
-    """``2.0.0 to 2.1.3, 12 releases``."""
-    found = list(rows)
-    first, last = found[0].version, found[-1].version
-    return first if len(found) == 1 else f"{first} to {last}, {len(found)} rows"
+def _spans(rows: Sequence[FrameworkRow]) -> str:
+    """``2.0.0 to 2.1.3, 12 rows``."""
+    first, last = rows[0].version, rows[-1].version
+    return first if len(rows) == 1 else f"{first} to {last}, {len(rows)} rows"
 
 
 def as_text(found: Iterable[Coverage]) -> str:

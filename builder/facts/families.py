@@ -22,15 +22,18 @@ from builder.facts.assemble import (
 )
 from builder.facts.versions import key, requirement, short
 from builder.facts.wheel import Told, metadata_of
+from builder.index.target import MACHINES
 
 if TYPE_CHECKING:
     Found = Mapping[str, Mapping[str, WheelRelease]]
     """Releases by distribution and version."""
+    Rows = Callable[[Found], Iterator[Raw]]
 
+_JAX_VARIANTS = ("cuda11", "cuda12", "cuda13")
 CUPY = ("80", "90", "91", "92", "100", "101", "102", "110", "111", "112", "113", "114", "115", "116", "117")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Family:
     """One framework."""
 
@@ -38,7 +41,7 @@ class Family:
     """Of its file in ``tables/releases``."""
     distributions: Mapping[str, str]
     """Each with the first release that is read."""
-    rows: Callable[[Found], Iterator[Raw]]
+    rows: Rows
     two: bool = False
     """True if a second wheel of each release is read, too."""
     light: tuple[str, ...] = ()
@@ -50,59 +53,50 @@ def _told(release: WheelRelease) -> list[tuple[str, Told]]:
     return [("", release.told[name]) for name in order if name in release.told]
 
 
-def _tensorflow(found: Found) -> Iterator[Raw]:
-    for release in _all(found):
-        row = base_row(release)
-        add_told(row, _told(release))
-        lines = row["extras"].get("and-cuda", ())
-        cudnn_by_pin(row, lines, 2)
-        row["brings"] = "extra" if lines else "outside"
-        row["extra"] = "and-cuda" if lines else None
-        yield seal(row, release)
+def _each(change: Callable[[WheelRelease, Raw], None], wheels: int | None = None) -> Rows:
+    """One row for each release, with the values of its first ``wheels``; ``change`` adds a family's own."""
+
+    def rows(found: Found) -> Iterator[Raw]:
+        for release in (release for of_it in found.values() for release in of_it.values()):
+            row = base_row(release)
+            add_told(row, _told(release)[:wheels])
+            change(release, row)
+            yield seal(row, release)
+
+    return rows
 
 
-def _torch(found: Found) -> Iterator[Raw]:
-    for release in _all(found):
-        row = base_row(release)
-        add_told(row, _told(release)[:1])
-        arm = release.told.get("linux/arm64")
-        if arm is not None and "linux/arm64" not in row.get("cpu_only", ()):
-            row["architectures_arm64"] = list(arm.values.get("architectures", ()))
-        cudnn_by_pin(row, row["extras"].get("", ()), 4)
-        row["version"], _, local = release.version.partition("+")
-        if local:
-            row |= {"variant": local, "default": False}
-        elif row.get("cuda"):
-            row["variant"] = "cu" + short(row["cuda"], 2).replace(".", "")
-        row["brings"] = "pins" if any("cudnn" in line for line in row["extras"].get("", ())) else "inside"
-        yield seal(row, release)
+def _tensorflow(_release: WheelRelease, row: Raw) -> None:
+    cudnn_by_pin(row, row["extras"].get("and-cuda", ()), 2)
+    row["extra"] = "and-cuda" if "and-cuda" in row["extras"] else None
+    row["brings"] = "extra" if row["extra"] else "outside"
 
 
-def _plain(found: Found) -> Iterator[Raw]:
-    """ONNX Runtime, PaddlePaddle, CTranslate2: one row for each release."""
-    for release in _all(found):
-        row = base_row(release)
-        add_told(row, _told(release))
-        lines = row["extras"].get("cudnn", ())
-        row["brings"] = (
-            "extra"
-            if lines
-            else "pins"
-            if any("cudnn" in x for x in row["extras"].get("", ()))
-            else "outside"
-        )
-        row["extra"] = "cudnn" if lines else None
-        yield seal(row, release)
+def _torch(release: WheelRelease, row: Raw) -> None:
+    arm = release.told.get("linux/arm64")
+    if arm is not None and "linux/arm64" not in row.get("cpu_only", ()):
+        row["architectures_arm64"] = list(arm.values.get("architectures", ()))
+    cudnn_by_pin(row, row["extras"].get("", ()), 4)
+    row["version"], _, local = release.version.partition("+")
+    if local:
+        row |= {"variant": local, "default": False}
+    elif row.get("cuda"):
+        row["variant"] = "cu" + short(row["cuda"], 2).replace(".", "")
+    row["brings"] = "pins" if _pins_cudnn(row) else "inside"
 
 
-def _cupy(found: Found) -> Iterator[Raw]:
-    for release in _all(found):
-        row = base_row(release)
-        add_told(row, _told(release))
-        row["variant"] = release.distribution.removeprefix("cupy-")
-        row["default"] = True
-        row["brings"] = "outside"
-        yield seal(row, release)
+def _plain(_release: WheelRelease, row: Raw) -> None:
+    """ONNX Runtime, PaddlePaddle, CTranslate2."""
+    row["extra"] = "cudnn" if "cudnn" in row["extras"] else None
+    row["brings"] = "extra" if row["extra"] else "pins" if _pins_cudnn(row) else "outside"
+
+
+def _pins_cudnn(row: Raw) -> bool:
+    return any("cudnn" in line for line in row["extras"].get("", ()))
+
+
+def _cupy(release: WheelRelease, row: Raw) -> None:
+    row |= {"variant": release.distribution.removeprefix("cupy-"), "default": True, "brings": "outside"}
 
 
 def _jax(found: Found) -> Iterator[Raw]:
@@ -112,7 +106,7 @@ def _jax(found: Found) -> Iterator[Raw]:
         metadata = metadata_of(told.metadata if told else None)
         versions = pythons(release, "linux/amd64", metadata.python)
         asked = {extra: lines_for(metadata, extra, versions) for extra in metadata.extras}
-        for variant in ("cuda11", "cuda12", "cuda13"):
+        for variant in _JAX_VARIANTS:
             plugin = _asked_for(asked.get(variant, ()), f"jax-{variant}-plugin", found)
             if plugin is not None:
                 yield _with_plugin(release, variant, asked, plugin, found)
@@ -136,32 +130,27 @@ def _with_plugin(
     row = base_row(release)
     jaxlib = _asked_for(row["requires"] + asked[variant], "jaxlib", found)
     parts = [part for part in (plugin, jaxlib) if part is not None]
-    platforms = [p for p in ("linux/amd64", "linux/arm64") if all(part.on(p) for part in parts)]
-    row["platforms"] = platforms
+    row["platforms"] = [p for p in MACHINES if all(part.on(p) for part in parts)]
     common = set(row["python"]).intersection(*(pythons(part, "linux/amd64", None) for part in parts))
     row["python"] = sorted(common, key=key)
     own = base_row(plugin)
     row |= {name: own[name] for name in ("glibc", "glibc_arm64") if name in own}
-    if "linux/arm64" not in platforms:
+    if "linux/arm64" not in row["platforms"]:
         row.pop("glibc_arm64", None)
     row["read"] |= dict.fromkeys(BY_NAME, "file names")
-    add_told(
-        row,
-        [(f"{plugin.distribution} {plugin.version}: ", told) for _, told in _told(plugin)[:1]],
-        ("cuda", "cudnn", "architectures"),
-    )
+    told = [(f"{plugin.distribution} {plugin.version}: ", told) for _, told in _told(plugin)[:1]]
+    add_told(row, told, ("cuda", "cudnn", "architectures"))
     if jaxlib is not None:
         add_told(row, [(f"jaxlib {jaxlib.version}: ", told) for _, told in _told(jaxlib)], ("numpy_abi",))
-    brought = own["extras"].get("with-cuda", [])
-    row["extras"] = {
-        extra: [line for line in lines if is_nvidia(line)] + (brought if _with_cuda(lines, plugin) else [])
-        for extra, lines in asked.items()
-        if extra.startswith("cuda") and (_with_cuda(lines, plugin) or any(is_nvidia(line) for line in lines))
-    }
+    with_cuda = (f"{plugin.distribution}[with-cuda]", f"{plugin.distribution}[with_cuda]")
+    row["extras"] = {}
+    for extra, lines in asked.items():
+        pins = [line for line in lines if is_nvidia(line)]
+        brought = any(line.startswith(with_cuda) for line in lines)
+        if extra.startswith("cuda") and (brought or pins):
+            row["extras"][extra] = pins + (own["extras"].get("with-cuda", []) if brought else [])
     row |= {"variant": variant, "default": True, "brings": "extra", "extra": variant}
-    row["requires"] += [
-        line for line in asked[variant] if not is_nvidia(line) and line not in row["requires"]
-    ]
+    _add_requires(row, asked[variant])
     runtime = least(row["extras"].get(variant, ()), r"nvidia-cuda-runtime(-cu\d+)?")
     if runtime:
         row["cuda_minimum"] = short(runtime, 2)
@@ -170,11 +159,8 @@ def _with_plugin(
     return seal(row, release, plugin, jaxlib)
 
 
-def _with_cuda(lines: list[str], plugin: WheelRelease) -> bool:
-    return any(
-        line.startswith((f"{plugin.distribution}[with-cuda]", f"{plugin.distribution}[with_cuda]"))
-        for line in lines
-    )
+def _add_requires(row: Raw, lines: list[str]) -> None:
+    row["requires"] += [line for line in lines if not is_nvidia(line) and line not in row["requires"]]
 
 
 def _with_local_build(release: WheelRelease, variant: str, asked: Mapping[str, list[str]]) -> Raw:
@@ -187,39 +173,25 @@ def _with_local_build(release: WheelRelease, variant: str, asked: Mapping[str, l
         row["read"] |= {"cuda": "METADATA", "cudnn": "METADATA"}
     row["extras"] = {extra: [line for line in asked[extra] if is_nvidia(line)]}
     row |= {"variant": variant, "default": False, "brings": "extra", "extra": extra}
-    row["requires"] += [line for line in asked[extra] if not is_nvidia(line) and line not in row["requires"]]
+    _add_requires(row, asked[extra])
     row["unread"] = {"architectures": "its jaxlib is on an index of its maker's that was not reachable"}
     return seal(row, release)
 
 
-def _all(found: Found) -> Iterator[WheelRelease]:
-    for of_it in found.values():
-        yield from of_it.values()
-
-
 FAMILIES = (
+    Family("tensorflow", dict.fromkeys(("tensorflow", "tensorflow-gpu"), "1.13"), _each(_tensorflow)),
+    Family("torch", {"torch": "1.8"}, _each(_torch, 1)),
     Family(
-        stem="tensorflow", distributions={"tensorflow": "1.13", "tensorflow-gpu": "1.13"}, rows=_tensorflow
-    ),
-    Family(stem="torch", distributions={"torch": "1.8"}, rows=_torch),
-    Family(
-        stem="jax",
-        distributions={
-            "jax": "0.4.8",
-            "jaxlib": "0.4.8",
-            "jax-cuda11-plugin": "0.4",
-            "jax-cuda12-plugin": "0.4",
-            "jax-cuda13-plugin": "0.4",
+        "jax",
+        {
+            **dict.fromkeys(("jax", "jaxlib"), "0.4.8"),
+            **dict.fromkeys((f"jax-{variant}-plugin" for variant in _JAX_VARIANTS), "0.4"),
         },
-        rows=_jax,
+        _jax,
         light=("jax", "jaxlib"),
     ),
-    Family(
-        stem="cupy",
-        distributions={f"cupy-cuda{name}": "8" for name in (*CUPY, "11x", "12x", "13x")},
-        rows=_cupy,
-    ),
-    Family(stem="onnxruntime", distributions={"onnxruntime-gpu": "1.0"}, rows=_plain, two=True),
-    Family(stem="paddle", distributions={"paddlepaddle-gpu": "2.0"}, rows=_plain),
-    Family(stem="ctranslate2", distributions={"ctranslate2": "2.0"}, rows=_plain, two=True),
+    Family("cupy", {f"cupy-cuda{name}": "8" for name in (*CUPY, "11x", "12x", "13x")}, _each(_cupy)),
+    Family("onnxruntime", {"onnxruntime-gpu": "1.0"}, _each(_plain), two=True),
+    Family("paddle", {"paddlepaddle-gpu": "2.0"}, _each(_plain)),
+    Family("ctranslate2", {"ctranslate2": "2.0"}, _each(_plain), two=True),
 )

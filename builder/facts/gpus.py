@@ -29,17 +29,19 @@ def class_of(name: str, capability: str | None) -> str | None:
     The name has to begin with the class word for word (a ``T4G`` is no ``T4``), and the compute capability
     has to be the one of the class.
     """
-    found = _longest(name)
-    if found is None:
-        return None
-    row, rest = found
-    return row.name if row.capability == capability and _OTHER_CARD.isdisjoint(rest[:1]) else None
+    row = _of_class(name)
+    return row.name if row is not None and row.capability == capability else None
 
 
 def known_class(text: str) -> str | None:
     """The class as the tables write it, for a typed name: ``t4``, ``A100-SXM4``; None if unknown."""
-    found = _longest(text)
-    return found[0].name if found is not None and _OTHER_CARD.isdisjoint(found[1][:1]) else None
+    row = _of_class(text)
+    return row.name if row is not None else None
+
+
+def _of_class(name: str) -> GpuRow | None:
+    row, rest = _longest(name)
+    return row if _OTHER_CARD.isdisjoint(rest[:1]) else None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -54,17 +56,16 @@ def card_of(text: str) -> GpuRow | None:
         capability = f"{found[1]}.{found[2]}"
         like = next((row for row in load().gpus.values() if row.capability == capability), None)
         return replace(like, name=f"sm_{found[1]}{found[2]}", platform=None) if like is not None else None
-    known = _longest(text)
+    known, _ = _longest(text)
     if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
-        known = _longest(f"RTX {text}") or _longest(f"GTX {text}")
-    return known[0] if known is not None else None
+        return _longest(f"RTX {text}")[0] or _longest(f"GTX {text}")[0]
+    return known
 
 
 def near_names(text: str) -> list[str]:
     """The known names most like one that no table has, the best first."""
-    by_words = {"".join(_words(row.name)): row.name for row in load().gpus.values()}
-    close = difflib.get_close_matches("".join(_words(text)), by_words, n=3, cutoff=0.4)
-    return [by_words[name] for name in close]
+    close = difflib.get_close_matches("".join(_words(text)), _by_words(), n=3, cutoff=0.4)
+    return [_by_words()[name].name for name in close]
 
 
 def maker_of(text: str) -> str | None:
@@ -72,14 +73,13 @@ def maker_of(text: str) -> str | None:
     return next((maker for maker, names in _MAKERS.items() if names.match(text.strip())), None)
 
 
-def _longest(text: str) -> tuple[GpuRow, list[str]] | None:
+def _longest(text: str) -> tuple[GpuRow | None, list[str]]:
     """The row that the most of a name's first words spell, and the words after them."""
     rows, words = _by_words(), _words(text)
     for count in range(len(words), 0, -1):
-        row = rows.get("".join(words[:count]))
-        if row is not None:
+        if (row := rows.get("".join(words[:count]))) is not None:
             return row, words[count:]
-    return None
+    return None, words
 
 
 @functools.cache

@@ -5,6 +5,7 @@ value is of the first member that tells it.
 """
 
 import ast
+import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -42,22 +43,16 @@ def parts_of(file: str, kind: Kind) -> tuple[WheelPart, ...]:
     wheel = wheel_name(file)
     if wheel is None:
         return ()
-    name, release = wheel.name, wheel.version.release[:2]
-    parts = next((parts for pattern, parts in _PARTS.items() if re.fullmatch(pattern, name)), ())
-    return tuple(
-        part
-        for part in parts
-        if kind in part.kinds and (kind != "small" or part.since <= release < part.before)
-    )
+    release = wheel.version.release[:2]
+    parts = next((parts for pattern, parts in _PARTS.items() if re.fullmatch(pattern, wheel.name)), ())
+    fitting = (part for part in parts if kind in part.kinds)
+    return tuple(part for part in fitting if kind != "small" or part.since <= release < part.before)
 
 
 def _architectures(listed: Any) -> tuple[str, ...]:
     """TensorFlow's list, in which ``compute_80`` stands for kernels and PTX (``cuda_configure.bzl``)."""
-    found: dict[str, None] = {}
-    for arch in listed:
-        if isinstance(arch, str):
-            found |= dict.fromkeys([arch.replace("compute_", "sm_"), arch])
-    return tuple(found)
+    texts = (arch for arch in listed if isinstance(arch, str))
+    return tuple(dict.fromkeys(name for arch in texts for name in (arch.replace("compute_", "sm_"), arch)))
 
 
 def _assignments(source: bytes) -> dict[str, Any]:
@@ -68,24 +63,21 @@ def _assignments(source: bytes) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            target, value = node.target, node.value
-        else:
-            continue
-        if isinstance(target, ast.Name):
-            _literal(found, target.id, value)
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                pass
+            case _:
+                continue
+        # what is no literal is a function call or a name: nothing that is looked for here
+        with contextlib.suppress(ValueError, TypeError):
+            match value:
+                case ast.Call(args=[wrapped]):
+                    found[name] = dict(ast.literal_eval(wrapped))
+                case _:
+                    found[name] = ast.literal_eval(value)
     return found
-
-
-def _literal(found: dict[str, Any], name: str, value: ast.expr) -> None:
-    wrapped = isinstance(value, ast.Call) and len(value.args) == 1
-    try:
-        literal = ast.literal_eval(value.args[0] if isinstance(value, ast.Call) and wrapped else value)
-        found[name] = dict(literal) if wrapped else literal
-    except (ValueError, TypeError):
-        return  # not a literal: a function call, a name; nothing that is looked for here
 
 
 def _version_text(value: Any) -> str | None:
@@ -103,14 +95,14 @@ def _build_info(content: bytes) -> Values:
     info = values.get("build_info")
     values = values | info if isinstance(info, dict) else values
     gpu = values.get("is_cuda_build")
-    listed = _architectures(values.get("cuda_compute_capabilities") or ())
-    found = _told(
+    if gpu is False:
+        return {"gpu": False}
+    return _told(
         gpu=gpu if isinstance(gpu, bool) else None,
         cuda=_version_text(values.get("cuda_version")),
         cudnn=_version_text(values.get("cudnn_version", values.get("cudnn_version_number"))),
-        architectures=listed or None,
+        architectures=_architectures(values.get("cuda_compute_capabilities") or ()) or None,
     )
-    return found if gpu else {"gpu": False} if gpu is False else found
 
 
 def _cuda_config(content: bytes) -> Values:
@@ -161,12 +153,8 @@ def _version_module(content: bytes) -> Values:
     values = _assignments(content)
     named = next((name for name in ("cuda", "cuda_version") if name in values), None)
     cuda = _version_text(values[named]) if named else None
-    return _told(
-        cuda=cuda,
-        cudnn=_version_text(values.get("cudnn_version")),
-        gpu=cuda is not None if named else None,
-        version=values.get("__version__"),
-    )
+    cudnn, gpu = _version_text(values.get("cudnn_version")), cuda is not None if named else None
+    return _told(cuda=cuda, cudnn=cudnn, gpu=gpu, version=values.get("__version__"))
 
 
 def _torch_python(content: bytes) -> Values:
@@ -193,12 +181,12 @@ def _cupy(content: bytes) -> Values:
 
 def _ctranslate2(content: bytes) -> Values:
     """The cuBLAS that it opens has CUDA's major version in its name."""
-    found = set(re.findall(rb"libcublas\.so\.(\d+)\0", content))
-    cudnn = set(re.findall(rb"libcudnn\.so\.(\d+)\0", content))
-    return _fatbin(content) | _told(
-        cuda=found.pop().decode() if len(found) == 1 else None,
-        cudnn=cudnn.pop().decode() if len(cudnn) == 1 else None,
-    )
+
+    def only(name: bytes) -> str | None:
+        found = set(re.findall(rb"lib" + name + rb"\.so\.(\d+)\0", content))
+        return found.pop().decode() if len(found) == 1 else None
+
+    return _fatbin(content) | _told(cuda=only(b"cublas"), cudnn=only(b"cudnn"))
 
 
 def _linked(content: bytes) -> Values:

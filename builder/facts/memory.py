@@ -41,15 +41,10 @@ class Memory:
 
     def truth(self, cell: Cell, pinned: Pinned | None) -> Truth:
         """For one cell: its lock, its framework wheels as read before, and its base as read lately."""
-        found = [
-            known for wheel in framework_wheels(cell, pinned) if (known := self.wheel(wheel)) is not None
-        ]
         reference = base_reference(cell, pinned)
         base = self.base(reference, cell.platform) if reference else None
-        truth = together(pinned, found, base)
-        if pinned is not None:
-            return truth
-        return replace(truth, failed=last_failure(cell))
+        truth = together(pinned, filter(None, map(self.wheel, framework_wheels(cell, pinned))), base)
+        return truth if pinned is not None else replace(truth, failed=last_failure(cell))
 
     def wheel(self, wheel: Wheel) -> WheelTruth | None:
         if wheel.sha256 not in self._wheels:
@@ -121,18 +116,18 @@ def together(
 
     Of a lock every wheel is there by name and version, with the values that were read of the same sha256.
     """
-    reasons = tuple(dict.fromkeys(unread))
+    found = Truth(wheels=tuple(wheels), base=base, unread=tuple(dict.fromkeys(unread)))
     if pinned is None:
-        return Truth(wheels=tuple(wheels), base=base, unread=reasons)
-    read = {wheel.sha256: wheel for wheel in wheels}
+        return found
     if base is None and isinstance(pinned.base, RegistryBase):
         base = truth_of_base(pinned.base)
+    read = {wheel.sha256: wheel for wheel in found.wheels}
     locked = (
         read.get(wheel.sha256)
         or WheelTruth(name=canonical(wheel.name), version=wheel.version, file=wheel.file, sha256=wheel.sha256)
         for wheel in pinned.wheels
     )
-    return Truth(wheels=tuple(locked), base=base, locked=True, unread=reasons)
+    return replace(found, wheels=tuple(locked), base=base, locked=True)
 
 
 def _failure_path(cell: Cell) -> Path:

@@ -83,8 +83,7 @@ class Refresh:
         if row.get("kept"):
             self.kept.append(f"{label}: {name} stays {old}, though {new} was read: {row['kept']}")
         else:
-            change = Change(file=file, row=number, label=label, key=name, old=old, new=new)
-            self.changes.append(change)
+            self.changes.append(Change(file=file, row=number, label=label, key=name, old=old, new=new))
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -100,45 +99,41 @@ def origin_of(file: str, date: str) -> Origin:
 def refresh(folder: Path, *, index: Index, registry: Registry) -> Refresh:
     """Compare the tables in ``folder`` with what can be read. Writes nothing; no server makes it fail."""
     found = Refresh()
-    wheels, beside = (
-        tomllib.loads((folder / name).read_text("utf-8"))["rows"]
-        for name in ("nvidia-wheels.toml", "companions.toml")
+    wheels, beside, tags = (
+        tomllib.loads((folder / f"{stem}.toml").read_text("utf-8"))["rows"]
+        for stem in ("nvidia-wheels", "companions", "tags")
     )
     offers = ask((row["name"] for row in (*wheels, *beside)), index)
     for name, offer in offers.items():
         if not offer.wheels:
             found.note(f"{name} was not read: {offer.unknown or 'the package index lists no wheel of it'}")
     for number, row in enumerate(wheels):
-        _versions("nvidia-wheels.toml", number, row, offers[row["name"]].wheels, found)
+        _versions(number, row, offers[row["name"]].wheels, found)
     for number, row in enumerate(beside):
         _companion(number, row, offers[row["name"]].wheels, index, found)
-    _tags(tomllib.loads((folder / "tags.toml").read_text("utf-8"))["rows"], registry, found)
+    _tags(tags, registry, found)
     return found
 
 
 def _label(file: str, row: Mapping[str, Any]) -> str:
-    parts = (row.get("name"), row.get("versions"), row.get("variant"), row.get("cuda"), row.get("infix"))
-    words = parts if "ubuntu" in row else parts[:3]
+    names = ("name", "versions", "variant", *(("cuda", "infix") if "ubuntu" in row else ()))
+    words = (row.get(name) for name in names)
     return " ".join([file.removesuffix(".toml"), *(word for word in words if isinstance(word, str) and word)])
 
 
-def _versions(file: str, number: int, row: Mapping[str, Any], files: Collection[str], found: Refresh) -> None:
+def _versions(number: int, row: Mapping[str, Any], files: Collection[str], found: Refresh) -> None:
     """The versions of one of NVIDIA's wheels, newest first, from the oldest that the row has."""
-    if not files:
-        return
     oldest = min(row["versions"], key=key)
     versions = sorted((v for v in files if key(v) >= key(oldest)), key=key, reverse=True)
     if row["name"].startswith("nvidia-cuda-runtime"):
         # one for each toolkit: later patches of one differ in nothing that a rule weighs
-        by_toolkit = {short(v, 2): v for v in reversed(versions)}
-        versions = sorted(by_toolkit.values(), key=key, reverse=True)
-    if "toolkit" in row:
+        versions = list({short(v, 2): v for v in reversed(versions)}.values())[::-1]
+    if files and "toolkit" in row:
         # which toolkit a version is from is not in the version: only that it is still there can be read
-        gone = [v for v in row["versions"] if v not in files]
-        if gone:
-            found.note(f"{row['name']} {', '.join(gone)} is no longer on the package index")
+        if gone := ", ".join(v for v in row["versions"] if v not in files):
+            found.note(f"{row['name']} {gone} is no longer on the package index")
     elif versions and versions != row["versions"]:
-        found.add(file, number, row, "versions", versions)
+        found.add("nvidia-wheels.toml", number, row, "versions", versions)
 
 
 def _companion(
@@ -181,26 +176,19 @@ def _tags(rows: Sequence[Mapping[str, Any]], registry: Registry, found: Refresh)
     for number, row in enumerate(rows):
         tags = [f"{row['cuda']}-{row['infix']}-runtime-ubuntu{name}" for name in row["ubuntu"]]
         covered |= set(tags)
-        there = {tag in listed for tag in tags}
-        if len(there) > 1:
-            gone = ", ".join(tag for tag in tags if tag not in listed)
-            found.note(f"{_label('tags.toml', row)}: only some of its tags are gone: {gone}")
+        gone = [tag for tag in tags if tag not in listed]
+        if gone and len(gone) < len(tags):
+            found.note(f"{_label('tags.toml', row)}: only some of its tags are gone: {', '.join(gone)}")
             continue
-        state = "listed" if there == {True} else "deleted"
+        state = "deleted" if gone else "listed"
         if state != row["state"]:
             found.add("tags.toml", number, row, "state", state)
-        if state == "listed" and "cudnn" not in row:
-            version = _cudnn(tags, registry, found)
-            if version is not None:
-                found.add("tags.toml", number, row, "cudnn", version)
+        if not gone and "cudnn" not in row and (version := _cudnn(tags, registry, found)) is not None:
+            found.add("tags.toml", number, row, "cudnn", version)
     for tag in sorted(listed - covered):
         parts = TAG.fullmatch(f"{IMAGE}:{tag}")
-        if (
-            parts
-            and parts["infix"]
-            and parts["flavour"] == "runtime"
-            and parts["system"].startswith("ubuntu")
-        ):
+        runtime = parts and parts["flavour"] == "runtime" and parts["system"].startswith("ubuntu")
+        if parts and parts["infix"] and runtime:
             found.note(f"{IMAGE}:{tag} is listed and no row covers it")
 
 

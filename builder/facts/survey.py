@@ -101,9 +101,8 @@ def survey(
         if only and family.stem not in only:
             continue
         old = load_table(folder, family.stem)
-        listed, whole = _listed(family, index, found)
         found.tables[family.stem] = old
-        if whole:
+        if (listed := _listed(family, index, found)) is not None:
             _family(family, listed, old, read, found, again=again)
     return found
 
@@ -124,27 +123,24 @@ def table_text(table: ReleaseTable) -> str:
     return f'{{"schema":1,"date":"{table.date}","unused":{unused},"rows":[\n{lines}\n]}}\n'
 
 
-def _listed(family: Family, index: Index, found: Survey) -> tuple[dict[str, dict[str, WheelRelease]], bool]:
-    """The releases of a family on the index, and whether all of its pages could be read."""
-
+def _listed(family: Family, index: Index, found: Survey) -> Listed | None:
+    """The releases of a family on the index; None if one of its pages could not be read."""
     found_pages = pages(family.distributions, index)
-    failed = [
-        f"{name} was not read: {files}" for name, files in found_pages.items() if isinstance(files, str)
-    ]
+    failed = [f"{name} was not read: {why}" for name, why in found_pages.items() if isinstance(why, str)]
     found.notes += failed
     listed = {
         name: releases(name, files, since)
         for name, since in family.distributions.items()
         if not isinstance(files := found_pages[name], str)
     }
-    return listed, not failed
+    return None if failed else listed
 
 
 def _family(
     family: Family,
     listed: Listed,
     old: ReleaseTable,
-    read: Callable[[Sequence[Job]], None],
+    read: Callable[[Iterable[Job]], None],
     found: Survey,
     *,
     again: bool,
@@ -154,38 +150,34 @@ def _family(
     stale = {name for row in old.rows if identity(row) not in fresh for name in row["files"]}
     unused = {name for name, files in old.unused.items() if not again and _same(name, files, listed)}
     known = (used | unused) - stale
-    jobs = [job for job in _jobs(family, listed) if job.release.label not in known]
-    read(jobs)
+
+    def new() -> list[Raw]:
+        return [row for row in family.rows(listed) if identity(row) not in fresh]
+
+    jobs = _jobs(family, listed)
+    read(job for job in jobs if job.release.label not in known)
     # a new release of jax may ask for a plug-in whose own row stands: that one is wanted, too
-    wanted = {name for row in _new(family, listed, fresh) for name in row["files"]}
-    read([job for job in _jobs(family, listed) if job.release.label in wanted & known])
-    rows = fresh | {identity(row): row for row in _new(family, listed, fresh) if _whole(row, listed)}
+    wanted = {name for row in new() for name in row["files"]}
+    read(job for job in jobs if job.release.label in wanted & known)
     labels = _labels(listed)
+    whole = (row for row in new() if all(labels[name].was_read for name in row["files"]))
+    rows = fresh | {identity(row): row for row in whole}
     for row in old.rows:
-        gone = not all(name in labels for name in row["files"])
-        if identity(row) not in rows and not gone:
-            rows[identity(row)] = row  # it could not be read again, and what it says is not known to be wrong
+        if all(name in labels for name in row["files"]):
+            # it could not be read again, and what it says is not known to be wrong
+            rows.setdefault(identity(row), row)
     order = list(family.distributions)
+
+    def place(row: Raw) -> tuple[int, Version, str]:
+        return order.index(row["distribution"]), Version(row["version"]), row.get("variant", "")
+
     table = ReleaseTable(
-        rows=sorted(
-            rows.values(),
-            key=lambda row: (
-                order.index(row["distribution"]),
-                Version(row["version"]),
-                row.get("variant", ""),
-            ),
-        ),
-        unused=_unused(listed, rows.values(), old),
-        date=old.date,
+        rows=sorted(rows.values(), key=place), unused=_unused(listed, rows.values(), old), date=old.date
     )
     if (table.rows, table.unused) != (old.rows, old.unused):
         table.date = datetime.now(UTC).date().isoformat()
     found.tables[family.stem] = table
     found.changes += _changes(family.stem, old.rows, table.rows)
-
-
-def _new(family: Family, listed: Listed, fresh: Mapping[Identity, Raw]) -> list[Raw]:
-    return [row for row in family.rows(listed) if identity(row) not in fresh]
 
 
 def _labels(listed: Listed) -> dict[str, WheelRelease]:
@@ -207,21 +199,14 @@ def _same(name: str, files: str, listed: Listed) -> bool:
     return version in of_it and of_it[version].fingerprint == files
 
 
-def _whole(row: Raw, listed: Listed) -> bool:
-    """Whether all wheels of a row were read."""
-    labels = _labels(listed)
-    return all(any(told.metadata for told in labels[name].told.values()) for name in row["files"])
-
-
 def _unused(listed: Listed, rows: Iterable[Raw], old: ReleaseTable) -> dict[str, str]:
     """Releases that were read, now or before, and that no row is made of."""
     used = {name for row in rows for name in row["files"]}
-    found = {}
-    for name, release in _labels(listed).items():
-        was_read = any(told.metadata for told in release.told.values())
-        if name not in used and (was_read or old.unused.get(name) == release.fingerprint):
-            found[name] = release.fingerprint
-    return found
+    return {
+        name: release.fingerprint
+        for name, release in _labels(listed).items()
+        if name not in used and (release.was_read or old.unused.get(name) == release.fingerprint)
+    }
 
 
 def identity(row: Mapping[str, Any]) -> Identity:
@@ -250,29 +235,27 @@ def _changes(stem: str, old: Sequence[Raw], new: Sequence[Raw]) -> list[str]:
     said = []
     for one in sorted(before.keys() | after.keys()):
         label = " ".join([stem, *(word for word in one if word)])
-        if one not in after:
-            said.append(f"{label}: is no longer on the package index")
-        elif one not in before:
-            said.append(f"{label}: is new")
-        else:
-            names = sorted(before[one].keys() | after[one].keys())
-            differ = [
-                n for n in names if before[one].get(n) != after[one].get(n) and n not in {"sum", "files"}
-            ]
-            said += [
-                f"{label}: {n} {_text(before[one].get(n))} -> {_text(after[one].get(n))}" for n in differ
-            ]
-            if not differ and before[one] != after[one]:
-                said.append(f"{label}: its files on the package index, or its check sum, are others")
+        was, now = before.get(one, {}), after.get(one, {})
+        names = sorted((was.keys() | now.keys()) - {"sum", "files"})
+        differ = [
+            f"{name} {_text(was.get(name))} -> {_text(now.get(name))}"
+            for name in names
+            if was.get(name) != now.get(name)
+        ]
+        if not now:
+            differ = ["is no longer on the package index"]
+        elif not was:
+            differ = ["is new"]
+        elif not differ and was != now:
+            differ = ["its files on the package index, or its check sum, are others"]
+        said += [f"{label}: {text}" for text in differ]
     return said
 
 
 def _text(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    return (
-        " ".join(value) if isinstance(value, list) else value if isinstance(value, str) else json.dumps(value)
-    )
+    if isinstance(value, list):
+        return " ".join(value)
+    return "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 class _Reader:
@@ -285,7 +268,8 @@ class _Reader:
         self._end = time.monotonic() + budget.seconds
         self._done = self._of = 0
 
-    def __call__(self, jobs: Sequence[Job]) -> None:
+    def __call__(self, wanted: Iterable[Job]) -> None:
+        jobs = list(wanted)
         self._of += len(jobs)
         with ThreadPoolExecutor(_THREADS) as pool:
             for job, told in zip(jobs, pool.map(self._one, jobs), strict=True):

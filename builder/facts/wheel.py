@@ -70,8 +70,10 @@ def add(known: Values, found: Values) -> tuple[str, ...]:
 
 def truth_of(file: str, told: Told, *, sha256: str | None = None) -> WheelTruth:
     """A wheel's truth from a small reading. A value that is absent or does not parse stays None."""
-    name, version, tags = _from_name(file)
-    said, values = metadata_of(told.metadata), told.values
+    said, values, named = metadata_of(told.metadata), told.values, wheel_name(file)
+    first, _, rest = file.removesuffix(".whl").partition("-")
+    name = named.name if named is not None else canonical(first)
+    version = str(named.version) if named is not None else rest.partition("-")[0]
     local = values.get("version")
     return WheelTruth(
         name=name,
@@ -80,7 +82,7 @@ def truth_of(file: str, told: Told, *, sha256: str | None = None) -> WheelTruth:
         sha256=sha256,
         requires_python=said.python,
         requires=said.requires,
-        tags=tags,
+        tags=tuple(sorted(map(str, named.tags))) if named is not None else (),
         cuda=values.get("cuda"),
         cudnn=_pinned_cudnn(values.get("cudnn"), said.requires, name),
         architectures=tuple(values.get("architectures", ())),
@@ -105,14 +107,6 @@ def with_deep(truth: WheelTruth, values: Values) -> WheelTruth:
         numpy_abi=values.get("numpy_abi", truth.numpy_abi),
         gpu=values.get("gpu", truth.gpu),
     )
-
-
-def _from_name(file: str) -> tuple[str, str, tuple[str, ...]]:
-    wheel = wheel_name(file)
-    if wheel is None:
-        parts = file.removesuffix(".whl").split("-")
-        return canonical(parts[0]), parts[1] if len(parts) > 1 else "", ()
-    return wheel.name, str(wheel.version), tuple(sorted(str(tag) for tag in wheel.tags))
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def _refuse_long(line: str, place: str) -> None:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments, each with its number; lines that end in a backslash are joined."""
     joined, first = "", 0
-    for number, raw in enumerate(text.splitlines(), 1):
+    for number, raw in enumerate([*text.splitlines(), ""], 1):
         first = first if joined else number
         line = re.sub(r"(?:^|\s)#.*$", "", raw)
         if line.rstrip().endswith("\\"):
@@ -206,23 +206,19 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         line, joined = (joined + line).strip(), ""
         if line:
             yield first, line
-    if joined.strip():
-        yield first, joined.strip()
 
 
 def _option(words: list[str]) -> tuple[str, str]:
     option, equals, value = words[0].partition("=")
-    if not equals and len(option) > 2 and option[0] == "-" and option[1] != "-":  # -rfile
+    if not equals and re.match("-[^-].", option):  # -rfile
         return option[:2], option[2:]
     return option, value if equals else " ".join(words[1:2])
 
 
 def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
     if option in _INDEX and re.match(r"https?://", value):
-        if value not in found.index:
-            found.index.append(value)
-        return
-    if option in ("-e", "--editable"):
+        found.index += [value] if value not in found.index else []
+    elif option in ("-e", "--editable"):
         found.notes.append(f"{place}: {option} {value}: not taken over: an image has no editable packages")
     else:
         found.notes.append(f"{place}: {' '.join(filter(None, (option, value)))}: an option of pip, left out")
@@ -235,15 +231,12 @@ def from_pyproject(path: Path) -> Wishes:
     except MalformedError as problem:
         raise UsageError(f"{path}: {problem}") from problem
     found = Wishes()
-    project, poetry = (
-        _table(document, "project", path),
-        _table(_table(document, "tool", path), "poetry", path),
-    )
+    project = _table(document, "project", path)
+    poetry = _table(_table(document, "tool", path), "poetry", path)
     listed, bound = project.get("dependencies", []), project.get("requires-python", "")
     if not isinstance(listed, list) or not isinstance(bound, str):
-        raise UsageError(
-            f"{path}: project.dependencies has to be a list of texts, and requires-python a text"
-        )
+        text = "project.dependencies has to be a list of texts, and requires-python a text"
+        raise UsageError(f"{path}: {text}")
     for text in listed:
         found.add(str(text), f"{path}, project.dependencies")
     found.python = bound or found.python
