@@ -18,10 +18,7 @@ from builder.model import Deb, RootfsBase
 from builder.net import download
 from builder.net.http import Client, redact
 
-VARIABLES = {
-    "debian": "RTBUILD_DEBIAN_MIRROR",
-    "debian-security": "RTBUILD_DEBIAN_SECURITY_MIRROR",
-}
+VARIABLES = {"debian": "RTBUILD_DEBIAN_MIRROR", "debian-security": "RTBUILD_DEBIAN_SECURITY_MIRROR"}
 ARCHITECTURES: Mapping[str, str] = {"linux/amd64": "amd64", "linux/arm64": "arm64"}
 KEYRINGS = tuple(Path(f"/usr/share/keyrings/debian-archive-keyring.{form}") for form in ("gpg", "pgp"))
 
@@ -38,11 +35,12 @@ _MERGED_USR: Mapping[str, tuple[str, ...]] = {
     # on base-files is merged by itself: https://wiki.debian.org/UsrMerge
     "bookworm": ("usr-is-merged",),
 }
-_CLOSED = frozenset({"bullseye"})
-"""Suites that get no more updates, so that their Release files' Valid-Until has passed for good."""
-_DEBIAN_SUITES = frozenset({"bullseye", "bookworm", "trixie", "forky", "sid"})
-_DEBIAN_ALIASES = frozenset({"oldoldstable", "oldstable", "stable", "testing", "unstable"})
-_THREADS = 4
+_SUITES = frozenset(
+    {
+        *("bullseye", "bookworm", "trixie", "forky", "sid"),
+        *("oldoldstable", "oldstable", "stable", "testing", "unstable"),
+    }
+)
 
 
 @dataclass
@@ -100,7 +98,7 @@ class Debian:
         """
         ordered = list(debs)
         paths = download.together(
-            [(sorted(set(ordered), key=lambda deb: (-deb.size, deb.file)), _THREADS)],
+            [(sorted(set(ordered), key=lambda deb: (-deb.size, deb.file)), 4)],
             self._fetch_one,
             progress=progress,
             stop=stop,
@@ -145,7 +143,8 @@ class Debian:
         archives = self._archives()
         # A mirror named by hand may be a snapshot, whose Release files have expired by their nature.
         named = self.archives is not None or any(os.environ.get(name) for name in VARIABLES.values())
-        check = suite not in _CLOSED and not named
+        # bullseye gets no more updates: its Release files' Valid-Until has passed for good.
+        check = suite != "bullseye" and not named
         wanted = (
             ("debian", suite, False),
             ("debian", f"{suite}-updates", True),
@@ -183,7 +182,7 @@ def archives_of(environ: Mapping[str, str], host: Callable[[], Sequence[HostSour
         for source in host():
             release = source.suite.partition("/")[0].split("-")[0]
             debians = source.origin in ("", "Debian") and source.component == "main"
-            known = debians and release in _DEBIAN_SUITES | _DEBIAN_ALIASES
+            known = debians and release in _SUITES
             if known and source.uri.startswith(("http://", "https://")):
                 found.setdefault("debian-security" if "security" in source.suite else "debian", source.uri)
     if "debian" not in found:
@@ -203,9 +202,9 @@ def cache_path(deb: Deb, cache: Path) -> Path:
 
 
 def _keyring() -> Path:
-    for path in KEYRINGS:
-        if path.is_file():
-            return path
+    found = next(filter(Path.is_file, KEYRINGS), None)
+    if found is not None:
+        return found
     raise MissingToolError(
         "the key that Debian signs its packages with is not on this machine",
         hint="sudo apt-get install debian-archive-keyring",

@@ -32,7 +32,6 @@ _PYTHON = re.compile(
 )
 _LIBRARIES = re.compile(r"(libc|libm|libpython[\d.]+)(-[\d.]+)?\.so[.\d]*")
 """``libm``: the compiler works out powers of constants."""
-_SYSTEM = ("lib", "lib64", "usr/lib", "usr/lib64", "usr/local/lib")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +93,8 @@ def _interpreter(root: Path) -> str:
 
 def _python_files(root: Path) -> list[Path]:
     tops: list[Path] = []
-    for folder in (*_SYSTEM, "etc", "bin", "usr/bin", "usr/local/bin", "opt"):
+    system = ("lib", "lib64", "usr/lib", "usr/lib64", "usr/local/lib")
+    for folder in (*system, "etc", "bin", "usr/bin", "usr/local/bin", "opt"):
         place = root / folder
         if place.is_dir() and not place.is_symlink():
             tops += [path for path in place.iterdir() if _PYTHON.fullmatch(f"{folder}/{path.name}")]

@@ -37,7 +37,6 @@ _DURATIONS = {
     "start-interval": "StartInterval",
 }
 """Options of ``HEALTHCHECK`` and fields of Go's structure, in its order."""
-_HISTORY_ORDER = ("created", "created_by", "author", "comment", "empty_layer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,12 +140,13 @@ def final_config(
     history += system.history
     history += [{**step, "created_by": f"COPY /out/{name}/ / # buildkit"} for name in recipe.added]
     history += [{**step, "created_by": _said(one), "empty_layer": True} for one in recipe.settings]
+    order = ("created", "created_by", "author", "comment", "empty_layer")
     layers = (*stacked, *system.layers, *added)
     document = {
         **{key: base.config[key] for key in ("architecture", "os", "variant") if key in base.config},
         "config": _ordered(_configured(base, recipe.settings), _CONFIG_ORDER),
         "created": created,
-        "history": [_ordered(entry, _HISTORY_ORDER) for entry in history],
+        "history": [_ordered(entry, order) for entry in history],
         "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
     }
     return go_json(dict(sorted(document.items())))
@@ -181,27 +181,23 @@ def _configured(base: BaseLayers, settings: Sequence[RecipeSetting]) -> dict[str
 
 def _said(one: RecipeSetting) -> str:
     """The entry of the image's history, in BuildKit's words."""
-    if one.kind in ("ENV", "LABEL"):
-        return f"{one.kind} {one.name}={one.value}"
+
+    def quoted(*words: str) -> str:
+        return " ".join(json.dumps(word, ensure_ascii=False) for word in words)
+
     if isinstance(one.value, str):
-        return f"{one.kind} {one.value}"
+        return f"{one.kind} {one.name}={one.value}" if one.name else f"{one.kind} {one.value}"
     if one.kind == "HEALTHCHECK":
         given = dict(one.durations)
         lengths = " ".join(f'"{_go_duration(given.get(name, 0))}"' for name in _DURATIONS)
-        return f"HEALTHCHECK &{{[{_quoted('CMD', *one.value)}] {lengths} '\\x00'}}"
-    return f"{one.kind} [{_quoted(*one.value)}]"
-
-
-def _quoted(*words: str) -> str:
-    return " ".join(json.dumps(word, ensure_ascii=False) for word in words)
+        return f"HEALTHCHECK &{{[{quoted('CMD', *one.value)}] {lengths} '\\x00'}}"
+    return f"{one.kind} [{quoted(*one.value)}]"
 
 
 def _go_duration(seconds: int) -> str:
     """``1m0s``, as Go writes it."""
-    hours, minutes = seconds // 3600, seconds // 60
-    text = f"{hours}h" if hours else ""
-    text += f"{minutes % 60}m" if minutes else ""
-    return f"{text}{seconds % 60}s"
+    minutes, hours = seconds // 60, seconds // 3600
+    return (f"{hours}h" if hours else "") + (f"{minutes % 60}m" if minutes else "") + f"{seconds % 60}s"
 
 
 def _ordered(document: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:

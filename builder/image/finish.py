@@ -35,10 +35,6 @@ from builder.wheels.excerpt import excerpt_of, is_library
 
 _FORMAT = 1
 """To be raised when the same steps over the same layers leave another tar stream."""
-_EXPANSION = 4
-"""Bytes unpacked for each byte of a layer of which only the compressed size is known."""
-_LOOKED_AT = 512 << 20
-"""Bytes of sources, bytecode and skeletons: TensorFlow with all of CUDA takes 0.2 GB."""
 
 
 class Runner:
@@ -160,7 +156,9 @@ class Workbench:
 
 @contextmanager
 def _laid_base(work: Assembly, *, memory: bool) -> Iterator[Scratch]:
-    need = _LOOKED_AT + sum(layer.unpacked or _EXPANSION * layer.size for layer in work.below)
+    # Of some layers only the compressed size is known. Sources, bytecode and skeletons of TensorFlow with all
+    # of CUDA take 0.2 GB.
+    need = (512 << 20) + sum(layer.unpacked or 4 * layer.size for layer in work.below)
     with workplace(work.store.folder("tmp"), need, memory=memory) as folder:
         scratch = Scratch(folder / "root", work.cancel)
         for layer in work.below:

@@ -18,11 +18,6 @@ BASE_UNPACKED = 2.2
 """The same for a registry image's compressed layers."""
 DEB_UNPACKED = 4.0
 """The same for Debian's packages."""
-_PYTHON_UNPACKED = 3.0
-"""The same for an archive of a standalone Python."""
-_PYTHON_SIZE = 33_000_000
-"""Of such an archive before it is fetched, about: 3.12.10 to 3.12.16."""
-_LARGEST = 20
 _SONAME = re.compile(
     r"/(lib(?:cudnn\w*|cublas|cublasLt|cudart|cufft|curand|cusolver|cusparse|nvrtc|nccl))\.so\.(\d+)[^/]*$"
 )
@@ -95,9 +90,9 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
         size, identity = sum(deb.size for deb in base.debs), "-".join(deb.sha256 for deb in base.debs)
         layers = [_layer(f"rootfs {base.suite}", planned.rootfs, size, size * DEB_UNPACKED, identity)]
     if python is not None:
-        size = python.size or _PYTHON_SIZE
+        size = python.size or 33_000_000  # before it is fetched; about the size of 3.12.10 to 3.12.16
         title = python_title(python)
-        layers.append(_layer(title, planned.python, size, size * _PYTHON_UNPACKED, python.sha256))
+        layers.append(_layer(title, planned.python, size, size * 3.0, python.sha256))
     packages: list[PackageSize] = []
     files: list[FileSize] = []
     for group in planned.groups:
@@ -118,7 +113,7 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
     return CellSize(
         layers=tuple(layers),
         packages=tuple(sorted(packages, key=lambda one: (-one.unpacked, one.name))),
-        largest=tuple(sorted(files, key=lambda one: (-one.size, one.path))[:_LARGEST]),
+        largest=tuple(sorted(files, key=lambda one: (-one.size, one.path))[:20]),
         doubled=tuple(_doubled(files)),
     )
 

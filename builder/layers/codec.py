@@ -29,14 +29,11 @@ ZSTD_LEVEL = 1
 _IGZIP_LEVEL = 2
 _ZLIB_LEVEL = 1
 _GZIP = 31  # window bits: a gzip header without name and time
-_RAW = -15
-_BUFFER = 1 << 20
-_MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
 
 
 def inflater() -> Any:
     """A decompressor of raw deflate; it raises one of :data:`INFLATE_ERRORS`."""
-    return (isal_zlib or zlib).decompressobj(_RAW)
+    return (isal_zlib or zlib).decompressobj(-15)
 
 
 def crc32(data: bytes, value: int = 0) -> int:
@@ -55,7 +52,7 @@ def codec(compression: Compression) -> str:
 def decompressed(file: BinaryIO, media_type: str) -> Any:
     """The content of ``file`` as a stream: the file itself if its media type is neither zstd's nor gzip's."""
     if media_type.endswith("zstd"):
-        return zstandard.ZstdDecompressor().stream_reader(file, read_size=_BUFFER, read_across_frames=True)
+        return zstandard.ZstdDecompressor().stream_reader(file, read_size=1 << 20, read_across_frames=True)
     return (isal_gzip or gzip).GzipFile(fileobj=file, mode="rb") if media_type.endswith("gzip") else file
 
 
@@ -63,9 +60,8 @@ def plain(file: BinaryIO, media_type: str) -> Any:
     """:func:`decompressed` by the first bytes, as in containerd, or by the media type if they do not say."""
     start = file.read(4)
     file.seek(0)
-    return decompressed(
-        file, next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), media_type)
-    )
+    magic = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
+    return decompressed(file, next((magic[one] for one in magic if start.startswith(one)), media_type))
 
 
 def compressor(compression: Compression, size: int) -> Any:

@@ -26,7 +26,6 @@ from builder.layers.types import Layer
 FORMAT = 1
 """Part of every key that a pack is looked up by. To be raised with every change to what is in one."""
 _LENGTH = 8
-_MEDIA_TYPE = "application/vnd.rtbuild.pack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +50,22 @@ class Content:
     """One for each of its ranges."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pack:
-    """A pack whose index was read."""
+    """A pack that the store found sound; its index is read at once."""
 
-    path: Path
-    files: tuple[Packed, ...]
-    """In the order of their contents."""
-    notes: Mapping[str, Any]
-    """The maker's notes, read with the index."""
-    _start: int
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as blob:
+            length = int.from_bytes(blob.read(_LENGTH), "big")
+            index = json.loads(zstandard.decompress(blob.read(length)))
+        self.path = path
+        self.files = tuple(
+            Packed(name, mode, size, sha256, tuple((start, end) for start, end in ranges))
+            for name, mode, size, sha256, ranges in index["files"]
+        )
+        """In the order of their contents."""
+        self.notes: Mapping[str, Any] = index["notes"]
+        """The maker's notes, read with the index."""
+        self._start = _LENGTH + length
 
     def contents(self, wanted: Callable[[Packed], bool]) -> Iterator[Content]:
         """The files that are ``wanted``; nothing is read beyond the last of them."""
@@ -79,18 +84,6 @@ class Pack:
                         yield Content(file, pieces)
 
 
-def _open_pack(path: Path) -> Pack:
-    """Read the index of a pack that the store found sound."""
-    with path.open("rb") as blob:
-        length = int.from_bytes(blob.read(_LENGTH), "big")
-        index = json.loads(zstandard.decompress(blob.read(length)))
-    files = tuple(
-        Packed(path_, mode, size, sha256, tuple((start, end) for start, end in ranges))
-        for path_, mode, size, sha256, ranges in index["files"]
-    )
-    return Pack(path=path, files=files, notes=index["notes"], _start=_LENGTH + length)
-
-
 def keep_pack(
     key: str, title: str, make: Callable[[], tuple[Sequence[Content], Mapping[str, Any]]], lease: Lease
 ) -> Pack:
@@ -106,21 +99,21 @@ def keep_pack(
         data = _compressed([piece for one in contents for piece in one.pieces])
         blob = len(index).to_bytes(_LENGTH, "big") + index + data
         target.write_bytes(blob)
-        digest = sha256_of(blob)
+        digest, media_type = sha256_of(blob), "application/vnd.rtbuild.pack"
         return Record(
             layer=Layer(
-                title=title, digest=digest, diff_id=digest, size=len(blob), unpacked=0, media_type=_MEDIA_TYPE
+                title=title, digest=digest, diff_id=digest, size=len(blob), unpacked=0, media_type=media_type
             )
         )
 
     record, _ = lease.store.obtain(key, lease, write)
-    return _open_pack(lease.store.blob(record.layer.digest))
+    return Pack(lease.store.blob(record.layer.digest))
 
 
 def find_pack(key: str, lease: Lease) -> Pack | None:
     """The pack of ``key``, kept by ``lease``; None if it must be made."""
     record = lease.store.find(key, lease)
-    return None if record is None else _open_pack(lease.store.blob(record.layer.digest))
+    return None if record is None else Pack(lease.store.blob(record.layer.digest))
 
 
 def _compressed(pieces: Sequence[bytes]) -> bytes:

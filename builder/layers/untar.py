@@ -24,13 +24,10 @@ _BUFFER = 1 << 20
 _FILES = frozenset(b"0\x007")
 """A plain file in ustar, in older archives, and in those for machines that knew contiguous files."""
 _KINDS = {b"1": "hardlink", b"2": "symlink", b"3": "device", b"4": "device", b"6": "device"}
-_LARGEST_HEADER = 1 << 20
-"""Bytes of names and attributes in front of an entry; Linux takes paths of 4,096."""
 _LARGEST_STREAM = 256 << 30
 """Bytes of a whole layer."""
 _DEEPEST, _LONGEST = 128, 4096
 """Folders and letters of a path."""
-_DIGITS = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ class TarReader:
             kind = header[156:157]
             if kind in (b"x", b"g", b"L", b"K"):
                 before += size
-                if before > _LARGEST_HEADER:
+                if before > 1 << 20:  # of names and attributes; Linux takes paths of 4,096 bytes
                     raise self.error(f"its extended headers have {before} bytes")
                 content = self._take(size)
                 self._skip(-size % _BLOCK)
@@ -120,7 +117,7 @@ class TarReader:
         stated = extended.get("size")
         if stated is None:
             return _number(header[124:136])
-        if not _DIGITS.fullmatch(stated):
+        if not re.fullmatch(r"[0-9]{1,18}", stated):
             raise self.error(f"an extended header says a size of {shown(stated, most=40)!r}")
         return int(stated)
 

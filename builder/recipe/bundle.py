@@ -39,8 +39,6 @@ except ImportError as _missing:
     sys.path[:] = USER_PATH
     end_at_import(_missing, __name__)
 """
-_RETURNED = "sys.path[:] = USER_PATH\n"
-"""After all modules but the last, which starts the probe: one of them imports ctypes only if it is there."""
 
 
 class BundleError(Exception):
@@ -73,7 +71,9 @@ def bundle(folder: Path | None = None) -> bytes:
         key=lambda line: (line.startswith("from"), line),
     )
     guarded = _GUARDED % "\n".join(f"    {line}" for line in imports)
-    text = "\n".join([_HEAD, "\n".join(modules[_FIRST].imports), first, guarded, *most, _RETURNED, last])
+    # Before the last, which starts the probe: one of the others imports ctypes only if it is there.
+    returned = "sys.path[:] = USER_PATH\n"
+    text = "\n".join([_HEAD, "\n".join(modules[_FIRST].imports), first, guarded, *most, returned, last])
     compile(text, "cudnn_verify.py", "exec", dont_inherit=True)
     return text.encode()
 

@@ -9,10 +9,6 @@ from packaging.utils import canonicalize_name
 
 from builder.model import Pinned, RegistryBase
 
-_RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
-_CUDNN = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
-"""From CUDA 13 on, NVIDIA's wheels other than cuDNN's carry no ``-cuNN``."""
-
 
 def expectation(pinned: Pinned) -> bytes:
     """The document, with ``null`` for what is not known before the image is built."""
@@ -39,8 +35,12 @@ def _versions(pinned: Pinned, packages: Mapping[str, str]) -> Iterator[str | Non
     None, too, if a wheel brings another version than the base, as on Colab: each framework then has its own
     way to one of the two copies.
     """
-    for variable, name, count in (("CUDA_VERSION", _RUNTIME, 2), ("NV_CUDNN_VERSION", _CUDNN, 3)):
-        named = (version for package, version in sorted(packages.items()) if name.fullmatch(package))
+    # From CUDA 13 on, NVIDIA's wheels other than cuDNN's carry no `-cuNN`.
+    for variable, name, count in (
+        ("CUDA_VERSION", r"nvidia-cuda-runtime(?:-cu\d+)?", 2),
+        ("NV_CUDNN_VERSION", r"nvidia-cudnn(?:-cu\d+)?", 3),
+    ):
+        named = (version for package, version in sorted(packages.items()) if re.fullmatch(name, package))
         wheel = first_parts(next(named, None), count)
         match pinned.cell.cuda.provider:
             case "base":

@@ -100,8 +100,7 @@ def value(text: str) -> Quoted:
     Between double quotes a Dockerfile gives a meaning to ``"``, ``$`` and ``\``, and to no other character:
     https://docs.docker.com/reference/dockerfile/#environment-replacement
     """
-    escaped = re.sub(r'(["$\\])', r"\\\1", _printable(text))
-    return Quoted(f'"{escaped}"')
+    return Quoted('"' + re.sub(r'(["$\\])', r"\\\1", _printable(text)) + '"')
 
 
 def run(step: RecipeStep) -> Quoted:

@@ -18,10 +18,6 @@ from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 
 ROOTFS = "rootfs.tar"
 PYTHON = "python.tar"
-_PYTHON_FOLDER = "/opt/python/bin"
-"""Of a standalone Python: see :mod:`builder.image.pythons`."""
-_BUILT = "built"
-"""The folder of wheels that no index has."""
 _GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 """Asks NVIDIA's container runtime for the driver, as NVIDIA's own images do:
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
@@ -41,7 +37,7 @@ def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
     """
     pip = pip_of(pinned)
     blobs: dict[str, RootfsBase | StandalonePython | Wheel] = {pip.file: pip}
-    blobs |= {f"{_BUILT}/{wheel.file}": wheel for wheel in pinned.wheels if wheel.source is not None}
+    blobs |= {f"built/{wheel.file}": wheel for wheel in pinned.wheels if wheel.source is not None}
     if isinstance(pinned.base, RootfsBase):
         blobs[ROOTFS] = pinned.base
     if pinned.python is not None:
@@ -93,7 +89,8 @@ def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
         "needs_distutils": int(python_version(cell.python).partition(".")[2]) < 12,
         "nvidia_wheels": cell.cuda.provider == "wheels",
         "pip": pip.file,
-        "python_folder": "/usr/bin" if pinned.python is None else _PYTHON_FOLDER,
+        # A standalone one is laid out by `builder.image.pythons`.
+        "python_folder": "/usr/bin" if pinned.python is None else "/opt/python/bin",
         "registry": isinstance(base, RegistryBase),
         "slim": cell.options.slim,
         "standalone": pinned.python,

@@ -17,19 +17,13 @@ from builder.documents import shown
 from builder.errors import CellError
 from builder.layers.codec import INFLATE_ERRORS, crc32, inflater
 
-_LONGEST_NAME = 255
-_FEED = 1 << 17
-"""Compressed bytes handed to the inflater at once. Deflate expands at most 1032-fold, so this also bounds
-what one step can bring: 129 MiB."""
 _EXPANSION = 1032
-_SIZE_OF_DIRECTORY = 5  # zipfile._ECD_SIZE
+"""The most that deflate expands."""
+_FEED = 1 << 17
+"""Compressed bytes handed to the inflater at once. This also bounds what one step can bring: 129 MiB."""
 _USUAL_EXPANSION, _ROOM = 100, 256 << 20
 """Times that a wheel may expand, and bytes that any may have. NVIDIA's expand threefold, text tenfold."""
 _LOCAL_HEADER = 30
-_LARGEST_TEXT = 4 << 20
-"""Bytes of a member that is read whole, unless its reader says more."""
-_LARGEST_DIRECTORY = 12 << 20
-"""Bytes of the table of contents: 6 MiB for a wheel of 40,000 files. In memory it takes 15 times as much."""
 DEEPEST_PATH, LONGEST_PATH = 64, 1024
 """Folders and bytes of a path in an archive: wheels have a dozen folders, a file system takes 4,096 bytes."""
 
@@ -73,7 +67,7 @@ class Archive:
             "pin another version of the package, or remove the file from the cache to download it again",
         )
 
-    def read(self, name: str, *, most: int = _LARGEST_TEXT) -> bytes:
+    def read(self, name: str, *, most: int = 4 << 20) -> bytes:
         """A member's content. Raises CellError if there is none, or it has more than ``most`` bytes."""
         member = self.members.get(name)
         if member is None:
@@ -117,7 +111,8 @@ class Archive:
     def _read_members(self) -> dict[str, Member]:
         try:
             end_record = zipfile._EndRecData(self._file)  # type: ignore[attr-defined]  # noqa: SLF001
-            if end_record is not None and end_record[_SIZE_OF_DIRECTORY] > _LARGEST_DIRECTORY:
+            # Its field _ECD_SIZE: 6 MiB for a wheel of 40,000 files. In memory it takes 15 times as much.
+            if end_record is not None and end_record[5] > 12 << 20:
                 raise self.error("its table of contents is too large for a wheel")
             with zipfile.ZipFile(self._file) as table:
                 entries, start = table.infolist(), table.start_dir
@@ -171,11 +166,11 @@ class Archive:
     def _check_name(self, name: str, *, is_dir: bool) -> None:
         parts = name.removesuffix("/").split("/") if is_dir else name.split("/")
         longest = max(len(part.encode("utf-8", "replace")) for part in parts)
-        if len(parts) > DEEPEST_PATH or len(name) > LONGEST_PATH or longest > _LONGEST_NAME:
+        if len(parts) > DEEPEST_PATH or len(name) > LONGEST_PATH or longest > 255:
             size = f"{len(parts)} folders and {len(name)} letters"
             raise self.error(f"it has a path of {size}: {shown(name, most=60)}")
         strange = any(ord(c) < 0x20 or c == "\x7f" for c in name) or "\\" in name
-        if strange or any(part in ("", ".", "..") for part in parts):
+        if strange or {"", ".", ".."} & {*parts}:
             raise self.error(f"{name!r} is no plain path inside the archive")
 
     def _data_start(self, entry: zipfile.ZipInfo) -> int:

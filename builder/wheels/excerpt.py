@@ -33,8 +33,9 @@ _LIBRARY = re.compile(r"/lib(64)?/[^/]+\.so(\.[\w.]+)?$")
 _RECORD = re.compile(rf"{SITE}/([^/]+\.dist-info)/RECORD")
 _MOST = 2 << 30
 """Bytes of a layer's sources and of libraries that are kept whole: they are in memory for a moment."""
-_PROPERTY = 0x6474E553
-_KEPT = frozenset({elf.DYNAMIC_SEGMENT, elf.INTERP_SEGMENT, elf.NOTE_SEGMENT, _PROPERTY})
+_KEPT = frozenset(
+    {elf.DYNAMIC_SEGMENT, elf.INTERP_SEGMENT, elf.NOTE_SEGMENT, 0x6474E553}
+)  # the last: properties
 _HEAD = 32 << 20
 """Bytes at the start that are held in memory: a table of names is usually there, before what points to it."""
 _LARGEST_PART, _LARGEST_NAMES = 1 << 20, 128 << 20

@@ -45,7 +45,6 @@ if __name__ == '__main__':
 
 NAMED_FOR_PYTHON = ("pip", "setuptools")
 """Distributions whose scripts pip names after the Python that it installs for."""
-_LONGEST_NAME = 255
 _TARGET = re.compile(r"(?P<module>\w+(?:\.\w+)*):(?P<attribute>\w+(?:\.\w+)*)\s*(?:\[.*\])?\s*")
 
 
@@ -69,11 +68,8 @@ def entry_points(text: str) -> dict[str, str]:
         parser.read_string(text)
     except configparser.Error as problem:
         raise EntryPointError(f"entry_points.txt cannot be read: {problem}") from problem
-    found: dict[str, str] = {}
-    for group in ("console_scripts", "gui_scripts"):
-        if parser.has_section(group):
-            found.update(parser.items(group))
-    return found
+    groups = filter(parser.has_section, ("console_scripts", "gui_scripts"))
+    return {name: target for group in groups for name, target in parser.items(group)}
 
 
 def scripts(
@@ -81,12 +77,7 @@ def scripts(
 ) -> Iterator[tuple[str, bytes]]:
     """Name and content of each script; ``python`` is ``3.9``. Raises :class:`EntryPointError`."""
     for name, target in _named_for(python, points).items():
-        if (
-            name in ("", ".", "..")
-            or "/" in name
-            or name != shown(name)
-            or len(name.encode()) > _LONGEST_NAME
-        ):
+        if name in ("", ".", "..") or "/" in name or name != shown(name) or len(name.encode()) > 255:
             raise EntryPointError(f"entry point {shown(name, most=60)!r} is no file name")
         match = _TARGET.fullmatch(target)
         if match is None:

@@ -42,10 +42,6 @@ _ROOTS = {
 """The folders of the installation schemes."""
 _LARGEST_RECORD, _LARGEST_POINTS = 16 << 20, 256 << 10
 """Bytes of RECORD, 5 MiB for a wheel of 40,000 files, and of entry_points.txt."""
-_LARGEST_SCRIPT = 64 << 20
-_MORE_ROWS = 1000
-"""Rows of a RECORD without a file in the archive: some builders record what they then leave out."""
-_SCRIPT_SUFFIXES = (".exe", "-script.py", ".pya")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +126,7 @@ class Tree:
                 if name.startswith("/") or ".." in name.split("/"):
                     raise self.archive.error(f"its RECORD names {name!r}, outside of the archive")
                 rows[name] = (hashed, size)
-                if len(rows) > files + _MORE_ROWS:
+                if len(rows) > files + 1000:  # some builders record what they then leave out
                     raise self.archive.error(f"its RECORD names more files than the {files} in it")
         except UnicodeDecodeError as problem:
             raise self.archive.error(f"its RECORD is not UTF-8: {problem}") from problem
@@ -184,7 +180,8 @@ class Tree:
         if not _is_script(name):
             return False
         script = path.rpartition("/")[2]
-        suffix = next((suffix for suffix in _SCRIPT_SUFFIXES if script.lower().endswith(suffix)), "")
+        suffixes = (".exe", "-script.py", ".pya")
+        suffix = next((suffix for suffix in suffixes if script.lower().endswith(suffix)), "")
         return script[: len(script) - len(suffix)] in self._points
 
     def _from_member(self, member: Member, path: str) -> File:
@@ -194,7 +191,7 @@ class Tree:
             raise self.archive.error(f"{member.name} has {member.size} bytes, its RECORD says {size}")
         start = next(filter(None, self.archive.chunks(member)), b"") if _is_script(member.name) else b""
         if start.startswith(b"#!python"):
-            content = self.archive.read(member.name, most=_LARGEST_SCRIPT)
+            content = self.archive.read(member.name, most=64 << 20)
             self._check_hash(member.name, [content], hashed)
             # The whole line goes, with any options in it: so does pip.
             return _made(path, f"#!{_INTERPRETER}\n".encode() + content.partition(b"\n")[2], mode)
