@@ -87,8 +87,7 @@ def registry_layers(base: RegistryBase, registry: Registry, lease: Lease) -> Bas
     manifest = registry.manifest(f"{base.reference.partition('@')[0]}@{base.digest}").document
     try:
         (digest, size), *_ = blobs_of(manifest)
-        title = "image config"
-        obtain(Layer(title=title, digest=digest, diff_id=digest, size=size, unpacked=0, media_type=""))
+        obtain(Layer(title="image config", digest=digest, diff_id=digest, size=size, media_type=""))
         config = parse_config(read_file(lease.store.blob(digest)))
         pairs = zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True)
         layers = [_described(base, described, diff_id) for described, diff_id in pairs]
@@ -104,11 +103,7 @@ def _described(base: RegistryBase, described: Mapping[str, Any], diff_id: str) -
             f"{base.reference} has a layer of type {described['mediaType']}, which cannot be taken over",
             hint="use another base image",
         )
+    size = described["size"]
     return Layer(
-        title=base.reference,
-        digest=described["digest"],
-        diff_id=diff_id,
-        size=described["size"],
-        unpacked=0,
-        media_type=media_type,
+        title=base.reference, digest=described["digest"], diff_id=diff_id, size=size, media_type=media_type
     )

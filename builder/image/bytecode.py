@@ -24,9 +24,7 @@ from builder.recipe.values import RecipeStep
 from builder.wheels.excerpt import is_source
 from builder.wheels.wheel import SITE
 
-FOLDER = "bytecode"
-"""The template's name of the layer."""
-_OUT = f"out/{FOLDER}/"
+_OUT = "out/bytecode/"
 _PYTHON = re.compile(
     r"(usr/|usr/local/)?lib/python[\d.]*|etc/python[\d.]*|(usr/|usr/local/)?bin/python[\d.]+|opt/python"
 )
@@ -41,11 +39,6 @@ class BytecodePart:
     title: str
     files: tuple[Packed, ...]
     key: str
-
-
-def makes_bytecode(step: RecipeStep) -> bool:
-    """Whether this is the step whose work is kept by distribution."""
-    return step.makes == (FOLDER,)
 
 
 def parts_of(packs: Sequence[Pack], *, made_by: str) -> list[BytecodePart]:

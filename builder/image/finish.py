@@ -19,13 +19,13 @@ from typing import Self
 
 from builder.digests import digest_of
 from builder.errors import CellError
-from builder.image.bytecode import compiler, keep_compiled, lay_known, lay_sources, makes_bytecode, parts_of
+from builder.image.bytecode import compiler, keep_compiled, lay_known, lay_sources, parts_of
 from builder.image.scratch import Scratch
 from builder.image.stack import Elsewhere, Plan
 from builder.layers.codec import codec
 from builder.layers.memory import MemoryFullError, workplace
 from builder.layers.pack import Pack
-from builder.layers.store import LayerStore, Lease, Record
+from builder.layers.store import Lease, Record
 from builder.layers.tar import write_folder
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.recipe.values import Recipe, RecipeFile, RecipeStep
@@ -86,10 +86,6 @@ class Assembly:
     def lease(self) -> Lease:
         return self.plan.lease
 
-    @property
-    def store(self) -> LayerStore:
-        return self.lease.store
-
 
 def added_layers(work: Assembly) -> tuple[dict[str, Layer], int]:
     """The recipe's own layers by their keys, lowest first, and how many of them were made now.
@@ -97,13 +93,13 @@ def added_layers(work: Assembly) -> tuple[dict[str, Layer], int]:
     Raises :class:`~builder.errors.MissingToolError` if this machine cannot run the steps.
     """
     keys = layer_keys(work.recipe, work.below, work.wheels)
-    found = {name: work.store.find(key, work.lease) for name, key in keys.items()}
+    found = {name: work.lease.store.find(key, work.lease) for name, key in keys.items()}
     if work.elsewhere is not None:
         found = {name: record or work.elsewhere(keys[name]) for name, record in found.items()}
     missing = {name: keys[name] for name, record in found.items() if record is None}
     if missing:
         work.runner.check()  # before anything is laid out
-        with disk_errors(work.store.root):
+        with disk_errors(work.lease.store.root):
             try:
                 made = _made(work, missing, memory=True)
             except MemoryFullError:
@@ -159,7 +155,7 @@ def _laid_base(work: Assembly, *, memory: bool) -> Iterator[Scratch]:
     # Of some layers only the compressed size is known. Sources, bytecode and skeletons of TensorFlow with all
     # of CUDA take 0.2 GB.
     need = (512 << 20) + sum(layer.unpacked or 4 * layer.size for layer in work.below)
-    with workplace(work.store.folder("tmp"), need, memory=memory) as folder:
+    with workplace(work.lease.store.folder("tmp"), need, memory=memory) as folder:
         scratch = Scratch(folder / "root", work.cancel)
         for layer in work.below:
             work.progress(f"looking into {layer.title}")
@@ -209,7 +205,7 @@ def _run(work: Assembly, needed: set[RecipeStep], scratch: Scratch) -> None:
         work.progress(f"making {', '.join(step.makes)}")
         for path, file in _seen(work.recipe, step).items():
             scratch.put(path, file.content, file.mode)
-        if makes_bytecode(step):
+        if step.name == "bytecode":
             _compile(work, step, scratch, packs)
         else:
             if step.reads == "sources":
@@ -262,6 +258,6 @@ def _keep(work: Assembly, key: str, name: str, folder: Path) -> Record:
         with target.open("wb") as blob:
             return Record(layer=write_folder(folder, blob, name, compression))
 
-    record, _ = work.store.obtain(key, work.lease, make)
+    record, _ = work.lease.store.obtain(key, work.lease, make)
     shutil.rmtree(folder)
     return record

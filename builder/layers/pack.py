@@ -100,11 +100,8 @@ def keep_pack(
         blob = len(index).to_bytes(_LENGTH, "big") + index + data
         target.write_bytes(blob)
         digest, media_type = sha256_of(blob), "application/vnd.rtbuild.pack"
-        return Record(
-            layer=Layer(
-                title=title, digest=digest, diff_id=digest, size=len(blob), unpacked=0, media_type=media_type
-            )
-        )
+        layer = Layer(title=title, digest=digest, diff_id=digest, size=len(blob), media_type=media_type)
+        return Record(layer=layer)
 
     record, _ = lease.store.obtain(key, lease, write)
     return Pack(lease.store.blob(record.layer.digest))

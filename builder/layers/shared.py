@@ -65,18 +65,14 @@ def signed_text(configs: Iterable[bytes]) -> bytes:
 
 def signature_of(manifest: dict[str, Any], config: bytes) -> tuple[bytes, str] | None:
     """The signed text and the signature, if they cover this description; else None."""
-    notes = manifest.get("annotations")
-    text, signature = (notes.get(SIGNED), notes.get(SIGNATURE)) if isinstance(notes, dict) else (None, None)
-    if not isinstance(text, str) or not isinstance(signature, str):
-        return None
     try:
+        text, signature = manifest["annotations"][SIGNED], manifest["annotations"][SIGNATURE]
         listed = parse_object(text, strict=True)
-    except MalformedError:
+    except (LookupError, TypeError, AttributeError, MalformedError):
         return None
     named = listed.get("configs")
-    if listed.get("rtbuild") != "layers" or not isinstance(named, list) or sha256_of(config) not in named:
-        return None
-    return text.encode(), signature
+    covers = listed.get("rtbuild") == "layers" and isinstance(named, list) and sha256_of(config) in named
+    return (text.encode(), signature) if covers and isinstance(signature, str) else None
 
 
 def manifest_of(layer: Layer, config: bytes, signed: tuple[bytes, str] | None) -> bytes:

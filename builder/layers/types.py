@@ -23,7 +23,8 @@ class Layer:
     diff_id: str
     """``sha256:…`` of the tar stream inside."""
     size: int
-    unpacked: int
+    unpacked: int = 0
+    """0 if it is not known."""
     media_type: str
 
 

@@ -108,7 +108,8 @@ def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
 
 
 def _files(pinned: Pinned, values: Mapping[str, Any], *, probe: bytes) -> dict[str, RecipeFile]:
-    cell = pinned.cell
+    cell, root = pinned.cell, resources.runtime()
+    runtime = sorted(root.rglob("*.py")) if cell.profile == "colab" else []
     return {
         ".dockerignore": _text("dockerignore.j2", values),
         "Dockerfile": _text("Dockerfile.j2", values),
@@ -117,21 +118,15 @@ def _files(pinned: Pinned, values: Mapping[str, Any], *, probe: bytes) -> dict[s
         "expect.json": RecipeFile(content=expectation(pinned)),
         "requirements.txt": _text("requirements.txt.j2", values),
         **({"slim.py": RecipeFile(content=Path(slim.__file__).read_bytes())} if cell.options.slim else {}),
-        **(_runtime_files() if cell.profile == "colab" else {}),
+        **{
+            f"runtime/{path.relative_to(root).as_posix()}": RecipeFile(content=path.read_bytes())
+            for path in runtime
+        },
     }
 
 
 def _text(template: str, values: Mapping[str, Any]) -> RecipeFile:
     return RecipeFile(content=fill(template, values).encode())
-
-
-def _runtime_files() -> dict[str, RecipeFile]:
-    """The files ``runtime/…`` of images of the profile ``colab``, by name."""
-    root = resources.runtime()
-    return {
-        f"runtime/{path.relative_to(root).as_posix()}": RecipeFile(content=path.read_bytes())
-        for path in sorted(root.rglob("*.py"))
-    }
 
 
 def _steps_of(pinned: Pinned, values: Mapping[str, Any]) -> tuple[RecipeStep, ...]:

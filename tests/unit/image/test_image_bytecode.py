@@ -22,7 +22,6 @@ from builder.image.bytecode import (
     keep_compiled,
     lay_known,
     lay_sources,
-    makes_bytecode,
     parts_of,
 )
 from builder.image.scratch import Scratch
@@ -54,8 +53,7 @@ def pythons() -> list[str]:
 
 def bytecode_step() -> RecipeStep:
     recipe = render(recipe_cells.ROOTFS_WHEELS, probe=recipe_cells.PROBE, version="0.1.0")
-    (found,) = filter(makes_bytecode, recipe.steps)
-    return found
+    return next(step for step in recipe.steps if step.name == "bytecode")
 
 
 @pytest.fixture(params=pythons(), ids=lambda path: path.strip("/").replace("/", "-"))
