@@ -4,8 +4,6 @@ The only module that talks to a package index (resolution is done by uv, see :mo
 the user's own configuration says: :mod:`.settings`.
 """
 
-from __future__ import annotations
-
 import copy
 import datetime
 import threading
@@ -13,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import requests
@@ -66,7 +64,7 @@ class Index:
     @classmethod
     def from_user(
         cls, *, note: Callable[[str], None] = lambda _text: None, brief: bool = False, once: bool = False
-    ) -> Index:
+    ) -> Self:
         """The indexes of the user's uv or pip configuration.
 
         With ``brief`` a server that is slow or down is given up soon: for questions that can stay open. With
@@ -91,7 +89,7 @@ class Index:
             client = Client(ca=settings.ca, retries=2, connection_retries=1, read_timeout=15)
         return cls(settings, client=client, note=note)
 
-    def with_extra(self, extra: Sequence[str]) -> Index:
+    def with_extra(self, extra: Sequence[str]) -> Self:
         """The same, asking a cell's own indexes first."""
         if not extra:
             return self

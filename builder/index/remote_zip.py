@@ -7,8 +7,6 @@ HTML, a short answer, a wrong checksum) is an :class:`UnknownError`.
 Formats: PKWARE APPNOTE 6.3.9, sections 4.3 and 4.5.3; RFC 9110, section 14.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import struct

@@ -1,7 +1,5 @@
 """The target of wheels (Python, platform, glibc), and the wheel that fits it best."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator, Mapping

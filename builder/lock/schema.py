@@ -1,7 +1,5 @@
 """The form of a lock file, as pydantic models."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints

@@ -1,7 +1,5 @@
 """Nodes to checked texts, in small steps, each of which notes errors with their places."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 

@@ -5,8 +5,6 @@ error page, would stop a run or fill its memory. It also reads the whole body of
 that of an answer before a retry.
 """
 
-from __future__ import annotations
-
 import http.client
 import io
 import os
@@ -16,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -155,7 +153,7 @@ class _Again(Retry):
 
     def increment(
         self, method: Any = None, url: Any = None, response: Any = None, *rest: Any, **more: Any
-    ) -> _Again:
+    ) -> Self:
         left = super().increment(method, url, response, *rest, **more)
         if response is not None:
             response.close()

@@ -1,12 +1,11 @@
 """Logins for registries: those that Docker stored, and the tokens that they are exchanged for."""
 
-from __future__ import annotations
-
 import base64
 import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 from urllib.parse import urlsplit
 
 import requests
@@ -73,7 +72,7 @@ class Challenge:
     parameters: dict[str, str]
 
     @classmethod
-    def parse(cls, header: str) -> Challenge:
+    def parse(cls, header: str) -> Self:
         scheme, _, rest = header.strip().partition(" ")
         # \b: else a long word that no value follows is tried from each of its letters on
         return cls(scheme=scheme.lower(), parameters=dict(re.findall(r'\b(\w+)="([^"]*)"', rest)))

@@ -3,13 +3,11 @@
 :mod:`.wire` sends the requests.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import requests
@@ -67,13 +65,13 @@ class Registry:
         self._wire = Wire(mirrors or {}, client, login, hint)
 
     @classmethod
-    def from_user(cls, mirrors: Mapping[str, str] | None = None) -> Registry:
+    def from_user(cls, mirrors: Mapping[str, str] | None = None) -> Self:
         """``mirrors`` (from the command line) win over ``RTBUILD_REGISTRY_MIRROR``."""
         named = parse_mirrors([os.environ.get(MIRROR_VARIABLE, "")])
         return cls(named | dict(mirrors or {}))
 
     @classmethod
-    def to_write(cls) -> Registry:
+    def to_write(cls) -> Self:
         """For repositories that are written to: no mirrors, and more patience than a look at a base needs."""
         return cls(
             client=Client(retries=4, connection_retries=3, read_timeout=120),

@@ -4,13 +4,11 @@ https://github.com/opencontainers/distribution-spec/blob/main/spec.md
 https://github.com/opencontainers/image-spec
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 from builder.documents import MalformedError, parse_object, shown
 from builder.errors import RegistryError, UsageError
@@ -59,11 +57,11 @@ class Reference:
         """The part of an address that selects the image: the digest or, without one, the tag."""
         return self.digest or self.tag or "latest"
 
-    def at(self, digest: str) -> Reference:
-        return Reference(host=self.host, repository=self.repository, tag=None, digest=digest)
+    def at(self, digest: str) -> Self:
+        return type(self)(host=self.host, repository=self.repository, tag=None, digest=digest)
 
-    def tagged(self, tag: str) -> Reference:
-        return Reference(host=self.host, repository=self.repository, tag=tag, digest=None)
+    def tagged(self, tag: str) -> Self:
+        return type(self)(host=self.host, repository=self.repository, tag=tag, digest=None)
 
     def __str__(self) -> str:
         tag = f":{self.tag}" if self.tag else ""
