@@ -20,8 +20,9 @@ from packaging.utils import canonicalize_name
 
 from builder.errors import NoSolutionError, PackageIndexError
 from builder.index import settings as index_settings
-from builder.index import simple_api, target, uv
+from builder.index import simple_api, uv
 from builder.index.settings import IndexSettings
+from builder.index.target import Target, rank
 from builder.model import Sdist, Wheel
 from builder.net import download
 from builder.net.http import READ_TIMEOUT, Client, explain, redact
@@ -101,9 +102,7 @@ class Index:
         self,
         requirements: Sequence[str],
         *,
-        python: str,
-        platform: str,
-        glibc: str,
+        target: Target,
         previous: Sequence[Wheel] = (),
         upgrade: Collection[str] | bool = False,
         listed: bool = False,
@@ -120,10 +119,9 @@ class Index:
         for url in self.settings.all:
             if failure := self.client.given_up(url):  # uv would wait for it anew, each time
                 raise _unanswered(url, failure)
-        wanted = target.Target(python=python, platform=platform, glibc=glibc)
         packages, warnings = uv.compile_requirements(
             [*requirements, *(f"{one.wheel.name}=={one.wheel.version}" for one in built)],
-            wanted,
+            target,
             self.settings,
             previous=previous,
             upgrade=upgrade,
@@ -132,16 +130,16 @@ class Index:
         )
         for text in warnings:
             self._note(text)
-        fitting = wanted.tags()
+        fitting = target.tags()
         kept = {wheel.sha256 for wheel in previous}
         own = {canonicalize_name(one.wheel.name): one.wheel for one in built}
         found: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for package in packages:
             marker = package.get("marker")
-            if marker and not Marker(marker).evaluate(wanted.environment):
+            if marker and not Marker(marker).evaluate(target.environment):
                 continue
             if canonicalize_name(package["name"]) not in own:
-                found.append((package, _best(package, fitting, kept, wanted)))
+                found.append((package, _best(package, fitting, kept, target)))
         with ThreadPoolExecutor(_THREADS * 2) as pool:
             wheels = [*pool.map(lambda pair: self._wheel(*pair), found), *own.values()]
         return tuple(sorted(wheels, key=lambda wheel: canonicalize_name(wheel.name)) if own else wheels)
@@ -326,7 +324,7 @@ def _file_name(entry: dict[str, Any]) -> str:
 
 
 def _best(
-    package: dict[str, Any], fitting: dict[Any, int], kept: Collection[str], wanted: target.Target
+    package: dict[str, Any], fitting: dict[Any, int], kept: Collection[str], target: Target
 ) -> dict[str, Any]:
     """The wheel to take of those offered: the one locked before, else the one with the best tag."""
     name = f"{package['name']}=={package.get('version', '?')}"
@@ -337,12 +335,10 @@ def _best(
     for entry in wheels:
         if entry.get("hashes", {}).get("sha256") in kept:
             return entry
-    ranked = [
-        (key, entry) for entry in wheels if (key := target.rank(_file_name(entry), fitting)) is not None
-    ]
+    ranked = [(key, entry) for entry in wheels if (key := rank(_file_name(entry), fitting)) is not None]
     if not ranked:
         files = ", ".join(sorted(_file_name(entry) for entry in wheels))
-        place = f"Python {wanted.python}, {wanted.machine}, glibc {wanted.glibc}"
+        place = f"Python {target.python}, {target.machine}, glibc {target.glibc}"
         hint = "take another version of it, another Python, or a base with a newer glibc"
         raise NoSolutionError(f"{name} has no wheel for {place}: {files}", hint=hint)
     best = min(ranked, key=lambda pair: (pair[0], _file_name(pair[1])))[1]

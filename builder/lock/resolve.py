@@ -74,11 +74,11 @@ def pin(
     old = previous.wheels if previous is not None else ()
     moves = upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names
     index = index.with_extra(cell.index)
+    target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
     built: tuple[LocalWheel, ...] = ()
     if cell.from_source or cell.compiled:
         if workshop is None:
             raise ValueError(f"{cell.id} is built from sources, and nothing is given to build them with")
-        target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
         built = sources.built(
             cell,
             requirements(cell),
@@ -95,9 +95,7 @@ def pin(
     try:
         wheels = index.resolve(
             requirements(cell),
-            python=cell.python,
-            platform=cell.platform,
-            glibc=glibc,
+            target=target,
             previous=tuple(wheel for wheel in old if wheel.source is None),
             upgrade=moves,
             listed=cell.dependencies == "listed",

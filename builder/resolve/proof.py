@@ -13,6 +13,7 @@ from builder.facts.base import system_of
 from builder.facts.tables import load
 from builder.facts.versions import canonical, key, pinned, requirement
 from builder.index.client import Index
+from builder.index.target import Target
 from builder.lock.resolve import requirements
 from builder.model import Cell, Wheel
 from builder.resolve.solve import Demand, Proposal, distinct, search
@@ -223,9 +224,8 @@ def _versions(
 
 
 def _resolved(wanted: Sequence[str], cell: Cell, index: Index) -> Sequence[Wheel]:
-    return index.with_extra(cell.index).resolve(
-        wanted, python=cell.python, platform=cell.platform, glibc=_glibc(cell)
-    )
+    target = Target(python=cell.python, platform=cell.platform, glibc=_glibc(cell))
+    return index.with_extra(cell.index).resolve(wanted, target=target)
 
 
 def _pinned(demand: Demand, versions: Mapping[str, str]) -> Demand | None:
@@ -242,7 +242,6 @@ def brought(index: Index, demand: Demand, python: str) -> list[str]:
         NoSolutionError: There is none; the resolver says why.
         PackageIndexError: The index did not answer.
     """
-    wheels = index.with_extra(demand.index).resolve(
-        [str(wish) for wish in demand.companions], python=python, platform="linux/amd64", glibc="2.36"
-    )
+    target = Target(python=python, platform="linux/amd64", glibc="2.36")
+    wheels = index.with_extra(demand.index).resolve(list(map(str, demand.companions)), target=target)
     return [wheel.name for wheel in wheels if wheel.name in load().frameworks]

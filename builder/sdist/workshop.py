@@ -243,8 +243,7 @@ class _Requirements:
         """
         names = {canonicalize_name(Requirement(text).name) for text in asked}
         same = [text for text in self.pins if canonicalize_name(Requirement(text).name) in names]
-        python, platform, glibc = self.target.python, self.target.platform, self.target.glibc
-        resolve = partial(self.index.resolve, python=python, platform=platform, glibc=glibc)
+        resolve = partial(self.index.resolve, target=self.target)
         if same:
             try:
                 return resolve([*asked, *same])

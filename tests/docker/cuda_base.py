@@ -23,6 +23,7 @@ from builder.debian.archive import Debian
 from builder.errors import MissingToolError, PackageIndexError
 from builder.image.rootfs import cached_rootfs
 from builder.index.client import Index
+from builder.index.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,7 +83,8 @@ def sources_list(suite: str) -> str:
 
 def lay_out(tree: Path) -> None:
     """Unpack the libraries of :data:`WHEEL` below ``tree``: real file by full version, link by soname."""
-    resolved = Index.from_user().resolve([WHEEL], python="3.9", platform="linux/amd64", glibc="2.31")
+    target = Target(python="3.9", platform="linux/amd64", glibc="2.31")
+    resolved = Index.from_user().resolve([WHEEL], target=target)
     paths = Index.from_user().fetch_all(resolved, cache=resources.cache())
     folder = tree / LIBRARIES
     folder.mkdir(parents=True)

@@ -43,9 +43,9 @@ class Offered:
             files |= {"torch": self.own[variant]} if variant in self.own else {}
         return Offered(self.own, **files)
 
-    def resolve(self, requirements, *, python: str, platform: str, glibc: str) -> tuple[Wheel, ...]:
+    def resolve(self, requirements, *, target: Target) -> tuple[Wheel, ...]:
         """A resolver's double: each listed project on its own, without what it depends on itself."""
-        fitting = Target(python=python, platform=platform, glibc=glibc).tags()
+        fitting = target.tags()
         found = []
         for parsed in map(Requirement, requirements):
             files = self.files.get(parsed.name)
@@ -59,7 +59,7 @@ class Offered:
                 and rank(file, fitting) is not None
             ]
             if not wheels:
-                raise NoSolutionError(f"{parsed} has no wheel for Python {python}")
+                raise NoSolutionError(f"{parsed} has no wheel for Python {target.python}")
             version, file = max(wheels)
             found.append(Wheel(name=parsed.name, version=str(version), file=file, sha256="0" * 64, size=1))
         return tuple(found)

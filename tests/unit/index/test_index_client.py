@@ -14,13 +14,14 @@ from outside import Answer, FakeIndex, Request, Server, make_wheel, sha256
 from builder.errors import PackageIndexError
 from builder.index.client import Index, LocalWheel, cache_path
 from builder.index.settings import IndexSettings
+from builder.index.target import Target
 from builder.model import Sdist, Wheel
 from builder.net.http import Client
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-TARGET: dict[str, Any] = {"python": "3.9", "platform": "linux/amd64", "glibc": "2.31"}
+TARGET: dict[str, Any] = {"target": Target(python="3.9", platform="linux/amd64", glibc="2.31")}
 
 
 @pytest.fixture

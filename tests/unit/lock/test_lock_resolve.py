@@ -9,6 +9,7 @@ import pytest
 from outside import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
 from builder.errors import CellError, PackageIndexError
+from builder.index.target import Target
 from builder.lock.resolve import LARGE, pin, requirements, stacked, system_of
 from builder.model import Base, RootfsBase, StandalonePython
 
@@ -57,7 +58,7 @@ def test_a_rootfs_cell() -> None:
         "index",
         ("tensorflow==2.8.4", "nvidia-cudnn-cu11==8.6.0.163", "numpy==1.23.5", "pip"),
     )
-    assert (options["python"], options["platform"], options["glibc"]) == ("3.9", "linux/amd64", "2.31")
+    assert options["target"] == Target(python="3.9", platform="linux/amd64", glibc="2.31")
     assert outside.extra == ("https://x.invalid/cu118",)
     assert [wheel.name for wheel in pinned.wheels] == ["tensorflow", "numpy"]
     assert pinned.epoch == 1_700_000_000
@@ -69,7 +70,7 @@ def test_a_registry_cell() -> None:
     outside = Outside()
     lock(outside, lock_cell("a", base=CUDA, python="3.11"))
     assert outside.asked[0] == ("inspect", CUDA.name, "linux/amd64")
-    assert outside.asked[1][2]["glibc"] == "2.35"
+    assert outside.asked[1][2]["target"].glibc == "2.35"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_a_system_that_nothing_names() -> None:
     notes: list[str] = []
     base = Base(kind="registry", name="our.registry/base:1")
     lock(outside, lock_cell("a", base=base, python="3.12"), note=notes.append)
-    assert outside.asked[1][2]["glibc"] == "2.17"
+    assert outside.asked[1][2]["target"].glibc == "2.17"
     assert "our.registry/base:1" in notes[0]
 
     def nothing_fits(*_: Any, **__: Any) -> Any:
