@@ -1,32 +1,60 @@
-"""Runs the probe in an image and turns its answer into a report."""
+"""Runs the probe in an image and turns its answer into a report.
+
+Faults of the machine appear before the probe starts. The engine's text only selects the words about one: the
+proof is that the same image starts without a GPU, which is tried before the machine is blamed.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import signal
 import threading
+import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from builder.documents import parse_object
+from builder.engine.facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, GpuFacts
 from builder.errors import CellError, CommandError
 from builder.model import Image, Report, Verdict
 from builder.verify.document import EXIT_CODES, ProbeDocument, parse, printed_report
 from builder.verify.entry import ReportKey, ReportStore, key_of
 from builder.verify.expectation import Expectation, compare
-from builder.verify.host import LOST_ON_THE_WAY, HostFault, host_fault, no_way_in
 
 if TYPE_CHECKING:
     from builder.engine.container import ProbeRun
     from builder.engine.engine import Engine
-    from builder.engine.facts import GpuFacts
 
 PROBE_PATH = "/usr/local/bin/cudnn-verify"
 PROBE_FAILED = 30
 """The probe's exit status for a fault of its own."""
+_INSTALL = f"install NVIDIA's container toolkit ({TOOLKIT_GUIDE}), then: {TOOLKIT_SETUP}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostFault:
+    """Why this machine gave a container no GPU."""
+
+    summary: str
+    remedy: str
+    cause: str = "container-no-gpu"
+    said: str = ""
+    """A regular expression of the engine's words."""
+
+
+_FAULTS = tuple(
+    HostFault(**row | {"remedy": row["remedy"].format(install=_INSTALL, setup=TOOLKIT_SETUP)})
+    for row in tomllib.loads(Path(__file__).with_name("faults.toml").read_text("utf-8"))["fault"]
+)
+LOST_ON_THE_WAY = HostFault(
+    summary="the engine accepted the request for a GPU, and the container saw no trace of one",
+    remedy="look for NVIDIA_VISIBLE_DEVICES=void in the image's environment, then: " + TOOLKIT_SETUP,
+)
 
 
 def verify(
@@ -75,6 +103,26 @@ def verify(
     if store is not None and about is not None and whole:
         store.save(about, report.document, cell=image.cell.id, matrix=image.cell.matrix)
     return report
+
+
+def host_fault(daemon_error: str) -> HostFault:
+    """The fault behind an engine's refusal to start a container with a GPU."""
+    said = daemon_error.strip()
+    for fault in _FAULTS:
+        if re.search(fault.said, said, re.IGNORECASE):
+            return replace(fault, summary=f"{fault.summary} (the engine: {said})")
+    return HostFault(
+        summary=f"the image starts without a GPU, and with one the engine says: {said}",
+        remedy="rtbuild doctor says what is set up; docker run --rm --gpus all IMAGE shows the same error",
+    )
+
+
+def no_way_in(traces: tuple[str, ...]) -> HostFault:
+    """The machine has a GPU, and its engine cannot give it to a container."""
+    return HostFault(
+        summary=f"this machine has {', '.join(traces)}, but its engine cannot hand a GPU to a container",
+        remedy=_INSTALL,
+    )
 
 
 def _probe_digest(engine: Engine, image: Image) -> str:

@@ -222,7 +222,7 @@ def test_a_test_double_is_marked_and_not_kept(image: Image, document, tmp_path: 
 
 def test_the_causes_given_here_are_in_the_probe_s_closed_list() -> None:
     from builder.probe.causes import CAUSES
-    from builder.verify.host import _FAULTS, LOST_ON_THE_WAY, host_fault, no_way_in
+    from builder.verify.verify import _FAULTS, LOST_ON_THE_WAY, host_fault, no_way_in
 
     given = {fault.cause for fault in _FAULTS} | {"expect-mismatch", host_fault("?").cause}
     given |= {no_way_in(("/dev/nvidia0",)).cause, LOST_ON_THE_WAY.cause}
