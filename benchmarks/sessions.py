@@ -19,7 +19,7 @@ from builder import resources
 from builder.image.rootfs import cached_rootfs
 from builder.matrix import load
 from builder.model import RootfsBase
-from builder.pipeline.locks import LockKeeper
+from builder.pipeline.site import LockKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -8,8 +8,8 @@ from builder.cli.walking import finished
 from builder.console import Terminal, counted, print_json, say
 from builder.errors import UsageError
 from builder.pipeline import stages, verifying
-from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.settings import Settings
+from builder.pipeline.site import LockKeeper, refuse_stale
 
 
 def lock(

@@ -20,9 +20,8 @@ from builder.files import write_whole
 from builder.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.pipeline import stages
 from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
-from builder.pipeline.locks import refuse_stale
 from builder.pipeline.schedule import Talk, Walk, each
-from builder.pipeline.site import Site, open_site
+from builder.pipeline.site import Site, open_site, refuse_stale
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine

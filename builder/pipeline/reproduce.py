@@ -16,11 +16,10 @@ from builder.model import Cell, Image, Matrix
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.locks import refuse_stale
 from builder.pipeline.making import Maker, runner_for
 from builder.pipeline.schedule import Talk, Walk, walk_all
 from builder.pipeline.settings import Settings
-from builder.pipeline.site import Site, open_site
+from builder.pipeline.site import Site, open_site, refuse_stale
 from builder.recipe.values import Recipe
 from builder.temporary import locked_folder, sweep
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from builder import resources
-from builder.errors import UsageError
-from builder.model import Matrix
+from builder.errors import StaleLockError, UsageError
+from builder.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, status
+from builder.model import Cell, Matrix, Pinned
 from builder.pipeline.events import Note
-from builder.pipeline.locks import LockKeeper
 
 if TYPE_CHECKING:
     from builder.debian.archive import Debian
@@ -41,6 +41,34 @@ class _Door(cached_property[T]):
         def __get__(self, instance: Any, owner: Any = None) -> Any:
             with self.guard:
                 return super().__get__(instance, owner)
+
+
+class LockKeeper:
+    """Guards a matrix's lock file for the threads of a run: read once, and written as it grows."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.path = lock_path(matrix.path)
+        self._matrix = matrix
+        self._guard = threading.Lock()
+        self._lockfile = read_lock(self.path)
+
+    def status(self, cell: Cell) -> LockStatus:
+        return status(cell, self._lockfile)
+
+    def pinned(self, cell: Cell) -> Pinned | None:
+        """The cell's entry; None if it is missing or stale."""
+        return pinned_cell(cell, self._lockfile)
+
+    def pin(self, cell: Cell, make: Callable[[Pinned | None], Pinned]) -> Pinned:
+        """Have ``make`` resolve the cell, and put the result into the file at once.
+
+        It is given the old entry even if that is stale: a new resolution moves away from it no more than it
+        must. A run that is interrupted keeps every cell that was locked.
+        """
+        pinned = make(pinned_cell(cell, self._lockfile, stale=True))
+        with self._guard:
+            self._lockfile = merge(self.path, self._matrix, {cell.id: pinned})
+        return pinned
 
 
 @dataclass(eq=False)
@@ -201,3 +229,16 @@ def open_site(
     if settings.key or settings.built_by:  # a key that cannot be read is said now
         _ = site.own, site.builders
     return site
+
+
+def refuse_stale(keeper_of: Mapping[str, LockKeeper], cells: Iterable[Cell]) -> None:
+    """Raise StaleLockError with every cell that ``--locked`` cannot accept, and what would mend it."""
+    states = [(cell, keeper_of[cell.matrix].status(cell)) for cell in cells]
+    wrong = [(cell, state) for cell, state in states if state is not LockStatus.FRESH]
+    if wrong:
+        files = ", ".join(sorted({str(keeper_of[cell.matrix].path) for cell, _ in wrong}))
+        lines = "".join(f"\n  {cell.id}: {state.value}" for cell, state in wrong)
+        raise StaleLockError(
+            f"the lock does not belong to the matrix as it stands ({files}):{lines}",
+            hint="run `rtbuild lock` with the same matrix, and commit what it writes",
+        )

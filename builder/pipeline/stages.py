@@ -14,9 +14,8 @@ from builder.facts import check, summary
 from builder.facts.memory import Memory
 from builder.model import Cell, Image, Matrix, Pinned, Report, Verdict
 from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.locks import refuse_stale
 from builder.pipeline.schedule import Talk, Walk, walk_all
-from builder.pipeline.site import Site, open_site
+from builder.pipeline.site import Site, open_site, refuse_stale
 from builder.recipe import render
 from builder.recipe.values import Recipe, write
 

@@ -14,10 +14,9 @@ from builder.model import Cell, Image, Matrix, Report
 from builder.oci.staging import Staged, find_staged, repository_of, staged_reference
 from builder.pipeline import stages
 from builder.pipeline.events import CellResult, Stage
-from builder.pipeline.locks import refuse_stale
 from builder.pipeline.schedule import Talk, Walk, walk_all
 from builder.pipeline.settings import Settings
-from builder.pipeline.site import Site, open_site
+from builder.pipeline.site import Site, open_site, refuse_stale
 from builder.verify.entry import SealedReport
 
 

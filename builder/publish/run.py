@@ -29,8 +29,8 @@ from builder.oci import staging
 from builder.oci.copying import Tally, copy_image, put_tag
 from builder.oci.registry import Registry
 from builder.pipeline.events import PUBLISHING, CellOutcome, CellResult, RunStarted, Stage
-from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.schedule import Talk, Walk, each
+from builder.pipeline.site import LockKeeper, refuse_stale
 from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.gate import Decision, decide
 from builder.publish.publication import Found, Order, Publication, refuse_clashes

@@ -15,10 +15,9 @@ from builder.errors import CellError, UsageError
 from builder.facts import BaseTruth
 from builder.facts.memory import Memory
 from builder.matrix import load
-from builder.pipeline.locks import LockKeeper
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
-from builder.pipeline.site import Site
+from builder.pipeline.site import LockKeeper, Site
 from builder.pipeline.stages import check_cell
 
 if TYPE_CHECKING:
