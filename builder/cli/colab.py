@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,16 +14,8 @@ from builder import resources
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED
 from builder.cli.walking import walk
-from builder.colab.diff import (
-    PRESENT_GOAL,
-    SAME_GOAL,
-    Parity,
-    ParityRow,
-    ParityStatus,
-    compare,
-    labelled,
-    listed,
-)
+from builder.colab import diff as parities
+from builder.colab.diff import Parity, ParityRow, ParityStatus
 from builder.colab.fresh import ABOUT, ColabGpu, Login, probe_runtime, save
 from builder.colab.fresh import load as load_report
 from builder.colab.imports import Imported, import_runtime, matrix_text, record, record_text
@@ -40,16 +32,8 @@ from builder.evidence.verification import covered_class
 from builder.index.client import Index
 from builder.matrix import load
 from builder.model import Matrix, Profile
-from builder.pipeline import stages
-from builder.pipeline.events import (
-    CellOutcome,
-    CellResult,
-    RunStarted,
-    Stage,
-    StageFinished,
-    StageProgress,
-    StageStarted,
-)
+from builder.pipeline import events, stages
+from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.settings import Settings
 from builder.recipe.bundle import bundle
 from builder.sdist import Workshop
@@ -111,34 +95,39 @@ def import_(
         raise UsageError(f"{output} cannot be written: {error}") from error
     matrix = load(matrix_path)
     _say_import(imported, matrix, terminal)
-    results = _lock(matrix, opt.mirrors(mirror), terminal) if lock else []
+    results: list[CellResult] = []
+    if lock:
+        cells = [cell for cell in matrix.cells if cell.excluded is None]
+        settings = Settings(mirrors=opt.mirrors(mirror))
+        results = walk(terminal, partial(stages.lock_cells, [matrix], cells, settings=settings))
+        terminal.say(run_summary(results, terminal))
     if json_:
         outcomes = {result.cell.id: result.outcome.value for result in results}
         print_json({"matrix": str(matrix_path), "locked": outcomes, **record(imported)})
-    if any(result.outcome is CellOutcome.CANCELLED for result in results):
+    ends = {result.outcome for result in results}
+    if CellOutcome.CANCELLED in ends:
         return INTERRUPTED
-    stuck = bool(results) and not any(result.outcome is CellOutcome.DONE for result in results)
-    return 1 if runtime.problems or stuck else 0
+    return 1 if runtime.problems or (ends and CellOutcome.DONE not in ends) else 0
 
 
 def _asked(runtime: Runtime, profile: Profile, terminal: Terminal, *, build: bool) -> Imported:
     began, cache = time.monotonic(), resources.cache()
     name, stage = f"colab-{runtime.name}", Stage.CHECK
     with reporter(terminal) as report:
-        report(RunStarted(cells=(name,), stages=(stage,)))
-        report(StageStarted(cell=name, stage=stage))
+        report(events.RunStarted(cells=(name,), stages=(stage,)))
+        report(events.StageStarted(cell=name, stage=stage))
         imported = import_runtime(
             runtime,
             index=Index.from_user(brief=True),
             profile=profile,
             workshop=Workshop(debian=Debian(), cache=cache) if build else None,
             progress=lambda text, done, total: report(
-                StageProgress(cell=name, stage=stage, text=text, done=done, total=total, quiet=True)
+                events.StageProgress(cell=name, stage=stage, text=text, done=done, total=total, quiet=True)
             ),
         )
         found = len(imported.matching.found)
         text = f"{found} of {len(runtime.packages)} packages are on the index"
-        report(StageFinished(cell=name, stage=stage, seconds=time.monotonic() - began, text=text))
+        report(events.StageFinished(cell=name, stage=stage, seconds=time.monotonic() - began, text=text))
     return imported
 
 
@@ -171,14 +160,6 @@ def _say_import(imported: Imported, matrix: Matrix, terminal: Terminal) -> None:
     )
 
 
-def _lock(matrix: Matrix, mirrors: Mapping[str, str], terminal: Terminal) -> list[CellResult]:
-    cells = [cell for cell in matrix.cells if cell.excluded is None]
-    settings = Settings(mirrors=mirrors)
-    results = walk(terminal, partial(stages.lock_cells, [matrix], cells, settings=settings))
-    terminal.say(run_summary(results, terminal))
-    return results
-
-
 @colab.command("diff")
 def diff(
     image: Annotated[str, opt.of("IMAGE: An image in the engine's store; rtbuild's or any other.")],
@@ -190,10 +171,11 @@ def diff(
     json_: opt.Json = False,
 ) -> int:
     """Compare an image with a Colab runtime. Lists equal, different, missing and extra packages."""
-    runtime = listed(against)
+    runtime = parities.listed(against)
     with Engine.connect(context=context) as engine:
-        measured = measure(engine, image, probe=bundle(), labelled=labelled(runtime), gpus=gpus == "all")
-    parity = compare(runtime, measured)
+        labelled = parities.labelled(runtime)
+        measured = measure(engine, image, probe=bundle(), labelled=labelled, gpus=gpus == "all")
+    parity = parities.compare(runtime, measured)
     report = measured.report
     if json_:
         probe: dict[str, Any] = {"verdict": report.verdict, "cause": report.cause, "summary": report.summary}
@@ -207,8 +189,8 @@ def diff(
 def _table(image: str, parity: Parity, *, verbose: bool) -> Iterator[str]:
     """The figures, then every exception with its reason."""
     yield from (f"{image} against Colab {parity.runtime}", "", *map(_line, parity.core), "")
-    present = f"present {parity.present:.1f} % (goal {PRESENT_GOAL:g} %)"
-    same = f"same version {parity.same:.1f} % (goal {SAME_GOAL:g} %)"
+    present = f"present {parity.present:.1f} % (goal {parities.PRESENT_GOAL:g} %)"
+    same = f"same version {parity.same:.1f} % (goal {parities.SAME_GOAL:g} %)"
     yield f"  {parity.listed} other packages: {present}, {same}"
     yield "  " + ", ".join(f"{name} {parity.count(status)}" for status, name in _WORDS.items())
     for status in (ParityStatus.OTHER, ParityStatus.MISSING, ParityStatus.UNASKED, ParityStatus.EXTRA):

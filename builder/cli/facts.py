@@ -3,7 +3,7 @@
 import difflib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,7 +84,7 @@ def run(
     for name in only:
         if name not in stems:
             raise UsageError(f"there is no table of {name}", hint=f"there are {', '.join(stems)}")
-    read = survey(where, index, only=only, again=again, budget=budget, say=_Progress())
+    read = survey(where, index, only=only, again=again, budget=budget, say=_progress())
     found = refresh(where, index=index, registry=registry)
     texts = {name: (where / name).read_text("utf-8") for name in {change.file for change in found.changes}}
     date = datetime.now(UTC).date().isoformat()
@@ -105,16 +105,17 @@ def run(
     return 1 if check and differs else 0
 
 
-class _Progress:
-    """A line on stderr every few seconds."""
+def _progress() -> Callable[[int, int, int], None]:
+    """Says a line on stderr every few seconds."""
+    due = time.monotonic() + _EVERY
 
-    def __init__(self) -> None:
-        self._next = time.monotonic() + _EVERY
-
-    def __call__(self, done: int, of: int, size: int) -> None:
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _EVERY
+    def told(done: int, of: int, size: int) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _EVERY
             say(f"facts: {done} of {of} wheels, {size >> 20} MiB read")
+
+    return told
 
 
 def _diff(name: str, old: str, new: str) -> list[str]:
@@ -126,13 +127,11 @@ def _diff(name: str, old: str, new: str) -> list[str]:
 def _write(where: Path, texts: dict[str, str]) -> None:
     """Write the tables that change."""
     try:
-        changed = {
-            name: text
-            for name, text in texts.items()
-            if not (where / name).exists() or (where / name).read_text("utf-8") != text
-        }
-        for name, text in changed.items():
-            write_whole(where / name, text.encode())
+        changed = False
+        for name, text in texts.items():
+            if not (where / name).exists() or (where / name).read_text("utf-8") != text:
+                write_whole(where / name, text.encode())
+                changed = True
         if changed and (where.parents[2] / "docs" / "facts.md").is_file():
             say("note: `make golden` writes docs/facts.md, which is made from the tables")
     except OSError as problem:

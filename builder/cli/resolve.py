@@ -17,7 +17,7 @@ from builder.index.client import Index
 from builder.resolve import conda, proof
 from builder.resolve import requirements as reading
 from builder.resolve.clash import nothing
-from builder.resolve.proof import Proof, Proofs
+from builder.resolve.proof import Proofs
 from builder.resolve.requirements import Wishes
 from builder.resolve.solve import (
     Demand,
@@ -189,11 +189,11 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         if other is not None:
             raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
     names = ", ".join(str(wish) for wish in demand.companions)
-    if index is None and not found:
-        raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
-    if index is not None and not found:
+    if not found:
+        if index is None:
+            raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
         python = demand.python if demand.python and demand.python[0].isdigit() else _USUAL_PYTHON
-        found += proof.brought(index, demand, python)
+        found = proof.brought(index, demand, python)
     if not found:
         raise UsageError(
             f"{names} brings no framework that is on record",
@@ -208,7 +208,8 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
 
 def _origin(name: str, offers: Mapping[str, Offer]) -> tuple[str, str]:
     """The source of a framework's versions, ``index`` or ``facts``, and why."""
-    mine = [offers[project] for project in distributions_of(name) if project in offers]
+    projects = distributions(reading.from_arguments([name]).wishes)
+    mine = [offers[project] for project in projects if project in offers]
     if not mine:
         return "facts", "the index was not asked"
     answered = [offer for offer in mine if offer.unknown is None]
@@ -216,11 +217,6 @@ def _origin(name: str, offers: Mapping[str, Offer]) -> tuple[str, str]:
         return "facts", str(mine[0].unknown)
     releases = len({version for offer in answered for version in offer.versions})
     return "index", f"it has {releases} releases with wheels for Linux on x86-64"
-
-
-def distributions_of(name: str) -> list[str]:
-    """The projects of an index with releases of one framework."""
-    return distributions(reading.from_arguments([name]).wishes)
 
 
 def say_origins(found: ProposedMatrix, on: AskedMachine) -> None:
@@ -237,16 +233,13 @@ def say_origins(found: ProposedMatrix, on: AskedMachine) -> None:
         cell = one.proposal.cell
         python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell)}"
         parts = ", ".join((*cell.frameworks, python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
-        say(f"{number}. {parts}: {one.proposal.outcome.answer}; {_proven(one)}")
+        proven = f"the resolver finds {one.wheels} wheels for it"
+        if one.unasked is not None:
+            proven = f"not through the resolver: {one.unasked}"
+        say(f"{number}. {parts}: {one.proposal.outcome.answer}; {proven}")
         for finding in one.proposal.findings:
             if finding.outcome is Outcome.WARNS:
                 say(f"   {finding.rule}: {finding.message}")
-
-
-def _proven(one: Proof) -> str:
-    if one.unasked is not None:
-        return f"not through the resolver: {one.unasked}"
-    return f"the resolver finds {one.wheels} wheels for it"
 
 
 def document(found: ProposedMatrix) -> dict[str, Any]:
