@@ -4,7 +4,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 from builder import __version__
 from builder.audit import AuditOutcome, Question
@@ -34,7 +34,7 @@ UNCHECKED = (
 
 
 def audit(
-    image: Annotated[str, opt.of("IMAGE: REPOSITORY:TAG, or REPOSITORY@sha256:….")],
+    image: str = opt.of("IMAGE: REPOSITORY:TAG, or REPOSITORY@sha256:….", ...),
     gpu: str | None = opt.of("--gpu: Answer for a machine with this GPU: T4, A100.", None),
     driver: str | None = opt.of("--driver: Answer for a machine with this driver: 535, 535.104.05.", None),
     max_age: str | None = opt.of("--max-age AGE: Count no verification older than this: 30d, 12h.", None),
@@ -55,8 +55,8 @@ def audit(
     require_signature: bool = opt.of(
         "--require-signature: Refuse to answer on evidence whose signer is not checked.", False
     ),
-    mirror: opt.Mirror = None,
-    json_: opt.Json = False,
+    mirror: list[str] | None = opt.MIRROR,
+    json_: bool = opt.JSON,
 ) -> int:
     """Say from the registry alone whether an image is known to work: exit 0 yes, 1 no."""
     question = Question(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from builder.cli import options as opt
 from builder.cli.walking import exit_code, finished, walk
-from builder.console import Terminal, print_json
+from builder.console import Progress, Terminal, print_json
 from builder.console.summary import run_summary
 from builder.errors import UsageError
 from builder.model import Cell, Matrix
@@ -17,14 +17,14 @@ from builder.pipeline.settings import Settings
 
 
 def build(
-    matrices: opt.Matrices = None,
-    select: opt.Select = None,
-    skip: opt.Skip = None,
-    locked: opt.Locked = False,
+    matrices: list[Path] | None = opt.MATRICES,
+    select: list[str] | None = opt.SELECT,
+    skip: list[str] | None = opt.SKIP,
+    locked: bool = opt.LOCKED,
     jobs: int | None = opt.of("--jobs, -j: Cells at a time.", None, min=1),
     verify_: bool = opt.of("--verify/--no-verify: Run cudnn-verify in what was built.", True),
     require_verified: bool = opt.of("--require-verified: Exit 5 if no GPU could be asked.", False),
-    gpus: opt.Gpus = "auto",
+    gpus: opt.Gpus = opt.GPUS,
     no_cache: bool = opt.of("--no-cache: Build anew even if the image is there already.", False),
     no_check: bool = opt.of("--no-check: Build also what the compatibility rules refuse.", False),
     push: str | None = opt.of(
@@ -54,16 +54,16 @@ def build(
         "--check-reproducible: Build twice, once from nothing, and name each file that differs; no probe.",
         False,
     ),
-    results: opt.Results = Path("results"),
-    mirror: opt.Mirror = None,
-    context: opt.Context = None,
+    results: Path = opt.RESULTS,
+    mirror: list[str] | None = opt.MIRROR,
+    context: str | None = opt.CONTEXT,
     builder: str | None = opt.of(
         "--builder NAME $BUILDX_BUILDER: The buildx builder: docker-container, kubernetes, remote.", None
     ),
-    progress: opt.Progress = "auto",
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = 0,
-    json_: opt.Json = False,
+    progress: Progress = opt.PROGRESS,
+    quiet: bool = opt.QUIET,
+    verbose: int = opt.VERBOSE,
+    json_: bool = opt.JSON,
 ) -> int:
     """Exit 1 if a cell failed, 5 if this machine could not verify one that it had to."""
     settings = Settings(
@@ -73,7 +73,7 @@ def build(
         engine=engine == "docker",
         no_cache=no_cache,
         verify=verify_,
-        gpus=opt.GPUS[gpus],
+        gpus=opt.WANTED[gpus],
         results=results,
         mirrors=opt.mirrors(mirror),
         context=context,

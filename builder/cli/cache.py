@@ -36,7 +36,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 def cache(
     prune: str | None = opt.of("--prune SIZE: Remove the least recently used until it fits: 20GB.", None),
     verify_: bool = opt.of("--verify: Hash every layer, and remove what is damaged.", False),
-    json_: opt.Json = False,
+    json_: bool = opt.JSON,
 ) -> int:
     """Show the cache; with ``prune`` remove the least recently used until the size holds.
 

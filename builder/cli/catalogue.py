@@ -18,15 +18,15 @@ from builder.oci.staging import repository_of
 
 
 def catalogue(
-    matrices: opt.Matrices = None,
+    matrices: list[Path] | None = opt.MATRICES,
     output: Path = opt.of("--output, -o: The folder to write.", Path("site")),
-    results: opt.Results = Path("results"),
+    results: Path = opt.RESULTS,
     repositories: list[str] | None = opt.of(
         "--from REPOSITORY: Show its images by the evidence beside them; without MATRIX those alone.", None
     ),
     key: str | None = opt.of("--key FILE|URI: With --from: count only what this public key signed.", None),
-    mirror: opt.Mirror = None,
-    json_: opt.Json = False,
+    mirror: list[str] | None = opt.MIRROR,
+    json_: bool = opt.JSON,
 ) -> int:
     """Write a static site: which image, release and card work together, and how that is known."""
     chosen = opt.load_all(matrices) if matrices or (opt.matrix_files() and not repositories) else []

@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 from builder import facts
 from builder.cli import options as opt
@@ -29,18 +30,18 @@ _REASON = 200
 
 
 def check(
-    matrices: opt.Matrices = None,
-    select: opt.Select = None,
-    skip: opt.Skip = None,
-    driver: opt.Driver = None,
-    read: opt.Read = False,
-    deep: opt.Deep = False,
-    mirror: opt.Mirror = None,
+    matrices: list[Path] | None = opt.MATRICES,
+    select: list[str] | None = opt.SELECT,
+    skip: list[str] | None = opt.SKIP,
+    driver: str | None = opt.DRIVER,
+    read: bool = opt.READ,
+    deep: bool = opt.DEEP,
+    mirror: list[str] | None = opt.MIRROR,
     fix: bool = opt.of(
         "--fix: Exclude impossible cells in their files, with the nearest possible ones.", False
     ),
-    json_: opt.Json = False,
-    verbose: opt.Verbose = 0,
+    json_: bool = opt.JSON,
+    verbose: int = opt.VERBOSE,
 ) -> int:
     """Exit 1 if a cell is impossible; with ``fix``, if nothing could be done for one."""
     loaded, cells = opt.choose(matrices, select, skip)
@@ -70,13 +71,13 @@ def check(
 
 
 def explain(
-    cell: Annotated[str, opt.of("CELL|CAUSE|TEXT: A cell's id or glob; a cause's id; an error message.")],
-    matrices: opt.Matrices = None,
+    cell: str = opt.of("CELL|CAUSE|TEXT: A cell's id or glob; a cause's id; an error message.", ...),
+    matrices: list[Path] | None = opt.MATRICES,
     driver: str | None = opt.of("--driver: The driver to answer for.", None),
-    read: opt.Read = False,
-    deep: opt.Deep = False,
-    mirror: opt.Mirror = None,
-    json_: opt.Json = False,
+    read: bool = opt.READ,
+    deep: bool = opt.DEEP,
+    mirror: list[str] | None = opt.MIRROR,
+    json_: bool = opt.JSON,
 ) -> int:
     """Everything about one cell's verdict, as JSON the same as ``check``; exit 1 if it is impossible."""
     if is_text(cell) or not (matrices or opt.matrix_files()):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 
@@ -21,7 +21,7 @@ from builder.colab.fresh import load as load_report
 from builder.colab.imports import Imported, import_runtime, matrix_text, record, record_text
 from builder.colab.measure import measure
 from builder.colab.runtimes import Runtime, read_runtime
-from builder.console import Terminal, counted, print_json, say, show
+from builder.console import Progress, Terminal, counted, print_json, say, show
 from builder.console.lines import reporter
 from builder.console.summary import run_summary
 from builder.debian.archive import Debian
@@ -75,9 +75,9 @@ def import_(
     build: bool = opt.of(
         "--from-source: Build what the index has only sources of: runs their setup code.", False
     ),
-    mirror: opt.Mirror = None,
-    progress: opt.Progress = "auto",
-    json_: opt.Json = False,
+    mirror: list[str] | None = opt.MIRROR,
+    progress: Progress = opt.PROGRESS,
+    json_: bool = opt.JSON,
 ) -> int:
     """Make a matrix and its lock of the lists that Colab publishes. Each package has Colab's version."""
     # Exit 1 if lines could not be read, or if cells were to be locked and none could be.
@@ -162,13 +162,13 @@ def _say_import(imported: Imported, matrix: Matrix, terminal: Terminal) -> None:
 
 @colab.command("diff")
 def diff(
-    image: Annotated[str, opt.of("IMAGE: An image in the engine's store; rtbuild's or any other.")],
-    against: Annotated[str, opt.of("--against RUNTIME: 2025.07, or an import's record.")],
+    image: str = opt.of("IMAGE: An image in the engine's store; rtbuild's or any other.", ...),
+    against: str = opt.of("--against RUNTIME: 2025.07, or an import's record.", ...),
     check: bool = opt.of("--check: Exit 1 if the goals of an imported runtime are not reached.", False),
-    gpus: opt.Gpus = "none",
-    context: opt.Context = None,
-    verbose: opt.Verbose = 0,
-    json_: opt.Json = False,
+    gpus: opt.Gpus = opt.of("--gpus: Whether the probe gets the GPUs.", "none"),
+    context: str | None = opt.CONTEXT,
+    verbose: int = opt.VERBOSE,
+    json_: bool = opt.JSON,
 ) -> int:
     """Compare an image with a Colab runtime. Lists equal, different, missing and extra packages."""
     runtime = parities.listed(against)
@@ -214,7 +214,7 @@ def probe(
     output: Path | None = opt.of("--output, -o FILE: Write the report there.", None),
     login: Login | None = opt.of("--login: As `colab --auth` has it; adc for machines.", None),
     timeout: int = opt.of("--timeout: Seconds for the probe.", 900, min=60),
-    json_: opt.Json = False,
+    json_: bool = opt.JSON,
 ) -> int:
     """Run cudnn-verify on a fresh Colab runtime. The report is about the runtime, never about an image.
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
@@ -30,18 +30,18 @@ _SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED"
 
 
 def dispatch(
-    matrices: opt.Matrices = None,
+    matrices: list[Path] | None = opt.MATRICES,
     fleet: Path = opt.of("--fleet FILE: Scheduler and classes of GPUs.", Path("fleet.yaml")),
-    select: opt.Select = None,
-    skip: opt.Skip = None,
+    select: list[str] | None = opt.SELECT,
+    skip: list[str] | None = opt.SKIP,
     from_: str | None = opt.of("--from REPOSITORY: Where `build --push` put the images.", None),
-    reported_by: opt.ReportedBy = None,
+    reported_by: list[str] | None = opt.REPORTED_BY,
     build: bool = opt.of("--build: Build what staging lacks, on nodes without a GPU.", False),
     dry_run: bool = opt.of("--dry-run: Print the batch scripts or manifests; submit nothing.", False),
     wait: bool = opt.of("--wait: Stay until every task has a verdict; submit lost ones again.", False),
     every: float = opt.of("--every: With --wait: seconds between looks.", 15, min=0.2),
     junit: Path | None = opt.of("--junit: Write the outcome as JUnit XML.", None),
-    json_: opt.Json = False,
+    json_: bool = opt.JSON,
 ) -> int:
     """Leave out what has a verdict, or with --build an image; saying it twice submits once."""
     chosen, cells = opt.choose(matrices, select, skip)
@@ -92,13 +92,13 @@ def dispatch(
 
 
 def verify_digest(
-    image: Annotated[str, opt.of("REPOSITORY@DIGEST: The image to verify.")],
-    card: Annotated[str, opt.of("--card: The class of GPU that this machine should have.")],
+    image: str = opt.of("REPOSITORY@DIGEST: The image to verify.", ...),
+    card: str = opt.of("--card: The class of GPU that this machine should have.", ...),
     runtime: Literal["auto", "docker", "podman", "apptainer"] = opt.of(
         "--runtime: What runs the container.", "auto"
     ),
     seconds: int = opt.of("--timeout: Time limit in seconds.", 2400, min=10),
-    key: opt.ReportKey = None,
+    key: str | None = opt.REPORT_KEY,
 ) -> int:
     """Exit as the probe's verdict says."""
     repository, at, digest = image.partition("@")

@@ -19,8 +19,8 @@ def doctor(
     fleet: Path | None = opt.of(
         "--fleet FILE: Ask the scheduler about each class of the fleet instead.", None
     ),
-    context: opt.Context = None,
-    json_: opt.Json = False,
+    context: str | None = opt.CONTEXT,
+    json_: bool = opt.JSON,
 ) -> int:
     """Exit 0 if everything that building needs is here, or the scheduler would take each task; else 5."""
     if fleet is not None:

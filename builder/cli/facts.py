@@ -46,8 +46,8 @@ def refresh_tables(
     again: bool = opt.of("--again: Read every release, not only missing and changed ones.", False),
     mebibytes: int = opt.of("--budget MIB: Stop after so many MiB.", 16384),
     minutes: int = opt.of("--minutes: Stop after so many minutes.", 360),
-    mirror: opt.Mirror = None,
-    json_: opt.Json = False,
+    mirror: list[str] | None = opt.MIRROR,
+    json_: bool = opt.JSON,
 ) -> int:
     """Read releases and nvidia/cuda tags again. Show what differs from the tables, and write it."""
     return run(

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from builder.cli import options as opt
 from builder.console import say
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from builder.engine.engine import Engine
     from builder.engine.images import StoredImage
 
-ImageOrCell = Annotated[str, opt.of("IMAGE|CELL: An image, or a cell's id or glob.")]
+IMAGE_OR_CELL = opt.of("IMAGE|CELL: An image, or a cell's id or glob.", ...)
 
 
 def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> StoredImage:

@@ -20,15 +20,15 @@ _SCHEMA = "matrix.schema.json"
 
 
 def init(
-    words: opt.Words = None,
-    python: opt.Python = None,
-    gpu: opt.Gpu = None,
-    driver: opt.Driver = None,
+    words: list[str] | None = opt.WORDS,
+    python: str | None = opt.PYTHON,
+    gpu: str | None = opt.GPU,
+    driver: str | None = opt.DRIVER,
     jupyter: bool = opt.of("--jupyter: With Jupyter in the image (profile: colab).", False),
     name: str | None = opt.of("--name: The matrix's name and its file's.", None),
     output: Path = opt.of("--output, -o: The folder to write to.", Path("matrices")),
     force: bool = opt.of("--force: Replace a matrix that is there.", False),
-    offline: opt.Offline = False,
+    offline: bool = opt.OFFLINE,
 ) -> int:
     """Write a first matrix: the best cell for a framework, this card and this Python."""
     if not words:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 from builder.cli import options as opt
@@ -14,13 +15,13 @@ GITHUB_LIMIT = 256
 
 
 def list_(
-    matrices: opt.Matrices = None,
-    select: opt.Select = None,
-    skip: opt.Skip = None,
+    matrices: list[Path] | None = opt.MATRICES,
+    select: list[str] | None = opt.SELECT,
+    skip: list[str] | None = opt.SKIP,
     format_: Literal["table", "id", "image", "github"] = opt.of(
         "--format: A table; bare ids; image names; or job matrices for GitHub Actions.", "table"
     ),
-    json_: opt.Json = False,
+    json_: bool = opt.JSON,
 ) -> int:
     """Print the selection. Raises NothingSelectedError if a selector matches nothing."""
     loaded, selection = opt.selection(matrices, select, skip)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from builder.cli import options as opt
 from builder.cli.walking import finished
-from builder.console import Terminal, counted, print_json, say
+from builder.console import Progress, Terminal, counted, print_json, say
 from builder.errors import UsageError
 from builder.pipeline import stages, verifying
 from builder.pipeline.settings import Settings
@@ -13,15 +13,15 @@ from builder.pipeline.site import LockKeeper, refuse_stale
 
 
 def lock(
-    matrices: opt.Matrices = None,
-    select: opt.Select = None,
-    skip: opt.Skip = None,
+    matrices: list[Path] | None = opt.MATRICES,
+    select: list[str] | None = opt.SELECT,
+    skip: list[str] | None = opt.SKIP,
     check_: bool = opt.of("--check: Change nothing; exit 4 if a lock is missing or stale.", False),
     upgrade: bool = opt.of("--upgrade: Lock everything anew.", False),
     upgrade_package: list[str] | None = opt.of("--upgrade-package NAME: Lock these anew.", None),
-    mirror: opt.Mirror = None,
-    progress: opt.Progress = "auto",
-    json_: opt.Json = False,
+    mirror: list[str] | None = opt.MIRROR,
+    progress: Progress = opt.PROGRESS,
+    json_: bool = opt.JSON,
 ) -> int:
     """Exit 4 with ``--check`` if a lock is missing or stale; then nothing is changed."""
     loaded, cells = opt.choose(matrices, select, skip)
@@ -37,17 +37,17 @@ def lock(
 
 
 def render(
-    matrices: opt.Matrices = None,
+    matrices: list[Path] | None = opt.MATRICES,
     output: Path = opt.of(
         "--output, -o: The folder of the recipes, one folder for each cell.", Path("recipes")
     ),
-    select: opt.Select = None,
-    skip: opt.Skip = None,
-    locked: opt.Locked = False,
+    select: list[str] | None = opt.SELECT,
+    skip: list[str] | None = opt.SKIP,
+    locked: bool = opt.LOCKED,
     text_only: bool = opt.of("--text-only: Leave out the large files that docker build would need.", False),
-    mirror: opt.Mirror = None,
-    progress: opt.Progress = "auto",
-    json_: opt.Json = False,
+    mirror: list[str] | None = opt.MIRROR,
+    progress: Progress = opt.PROGRESS,
+    json_: bool = opt.JSON,
 ) -> int:
     """Exit 1 if a recipe could not be written."""
     loaded, cells = opt.choose(matrices, select, skip)
@@ -57,30 +57,30 @@ def render(
 
 
 def verify(
-    matrices: opt.Matrices = None,
-    select: opt.Select = None,
-    skip: opt.Skip = None,
-    gpus: opt.Gpus = "auto",
+    matrices: list[Path] | None = opt.MATRICES,
+    select: list[str] | None = opt.SELECT,
+    skip: list[str] | None = opt.SKIP,
+    gpus: opt.Gpus = opt.GPUS,
     again: bool = opt.of("--again: Run the probe even if its report is there already.", False),
     from_: str | None = opt.of(
         "--from REPOSITORY: Pull the images by digest from where `build --push` put them; report there.", None
     ),
-    built_by: opt.BuiltBy = None,
-    key: opt.ReportKey = None,
+    built_by: list[str] | None = opt.BUILT_BY,
+    key: str | None = opt.REPORT_KEY,
     report: bool = opt.of("--report/--no-report: With --from: put the report beside the image, too.", True),
     remove: bool = opt.of("--rm: With --from: remove each image here once it is verified.", False),
-    results: opt.Results = Path("results"),
-    context: opt.Context = None,
-    progress: opt.Progress = "auto",
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = 0,
-    json_: opt.Json = False,
+    results: Path = opt.RESULTS,
+    context: str | None = opt.CONTEXT,
+    progress: Progress = opt.PROGRESS,
+    quiet: bool = opt.QUIET,
+    verbose: int = opt.VERBOSE,
+    json_: bool = opt.JSON,
 ) -> int:
     """Unlike ``build``, exit 5 if a cell stays unverified."""
     if from_ is None and (remove or not report or built_by):
         raise UsageError("--rm, --no-report and --built-by are about images that --from pulls")
     settings = Settings(
-        gpus=opt.GPUS[gpus],
+        gpus=opt.WANTED[gpus],
         no_cache=again,
         results=results,
         context=context,

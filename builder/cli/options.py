@@ -6,11 +6,10 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from builder.console import Progress as ProgressWord
 from builder.errors import MatrixError, RtbuildError, SeveralMatricesError, UsageError
 from builder.model import Cell, Matrix
 
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
     from builder.matrix import Selection
 
 
-def of(text: str, default: Any = ..., **more: Any) -> Any:
+def of(text: str, default: Any, **more: Any) -> Any:
     """An option as its help shows it, ``--key, -k METAVAR $VARIABLE: HELP``; without a flag, an argument.
 
-    Inside ``Annotated`` it has no default.
+    ``...`` for a default means that it has to be given.
     """
     head, _, shown = text.partition(": ")
     words = head.replace(",", "").split()
@@ -45,74 +44,58 @@ def _complete_cell(ctx: typer.Context, incomplete: str) -> list[str]:
     return sorted(i for i in ids if i.startswith(incomplete))
 
 
-Matrices = Annotated[
-    list[Path] | None,
-    of(
-        "MATRIX: Matrix files; without any, matrices/*.yaml.",
-        autocompletion=lambda incomplete: [
-            str(path) for path in matrix_files() if str(path).startswith(incomplete)
-        ],
-        show_default=False,
-    ),
-]
-Select = Annotated[
-    list[str] | None,
-    of(
-        "--select, -s GLOB: Only cells whose id matches; may be repeated, braces work: '*-py3.{9,11}-*'.",
-        autocompletion=_complete_cell,
-    ),
-]
-Skip = Annotated[list[str] | None, of("--skip GLOB: Leave out cells whose id matches; may be repeated.")]
-Json = Annotated[bool, of("--json: One JSON document on stdout; talk stays on stderr.")]
-Progress = Annotated[
-    ProgressWord,
-    of(
-        "--progress auto|tty|plain|json|none $RTBUILD_PROGRESS: "
-        "A live board, plain lines, JSON lines, or nothing."
-    ),
-]
-Verbose = Annotated[int, of("--verbose, -v: Say more; may be repeated.", count=True)]
-Quiet = Annotated[bool, of("--quiet, -q: Say nothing until the end.")]
-Results = Annotated[Path, of("--results $RTBUILD_RESULTS: Where reports and logs go.")]
-Mirror = Annotated[
-    list[str] | None,
-    of(
-        "--registry-mirror HOST=MIRROR: "
-        "Read images of HOST from MIRROR: docker.io=localhost:5000. Also RTBUILD_REGISTRY_MIRROR."
-    ),
-]
-Read = Annotated[
-    bool, of("--read: Ask the package index and the registry what wheels and bases say of themselves.")
-]
-Deep = Annotated[bool, of("--deep: With --read, up to 16 MiB of a wheel: GPU code, NumPy, cuDNN.")]
-Context = Annotated[str | None, of("--context NAME: The docker context to use.")]
-ReportKey = Annotated[
-    str | None,
-    of("--key KEY $RTBUILD_VERIFY_KEY: Sign the reports by cosign with this key: a file, or a KMS URI."),
-]
-ReportedBy = Annotated[
-    list[str] | None,
-    of(
-        "--reported-by KEY $RTBUILD_REPORTED_BY: Count only reports that this public key signed at `verify`; "
-        "repeatable."
-    ),
-]
-BuiltBy = Annotated[
-    list[str] | None,
-    of(
-        "--built-by KEY $RTBUILD_BUILT_BY: "
-        "Take only images that this public key signed at `build`, or this machine made; repeatable."
-    ),
-]
-Words = Annotated[list[str] | None, of("FRAMEWORK: torch, 'tensorflow==2.15.*'; without one, it asks.")]
-Python = Annotated[str | None, of("--python: The Python: 3.11.")]
-Gpu = Annotated[str | None, of("--gpu: The card that it must run on: T4, H100.")]
-Offline = Annotated[bool, of("--offline: Do not ask the package index.")]
-Driver = Annotated[str | None, of("--driver: The driver that images are to run on: 535, 535.104.05.")]
-GpusWord = Literal["auto", "all", "none"]
-Gpus = Annotated[GpusWord, of("--gpus: Whether the probe gets the GPUs.")]
-GPUS: dict[str, Literal["auto"] | bool] = {"auto": "auto", "all": True, "none": False}
-Locked = Annotated[bool, of("--locked: Refuse to go on if the lock is missing or stale.")]
+MATRICES = of(
+    "MATRIX: Matrix files; without any, matrices/*.yaml.",
+    None,
+    autocompletion=lambda incomplete: [str(p) for p in matrix_files() if str(p).startswith(incomplete)],
+    show_default=False,
+)
+SELECT = of(
+    "--select, -s GLOB: Only cells whose id matches; may be repeated, braces work: '*-py3.{9,11}-*'.",
+    None,
+    autocompletion=_complete_cell,
+)
+SKIP = of("--skip GLOB: Leave out cells whose id matches; may be repeated.", None)
+JSON = of("--json: One JSON document on stdout; talk stays on stderr.", False)
+PROGRESS = of(
+    "--progress auto|tty|plain|json|none $RTBUILD_PROGRESS: "
+    "A live board, plain lines, JSON lines, or nothing.",
+    "auto",
+)
+VERBOSE = of("--verbose, -v: Say more; may be repeated.", 0, count=True)
+QUIET = of("--quiet, -q: Say nothing until the end.", False)
+RESULTS = of("--results $RTBUILD_RESULTS: Where reports and logs go.", Path("results"))
+MIRROR = of(
+    "--registry-mirror HOST=MIRROR: "
+    "Read images of HOST from MIRROR: docker.io=localhost:5000. Also RTBUILD_REGISTRY_MIRROR.",
+    None,
+)
+READ = of("--read: Ask the package index and the registry what wheels and bases say of themselves.", False)
+DEEP = of("--deep: With --read, up to 16 MiB of a wheel: GPU code, NumPy, cuDNN.", False)
+CONTEXT = of("--context NAME: The docker context to use.", None)
+REPORT_KEY = of(
+    "--key KEY $RTBUILD_VERIFY_KEY: Sign the reports by cosign with this key: a file, or a KMS URI.", None
+)
+REPORTED_BY = of(
+    "--reported-by KEY $RTBUILD_REPORTED_BY: Count only reports that this public key signed at `verify`; "
+    "repeatable.",
+    None,
+)
+BUILT_BY = of(
+    "--built-by KEY $RTBUILD_BUILT_BY: "
+    "Take only images that this public key signed at `build`, or this machine made; repeatable.",
+    None,
+)
+WORDS = of("FRAMEWORK: torch, 'tensorflow==2.15.*'; without one, it asks.", None)
+PYTHON = of("--python: The Python: 3.11.", None)
+GPU = of("--gpu: The card that it must run on: T4, H100.", None)
+OFFLINE = of("--offline: Do not ask the package index.", False)
+DRIVER = of("--driver: The driver that images are to run on: 535, 535.104.05.", None)
+LOCKED = of("--locked: Refuse to go on if the lock is missing or stale.", False)
+Gpus = Literal["auto", "all", "none"]
+GPUS = of("--gpus: Whether the probe gets the GPUs.", "auto")
+WANTED: dict[str, Literal["auto"] | bool] = {"auto": "auto", "all": True, "none": False}
+"""GPUs by the word of ``--gpus``."""
 
 
 def matrix_files() -> list[Path]:

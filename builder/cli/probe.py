@@ -32,7 +32,7 @@ def diagnose(
     files: list[str] | None = opt.of(
         "FILE: Logs, notebooks, `pip freeze`, `nvidia-smi`, reports of the probe; - for stdin.", None
     ),
-    json_: opt.Json = False,
+    json_: bool = opt.JSON,
 ) -> int:
     """Say which line of a text names which cause, and what mends it; nothing leaves this machine."""
     if not files and sys.stdin.isatty():

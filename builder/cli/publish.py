@@ -8,7 +8,7 @@ from pathlib import Path
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.cli.walking import record
-from builder.console import Terminal, counted, print_json
+from builder.console import Progress, Terminal, counted, print_json
 from builder.console.job import Case, CaseStatus, write_job_files
 from builder.console.lines import reporter
 from builder.errors import PublishRefusedError, UsageError
@@ -34,9 +34,9 @@ _STATUS = {
 
 
 def publish(
-    matrices: opt.Matrices = None,
-    select: opt.Select = None,
-    skip: opt.Skip = None,
+    matrices: list[Path] | None = opt.MATRICES,
+    select: list[str] | None = opt.SELECT,
+    skip: list[str] | None = opt.SKIP,
     source: str | None = opt.of(
         "--from REPOSITORY: Where images were pushed by `build --push`; by default as the matrix says.", None
     ),
@@ -51,8 +51,8 @@ def publish(
         "--key KEY: Sign the evidence by cosign with this key: a file, or a KMS URI.", None
     ),
     keyless: bool = opt.of("--keyless: Sign the evidence by cosign with the identity of the CI.", False),
-    built_by: opt.BuiltBy = None,
-    reported_by: opt.ReportedBy = None,
+    built_by: list[str] | None = opt.BUILT_BY,
+    reported_by: list[str] | None = opt.REPORTED_BY,
     require_signed: bool = opt.of(
         "--require-signed: Demand both signatures; for one without a named key, the signature of --key.",
         False,
@@ -61,11 +61,11 @@ def publish(
         "--overwrite: Move also tags that another matrix or another tool has put.", False
     ),
     jobs: int = opt.of("--jobs, -j: Images at a time.", 2, min=1),
-    results: opt.Results = Path("results"),
-    progress: opt.Progress = "auto",
-    quiet: opt.Quiet = False,
-    verbose: opt.Verbose = 0,
-    json_: opt.Json = False,
+    results: Path = opt.RESULTS,
+    progress: Progress = opt.PROGRESS,
+    quiet: bool = opt.QUIET,
+    verbose: int = opt.VERBOSE,
+    json_: bool = opt.JSON,
 ) -> int:
     """Put public tags on the digests that are known to work, with the evidence beside them; exit 6 else."""
     if key and keyless:

@@ -79,11 +79,11 @@ def resolve(
         "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own.",
         None,
     ),
-    driver: opt.Driver = None,
+    driver: str | None = opt.DRIVER,
     limit: int = opt.of("--limit: Cells at most.", 5, min=1),
     name: str = opt.of("--name: The matrix's name.", "resolved"),
     offline: bool = opt.of("--offline: Ask no package index: the tables alone, without the resolver.", False),
-    json_: opt.Json = False,
+    json_: bool = opt.JSON,
 ) -> int:
     """Print a matrix of the cells; errors as of :func:`propose`."""
     asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_)

@@ -12,7 +12,7 @@ from typing import Any
 
 from builder import resources
 from builder.cli import options as opt
-from builder.cli.images import ImageOrCell, find_image, is_colab
+from builder.cli.images import IMAGE_OR_CELL, find_image, is_colab
 from builder.colab import devcontainer as writing
 from builder.colab.launch import IMAGE_USER, LaunchPlan, Machine, Mode, Wish, address_in, plan, verdict_exit
 from builder.console import print_json, say, show
@@ -27,8 +27,8 @@ _SECONDS_TO_STOP = 10
 
 
 def run(
-    image: ImageOrCell,
-    matrices: opt.Matrices = None,
+    image: str = IMAGE_OR_CELL,
+    matrices: list[Path] | None = opt.MATRICES,
     jupyter: bool = opt.of("--jupyter: Start Jupyter: what images of the profile colab do anyway.", False),
     shell: bool = opt.of("--shell: Start bash: what other images do anyway.", False),
     verify: bool = opt.of("--verify: Run cudnn-verify, and end.", False),
@@ -43,10 +43,10 @@ def run(
     env: list[str] | None = opt.of("--env, -e NAME[=VALUE]: A variable; without a value, your own.", None),
     publish: list[str] | None = opt.of("--publish, -p HOST:CONTAINER: One more port, on 127.0.0.1.", None),
     user: str | None = opt.of("--user UID:GID: Whose files it writes; by default yours.", None),
-    gpus: opt.GpusWord = opt.of("--gpus: Whether it gets the GPUs.", "auto"),
+    gpus: opt.Gpus = opt.of("--gpus: Whether it gets the GPUs.", "auto"),
     dry_run: bool = opt.of("--dry-run: Print the docker command, and start nothing.", False),
-    context: opt.Context = None,
-    json_: opt.Json = False,
+    context: str | None = opt.CONTEXT,
+    json_: bool = opt.JSON,
 ) -> int:
     """Stay until it ends; 0 if it was stopped on request."""
     modes: dict[Mode, bool] = {"jupyter": jupyter, "shell": shell, "verify": verify}
@@ -105,12 +105,12 @@ def start(
 
 
 def devcontainer(
-    image: ImageOrCell,
-    matrices: opt.Matrices = None,
+    image: str = IMAGE_OR_CELL,
+    matrices: list[Path] | None = opt.MATRICES,
     output: Path = opt.of("--output, -o: The project, which gets .devcontainer/devcontainer.json.", Path()),
     force: bool = opt.of("--force: Replace the file that is there.", False),
-    context: opt.Context = None,
-    json_: opt.Json = False,
+    context: str | None = opt.CONTEXT,
+    json_: bool = opt.JSON,
 ) -> int:
     """Write the file; say its path, and why its user may not be able to write to the folder."""
     with Engine.connect(context=context) as engine:

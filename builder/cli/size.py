@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 from builder import resources
 from builder.cli import options as opt
@@ -19,10 +20,10 @@ _FILES = 10
 
 
 def size(
-    cell: Annotated[str, opt.of("CELL: A cell's id, or a glob that matches one.")],
-    matrices: opt.Matrices = None,
+    cell: str = opt.of("CELL: A cell's id, or a glob that matches one.", ...),
+    matrices: list[Path] | None = opt.MATRICES,
     against: str | None = opt.of("--against CELL: What it shares with another cell.", None),
-    json_: opt.Json = False,
+    json_: bool = opt.JSON,
 ) -> int:
     """Exit 1 if a library of CUDA is in the cell twice."""
     loaded = opt.load_all(matrices)

@@ -12,7 +12,7 @@ from builder.cli.init import MatrixWish, matrix_text, write_matrix
 from builder.cli.run import start
 from builder.cli.walking import finished
 from builder.colab.launch import Mode
-from builder.console import Terminal, say
+from builder.console import Progress, Terminal, say
 from builder.engine.facts import nvidia_smi
 from builder.errors import UsageError
 from builder.oci.registry import Registry
@@ -21,10 +21,10 @@ from builder.pipeline.settings import Settings
 
 
 def up(
-    words: opt.Words = None,
-    python: opt.Python = None,
-    gpu: opt.Gpu = None,
-    driver: opt.Driver = None,
+    words: list[str] | None = opt.WORDS,
+    python: str | None = opt.PYTHON,
+    gpu: str | None = opt.GPU,
+    driver: str | None = opt.DRIVER,
     shell: bool = opt.of("--shell: A shell instead of Jupyter.", False),
     port: int = opt.of("--port: Jupyter's port on 127.0.0.1.", 8888, min=1024, max=65535),
     save: bool = opt.of("--save: Write the matrix and its lock to matrices/.", False),
@@ -32,9 +32,9 @@ def up(
     repository: str | None = opt.of(
         "--from REPOSITORY: Pull the image if its tag is there; else build it.", None
     ),
-    offline: opt.Offline = False,
-    context: opt.Context = None,
-    progress: opt.Progress = "auto",
+    offline: bool = opt.OFFLINE,
+    context: str | None = opt.CONTEXT,
+    progress: Progress = opt.PROGRESS,
 ) -> int:
     """Resolve a framework for this machine's card and driver, build or pull its image, and start it."""
     if not words:

@@ -29,12 +29,12 @@ _LOST = ("cudnn-missing", "cudnn-major-mismatch", "toolkit-library-missing", "nv
 
 def venv(
     cell: str = opt.of("CELL: A cell's id or glob, or a matrix file.", "*"),
-    matrices: opt.Matrices = None,
+    matrices: list[Path] | None = opt.MATRICES,
     output: Path = opt.of("--output, -o: The environment's folder.", Path(".venv")),
-    locked: opt.Locked = False,
+    locked: bool = opt.LOCKED,
     force: bool = opt.of("--force: Replace the environment that is there.", False),
-    mirror: opt.Mirror = None,
-    json_: opt.Json = False,
+    mirror: list[str] | None = opt.MIRROR,
+    json_: bool = opt.JSON,
 ) -> int:
     """Make the locked cell an environment here: its very wheels by hash, and cudnn-verify run in it."""
     if cell.endswith((".yaml", ".yml")):
