@@ -218,13 +218,9 @@ def _loaded(name: str, asked: str | None, found: list[str], parts: int) -> Parit
         why = "no framework in the image says what it loads"
         return ParityRow(name=name, asked=asked, found=None, status=ParityStatus.MISSING, why=why)
     same = all(first_parts(version, parts) == first_parts(asked, parts) for version in found)
-    return ParityRow(
-        name=name,
-        asked=asked,
-        found=", ".join(sorted(set(found))),
-        status=ParityStatus.SAME if same else ParityStatus.OTHER,
-        why=f"compared to {parts} numbers, as the library tells them",
-    )
+    status = ParityStatus.SAME if same else ParityStatus.OTHER
+    why = f"compared to {parts} numbers, as the library tells them"
+    return ParityRow(name=name, asked=asked, found=", ".join(sorted(set(found))), status=status, why=why)
 
 
 def _percent(part: int, whole: int) -> float:
@@ -256,7 +252,5 @@ def _of_record(path: Path) -> Listed:
         return Listed.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         first, *said = str(error).splitlines()
-        raise UsageError(
-            f"{path} is no record of an import: {' '.join(said[:2]) or first}",
-            hint="write it again: rtbuild colab import",
-        ) from error
+        why = f"{path} is no record of an import: {' '.join(said[:2]) or first}"
+        raise UsageError(why, hint="write it again: rtbuild colab import") from error

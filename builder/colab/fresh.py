@@ -77,15 +77,11 @@ def probe_runtime(
                 timeout=seconds + 600,
             )
         except FileNotFoundError as error:
-            raise MissingToolError(
-                "Google's `colab` command line is not installed",
-                hint="uv tool install google-colab-cli (Python 3.12 or later), and log in: colab usage",
-            ) from error
+            hint = "uv tool install google-colab-cli (Python 3.12 or later), and log in: colab usage"
+            raise MissingToolError("Google's `colab` command line is not installed", hint=hint) from error
         except subprocess.TimeoutExpired as error:
-            raise MissingToolError(
-                f"`colab run` did not end in {seconds + 600} s",
-                hint="the runtime may still be there: colab sessions, colab stop",
-            ) from error
+            hint = "the runtime may still be there: colab sessions, colab stop"
+            raise MissingToolError(f"`colab run` did not end in {seconds + 600} s", hint=hint) from error
     found = _REPORT.search(done.stdout)
     if found is None:
         said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]

@@ -83,10 +83,9 @@ def job(task: Task, lane: Lane, fleet: Fleet) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobState:
+class JobState(Scheduled):
     """A Job of ours, and the pod whose log counts: the newest, or the one that succeeded."""
 
-    scheduled: Scheduled
     pod: str | None
     exit_code: int | None
     """Of the probe in that pod."""
@@ -140,10 +139,10 @@ def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobStat
     good = [pod for pod in newest if _part(pod, "status").get("phase") == "Succeeded"]
     pod = next(iter(good or newest), None)
     word = None if pod is None else _unpullable(pod)
-    scheduled = _progress(job, pod)
-    stuck = word is not None and not scheduled.ended
+    found = _progress(job, pod)
+    stuck = word is not None and not found.ended
     return JobState(
-        scheduled=Scheduled(word=word, ended=True) if word is not None and stuck else scheduled,
+        **vars(Scheduled(word=word, ended=True) if word is not None and stuck else found),
         pod=None if pod is None else str(pod["metadata"]["name"]),
         exit_code=None if pod is None else _state_of(pod, "terminated").get("exitCode"),
         stuck=stuck,

@@ -71,10 +71,8 @@ def rendered_cells(
     for cell in cells:
         source = staging or fleet.staging or of[cell.matrix].publish.staging
         if source is None:
-            raise UsageError(
-                f"{cell.matrix}: in which repository are the images?",
-                hint="--from REPOSITORY, `staging` in the fleet file, or `publish: staging` in the matrix",
-            )
+            hint = "--from REPOSITORY, `staging` in the fleet file, or `publish: staging` in the matrix"
+            raise UsageError(f"{cell.matrix}: in which repository are the images?", hint=hint)
         pinned = keepers[cell.matrix].pinned(cell)
         if pinned is None:  # refuse_stale has looked
             raise UsageError(f"{cell.id} is not locked", hint="rtbuild lock")
@@ -112,10 +110,8 @@ def verifying(
         raise UsageError(said, hint="`key:` in the fleet file")
     claimed = {name for one in rendered for name in one.claims()}
     if lacking := sorted(name for name in claimed if not fleet.has(name)):
-        raise UsageError(
-            f"the fleet has no class {', '.join(lacking)}, which the matrix claims",
-            hint=f"it has {', '.join(sorted(fleet.classes))}; leave cells out by --skip, or add the class",
-        )
+        hint = f"it has {', '.join(sorted(fleet.classes))}; leave cells out by --skip, or add the class"
+        raise UsageError(f"the fleet has no class {', '.join(lacking)}, which the matrix claims", hint=hint)
     if not claimed:
         raise UsageError("no cell claims a GPU", hint="`gpus: [T4]` in the matrix")
     found = list(zip(rendered, staged_images(registry, rendered), strict=True))
@@ -209,7 +205,7 @@ class _OnKubernetes(_Verifications):
         self.jobs = kubernetes.jobs(self.fleet)
         mine = {task.key for task in self.tasks}
         kubernetes.remove([key for key, job in self.jobs.items() if job.stuck and key in mine], self.fleet)
-        return {key: job.scheduled for key, job in self.jobs.items()}
+        return self.jobs
 
     def rendered(self, tasks: Sequence[Task]) -> Mapping[str, str]:
         return kubernetes.render(tasks, self.fleet) if tasks else {}
@@ -226,12 +222,12 @@ class _OnKubernetes(_Verifications):
         new = False
         for task in left:
             job = (self.jobs or {}).get(task.key)
-            if job is None or job.stuck or not job.scheduled.ended:
+            if job is None or job.stuck or not job.ended:
                 continue
             try:
                 new |= _collect(self.registry, self.images[task.digest], task, job, self.fleet)
             except CellError as error:
-                self.warn(f"{task.cell} on {task.column}: {job.scheduled.word}: {error.message}")
+                self.warn(f"{task.cell} on {task.column}: {job.word}: {error.message}")
         return super().known(tasks) if new else found
 
     def submit(self, tasks: Sequence[Task], attempt: int) -> dict[str, str]:

@@ -76,11 +76,8 @@ def attach_statements(
     subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
     placed: list[tuple[Statement, Attachment]] = []
     for statement in made:
-        artifact = Artifact(
-            artifact_type=MEDIA_TYPE,
-            content=statement.content,
-            annotations=((PREDICATE_ANNOTATION, statement.predicate_type),),
-        )
+        notes = ((PREDICATE_ANNOTATION, statement.predicate_type),)
+        artifact = Artifact(artifact_type=MEDIA_TYPE, content=statement.content, annotations=notes)
         note(f"attaching {KINDS[statement.predicate_type]}")
         placed.append((statement, attach(registry, name, subject, artifact)))
     by_tag = tuple(found.descriptor for _, found in placed if found.kept == "tag")
@@ -118,10 +115,9 @@ def statements(
     tests = [_test(report, image, evidence) for report in evidence.verifications]
     covered = {name for test in tests for name in test[EXTENSION]["claims"]}
     if open_claims := sorted(set(evidence.claims) - covered):
-        raise EvidenceError(
-            f"the image is to be published for {', '.join(open_claims)}, but no report comes from such a GPU",
-            hint="verify it on such a GPU, or exempt it in the matrix (publish: exempt)",
-        )
+        hint = "verify it on such a GPU, or exempt it in the matrix (publish: exempt)"
+        said = f"the image is to be published for {', '.join(open_claims)}"
+        raise EvidenceError(f"{said}, but no report comes from such a GPU", hint=hint)
     system = read_system(registry, image, json.loads(image.manifest)["layers"], note=note)
     refuse_difference(evidence, system, [v.document for v in evidence.verifications])
     return (
@@ -133,12 +129,8 @@ def statements(
 
 def _about(image: Staged, predicate_type: str, predicate: Mapping[str, Any]) -> Statement:
     name = parse_reference(image.repository)
-    return Statement(
-        subjects=(image.digest,),
-        name=f"{name.host}/{name.repository}",
-        predicate_type=predicate_type,
-        predicate=predicate,
-    )
+    whole = f"{name.host}/{name.repository}"
+    return Statement(subjects=(image.digest,), name=whole, predicate_type=predicate_type, predicate=predicate)
 
 
 def _refuse_other_digest(image: Staged, report: SealedReport) -> None:

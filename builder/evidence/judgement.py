@@ -91,10 +91,8 @@ class JudgedReport:
     @property
     def gpus(self) -> tuple[tuple[str, str, str | None], ...]:
         """Name, compute capability and, if any table has it, class of each GPU; empty without a GPU."""
-        return tuple(
-            (gpu.name, gpu.compute_capability or "", class_of(gpu.name, gpu.compute_capability))
-            for gpu in self.report.gpus
-        )
+        rows = ((gpu.name, gpu.compute_capability) for gpu in self.report.gpus)
+        return tuple((name, capability or "", class_of(name, capability)) for name, capability in rows)
 
     @property
     def gpu(self) -> str:

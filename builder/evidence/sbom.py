@@ -94,10 +94,9 @@ def refuse_difference(evidence: Evidence, system: DpkgList, reports: list[Mappin
     for report in reports:
         found = python_packages(report)
         if found is None:
-            raise EvidenceError(
-                "the report does not list the packages of the image, so the SBOM cannot be checked",
-                hint="a newer cudnn-verify does: build the image again, and verify it",
-            )
+            said = "the report does not list the packages of the image, so the SBOM cannot be checked"
+            hint = "a newer cudnn-verify does: build the image again, and verify it"
+            raise EvidenceError(said, hint=hint)
         differences += _python_differences(pinned, found)
         differences += _debian_differences(pinned, system, system_packages(report))
     if unique := list(dict.fromkeys(differences)):

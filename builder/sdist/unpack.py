@@ -87,10 +87,8 @@ def refuse_address(text: str, what: str) -> None:
         text = shown(text, most=100)
         raise CellError(f"{what}: it wants {text!r} to be built: {problem}", hint=_HINT) from problem
     if parsed.url is not None:
-        raise CellError(
-            f"{what}: it wants {parsed.name} from an address to be built, but only an index is asked",
-            hint=_HINT,
-        )
+        said = f"it wants {parsed.name} from an address to be built, but only an index is asked"
+        raise CellError(f"{what}: {said}", hint=_HINT)
 
 
 class _Writer:

@@ -91,10 +91,9 @@ class Workshop:
             name, content = bench.build()
             different = wheels.differing((name, content), bench.build())
             if different:
-                raise CellError(
-                    f"{sdist.file} does not come out the same when it is built twice: {different}",
-                    hint="it holds a time or random data: pin another version, or name an index with a wheel",
-                )
+                said = f"{sdist.file} does not come out the same when it is built twice: {different}"
+                hint = "it holds a time or random data: pin another version, or name an index with a wheel"
+                raise CellError(said, hint=hint)
             if compiled is not None:
                 compiled = replace(compiled, libraries=bench.libraries(content))
                 source = replace(source, compiled=compiled)

@@ -11,7 +11,6 @@ from evidence_doubles import SigningDouble
 from publish_doubles import A100, T4, report
 
 from builder.dispatch import client, kubernetes, node, run
-from builder.dispatch.client import Scheduled
 from builder.dispatch.fleet import load_fleet
 from builder.dispatch.run import _json_in
 from builder.errors import CellError, UsageError
@@ -123,9 +122,7 @@ def test_the_dispatcher_signs_what_it_reads_in_logs(desk: Desk) -> None:
     def jobs(fleet: object) -> dict[str, kubernetes.JobState]:
         assert fleet == load_fleet(desk.fleet)
         planned = json.loads(desk.project.folder.joinpath("keys").read_text())
-        job = kubernetes.JobState(
-            pod="pod", exit_code=0, scheduled=Scheduled(word="complete", ended=True), stuck=False
-        )
+        job = kubernetes.JobState(pod="pod", exit_code=0, word="complete", ended=True, stuck=False)
         return dict.fromkeys(planned, job)
 
     desk.monkeypatch.setattr(kubernetes, "jobs", lambda _fleet: {})
