@@ -67,14 +67,9 @@ class MatrixError(RtbuildError):
     def __init__(self, path: Path | str, diagnostics: Sequence[Diagnostic], source: str = "") -> None:
         self.path = str(path)
         self.diagnostics = tuple(sorted(diagnostics, key=lambda d: (d.span.line, d.span.column)))
-        lines = source.splitlines()
-
-        def line_of(diagnostic: Diagnostic) -> str | None:
-            index = diagnostic.span.line - 1
-            return lines[index] if 0 <= index < len(lines) else None
-
+        lines = dict(enumerate(source.splitlines(), 1))
         count = len(self.diagnostics)
-        body = "\n".join(d.render(line_of(d)) for d in self.diagnostics)
+        body = "\n".join(d.render(lines.get(d.span.line)) for d in self.diagnostics)
         super().__init__(f"{body}\n{self.path}: {count} error{'s' if count != 1 else ''}")
 
 

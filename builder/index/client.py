@@ -6,6 +6,7 @@ the user's own configuration says: :mod:`.settings`.
 
 import copy
 import datetime
+import functools
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -213,7 +214,7 @@ class Index:
         """The addresses of the wheel, best first, from the project's page: the lock names no host."""
         known = self._known.get(wheel.sha256)
         if known is not None:
-            yield self._with_any_login(known)
+            yield functools.reduce(_with_login, self.settings.all, known)
         others: list[str] = []
         offered = False
         for index in self.settings.all:
@@ -234,11 +235,6 @@ class Index:
                 hint=f"it may be deleted there, or another index is configured than when it was locked; "
                 f"`rtbuild lock --upgrade-package {wheel.name}` takes what there is now",
             )
-
-    def _with_any_login(self, url: str) -> str:
-        for index in self.settings.all:
-            url = _with_login(url, index)
-        return url
 
     def _page(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
         url = f"{index}/{canonicalize_name(name)}/"
@@ -281,7 +277,7 @@ class Index:
     def _size(self, url: str, file: str) -> int:
         """An index in HTML does not say how large a file is; the server that has it does."""
         try:
-            url = self._with_any_login(url)
+            url = functools.reduce(_with_login, self.settings.all, url)
             response = self.client.head(url, headers={"Accept-Encoding": "identity"})
             if response.status_code != 200:
                 response = self.client.get(url, headers={"Accept-Encoding": "identity"}, stream=True)

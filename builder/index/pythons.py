@@ -189,7 +189,9 @@ class PythonArchives:
             known = offered(machine_platform(python.file))
             same = [one.url for one in known if one.file == python.file]
             # A catalogue that moved on to another build of it: the old one lies beside the new ones.
-            return same or [_moved(one.url, python) for one in known[-1:]]
+            others = [one.url.rpartition("/")[0].rpartition("/")[0] for one in known[-1:]]
+            file = python.file.replace("+", "%2B")
+            return same or [f"{folder}/{python.build}/{file}" for folder in others]
 
         return self._download(urls, python, path, progress=progress, stop=stop)
 
@@ -243,11 +245,6 @@ def machine_platform(file: str) -> str:
     raise CellError(
         f"{file} is no archive of a CPython for glibc", hint="lock the matrix again: `rtbuild lock`"
     )
-
-
-def _moved(url: str, python: StandalonePython) -> str:
-    folder = url.rpartition("/")[0].rpartition("/")[0]
-    return f"{folder}/{python.build}/{python.file.replace('+', '%2B')}"
 
 
 def _over_http(url: str) -> str:

@@ -41,27 +41,22 @@ def docker_login(host: str) -> Login | None:
     import docker.auth
     import docker.errors
 
-    name = None if host.endswith(DOCKER_HUB) else host
+    stored_for = None if host.endswith(DOCKER_HUB) else host
     try:
         with warnings.catch_warnings():
             # The SDK warns of a helper that is not installed, and then raises.
             warnings.simplefilter("ignore")
-            found = docker.auth.load_config().resolve_authconfig(name)
+            found = docker.auth.load_config().resolve_authconfig(stored_for)
     except docker.errors.DockerException as problem:
         raise RegistryError(
             f"Docker's stored login for {host} cannot be read: {problem}",
             hint="see credsStore and credHelpers in Docker's config.json",
         ) from problem
-    if not found:
+    login = {str(key).lower(): value or "" for key, value in (found or {}).items()}
+    name, identity = login.get("username", ""), login.get("identitytoken", "")
+    if not name and not identity:
         return None
-    login = {str(key).lower(): value for key, value in found.items()}
-    if not (login.get("username") or login.get("identitytoken")):
-        return None
-    return Login(
-        username=login.get("username") or "",
-        password=login.get("password") or "",
-        identity=login.get("identitytoken") or None,
-    )
+    return Login(username=name, password=login.get("password", ""), identity=identity or None)
 
 
 @dataclass(frozen=True, kw_only=True)
