@@ -164,9 +164,8 @@ def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: 
         annotations=artifact.annotations,
     )
     listed = referrers(registry, image.at(subject.digest))
-    if any(entry.digest == own.digest for entry in listed.descriptors) and registry.digest_of(
-        image.at(own.digest)
-    ):
+    known = any(entry.digest == own.digest for entry in listed.descriptors)
+    if known and registry.digest_of(image.at(own.digest)):
         return Attachment(descriptor=own, kept=listed.kept, new=False)
     response = _again(lambda: _push(registry, image, artifact.content, content))
     if response.headers.get("OCI-Subject") == subject.digest:
@@ -182,14 +181,8 @@ def _push(registry: Registry, image: Reference, document: bytes, manifest: bytes
             file.write_bytes(blob)
             registry.push_blob(image, sha256_of(blob), file)
     name = image.at(sha256_of(manifest))
-    response = registry.request(
-        "PUT",
-        name,
-        f"manifests/{name.digest}",
-        actions="pull,push",
-        data=manifest,
-        headers={"Content-Type": oci.MANIFEST},
-    )
+    path, headers = f"manifests/{name.digest}", {"Content-Type": oci.MANIFEST}
+    response = registry.request("PUT", name, path, actions="pull,push", data=manifest, headers=headers)
     if response.status_code != 201:
         raise wire.refusal(response, name, place_of(name, {}))
     return response
