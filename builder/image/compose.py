@@ -71,11 +71,6 @@ class ComposedImage:
         )
 
     @property
-    def blobs(self) -> frozenset[str]:
-        """The digests of the layers."""
-        return frozenset(layer.digest for layer in self.layers)
-
-    @property
     def size(self) -> int:
         """In bytes, unpacked; without layers of which only the compressed size is known."""
         return sum(layer.unpacked for layer in self.layers)

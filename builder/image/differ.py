@@ -9,11 +9,11 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from builder.errors import CellError
 from builder.layers.codec import plain
@@ -93,24 +93,19 @@ class ImageDifference:
         return tuple(file for layer in self.layers for file in layer.files)
 
 
-class SavedImage:
+class SavedImage(ExitStack[None]):
     """An image as ``docker save`` writes it."""
 
     def __init__(self, path: Path) -> None:
-        self._tar = tarfile.open(path)  # noqa: SIM115 - closed by the context manager
+        super().__init__()
+        self._tar = self.enter_context(tarfile.open(path))  # noqa: SIM115 - closed by the stack
         try:
             document = json.load(self._open("manifest.json"))[0]
             self.config: Mapping[str, Any] = json.load(self._open(document["Config"]))
             self.layers: tuple[str, ...] = tuple(document["Layers"])
         except (KeyError, IndexError, ValueError, tarfile.TarError) as problem:
-            self._tar.close()
+            self.close()
             raise CellError(f"{path} is no image as docker save writes it: {problem}") from problem
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._tar.close()
 
     @property
     def diff_ids(self) -> tuple[str, ...]:

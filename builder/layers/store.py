@@ -131,7 +131,7 @@ class LayerStore:
 
     def files(self, key: str) -> bytes:
         """:attr:`Record.files` of the layer of ``key``."""
-        return self._files(key).read_bytes()
+        return self._index(key, "files").read_bytes()
 
     def prune(self, limit: int | None = None) -> int:
         """Remove the least recently used blobs until ``limit`` holds; what is leased stays. Bytes freed."""
@@ -161,15 +161,12 @@ class LayerStore:
         """Held for moments only: while a lease grows, a blob comes in, or blobs go."""
         return locked(self.folder("locks") / ".store")
 
-    def _index(self, key: str) -> Path:
-        return self.folder("index") / f"{key}.json"
-
-    def _files(self, key: str) -> Path:
-        return self.folder("index") / f"{key}.files"
+    def _index(self, key: str, form: str = "json") -> Path:
+        return self.folder("index") / f"{key}.{form}"
 
     def _forget(self, key: str) -> None:
         self._index(key).unlink(missing_ok=True)
-        self._files(key).unlink(missing_ok=True)
+        self._index(key, "files").unlink(missing_ok=True)
 
     def _read(self, key: str) -> Record | None:
         try:
@@ -188,7 +185,7 @@ class LayerStore:
         document = json.dumps({"layer": asdict(record.layer), "details": record.details})
         with self._lock():
             made.replace(target)
-            self._replace(self._files(key), record.files)
+            self._replace(self._index(key, "files"), record.files)
             self._replace(self._index(key), document.encode())
             lease.add(record.layer.digest)
             stamp = _stamp(target)

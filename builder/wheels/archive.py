@@ -9,9 +9,9 @@ import stat
 import struct
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from builder.documents import shown
 from builder.errors import CellError
@@ -41,23 +41,18 @@ class Member:
     executable: bool
 
 
-class Archive:
+class Archive(ExitStack[None]):
     """An open wheel. Raises :class:`~builder.errors.CellError` for a file that is damaged or hostile."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.path = path
-        self._file = path.open("rb")
+        self._file = self.enter_context(path.open("rb"))
         try:
             self.members = self._read_members()
         except BaseException:
-            self._file.close()
+            self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
     def error(self, problem: str) -> CellError:
         """The error to raise about this wheel."""
