@@ -24,7 +24,7 @@ from builder.model import Cell, Matrix
 from builder.oci.registry import Registry
 from builder.oci.staging import Staged, find_staged, repository_of
 from builder.pipeline.site import LockKeeper, refuse_stale
-from builder.recipe import render
+from builder.recipe.render import render
 from builder.recipe.values import Recipe
 from builder.verify.document import EXIT_CODES, parse
 

@@ -39,9 +39,7 @@ def cached_rootfs(base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[De
     ``fetch`` gives the packages' verified files, and is called only when the tar has to be made. Processes
     and threads that want the same system wait for the first of them.
 
-    Raises:
-        MissingToolError: this machine has no mmdebstrap.
-        CellError: a package is not what the lock says, or the packages do not make a system.
+    Raises as :func:`make`.
     """
     key = content_key(base, mmdebstrap=_version())
     folder = cache / "rootfs"

@@ -1,4 +1,1 @@
-"""Layers: their values, how their blobs are written and read, and the store that keeps them.
-
-Nothing is compressed or hashed twice.
-"""
+"""Layers: their values, how blobs are written and read, once each, and the store that keeps them."""

@@ -16,7 +16,7 @@ from builder.model import Cell, Image, Matrix, Pinned, Report, Verdict
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import Talk, Walk, walk_all
 from builder.pipeline.site import Site, open_site, refuse_stale
-from builder.recipe import render
+from builder.recipe.render import render
 from builder.recipe.values import Recipe, write
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.gate import Decision, decide
 from builder.publish.publication import Found, Order, Publication, refuse_clashes
 from builder.publish.tags import TagKind, steps, tags_of
-from builder.recipe import render
 from builder.recipe.bundle import bundle
+from builder.recipe.render import render
 from builder.verify.entry import ReportStore
 from builder.verify.expectation import Expectation
 

@@ -1,5 +1,1 @@
 """A lock as a build context: a Dockerfile and all that it needs, which plain ``docker build`` accepts."""
-
-from builder.recipe.render import render
-
-__all__ = ["render"]

@@ -18,7 +18,7 @@ import pytest
 from layer_wheels import Builder, Made, paths, pinned, stack, tricky
 
 from builder.layers.store import LayerStore
-from builder.recipe import render
+from builder.recipe.render import render
 from builder.resources import cache
 
 if TYPE_CHECKING:

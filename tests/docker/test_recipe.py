@@ -24,7 +24,7 @@ from builder.index.client import Index
 from builder.lock.resolve import pin
 from builder.model import Base, Cell, Cuda, RootfsBase
 from builder.oci.registry import Registry
-from builder.recipe import render
+from builder.recipe.render import render
 from builder.recipe.values import write
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.lock.file import pinned_cell, read_lock
 from builder.matrix import load
 from builder.model import Cuda, Options, RootfsBase
-from builder.recipe import render
+from builder.recipe.render import render
 
 sys.path.insert(0, str(Path(__file__).parent / "recipe"))
 import recipe_cells

@@ -28,7 +28,7 @@ from builder.image.scratch import Scratch
 from builder.layers.pack import Pack, keep_pack
 from builder.layers.store import LayerStore
 from builder.layers.tar import MTIME
-from builder.recipe import render
+from builder.recipe.render import render
 from builder.wheels.excerpt import Excerpt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipe"))

@@ -18,7 +18,7 @@ from builder.layers.store import LayerStore, Record
 from builder.layers.types import Layer
 from builder.pipeline.events import Stage, StageFinished
 from builder.pipeline.schedule import Walk
-from builder.recipe import render
+from builder.recipe.render import render
 from builder.recipe.values import write
 
 if TYPE_CHECKING:

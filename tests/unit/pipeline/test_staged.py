@@ -25,7 +25,7 @@ from builder.pipeline import verifying
 from builder.pipeline.events import CellOutcome, Note
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
-from builder.recipe import render
+from builder.recipe.render import render
 from builder.verify.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import pytest
 import recipe_cells
 
 from builder import resources
-from builder.recipe import render, slim
+from builder.recipe import slim
+from builder.recipe.render import render
 
 ROOT = Path(__file__).resolve().parents[3]
 HADOLINT = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from builder import resources
 from builder.errors import CellError
-from builder.recipe import quote, render
+from builder.recipe import quote
 from builder.recipe.quote import environment, only_quoted
+from builder.recipe.render import render
 from builder.recipe.values import RecipeSetting, RecipeStep
 
 NASTY = (

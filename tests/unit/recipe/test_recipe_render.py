@@ -10,7 +10,7 @@ import recipe_cells
 
 from builder.errors import CellError
 from builder.model import Options
-from builder.recipe import render
+from builder.recipe.render import render
 
 
 def of(pinned, *, probe=recipe_cells.PROBE, version="0.1.0"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import recipe_cells as cells
 
 from builder.model import Sdist, WheelSource
-from builder.recipe import render
+from builder.recipe.render import render
 from builder.recipe.values import write
 
 if TYPE_CHECKING:

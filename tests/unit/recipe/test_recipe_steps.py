@@ -10,7 +10,7 @@ import recipe_cells
 from builder.image.compose import final_config
 from builder.image.finish import layer_keys
 from builder.layers.types import BaseLayers, Layer, SystemLayers
-from builder.recipe import render
+from builder.recipe.render import render
 from builder.recipe.values import Recipe, RecipeSetting
 
 NASTY = "a \"b\" $HOME ${PATH} `id` $(id) \\ 'x' #c <<EOF ü <&>"

@@ -10,7 +10,7 @@ import pytest
 import recipe_cells
 
 from builder.errors import UsageError
-from builder.recipe import render
+from builder.recipe.render import render
 from builder.recipe.values import write
 
 
