@@ -10,7 +10,7 @@ from builder.evidence.judgement import JudgedReport
 from builder.evidence.sbom import python_packages
 from builder.evidence.verification import timestamp
 from builder.facts.finding import Finding, Outcome, Source, Value
-from builder.facts.rules.pairs import bad_pairs
+from builder.facts.rules.packages import bad_pairs
 from builder.facts.tables import load
 from builder.facts.versions import agree, at_least, key, short
 from builder.oci import spec as oci

@@ -4,14 +4,12 @@ A row is a plain dictionary, as in ``tables/releases/*.json``: absent keys are v
 and ``read`` names for each value where it was read. Nothing here asks a network.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag
@@ -29,10 +27,8 @@ from builder.facts.versions import (
     short,
 )
 from builder.facts.wheel import Metadata, Told, metadata_of
+from builder.index.simple_api import IndexFile
 from builder.index.target import MACHINES, environment, glibc_of, takes, wheel_name
-
-if TYPE_CHECKING:
-    from builder.index.simple_api import IndexFile
 
 Raw = dict[str, Any]
 

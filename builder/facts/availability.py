@@ -1,21 +1,16 @@
 """Files and versions of projects on the user's package indexes, several at a time. Raises nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
 
 from builder.errors import RtbuildError
 from builder.facts.versions import canonical
+from builder.index.client import Index
+from builder.index.simple_api import IndexFile
 from builder.index.target import wheel_name
 
-if TYPE_CHECKING:
-    from builder.index.client import Index
-    from builder.index.simple_api import IndexFile
-
-Files: TypeAlias = "tuple[IndexFile, ...] | str"
+Files = tuple[IndexFile, ...] | str
 """A project's files, or why they are not known."""
 _THREADS = 4
 

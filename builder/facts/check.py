@@ -1,15 +1,53 @@
-"""Runs every rule over a cell, and tells the outcome as text."""
+"""The rules, each of which looks at one stack and yields findings; the outcome of all, and its text."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from builder.facts.base import has_own_python, system_of
 from builder.facts.finding import Finding, Nearest, Outcome, summary
-from builder.facts.rules import findings
-from builder.facts.stack import stack_of
+from builder.facts.rules import cuda, cudnn, devices, packages, system
+from builder.facts.stack import Stack, stack_of
 from builder.facts.truth import Truth
 from builder.model import Cell
+
+RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
+    "unread": system.unread,
+    "yanked": system.yanked,
+    "framework-known": system.known_framework,
+    "base-tag": system.base_tag,
+    "compiled": system.compiled,
+    "python": system.python,
+    "platform": system.platform,
+    "glibc": system.glibc,
+    "cuda-provider": cuda.provider,
+    "cuda-libraries": cuda.libraries,
+    "elf-needs": cuda.linked,
+    "cuda-version": cuda.version,
+    "cudnn-copies": cudnn.copies,
+    "cudnn-wheels": cudnn.wheel_names,
+    "cudnn-version": cudnn.version,
+    "documented-cuda": cudnn.documented_cuda,
+    "driver": devices.driver,
+    "require-cuda": devices.require_cuda,
+    "gpu": devices.gpus,
+    "known-bad": packages.known_bad,
+    "numpy": packages.numpy,
+    "pins": packages.pins,
+    "last-lock": system.last_lock,
+}
+"""By their ids, which ``docs/compatibility.md`` explains; in the order in which a person would look: what is
+asked for, then what is under it, then the machine."""
+_OF_CUDA = {"cuda-libraries", "elf-needs", "cuda-version", "cudnn-copies", "cudnn-version", "driver", "gpu"}
+"""Rules that ask nothing of an image without CUDA."""
+
+
+def _findings(stack: Stack) -> Iterator[Finding]:
+    """The findings of every rule, each made when it is asked for."""
+    without = stack.cell.cuda.provider == "none"
+    for name, rule in RULES.items():
+        if not (without and name in _OF_CUDA):
+            yield from (replace(finding, rule=name) for finding in rule(stack))
 
 
 def check(
@@ -22,7 +60,7 @@ def check(
     With ``suggest``, a finding that refuses carries the nearest possible cell, if there is one.
     """
     stack = stack_of(cell, truth, driver)
-    found = [*findings(stack), *stack.disagreements]
+    found = [*_findings(stack), *stack.disagreements]
     if not suggest or summary(found) is not Outcome.IMPOSSIBLE:
         return tuple(found)
     near = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver)
@@ -53,7 +91,7 @@ def until_refused(cell: Cell, driver: str | None) -> tuple[Finding, ...]:
     A search refuses thousands, and shows why for a few of them at most.
     """
     found: list[Finding] = []
-    for finding in findings(stack_of(cell, driver=driver)):
+    for finding in _findings(stack_of(cell, driver=driver)):
         found.append(finding)
         if finding.outcome.severity >= Outcome.UNKNOWN.severity:
             break

@@ -1,33 +1,18 @@
 """Which distributions make up each framework, and how their releases become rows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from builder.facts.assemble import (
-    BY_NAME,
-    Raw,
-    WheelRelease,
-    add_told,
-    base_row,
-    cudnn_by_pin,
-    is_nvidia,
-    least,
-    lines_for,
-    pythons,
-    seal,
-)
+from builder.facts import assemble
+from builder.facts.assemble import Raw, WheelRelease
 from builder.facts.versions import key, requirement, short
 from builder.facts.wheel import Told, metadata_of
 from builder.index.target import MACHINES
 
-if TYPE_CHECKING:
-    Found = Mapping[str, Mapping[str, WheelRelease]]
-    """Releases by distribution and version."""
-    Rows = Callable[[Found], Iterator[Raw]]
+Found = Mapping[str, Mapping[str, WheelRelease]]
+"""Releases by distribution and version."""
+Rows = Callable[[Found], Iterator[Raw]]
 
 _JAX_VARIANTS = ("cuda11", "cuda12", "cuda13")
 CUPY = ("80", "90", "91", "92", "100", "101", "102", "110", "111", "112", "113", "114", "115", "116", "117")
@@ -58,16 +43,16 @@ def _each(change: Callable[[WheelRelease, Raw], None], wheels: int | None = None
 
     def rows(found: Found) -> Iterator[Raw]:
         for release in (release for of_it in found.values() for release in of_it.values()):
-            row = base_row(release)
-            add_told(row, _told(release)[:wheels])
+            row = assemble.base_row(release)
+            assemble.add_told(row, _told(release)[:wheels])
             change(release, row)
-            yield seal(row, release)
+            yield assemble.seal(row, release)
 
     return rows
 
 
 def _tensorflow(_release: WheelRelease, row: Raw) -> None:
-    cudnn_by_pin(row, row["extras"].get("and-cuda", ()), 2)
+    assemble.cudnn_by_pin(row, row["extras"].get("and-cuda", ()), 2)
     row["extra"] = "and-cuda" if "and-cuda" in row["extras"] else None
     row["brings"] = "extra" if row["extra"] else "outside"
 
@@ -76,7 +61,7 @@ def _torch(release: WheelRelease, row: Raw) -> None:
     arm = release.told.get("linux/arm64")
     if arm is not None and "linux/arm64" not in row.get("cpu_only", ()):
         row["architectures_arm64"] = list(arm.values.get("architectures", ()))
-    cudnn_by_pin(row, row["extras"].get("", ()), 4)
+    assemble.cudnn_by_pin(row, row["extras"].get("", ()), 4)
     row["version"], _, local = release.version.partition("+")
     if local:
         row |= {"variant": local, "default": False}
@@ -104,8 +89,8 @@ def _jax(found: Found) -> Iterator[Raw]:
     for release in found["jax"].values():
         told = next(iter(release.told.values()), None)
         metadata = metadata_of(told.metadata if told else None)
-        versions = pythons(release, "linux/amd64", metadata.python)
-        asked = {extra: lines_for(metadata, extra, versions) for extra in metadata.extras}
+        versions = assemble.pythons(release, "linux/amd64", metadata.python)
+        asked = {extra: assemble.lines_for(metadata, extra, versions) for extra in metadata.extras}
         for variant in _JAX_VARIANTS:
             plugin = _asked_for(asked.get(variant, ()), f"jax-{variant}-plugin", found)
             if plugin is not None:
@@ -127,55 +112,59 @@ def _asked_for(lines: list[str] | tuple[()], name: str, found: Found) -> WheelRe
 def _with_plugin(
     release: WheelRelease, variant: str, asked: Mapping[str, list[str]], plugin: WheelRelease, found: Found
 ) -> Raw:
-    row = base_row(release)
+    row = assemble.base_row(release)
     jaxlib = _asked_for(row["requires"] + asked[variant], "jaxlib", found)
     parts = [part for part in (plugin, jaxlib) if part is not None]
     row["platforms"] = [p for p in MACHINES if all(part.on(p) for part in parts)]
-    common = set(row["python"]).intersection(*(pythons(part, "linux/amd64", None) for part in parts))
+    common = set(row["python"]).intersection(*(assemble.pythons(part, "linux/amd64", None) for part in parts))
     row["python"] = sorted(common, key=key)
-    own = base_row(plugin)
+    own = assemble.base_row(plugin)
     row |= {name: own[name] for name in ("glibc", "glibc_arm64") if name in own}
     if "linux/arm64" not in row["platforms"]:
         row.pop("glibc_arm64", None)
-    row["read"] |= dict.fromkeys(BY_NAME, "file names")
+    row["read"] |= dict.fromkeys(assemble.BY_NAME, "file names")
     told = [(f"{plugin.distribution} {plugin.version}: ", told) for _, told in _told(plugin)[:1]]
-    add_told(row, told, ("cuda", "cudnn", "architectures"))
+    assemble.add_told(row, told, ("cuda", "cudnn", "architectures"))
     if jaxlib is not None:
-        add_told(row, [(f"jaxlib {jaxlib.version}: ", told) for _, told in _told(jaxlib)], ("numpy_abi",))
+        assemble.add_told(
+            row, [(f"jaxlib {jaxlib.version}: ", told) for _, told in _told(jaxlib)], ("numpy_abi",)
+        )
     with_cuda = (f"{plugin.distribution}[with-cuda]", f"{plugin.distribution}[with_cuda]")
     row["extras"] = {}
     for extra, lines in asked.items():
-        pins = [line for line in lines if is_nvidia(line)]
+        pins = [line for line in lines if assemble.is_nvidia(line)]
         brought = any(line.startswith(with_cuda) for line in lines)
         if extra.startswith("cuda") and (brought or pins):
             row["extras"][extra] = pins + (own["extras"].get("with-cuda", []) if brought else [])
     row |= {"variant": variant, "default": True, "brings": "extra", "extra": variant}
     _add_requires(row, asked[variant])
-    runtime = least(row["extras"].get(variant, ()), r"nvidia-cuda-runtime(-cu\d+)?")
+    runtime = assemble.least(row["extras"].get(variant, ()), r"nvidia-cuda-runtime(-cu\d+)?")
     if runtime:
         row["cuda_minimum"] = short(runtime, 2)
         row["read"]["cuda_minimum"] = "METADATA"
     row["yanked"] = release.yanked or plugin.yanked
-    return seal(row, release, plugin, jaxlib)
+    return assemble.seal(row, release, plugin, jaxlib)
 
 
 def _add_requires(row: Raw, lines: list[str]) -> None:
-    row["requires"] += [line for line in lines if not is_nvidia(line) and line not in row["requires"]]
+    row["requires"] += [
+        line for line in lines if not assemble.is_nvidia(line) and line not in row["requires"]
+    ]
 
 
 def _with_local_build(release: WheelRelease, variant: str, asked: Mapping[str, list[str]]) -> Raw:
     """A jaxlib of Google's own index: its version, ``0.4.16+cuda11.cudnn86``, names its CUDA and cuDNN."""
-    row = base_row(release)
+    row = assemble.base_row(release)
     extra = f"{variant}-pip"
     local = next((m for line in asked[extra] if (m := re.search(r"\+cuda(\d+)\.cudnn(\d)(\d+)", line))), None)
     if local is not None:
         row |= {"cuda": local[1], "cudnn": f"{local[2]}.{local[3]}"}
         row["read"] |= {"cuda": "METADATA", "cudnn": "METADATA"}
-    row["extras"] = {extra: [line for line in asked[extra] if is_nvidia(line)]}
+    row["extras"] = {extra: [line for line in asked[extra] if assemble.is_nvidia(line)]}
     row |= {"variant": variant, "default": False, "brings": "extra", "extra": extra}
     _add_requires(row, asked[extra])
     row["unread"] = {"architectures": "its jaxlib is on an index of its maker's that was not reachable"}
-    return seal(row, release)
+    return assemble.seal(row, release)
 
 
 FAMILIES = (

@@ -98,7 +98,7 @@ class Finding:
     message: str
     values: tuple[Value, ...] = ()
     rule: str = ""
-    """A stable id, documented in ``docs/compatibility.md``; :data:`builder.facts.rules.RULES` has them."""
+    """A stable id, documented in ``docs/compatibility.md``; :mod:`builder.facts.check` has them."""
     nearest: Nearest | None = None
 
     @property

@@ -1,24 +1,14 @@
 """The way out of a refused cell: the closest cell that the same rules let pass."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from builder.facts.candidates import (
-    Choice,
-    cells,
-    choices,
-    combinations,
-    common_pythons,
-    cudnn_bound,
-    same_major,
-)
+from builder.facts import candidates
+from builder.facts.candidates import Choice
 from builder.facts.finding import Nearest, Outcome
 from builder.facts.framework import CellFramework
 from builder.facts.rules import packages
@@ -27,8 +17,7 @@ from builder.facts.tables import TagRow, load
 from builder.facts.versions import canonical, key, major, minor, requirement
 from builder.model import Base, Cell, Cuda
 
-if TYPE_CHECKING:
-    Judge = Callable[[Cell], Outcome]
+Judge = Callable[[Cell], Outcome]
 
 LIMIT = 48
 """Cells tried before giving up: a refusal has to stay a matter of milliseconds."""
@@ -61,7 +50,7 @@ def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
         changes.append(("pip", "numpy<2"))
     built = [framework.cudnn.text for framework in stack.frameworks if framework.cudnn is not None]
     pins = [pin for framework in stack.frameworks for pin, _ in framework.pins]
-    bound = cudnn_bound(pins, built, cell.gpus)
+    bound = candidates.cudnn_bound(pins, built, cell.gpus)
     if bound is not None:
         cell = replace(cell, pip=(*cell.pip, bound))
         changes.append(("pip", bound))
@@ -120,7 +109,7 @@ def _packages(stack: Stack) -> Iterator[Candidate]:
         row = load().wheels.get(name)
         if row is None or "cudnn" not in name or not version or not wanted:
             continue
-        for other in sorted(same_major(row.versions, max(wanted, key=key)), key=key)[:4]:
+        for other in sorted(candidates.same_major(row.versions, max(wanted, key=key)), key=key)[:4]:
             packages = (*cell.cuda.packages[:n], f"{name}=={other}", *cell.cuda.packages[n + 1 :])
             changed = replace(cell, cuda=Cuda(provider="wheels", packages=packages))
             yield (("cuda.packages", f"{name}=={other}"),), changed
@@ -187,9 +176,9 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
         return
     every = (
         other
-        for combination in combinations([_ways(framework) for framework in stack.frameworks])
-        for python in sorted(common_pythons(combination), key=lambda python: python != cell.python)
-        for other in cells(combination, python, cell.gpus, standalone=python == cell.python)
+        for combination in candidates.combinations([_ways(framework) for framework in stack.frameworks])
+        for python in sorted(candidates.common_pythons(combination), key=lambda python: python != cell.python)
+        for other in candidates.cells(combination, python, cell.gpus, standalone=python == cell.python)
     )
     own = {name: getattr(cell, name) for name in ("id", "matrix", "apt", "env", "options")}
     for other in every:
@@ -206,7 +195,7 @@ def _ways(framework: CellFramework) -> list[Choice]:
 
 @functools.lru_cache(maxsize=1024)
 def _choices(text: str) -> list[Choice]:
-    return list(choices(Requirement(text)))
+    return list(candidates.choices(Requirement(text)))
 
 
 def _differences(cell: Cell, other: Cell) -> Iterator[tuple[str, str]]:

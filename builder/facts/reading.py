@@ -6,14 +6,11 @@ believed for :data:`~builder.facts.memory.BASE_DAYS`. What could not be read sta
 never a yes.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag
@@ -28,16 +25,14 @@ from builder.facts.versions import canonical, requirement
 from builder.facts.wheel import truth_of, with_deep
 from builder.facts.wheelread import read_wheel
 from builder.index import target
+from builder.index.client import Index
+from builder.index.simple_api import IndexFile
 from builder.model import Cell, Pinned, Wheel
+from builder.oci.registry import Registry
 
-if TYPE_CHECKING:
-    from builder.index.client import Index
-    from builder.index.simple_api import IndexFile
-    from builder.oci.registry import Registry
-
-    Pair = tuple[Cell, Pinned | None]
-    Offered = Mapping[tuple[str, tuple[str, ...]], Files]
-    """A project's files by its name and a cell's own indexes."""
+Pair = tuple[Cell, Pinned | None]
+Offered = Mapping[tuple[str, tuple[str, ...]], Files]
+"""A project's files by its name and a cell's own indexes."""
 
 _THREADS = 4
 

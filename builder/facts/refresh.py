@@ -4,15 +4,13 @@ A value stays if no server answers, and the reason is a note. A row that a perso
 changed. The releases of frameworks are :mod:`.survey`'s.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.errors import RtbuildError
 from builder.facts.availability import ask, page
@@ -21,11 +19,9 @@ from builder.facts.tables import FRAMEWORKS, FactsError
 from builder.facts.versions import canonical, key, requirement, short
 from builder.facts.wheel import metadata_of
 from builder.facts.wheelread import read_wheel
+from builder.index.client import Index
 from builder.index.target import environment
-
-if TYPE_CHECKING:
-    from builder.index.client import Index
-    from builder.oci.registry import Registry
+from builder.oci.registry import Registry
 
 IMAGE = "nvidia/cuda"
 LISTING = ("index", "listing of the default package index")

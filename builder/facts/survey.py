@@ -4,8 +4,6 @@ A release that the tables have already is read again only if its files on the in
 those that were read. What was read is in the user's cache, so an interrupted survey continues.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.version import Version
 
@@ -22,14 +20,12 @@ from builder.facts.availability import pages
 from builder.facts.families import FAMILIES, Family
 from builder.facts.wheel import Kind, Told
 from builder.facts.wheelread import read_wheel
+from builder.index.client import Index
+from builder.index.simple_api import IndexFile
 
-if TYPE_CHECKING:
-    from builder.index.client import Index
-    from builder.index.simple_api import IndexFile
-
-    Listed = Mapping[str, Mapping[str, WheelRelease]]
-    Identity = tuple[str, str, str]
-    Say = Callable[[int, int, int], None]
+Listed = Mapping[str, Mapping[str, WheelRelease]]
+Identity = tuple[str, str, str]
+Say = Callable[[int, int, int], None]
 
 _THREADS = 4
 

@@ -8,13 +8,10 @@ The metadata file beside a wheel is used if the index offers one: PEP 658 and PE
 https://packaging.python.org/en/latest/specifications/simple-repository-api/.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from zipfile import ZipInfo
 
@@ -23,10 +20,8 @@ import requests
 from builder.facts.inside import WheelPart, parts_of
 from builder.facts.wheel import Kind, Told, add, keep, kept, place_of
 from builder.index.remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
+from builder.index.simple_api import IndexFile
 from builder.net.http import Client, explain
-
-if TYPE_CHECKING:
-    from builder.index.simple_api import IndexFile
 
 _METADATA = r"[^/]+\.dist-info/METADATA"
 

@@ -82,16 +82,14 @@ def split(
     Of a framework that is named under several markers the one for the newest Python is taken, with a note.
     """
     frameworks: dict[str, NamedRequirement] = {}
+    beside = []
     for wish in wishes.wishes:
         if table_name(wish.name) not in load().frameworks:
-            continue
-        other = frameworks.get(wish.name)
-        if other is not None:
+            beside.append(wish)
+        elif (other := frameworks.setdefault(wish.name, wish)) is not wish:
             kept, left = sorted((other, wish), key=lambda one: _newest(one, python), reverse=True)
             wishes.notes.append(f"{left.place}: {left}: left out: {kept} is for a newer Python")
-            wish = kept  # noqa: PLW2901
-        frameworks[wish.name] = wish
-    beside = (wish for wish in wishes.wishes if table_name(wish.name) not in load().frameworks)
+            frameworks[wish.name] = kept
     return tuple(frameworks.values()), tuple(beside)
 
 
@@ -107,9 +105,7 @@ def distributions(wishes: Iterable[NamedRequirement]) -> list[str]:
     found: dict[str, None] = {}
     for wish in wishes:
         variants = {row.variant for row in load().frameworks["cupy"].rows} if wish.name == "cupy" else ()
-        found |= dict.fromkeys(f"cupy-{variant}" for variant in sorted(variants))
-        if not variants:
-            found[wish.name] = None
+        found |= dict.fromkeys([f"cupy-{variant}" for variant in sorted(variants)] or [wish.name])
     return list(found)
 
 
@@ -171,7 +167,10 @@ def search(
             ranked.append((_rank(proposal, combination, number), proposal))
         else:
             refused.setdefault(combination, cell)
-            hopeless = combination if _whatever_it_stands_on(proposal) else None
+            # they are for several CUDA majors, and refuse each other on every Python and base
+            last = proposal.findings[-1]
+            refusal = last.rule == "cuda-provider" and last.outcome is Outcome.IMPOSSIBLE
+            hopeless = combination if refusal else None
         if len(ranked) >= enough:
             break
     ranked.sort(key=lambda pair: pair[0])
@@ -199,20 +198,13 @@ def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[tupl
                     yield combination, cell
 
 
-def _whatever_it_stands_on(proposal: Proposal) -> bool:
-    """Whether the frameworks refuse each other on every Python and base: they are for several CUDA majors."""
-    last = proposal.findings[-1]
-    return last.rule == "cuda-provider" and last.outcome is Outcome.IMPOSSIBLE
-
-
 def _alone(choice: Choice, demand: Demand) -> bool:
     """Whether the machine lets one framework run at all: saves asking about its every Python and base."""
-    for python in common_pythons((choice,)):
-        for cell in cells((choice,), python, demand.gpus):
-            stack = stack_of(cell, driver=demand.driver)
-            found = (*devices.driver(stack), *devices.gpus(stack))
-            return summary(found) is not Outcome.IMPOSSIBLE
-    return False
+    every = (cell for python in common_pythons((choice,)) for cell in cells((choice,), python, demand.gpus))
+    if (cell := next(every, None)) is None:
+        return False
+    stack = stack_of(cell, driver=demand.driver)
+    return summary((*devices.driver(stack), *devices.gpus(stack))) is not Outcome.IMPOSSIBLE
 
 
 def _with_companions(cell: Cell, demand: Demand) -> Cell:
@@ -225,15 +217,11 @@ def _with_companions(cell: Cell, demand: Demand) -> Cell:
 
 
 def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> tuple[object, ...]:
-    warnings = sum(finding.outcome is Outcome.WARNS for finding in proposal.findings)
-    releases = [tuple(-part for part in key(choice.row.version)) for choice in combination]
-    foreign = sum(bool(choice.index) for choice in combination)
-    pinned = sum(not choice.brings for choice in combination)
     return (
-        min(warnings, 1),
-        releases,
-        foreign,
-        pinned,
+        any(finding.outcome is Outcome.WARNS for finding in proposal.findings),
+        [tuple(-part for part in key(choice.row.version)) for choice in combination],
+        sum(bool(choice.index) for choice in combination),
+        sum(not choice.brings for choice in combination),
         needs_standalone(proposal.cell),
         [-part for part in key(proposal.cell.python)],
         number,
