@@ -6,7 +6,7 @@ If the stage then passes, that thing is the cause, and this the proof.
 import os
 import re
 
-from .machine_limits import memory_limit, preload_file
+from .environment import memory_limit, preload_file
 from .run import SETTINGS
 
 ABSENT_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")

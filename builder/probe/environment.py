@@ -1,14 +1,16 @@
-"""E01 and E02: the machine, the interpreter, and the variables that steer which libraries are loaded."""
+"""E01 and E02: the machine, the interpreter, the variables that steer which libraries are loaded; and limits
+that keep libraries from loading: memory, mounts, preloaded files.
+"""
 
 import os
 import platform
 import re
+import resource
 import sys
 
 from .cuda import ctypes
 from .distributions import read_text
 from .library_files import mapped_libraries
-from .machine_limits import memory_limit, no_temporary_folder, preload_file
 from .protocol import stage
 
 _STEERING = re.compile(
@@ -22,6 +24,13 @@ _SKIPS = {
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": ("1", "true", "True"),
     "MXNET_CUDNN_LIB_CHECKING": ("0",),
 }
+OPEN_FILES = []
+_PRELOAD_FILE = "/etc/ld.so.preload"
+_NO_MEMORY = re.compile(
+    r"MemoryError|bad_alloc|cannot allocate memory|failed to map segment|cannot map zero-fill|out of memory|"
+    r"can't start new thread|pthread_create failed|Resource temporarily unavailable|Too many open files",
+    re.I,
+)
 
 
 def start_environment(pid="self"):
@@ -62,11 +71,8 @@ def libc_version():
 
 def loaded_at_start():
     """Files that Python's own start has loaded: CUDA libraries (by a ``.pth`` file), sitecustomize."""
-    found = [row["path"] for row in mapped_libraries() or []]
-    for name in ("sitecustomize", "usercustomize"):
-        path = getattr(sys.modules.get(name), "__file__", None)
-        found += [path] if path else []
-    return found
+    custom = [getattr(sys.modules.get(name), "__file__", None) for name in ("sitecustomize", "usercustomize")]
+    return [row["path"] for row in mapped_libraries() or []] + list(filter(None, custom))
 
 
 @stage("environment", layer="environment", timeout=20)
@@ -86,7 +92,6 @@ def environment_stage(ctx):
     here["colab"] = os.environ.get("COLAB_RELEASE_TAG") or at_colabs
     ctx.fact("python", {"version": here["python"], "executable": here["executable"]})
     ctx.fact("machine", here)
-    summary = "Python %(python)s on %(machine)s, %(libc)s" % here
     ctx.fact("ctypes", ctypes is not None)
     ctx.fact("mapped_at_start", loaded_at_start())
     if ctypes is None:
@@ -94,7 +99,12 @@ def environment_stage(ctx):
         ctx.fails("E01", text, "python-incomplete", here)
     else:
         note = "this C library is not glibc, for which cuDNN is built"
-        ctx.passed("E01", summary, here, note=here["libc"] is None and note)
+        ctx.passed(
+            "E01",
+            "Python %(python)s on %(machine)s, %(libc)s" % here,
+            here,
+            note=here["libc"] is None and note,
+        )
     _check_variables(ctx)
 
 
@@ -107,18 +117,108 @@ def _check_variables(ctx):
         text = "a framework's own cuDNN check is switched off: %s" % ", ".join(off)
         ctx.fails("E02", text, "check-disabled", {"variables": steering, "off": off})
         return
-    notes = ["memory is limited to %d MiB (%s)" % (limit >> 20, who)] if limit else []
-    notes += [no_temporary_folder()] if no_temporary_folder() else []
-    if os.environ.get("LD_PRELOAD"):
-        notes.append("LD_PRELOAD is set: %s" % os.environ["LD_PRELOAD"])
-    if preload_file():
-        notes.append("/etc/ld.so.preload names %s" % ", ".join(preload_file()[:3]))
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1", "none", "NoDevFiles"):
-        hidden = os.environ["CUDA_VISIBLE_DEVICES"]
-        notes.append("CUDA_VISIBLE_DEVICES=%s: no program here would see a GPU" % hidden)
-    if "/stubs" in os.environ.get("LD_LIBRARY_PATH", ""):
-        notes.append("LD_LIBRARY_PATH holds a folder of stub libraries")
-    if os.environ.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "true"):
-        notes.append("NVIDIA_DISABLE_REQUIRE: the driver was not compared with what the image needs")
+    preload, cards = os.environ.get("LD_PRELOAD"), os.environ.get("CUDA_VISIBLE_DEVICES")
+    hidden, disabled = cards in ("", "-1", "none", "NoDevFiles"), os.environ.get("NVIDIA_DISABLE_REQUIRE", "")
+    stubs = "/stubs" in os.environ.get("LD_LIBRARY_PATH", "")
+    notes = [
+        limit and "memory is limited to %d MiB (%s)" % (limit >> 20, who),
+        no_temporary_folder(),
+        preload and "LD_PRELOAD is set: %s" % preload,
+        preload_file() and "/etc/ld.so.preload names %s" % ", ".join(preload_file()[:3]),
+        hidden and "CUDA_VISIBLE_DEVICES=%s: no program here would see a GPU" % cards,
+        stubs and "LD_LIBRARY_PATH holds a folder of stub libraries",
+        disabled.lower() in ("1", "true")
+        and "NVIDIA_DISABLE_REQUIRE: the driver was not compared with what the image needs",
+    ]
     text = "%d variable%s steer CUDA and the loader" % (len(steering), "" if len(steering) == 1 else "s")
-    ctx.passed("E02", text, {"variables": steering}, note="; ".join(notes))
+    ctx.passed("E02", text, {"variables": steering}, note="; ".join(filter(None, notes)))
+
+
+def preload_file():
+    """The libraries that /etc/ld.so.preload names."""
+    return read_text(_PRELOAD_FILE, 1 << 16).replace(":", " ").split()
+
+
+def hide_preload_file():
+    """Cover /etc/ld.so.preload in a mount namespace of this process; OSError if that is not allowed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x00020000) != 0:  # CLONE_NEWNS
+        libc.unshare(0x10000000 | 0x00020000)  # CLONE_NEWUSER, too
+    libc.mount(b"none", b"/", None, (1 << 18) | 16384, None)  # MS_PRIVATE | MS_REC
+    covered = libc.mount(
+        os.devnull.encode("ascii"), _PRELOAD_FILE.encode("ascii"), None, 4096, None
+    )  # MS_BIND
+    if covered != 0:
+        raise OSError(ctypes.get_errno(), "cannot cover %s" % _PRELOAD_FILE)
+
+
+def raise_file_limit():
+    """Let the probe itself open files as far as this user may; the limit that now holds."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[0] < 64:
+        OPEN_FILES[:] = [before]
+        for hard in (before[1], 64):
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+                break
+            except (OSError, ValueError):
+                continue  # only root may raise the hard limit
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def restore_file_limit():
+    """Give a framework the limit of open files that the user's programs have."""
+    for before in OPEN_FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def raise_memory_limits():
+    """Raise the soft limit of the address space and the data segment as far as this user may."""
+    for name in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        _, hard = resource.getrlimit(name)
+        try:
+            resource.setrlimit(name, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        except (OSError, ValueError):
+            resource.setrlimit(name, (hard, hard))
+
+
+def memory_limit():
+    """(bytes, who sets it) of the limit on this process's memory; (None, None) if there is none."""
+    for name, who in ((resource.RLIMIT_AS, "ulimit -v"), (resource.RLIMIT_DATA, "ulimit -d")):
+        soft = resource.getrlimit(name)[0]
+        if soft != resource.RLIM_INFINITY:
+            return soft, who
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        text = read_text(path, 64).strip()
+        if text.isdigit() and int(text) < 1 << 50:
+            return int(text), path
+    return None, None
+
+
+def lacks_memory(text):
+    """True for a message that says that the process got no memory, or no room for a library."""
+    return bool(_NO_MEMORY.search(text))
+
+
+def on_noexec_mount(path):
+    """True for a file on a file system from which nothing may be executed or mapped as code."""
+    try:
+        return bool(os.statvfs(path).f_flag & getattr(os, "ST_NOEXEC", 8))
+    except OSError:
+        return False
+
+
+def no_temporary_folder():
+    """Why no temporary file can be written, or None. The folders are those of Python's ``tempfile``."""
+    tried = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+    tried += ["/tmp", "/var/tmp", "/usr/tmp", "."]
+    for folder in tried:
+        name = os.path.join(folder, ".cudnn-verify-%d" % os.getpid())
+        try:
+            with open(name, "wb") as stream:
+                stream.write(b"0" * 4096)
+            os.unlink(name)
+        except OSError:
+            continue
+        return None
+    return "no temporary file can be written in %s" % ", ".join(tried)

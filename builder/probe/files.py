@@ -9,6 +9,7 @@ import re
 
 from .consumers import find_consumers
 from .distributions import find_wheel_folders, list_folder, read_distributions, search_folders
+from .environment import on_noexec_mount
 from .library_files import (
     WAITS,
     folder_version,
@@ -18,7 +19,6 @@ from .library_files import (
     shim_major,
     shim_name,
 )
-from .machine_limits import on_noexec_mount
 from .protocol import stage
 from .resolver import Loader, default_folders, read_cache, toolkit_folders
 

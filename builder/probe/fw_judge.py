@@ -7,8 +7,7 @@ import re
 
 from .counter import by_counter_tests, shorten
 from .cudnn import status_cause
-from .explain import last_words
-from .judge import default_judge, find_cause
+from .judge import default_judge, find_cause, last_words
 from .known_bad import known_bad, known_bad_words
 from .versions import numbers
 

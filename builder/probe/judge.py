@@ -1,4 +1,4 @@
-"""From a stage that failed to the one cause, by counter-tests.
+"""From a stage that failed to the one cause: by counter-tests, by the machine, the loader and the packages.
 
 A message only chooses what to test: the stage without LD_LIBRARY_PATH, the stage with every sub-library
 preloaded from one folder, the loader's true answer about the very file. The cause follows from what these
@@ -19,10 +19,11 @@ from .counter import (
 )
 from .cuda import open_library
 from .distributions import read_distributions, read_record, search_folders
-from .explain import by_machine, by_packages, last_words
+from .environment import lacks_memory, memory_limit, no_temporary_folder, on_noexec_mount
 from .library_files import parts_of
 from .protocol import COUNTER_LAYER, stage
 from .resolver import Loader
+from .run import run_named
 from .runner import execute
 
 _TOOLKIT = re.compile(
@@ -32,11 +33,11 @@ _TOOLKIT = re.compile(
 _CORRUPT = re.compile(r"file too short|invalid ELF header|wrong ELF class|cannot map|ELF load command")
 # Which check a call belongs to that was in flight when the process died.
 _CALL_CHECKS = (
-    (re.compile(r"import "), "F01"),
-    (re.compile(r"cudnn\w*VersionCheck"), "C03"),
-    (re.compile(r"cudnnCreate$"), "C06"),
-    (re.compile(r"cudnn\w*(Descriptor|OutputDim)"), "C04"),
-    (re.compile(r"cudnnConvolution|cudnnGetConvolution"), "C07"),
+    (r"import ", "F01"),
+    (r"cudnn\w*VersionCheck", "C03"),
+    (r"cudnnCreate$", "C06"),
+    (r"cudnn\w*(Descriptor|OutputDim)", "C04"),
+    (r"cudnnConvolution|cudnnGetConvolution", "C07"),
 )
 _FIRST_CHECK = {
     "driver": "D03",
@@ -46,6 +47,14 @@ _FIRST_CHECK = {
     "framework": "F01",
     "coimport": "F06",
 }
+
+
+# Lines that frameworks log on every machine, and that say nothing about this failure.
+_LOG_LINE = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,:]*:? *[\[(]?[IWE]\b|[IWE]\d{4} |(DEBUG|INFO|WARNING|ERROR)\b|"
+    r".*Could not load dynamic library|.*\[[A-Z]:onnxruntime|.*(Futur|User|Deprecation|Runtime)eWarning|"
+    r".*(User|Deprecation|Runtime)Warning"
+)
 
 
 @stage("dlopen", layer=COUNTER_LAYER, timeout=30)
@@ -60,11 +69,8 @@ def dlerror_of(path):
     """The loader's message about this very file in a fresh process; None if it loads."""
     outcome = execute("dlopen", {"path": path}, 30)
     last = outcome.lines[-1] if outcome.lines else {}
-    if last.get("t") == "end":
-        return None
-    if last.get("t") == "raised":
-        return last["text"]
-    return "the process died: signal %s, exit status %s" % (outcome.signal, outcome.code)
+    died = "the process died: signal %s, exit status %s" % (outcome.signal, outcome.code)
+    return {"end": None, "raised": last.get("text")}.get(last.get("t"), died)
 
 
 def default_judge(run):
@@ -89,11 +95,9 @@ def default_judge(run):
 def _check_of_call(run):
     if run.ending["kind"] == "hang":
         return "H01"
-    for pattern, identifier in _CALL_CHECKS:
-        if pattern.match(run.in_flight or ""):
-            return identifier
     dead = run.ending["kind"] == "signal" and run.stage.layer in ("framework", "coimport")
-    return "H02" if dead else _FIRST_CHECK.get(run.stage.layer, "H02")
+    first = "H02" if dead else _FIRST_CHECK.get(run.stage.layer, "H02")
+    return next((number for call, number in _CALL_CHECKS if re.match(call, run.in_flight or "")), first)
 
 
 def judge_cudnn(run):
@@ -109,10 +113,8 @@ def judge_cudnn(run):
     run.prove("resolve libcuda.so.1", "confirmed", "there is no driver here, which this cuDNN needs to load")
     evidence = {"in_flight": run.in_flight, "stderr": run.stderr[-4000:]}
     text = "this cuDNN needs the driver to load its convolutions, and there is none here"
-    reported = [check["id"] for check in run.checks]
-    for number in ("C03", "C04", "C05"):
-        if number not in reported:
-            run.excuse(number, text, evidence)
+    for number in sorted({"C03", "C04", "C05"} - {check["id"] for check in run.checks}):
+        run.excuse(number, text, evidence)
 
 
 def find_cause(run, check):
@@ -134,6 +136,68 @@ def find_cause(run, check):
     )
 
 
+def last_words(run, check):
+    """The exception, or the last lines of a dying process without its routine log lines."""
+    if run.ending["kind"] == "raised":
+        return "\n".join([check["summary"], run.ending["text"]] + run.ending.get("chain", []))
+    said = [line for line in run.stderr.splitlines() if not _LOG_LINE.match(line)]
+    if run.ending["kind"] == "done":
+        return check["summary"] + "\n" + str(check["evidence"].get("dlerror", ""))
+    return "\n".join([check["summary"], run.ending["text"]] + said[-40:])
+
+
+def by_machine(run, text):
+    """The cause if the machine refused memory, a file, a mapping or a place for temporary files; or None."""
+    limit, who = memory_limit()
+    killed = run.ending.get("signal") == 9
+    mapping = "failed to map segment" in text and "Cannot allocate" not in text
+    paths = re.findall(r"(/[^\s:'\"]+)", text) if mapping else ()
+    mounted = next(filter(on_noexec_mount, paths), None)
+    if mounted:
+        run.prove("mount options", "confirmed", "%s lies on a file system mounted noexec" % mounted)
+        return "noexec-mount"
+    what = "a limit of %d MiB by %s" % (limit >> 20, who) if limit else "the machine has no more to give"
+    if killed or lacks_memory(text):
+        end = "the kernel killed it" if killed else "it got no memory"
+        run.prove("memory", "confirmed", "%s; %s" % (end, what))
+        return "host-memory"
+    if limit is not None and who.startswith("ulimit") and run.ending["kind"] in ("signal", "exit"):
+        run.prove("memory", "confirmed", "it died under %s" % what)
+        return "host-memory"
+    full = no_temporary_folder()
+    if full and re.search(r"tempor|No space left|Read-only file system|tmp", text, re.I):
+        run.prove("temporary files", "confirmed", full)
+        return "no-temporary-space"
+    if re.search(r"Permission denied|PermissionError|Errno 13\b", text):
+        run.prove("permissions", "confirmed", text.splitlines()[0][:300])
+        return "file-access-denied"
+    return None
+
+
+def by_packages(run, check, text):
+    """The cause if a package is not of the version that was asked for, or a file is damaged; or None."""
+    stranger = (run.facts.get("strangers") or {}).get(run.stage.name)
+    if stranger:
+        run.prove("the module's file", "confirmed", "%s is not the file that pip installed" % stranger)
+        return "module-shadowed"
+    about = text + "\n" + "\n".join(run.ending.get("trace", ()))
+    if run.ending["kind"] == "raised":
+        for entry in run.facts.get("unmet", ()):
+            word = r"\b%s\b" % re.escape(entry["name"].replace("-", "_"))
+            if re.search(word, about.replace("-", "_"), re.I):
+                run.prove("pins", "confirmed", "%(by)s needs %(wants)s, installed is %(found)s" % entry)
+                return "package-pin-mismatch"
+    if run.ending["kind"] in ("signal", "exit"):
+        hashed = run_named(run.program, "hashes")
+        damaged = dict(hashed.new_facts).get("damaged") or []
+        what = "%(path)s: %(problem)s" % damaged[0] if damaged else "every library is as installed"
+        run.prove("RECORD", "confirmed" if damaged else "refuted", what)
+        if damaged:
+            check["evidence"]["packages"] = damaged[0]["not_as_in"]
+            return "package-overwritten"
+    return None
+
+
 def _by_loader(run, text):
     """Ask the loader about each library that the text names."""
     newer = TOO_OLD.search(text)
@@ -147,7 +211,9 @@ def _by_loader(run, text):
     loader = Loader()
     shim = (run.params.get("candidate") or {}).get("path")
     for name in _named(text):
-        path = _locate(name, shim, loader)
+        path = loader.resolve(name, shim)["path"]
+        beside = os.path.join(os.path.dirname(os.path.realpath(shim)), name) if shim and not path else ""
+        path = beside if os.path.exists(beside) else path
         if path is None:
             cause = absent_cause(name, loader, run.facts)
             if cause is None:
@@ -164,9 +230,8 @@ def _by_loader(run, text):
     if re.search(r"VERSION_MISMATCH|undefined symbol: cudnn|version libcudnn\w*\.so", text):
         run.prove("sub-libraries", "confirmed", _mixed_proof(shim, loader))
         if shim is not None:
-            again = run.again("preloaded")
             what = "the same stage with every file of %s preloaded" % os.path.dirname(shim)
-            record(run, again, "preloaded", what)
+            record(run, run.again("preloaded"), "preloaded", what)
         return "cudnn-sublibrary-mismatch"
     return None
 
@@ -180,15 +245,7 @@ def _named(text):
     names += re.findall(r"Could not load library (lib[\w.]+?)\.? Error", text)
     named = r"(?:^|[\s:])(?:/\S*/)?(lib[\w.+-]+\.so[\w.]*): (?:file too short|invalid ELF|undefined symbol)"
     names += re.findall(named, text)
-    return [name for index, name in enumerate(names) if name not in names[:index]]
-
-
-def _locate(name, shim, loader):
-    found = loader.resolve(name, shim)["path"]
-    if found is None and shim is not None:
-        beside = os.path.join(os.path.dirname(os.path.realpath(shim)), name)
-        found = beside if os.path.exists(beside) else None
-    return found
+    return list(dict.fromkeys(names))
 
 
 def absent_cause(name, loader, facts):
@@ -197,18 +254,16 @@ def absent_cause(name, loader, facts):
         if loader.resolve("libcuda.so.1")["path"]:
             return "unversioned-name-missing"
         return "driver-missing" if facts.get("gpu_state", "none") != "none" else None
-    if re.match(r"libnvrtc", name):
-        return "nvrtc-missing"
-    if re.match(r"libcudnn_", name):
-        return "cudnn-sublibrary-missing"
-    if name == "libcudnn.so":
-        versioned = any(loader.resolve("libcudnn.so.%d" % major)["path"] for major in (9, 8, 7))
-        return "unversioned-name-missing" if versioned else "cudnn-missing"
-    if re.match(r"libcudnn", name):
-        return "cudnn-missing"
-    if _TOOLKIT.match(name):
-        return "toolkit-library-missing"
-    return "package-overwritten" if owner_of(name) else "system-library-missing"
+    if name == "libcudnn.so" and any(loader.resolve("libcudnn.so.%d" % major)["path"] for major in (9, 8, 7)):
+        return "unversioned-name-missing"
+    families = (
+        (r"libnvrtc", "nvrtc-missing"),
+        (r"libcudnn_", "cudnn-sublibrary-missing"),
+        (r"libcudnn", "cudnn-missing"),
+        (_TOOLKIT, "toolkit-library-missing"),
+    )
+    found = next((cause for family, cause in families if re.match(family, name)), None)
+    return found or ("package-overwritten" if owner_of(name) else "system-library-missing")
 
 
 def owner_of(name):

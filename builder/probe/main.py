@@ -11,10 +11,10 @@ import traceback
 from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, causes_page, explain
 from .command_line import UsageError, make_parser, read_older, read_options
 from .diagnosis import diagnose
+from .environment import raise_file_limit
 from .expectation import ExpectationError
 from .fix import FixError, repair
 from .isolation import isolate, say_fault
-from .machine_limits import raise_file_limit
 from .page import Style, render_diagnosis, render_html, render_page
 from .protocol import new_check
 from .reading import read_all, read_text_given

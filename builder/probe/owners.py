@@ -55,17 +55,17 @@ def by_conda(distribution):
 def _look(path, rows, found, loader):
     """Add what is wrong with one file: gone or present {package: paths}, or a row in another list."""
     names = [name for name, _ in rows]
+    tool = os.path.basename(path) in _PROGRAMS
     try:
         size = os.path.getsize(path)
-    except OSError as error:
-        if isinstance(error, PermissionError):
-            found["denied"].append(path)
-            return
+        closed = not os.access(path, os.R_OK | (os.X_OK if tool else 0))
+    except PermissionError:
+        size, closed = None, True
+    except OSError:
         for name in names:
             found["gone"].setdefault(name, []).append(path)
         return
-    tool = os.path.basename(path) in _PROGRAMS
-    if not os.access(path, os.R_OK | (os.X_OK if tool else 0)):
+    if closed:
         found["denied"].append(path)
         return
     found["present"].update(names)
@@ -76,14 +76,11 @@ def _look(path, rows, found, loader):
     strangers = [name for name in names if name not in matching]
     # RECORD may have been written anew with the file
     problem = None if strangers and matching else _cut(path, size, rows, loader)
-    if problem and matching and not tool and loader.header(path)["skipped"] and _has_hash(path, rows):
+    if problem and matching and not tool and loader.header(path)["skipped"] and owners_by_hash(path, rows):
         return  # a whole package for another machine is no damage: who imports it knows better
     if strangers or problem:
         row = {"path": path, "size": size, "not_as_in": strangers or names, "as_in": matching}
-        if problem:
-            found["damaged"].append(dict(row, problem=problem))
-        else:
-            found["changed"].append(row)
+        found["damaged" if problem else "changed"].append(dict(row, problem=problem) if problem else row)
 
 
 def _cut(path, size, rows, loader):
@@ -107,8 +104,7 @@ def check_owners(ctx, distributions):
     if ctx.thorough:
         ctx.extend(900)
     found["damaged"] += wrong_hashes(owners, None if ctx.thorough else has_zeros)
-    closed = [folder for folder in search_folders() if not os.access(folder, os.R_OK | os.X_OK)]
-    found["denied"] += closed
+    found["denied"] += [folder for folder in search_folders() if not os.access(folder, os.R_OK | os.X_OK)]
     most = (("changed", 50), ("shared", 50), ("damaged", 20), ("denied", 20))
     evidence = dict({key: found[key][:count] for key, count in most}, gone=found["gone"])
     failure = _failure(found, evidence)
@@ -118,16 +114,15 @@ def check_owners(ctx, distributions):
         return
     shared = len(found["shared"])
     note = shared and "%d files have two owners with the same content" % shared
-    if found["gone"]:
-        note = "missing since installation: "
-        note += ", ".join(path for rows in found["gone"].values() for path in rows[:3])
+    gone = [path for rows in found["gone"].values() for path in rows[:3]]
+    note = "missing since installation: " + ", ".join(gone) if gone else note
     ctx.passed("P02", "%d libraries are as their packages installed them" % len(owners), evidence, note=note)
 
 
 def _failure(found, evidence):
     """(text, cause, names of the packages at fault) of what is worst, or None."""
     overwritten = [row for row in found["changed"] if row["as_in"]]
-    vanished = sorted(name for name in found["gone"] if name not in found["present"])
+    vanished = sorted(set(found["gone"]) - found["present"])
     gone = sorted(found["gone"].items())
     lost = [(name, path) for name, paths in gone for path in paths if _is_needed(name, path)]
     if found["denied"]:
@@ -197,10 +192,12 @@ def wrong_hashes(owners, chosen=None, until=None):
             size = os.path.getsize(path)
             if size not in [entry["size"] for _, entry in owners[path]] or (chosen and not chosen(path)):
                 continue
-            if not _has_hash(path, owners[path]):
-                names = [name for name, _ in owners[path]]
-                row = {"path": path, "not_as_in": names, "as_in": [], "size": size}
-                rows.append(dict(row, problem="its content is not what was installed (sha256)"))
+            if not owners_by_hash(path, owners[path]):
+                problem, names = (
+                    "its content is not what was installed (sha256)",
+                    [n for n, _ in owners[path]],
+                )
+                rows.append({"path": path, "not_as_in": names, "as_in": [], "size": size, "problem": problem})
         except OSError:
             continue
         if until is not None and time.time() > until:
@@ -208,27 +205,24 @@ def wrong_hashes(owners, chosen=None, until=None):
     return rows
 
 
-def _has_hash(path, rows):
-    return _digest(path) in {entry["sha256"].rstrip("=") for _, entry in rows}
-
-
-def _digest(path):
+def owners_by_hash(path, rows):
+    """The owners whose hash a file has; OSError if it cannot be read."""
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         for block in iter(lambda: stream.read(1 << 20), b""):
             digest.update(block)
-    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode("ascii")
+    text = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode("ascii")
+    return [name for name, entry in rows if entry["sha256"].rstrip("=") == text]
 
 
 def _by_hash(path, size, rows):
-    """Which owners' hash a file has; [] if the sizes tell already, or it is too large to hash soon."""
+    """:func:`owners_by_hash`; [] if the sizes tell already, or the file is too large to hash soon, or closed."""
     if len({entry["size"] for _, entry in rows}) > 1 or size > _HASH_LIMIT:
         return []
     try:
-        text = _digest(path)
+        return owners_by_hash(path, rows)
     except OSError:
         return []
-    return [name for name, entry in rows if entry["sha256"].rstrip("=") == text]
 
 
 @stage("hashes", layer=COUNTER_LAYER, timeout=120)

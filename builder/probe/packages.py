@@ -1,22 +1,50 @@
-"""The installed packages: which frameworks are here, and the checks P01 (pins) and P02 (files)."""
+"""The installed packages: which frameworks are here, and the check P01: whether the packages meet the
+requirements of frameworks' and NVIDIA's wheels. P02 is about their files.
+"""
 
+import ast
 import importlib.util
 import os
+import platform
 import re
 import sys
 
 from .data import read_frameworks
 from .distributions import (
     canonical,
+    find_wheel_folders,
+    list_folder,
     packages_of,
     read_distributions,
     read_text,
+    requirement,
     search_folders,
 )
 from .isolation import shadowed_modules, user_path
 from .owners import check_owners
-from .pins import check_pins
 from .protocol import STAGES, stage
+from .resolver import Loader, read_cache, toolkit_folders
+from .versions import numbers, satisfies
+
+# The file by which the library of one of NVIDIA's wheels is found elsewhere, and the cause if it is nowhere.
+_WHEELS = {
+    "cublas": "libcublas.so.%d",
+    "cuda-cupti": "libcupti.so.%d",
+    "cuda-nvcc": "ptxas",
+    "cuda-nvrtc": "libnvrtc.so.%d",
+    "cuda-runtime": "libcudart.so.%d",
+    "cusparselt": "libcusparseLt.so",
+    "nvjitlink": "libnvJitLink.so.%d",
+    "nvtx": "libnvToolsExt.so",
+}
+_PLAIN = ("cudnn", "cufft", "cufile", "curand", "cusolver", "cusparse", "nccl")
+_WHEELS.update({name: "lib%s.so" % name for name in _PLAIN})
+_ABSENT = {"cuda-nvcc": "ptxas-missing", "cuda-nvrtc": "nvrtc-missing", "cudnn": "cudnn-missing"}
+# Packages that a framework is one half of: with another release, or without it, the framework does not work.
+_HALVES = re.compile(r"jaxlib|jax-cuda\d+-pjrt|keras")
+_ASKING = re.compile(r"tensorflow(-gpu|-cpu)?|tf-nightly|jax|jax-cuda\d+-plugin")
+# A marker's operators by Python's; ``~=`` is read as ``is``.
+_SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.LtE: "<=", ast.GtE: ">=", ast.Lt: "<", ast.Gt: ">", ast.Is: "~="}
 
 
 @stage("packages", layer="packages", timeout=60)
@@ -30,18 +58,13 @@ def packages_stage(ctx):
     ctx.fact("shadowed_modules", shadowed_modules())
     check_pins(ctx, distributions)
     ctx.fact("strangers", strangers(distributions, modules))
-    lost = unimportable(distributions, modules)
+    absent = sorted(set(read_frameworks()) - set(modules))
+    lost = sorted(canonical(row["name"]) for name in absent for row in packages_of(name, distributions))
     if lost:
         text = "pip lists %s, and there is no module of it to import" % ", ".join(lost)
         ctx.fails("P02", text, "package-overwritten", {"packages": lost})
     else:
         check_owners(ctx, distributions)
-
-
-def unimportable(distributions, modules):
-    """Names of the frameworks that are listed as installed and whose module is not there to import."""
-    absent = sorted(set(read_frameworks()) - set(modules))
-    return sorted(canonical(row["name"]) for name in absent for row in packages_of(name, distributions))
 
 
 def strangers(distributions, modules):
@@ -75,3 +98,163 @@ def system_packages():
     status = read_text("/var/lib/dpkg/status", 32 << 20)
     pattern = r"^Package: ((?:libcudnn|cuda-cudart|libnvrtc|libcublas).*)\n(?:.+\n)*?Version: (.*)"
     return dict(re.findall(pattern, status, re.M))
+
+
+def marker_applies(marker, extras=()):
+    """Whether an environment marker holds here; ``extras`` are those in use. What cannot be read holds.
+
+    A marker is an expression of Python, but for two operators; an unknown variable holds, too:
+    https://packaging.python.org/specifications/dependency-specifiers/
+    """
+    if not marker:
+        return True
+    here = {
+        "platform_system": platform.system(),
+        "platform_machine": platform.machine(),
+        "sys_platform": sys.platform,
+        "os_name": os.name,
+        "platform_python_implementation": platform.python_implementation(),
+        "implementation_name": sys.implementation.name,
+        "python_version": "%d.%d" % sys.version_info[:2],
+        "python_full_version": platform.python_version(),
+    }
+    try:
+        tree = ast.parse(marker.strip().replace("===", "==").replace("~=", " is "), mode="eval")
+        return _holds(tree.body, here, extras)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return True
+
+
+def _holds(node, here, extras):
+    if isinstance(node, ast.BoolOp):
+        every = [_holds(term, here, extras) for term in node.values]
+        return all(every) if isinstance(node.op, ast.And) else any(every)
+    if not isinstance(node, ast.Compare) or not isinstance(node.left, ast.Name):
+        return True
+    name, kind, wanted = node.left.id, type(node.ops[0]), ast.literal_eval(node.comparators[0])
+    if kind not in _SIGNS or not isinstance(wanted, str):
+        return True
+    if name == "extra":
+        return wanted in extras
+    if name in ("python_version", "python_full_version"):
+        return satisfies(here[name], [(_SIGNS[kind], wanted)])
+    have = here.get(name, wanted)
+    return (have != wanted) if kind is ast.NotEq else (have == wanted)
+
+
+def _other_major(wanted, version):
+    """True if every version that is asked for by ``==`` is of another major."""
+    asked = [numbers(text)[:1] for operator, text in wanted["pins"] if operator in ("==", "===", "~=")]
+    return bool(asked) and numbers(version)[:1] not in asked
+
+
+def _harmless(wanted, version):
+    """A pin that is missed in a direction that NVIDIA allows: the same major, and no older minor."""
+    for operator, text in wanted["pins"]:
+        want, have = numbers(text), numbers(version)
+        if operator in ("==", "===", "~=", ">=") and (have[:1] != want[:1] or have[:2] < want[:2]):
+            return False
+        if operator in ("<", "<=", "!=") and not satisfies(version, [(operator, text)]):
+            return False
+    return True
+
+
+def _extras_asked_for(needs):
+    """For each distribution, the extras that others ask of it, as torch does: ``cuda-toolkit[cudart]``."""
+    asked = {}
+    for need in (need for rows in needs.values() for need in rows):
+        if need["extras"] and marker_applies(need["marker"]):
+            asked.setdefault(need["name"], set()).update(need["extras"])
+    return asked
+
+
+def _extras_installed(wanted, distributions):
+    """Extras of which most NVIDIA packages are installed: no file records the extras of the call of pip."""
+    extras = {}
+    for need in wanted:
+        if need["optional"] and need["name"].startswith("nvidia-"):
+            for extra in re.findall(r"extra\s*==\s*['\"]([^'\"]+)", need["marker"]):
+                extras.setdefault(extra, []).append(need["name"])
+    here = {extra: sum(name in distributions for name in names) for extra, names in extras.items()}
+    return [extra for extra, names in extras.items() if len(names) > 2 and 2 * here[extra] > len(names)]
+
+
+def check_pins(ctx, distributions):
+    """P01; the fact ``unmet`` holds every pin that is missed, to explain an import that fails."""
+    found = {"missed": [], "allowed": [], "absent": [], "lost": [], "unmet": []}
+    read = {name: map(requirement, row["requires"]) for name, row in distributions.items()}
+    needs = {name: list(filter(None, rows)) for name, rows in read.items()}
+    asked = _extras_asked_for(needs)
+    for name, row in sorted(distributions.items(), key=lambda pair: pair[1]["name"].lower()):
+        in_use = asked.get(name) or _extras_installed(needs[name], distributions)
+        plain = {need["name"] for need in needs[name] if not need["optional"]}
+        for need in needs[name]:
+            # jax asks for jaxlib, and once more, for an older one, by an extra of its own tests
+            there = need["optional"] and need["name"] in distributions and need["name"] not in plain
+            if there or marker_applies(need["marker"], in_use):
+                _compare(found, row, need, distributions, ctx.strict)
+    unmet = found.pop("unmet")
+    ctx.fact("unmet", unmet[:50])
+    if found["missed"] or found["lost"]:
+        entry = (found["missed"] + found["lost"])[0]
+        ctx.fails("P01", _said("needs", entry), entry.get("cause", "package-pin-mismatch"), found)
+        return
+    others = [row for row in unmet if not row["name"].startswith("nvidia-")]
+    others = [row for row in others if _ASKING.match(row["by"].lower())]
+    allowed = found["allowed"]
+    notes = [_said("asks for", entry) for entry in allowed + found["absent"] + others]
+    summary = "no pin is missed in a way that breaks" if allowed else "pins on NVIDIA's packages are met"
+    ctx.passed("P01", summary, found, note="; ".join(notes[:4]))
+
+
+def _said(verb, entry):
+    ends = "installed is %(found)s" % entry if "found" in entry else "which is not installed"
+    return "%s %s %s, %s" % (entry["by"], verb, entry["wants"], ends)
+
+
+def _compare(found, row, need, distributions, strict):
+    name, there = need["name"], distributions.get(need["name"])
+    pins = ",".join("".join(pin) for pin in need["pins"])
+    entry = {"by": "%(name)s %(version)s" % row, "wants": name + pins, "name": name}
+    half = bool(_HALVES.match(name) and _ASKING.match(row["name"].lower())) and not need["optional"]
+    if there is not None:
+        if satisfies(there["version"], need["pins"]):
+            return
+        entry["found"] = there["version"]
+        found["unmet"].append(entry)
+        if name.startswith("nvidia-cudnn-cu") and _other_major(need, there["version"]):
+            entry["cause"] = "cudnn-major-mismatch"
+        if name.startswith("nvidia-"):
+            harmless = _harmless(need, there["version"]) and not strict
+            found["allowed" if harmless or need["optional"] else "missed"].append(entry)
+        elif half:
+            found["missed"].append(entry)
+    elif half:
+        found["lost"].append(dict(entry, cause="package-pin-mismatch"))
+    elif name.startswith("nvidia-"):
+        exact = any(operator in ("==", "===") for operator, _ in need["pins"])
+        wheel = re.match(r"nvidia-(.*?)(?:-cu(\d+))?$", name)
+        library = _WHEELS.get(wheel.group(1))
+        # XLA opens NCCL only for more than one GPU
+        needed = wheel.group(1) != "nccl" if need["optional"] else exact
+        if library and needed and not lies_somewhere(library, wheel.group(2)):
+            cause = _ABSENT.get(wheel.group(1), "toolkit-library-missing")
+            found["lost"].append(dict(entry, cause=cause))
+        else:
+            found["absent"].append(entry)
+
+
+def lies_somewhere(library, major):
+    """Whether a file of this name, or one that goes on from it, lies where a program here could find it."""
+    stem = library % int(major or 0) if "%" in library else library
+    loader = Loader()
+    folders = loader.library_path + loader.defaults + find_wheel_folders() + toolkit_folders()
+    for inner in ("torch/lib", "paddle/libs"):
+        folders += [os.path.join(folder, inner) for folder in user_path()]
+    if stem == "ptxas":
+        folders = os.environ.get("PATH", "").split(":") + ["/usr/local/cuda/bin"]
+        folders += [os.path.join(os.environ.get("CUDA_HOME") or "/usr/local/cuda", "bin")]
+    if any(name.startswith(stem) for name, _ in read_cache()):
+        return True
+    names = [name for folder in folders for name in list_folder(folder)]
+    return any(name == stem or name.startswith(stem + ".") for name in names)

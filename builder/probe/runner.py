@@ -16,9 +16,9 @@ import traceback
 
 from .cuda import need_ctypes, open_library
 from .distributions import read_text
+from .environment import hide_preload_file, raise_memory_limits, restore_file_limit
 from .isolation import USER_PATH, return_to_user
 from .library_files import mapped_libraries
-from .machine_limits import hide_preload_file, raise_memory_limits, restore_file_limit
 from .protocol import STAGES, Ctx
 from .streams import flush_output
 

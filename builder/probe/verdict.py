@@ -45,10 +45,10 @@ def excuse_bystanders(checks, facts, options):
     expect = options.get("expect") or {}
     with_cuda = {row["framework"] for row in facts.get("consumers", ()) if not row["optional"]}
     for check in checks:
-        if check["outcome"] == "failed" and check["cause"] == "framework-cpu-build":
-            beside = expect.get("frameworks") or with_cuda - {check["stage"]}
-            if beside and not asked_for(check["stage"], expect):
-                check.update(outcome="passed", cause=None, note=check["summary"])
+        beside = expect.get("frameworks") or with_cuda - {check["stage"]}
+        cpu_build = check["outcome"] == "failed" and check["cause"] == "framework-cpu-build"
+        if cpu_build and beside and not asked_for(check["stage"], expect):
+            check.update(outcome="passed", cause=None, note=check["summary"])
 
 
 def excuse_proven(checks, facts):
@@ -58,9 +58,8 @@ def excuse_proven(checks, facts):
     if facts.get("candidates") or not wanted:
         wanted = wanted | {"convolution"}
     failed = [c for c in checks if c["outcome"] == "failed"]
-    if wanted <= ran and all(
-        c["cause"] == "package-pin-mismatch" or c["evidence"].get("weak") for c in failed
-    ):
+    slight = [c for c in failed if c["cause"] == "package-pin-mismatch" or c["evidence"].get("weak")]
+    if wanted <= ran and failed == slight:
         for check in failed:
             check.update(outcome="passed", cause=None, note="and yet it works: " + check["summary"])
 

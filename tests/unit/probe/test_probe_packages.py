@@ -12,8 +12,7 @@ from probe_elf import write_elf
 from builder.probe.distributions import read_distributions, requirement
 from builder.probe.expectation import ExpectationError, find_differences, read_expectation
 from builder.probe.files import files_stage
-from builder.probe.packages import packages_stage
-from builder.probe.pins import check_pins, marker_applies
+from builder.probe.packages import check_pins, marker_applies, packages_stage
 from builder.probe.versions import satisfies
 
 
