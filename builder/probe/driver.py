@@ -41,17 +41,15 @@ def device_nodes():
 
 
 def judge_driver(run):
-    """Corrections that the child could not make; then whether a variable hides the GPUs."""
+    """Corrections that the child could not make.
+
+    If no device answers although CUDA_VISIBLE_DEVICES is set: look once more without the variable.
+    """
     if dict(run.new_facts).get("gpu_state") == "works":
         for check in run.checks:
             # a batch system allows one GPU of several: the others' nodes are there and closed
             if check["outcome"] == "failed" and check["cause"] == "device-access-denied":
                 check.update(outcome="passed", cause=None, note="a GPU works all the same")
-    judge_hidden(run)
-
-
-def judge_hidden(run):
-    """If no device answers although CUDA_VISIBLE_DEVICES is set: look once more without the variable."""
     blamed = [c for c in run.checks if c["cause"] in ("no-device", "container-no-gpu")]
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not blamed or setting is None:
@@ -91,10 +89,9 @@ def driver_stage(ctx):
 
 
 def _check_nodes(ctx, trace):
-    denied = {path: code for path, code in trace["nodes"].items() if code in ("EPERM", "EACCES")}
+    denied = sorted(row for row in trace["nodes"].items() if row[1] in ("EPERM", "EACCES"))
     if denied:
-        text = "%s cannot be opened: %s" % (sorted(denied)[0], denied[sorted(denied)[0]])
-        ctx.fails("D01", text, "device-access-denied", trace)
+        ctx.fails("D01", "%s cannot be opened: %s" % denied[0], "device-access-denied", trace)
     elif trace["nodes"]:
         ctx.passed("D01", "device nodes: %s" % ", ".join(sorted(trace["nodes"])), trace)
     else:
@@ -116,11 +113,10 @@ def _open_driver(ctx, trace):
     except OSError as error:
         _no_driver(ctx, trace, str(error))
         return None
-    path = driver.path
+    path, version = driver.path, library_file_version(driver.path)
     ctx.fact("test_double", driver.test_double)
-    version, module = library_file_version(path), trace["kernel_module"]
-    evidence = {"path": path, "file_version": version, "kernel_module": module}
-    ctx.fact("libraries", [{"name": "libcuda.so.1", "path": path, "version": evidence["file_version"]}])
+    evidence = {"path": path, "file_version": version, "kernel_module": trace["kernel_module"]}
+    ctx.fact("libraries", [{"name": "libcuda.so.1", "path": path, "version": version}])
     if "/stubs/" in path or path.endswith("/stubs"):
         ctx.fact("gpu_state", "faulty")
         ctx.fails("D02", "the loader gives %s, a stub made for linking" % path, "driver-stub", evidence)
@@ -165,21 +161,18 @@ def _no_driver(ctx, trace, text):
 
 def _start_driver(ctx, driver, trace):
     """cuInit and the driver's version; true if the devices can be asked."""
-    path = driver.path
-    compat = "/compat" in path
-    traced = bool(trace["nodes"] or trace["kernel_module"] or not compat)
+    path, compat = driver.path, "/compat" in driver.path
     result = driver.status("cuInit", 0)
-    number = 0
     try:
         number = driver.number("cuDriverGetVersion")
     except (CudaError, MissingSymbolError):
         number = 0
     api = dotted(cuda_tuple(number)) if number else None
-    version = library_file_version(path) or trace["kernel_module"]
-    ctx.fact("driver", {"version": version, "api": api, "path": path})
     evidence = dict(trace, cuInit=result, name=result_name(result), api=api, path=path)
     evidence["file_version"] = library_file_version(path)
-    if result == 100 and not traced:
+    version = evidence["file_version"] or trace["kernel_module"]
+    ctx.fact("driver", {"version": version, "api": api, "path": path})
+    if result == 100 and compat and not (trace["nodes"] or trace["kernel_module"]):
         ctx.not_run("D03", "%s belongs to cuda-compat; there is no trace of a GPU" % path, evidence)
         return False
     ctx.fact("gpu_state", "faulty")
@@ -210,13 +203,11 @@ def _init_cause(result, trace):
 
 def needed_cuda(facts, expect):
     """((major, minor or 0), who says so) of the newest CUDA that something here was built for; else Nones."""
-    found = []
-    for row in facts.get("consumers", ()):
-        if row.get("cuda"):
-            found.append((numbers(row["cuda"]), row["framework"]))
+    rows = [row for row in facts.get("consumers", ()) if row.get("cuda")]
+    found = [(numbers(row["cuda"]), row["framework"]) for row in rows]
     packages = {} if found else facts.get("packages", {})  # one that no framework here opens asks for nothing
-    for name, major in cudnn_wheels(packages).items():
-        found.append(((major,), "%(name)s %(version)s" % packages[name]))
+    wheels = cudnn_wheels(packages).items()
+    found += [((major,), "%(name)s %(version)s" % packages[name]) for name, major in wheels]
     asked = (expect.get("cuda") or {}).get("version") or os.environ.get("CUDA_VERSION")
     if not found and numbers(asked):
         found.append((numbers(asked), "CUDA_VERSION" if not expect.get("cuda") else "the expectation"))
@@ -232,9 +223,7 @@ def too_old(api, wanted):
     From CUDA 11 on every driver of the same major serves it (minor-version compatibility), before that only
     an equal or newer one: https://docs.nvidia.com/deploy/cuda-compatibility/
     """
-    if wanted[0] >= 11:
-        return api[0] < wanted[0]
-    return api < wanted
+    return api[0] < wanted[0] if wanted[0] >= 11 else api < wanted
 
 
 def _check_age(ctx, number):

@@ -98,13 +98,8 @@ def environment_stage(ctx):
         text = "%s has no module _ctypes, without which no framework loads a library" % here["executable"]
         ctx.fails("E01", text, "python-incomplete", here)
     else:
-        note = "this C library is not glibc, for which cuDNN is built"
-        ctx.passed(
-            "E01",
-            "Python %(python)s on %(machine)s, %(libc)s" % here,
-            here,
-            note=here["libc"] is None and note,
-        )
+        note = here["libc"] is None and "this C library is not glibc, for which cuDNN is built"
+        ctx.passed("E01", "Python %(python)s on %(machine)s, %(libc)s" % here, here, note=note)
     _check_variables(ctx)
 
 
@@ -145,10 +140,8 @@ def hide_preload_file():
     if libc.unshare(0x00020000) != 0:  # CLONE_NEWNS
         libc.unshare(0x10000000 | 0x00020000)  # CLONE_NEWUSER, too
     libc.mount(b"none", b"/", None, (1 << 18) | 16384, None)  # MS_PRIVATE | MS_REC
-    covered = libc.mount(
-        os.devnull.encode("ascii"), _PRELOAD_FILE.encode("ascii"), None, 4096, None
-    )  # MS_BIND
-    if covered != 0:
+    paths = [path.encode("ascii") for path in (os.devnull, _PRELOAD_FILE)]
+    if libc.mount(*paths, None, 4096, None) != 0:  # MS_BIND
         raise OSError(ctypes.get_errno(), "cannot cover %s" % _PRELOAD_FILE)
 
 

@@ -193,11 +193,9 @@ def wrong_hashes(owners, chosen=None, until=None):
             if size not in [entry["size"] for _, entry in owners[path]] or (chosen and not chosen(path)):
                 continue
             if not owners_by_hash(path, owners[path]):
-                problem, names = (
-                    "its content is not what was installed (sha256)",
-                    [n for n, _ in owners[path]],
-                )
-                rows.append({"path": path, "not_as_in": names, "as_in": [], "size": size, "problem": problem})
+                row = {"path": path, "not_as_in": [name for name, _ in owners[path]], "as_in": []}
+                problem = "its content is not what was installed (sha256)"
+                rows.append(dict(row, size=size, problem=problem))
         except OSError:
             continue
         if until is not None and time.time() > until:
@@ -216,7 +214,7 @@ def owners_by_hash(path, rows):
 
 
 def _by_hash(path, size, rows):
-    """:func:`owners_by_hash`; [] if the sizes tell already, or the file is too large to hash soon, or closed."""
+    """:func:`owners_by_hash`; [] if the sizes tell, or the file is too large to hash soon, or closed."""
     if len({entry["size"] for _, entry in rows}) > 1 or size > _HASH_LIMIT:
         return []
     try:

@@ -34,8 +34,7 @@ def _check_shims(ctx, loader):
     consumers, copies = ctx.facts.get("consumers", []), ctx.facts.get("copies", [])
     lost = [row for row in consumers if row["path"] is None and not row["optional"]]
     if lost and not ctx.without_cuda:
-        row = lost[0]
-        cause, text = _lost(row, copies)
+        text, cause = _lost(lost[0], copies)
         ctx.fails("E06", text, cause, {"consumers": consumers, "copies": copies})
         return
     candidates = ctx.facts.get("candidates", [])
@@ -66,30 +65,24 @@ def _check_absence(ctx):
 
 
 def _lost(row, copies):
-    """(cause, text) for a framework that would find no cuDNN."""
-    wanted = shim_major(row["name"])
-    who = "%s opens %s" % (row["framework"], row["name"])
-    same = [copy for copy in copies if copy["major"] == wanted]
-    other = [copy for copy in copies if copy["major"] != wanted]
+    """(text, cause) for a framework that would find no cuDNN."""
+    who = "%(framework)s opens %(name)s, " % row
+    same = [copy for copy in copies if copy["major"] == shim_major(row["name"])]
     if same:
-        text = "%s, which lies in %s, where the loader does not look" % (who, same[0]["folder"])
-        return "cudnn-missing", text
-    if other:
-        text = "%s, but only cuDNN %d is here (%s)" % (who, other[0]["major"], other[0]["folder"])
-        return "cudnn-major-mismatch", text
-    return "cudnn-missing", "%s, and there is no such file on this machine" % who
+        return who + "which lies in %(folder)s, where the loader does not look" % same[0], "cudnn-missing"
+    if copies:
+        return who + "but only cuDNN %(major)d is here (%(folder)s)" % copies[0], "cudnn-major-mismatch"
+    return who + "and there is no such file on this machine", "cudnn-missing"
 
 
 def _check_unversioned(ctx, loader):
     """E07: names without a number, which cuDNN 8 (libnvrtc.so, libcuda.so) and Paddle (libcudnn.so) open."""
     paddle = [row for row in ctx.facts.get("consumers", []) if row["framework"] == "paddle"]
-    wheel_folders = find_wheel_folders()
     names = ("libcudnn.so", "libnvrtc.so", "libcuda.so")
     evidence = {name: loader.resolve(name)["path"] for name in names}
-    fixed = os.environ.get("FLAGS_cudnn_dir", "/usr/local/cuda/lib64")
-    unversioned = evidence["libcudnn.so"] or os.path.exists(os.path.join(fixed, "libcudnn.so"))
-    in_wheel = any(os.path.exists(os.path.join(folder, "libcudnn.so.9")) for folder in wheel_folders)
-    if paddle and not unversioned and not in_wheel:
+    places = [os.path.join(os.environ.get("FLAGS_cudnn_dir", "/usr/local/cuda/lib64"), "libcudnn.so")]
+    places += [os.path.join(folder, "libcudnn.so.9") for folder in find_wheel_folders()]
+    if paddle and not evidence["libcudnn.so"] and not any(map(os.path.exists, places)):
         text = "Paddle opens libcudnn.so, and only names with a version number are here"
         ctx.fails("E07", text, "unversioned-name-missing", evidence)
         return

@@ -17,7 +17,7 @@ from .library_files import another_library, read_elf
 _NEW_CACHE = b"glibc-ld.so.cache1.1"
 _OLD_CACHE = b"ld.so-1.7.0"
 # Low byte 3 is "ELF, libc 6", the next one the processor: https://sourceware.org/git/glibc.git elf/cache.c
-_CACHE_FLAGS = {"x86_64": (0x0303,), "aarch64": (0x0A03,), "ppc64le": (0x0503,)}
+_CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03, "ppc64le": 0x0503}
 
 
 class Loader(object):
@@ -26,15 +26,14 @@ class Loader(object):
     def __init__(self, library_path=None, cache=None, defaults=None):
         path = os.environ.get("LD_LIBRARY_PATH") if library_path is None else library_path
         self.library_path = _split(path)
-        self.cache = {}
-        for name, path in read_cache() if cache is None else cache:
-            self.cache.setdefault(name, path)
+        # the first of several
+        self.cache = dict(reversed(read_cache() if cache is None else list(cache)))
         self.defaults = default_folders() if defaults is None else defaults
         self.headers = {}
-        program = self.header(os.path.realpath(sys.executable)) if sys.executable else {}
-        self.program_rpath = []
-        if program.get("rpath") and program["runpath"] is None:
-            self.program_rpath = _expand(program["rpath"], os.path.realpath(sys.executable))
+        program = os.path.realpath(sys.executable) if sys.executable else None
+        run_path, self.program_rpath = self._run_paths(program)
+        if run_path is not None:
+            self.program_rpath = []
 
     def header(self, path):
         """:func:`library_files.read_elf`, remembered."""
@@ -109,8 +108,7 @@ def read_cache(path="/etc/ld.so.cache"):
     """(file name, path) pairs in the cache's own order, of this machine's word size; [] if there is none."""
     try:
         with open(path, "rb") as stream:
-            data = stream.read()
-        return _cache_entries(data)
+            return _cache_entries(stream.read())
     except (OSError, struct.error, ValueError):
         return []
 
@@ -124,12 +122,9 @@ def _cache_entries(data):
         return []
     count = struct.unpack_from("<I", data, start + 20)[0]
     wanted = _CACHE_FLAGS.get(os.uname()[4])
-    found = []
-    for index in range(count):
-        flags, key, value = struct.unpack_from("<iII", data, start + 48 + 24 * index)
-        if wanted is None or flags in wanted:
-            found.append((_text_at(data, start + key), _text_at(data, start + value)))
-    return found
+    rows = (struct.unpack_from("<iII", data, start + 48 + 24 * index) for index in range(count))
+    places = [row[1:] for row in rows if wanted in (None, row[0])]
+    return [tuple(_text_at(data, start + place) for place in pair) for pair in places]
 
 
 def _text_at(data, place):

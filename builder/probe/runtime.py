@@ -49,25 +49,22 @@ def runtime_stage(ctx):
     wheel_folders = find_wheel_folders()
     absent, answers = [], {}
     for name, requester, who in needed_libraries(ctx.facts, loader):
-        path = loader.resolve(name, requester)["path"] or in_folders(name, wheel_folders)
-        path = path or in_folders(name, [os.path.dirname(requester)])
-        answers[name] = path
-        if path is None:
-            absent.append((name, who))
-    evidence = {"found": answers, "absent": [list(pair) for pair in absent]}
+        path = loader.resolve(name, requester)["path"]
+        answers[name] = path or in_folders(name, wheel_folders + [os.path.dirname(requester)])
+        if answers[name] is None:
+            absent.append([name, who])
+    evidence = {"found": answers, "absent": absent}
     if absent:
         name, who = absent[0]
         cause = "nvrtc-missing" if name.startswith("libnvrtc") else "toolkit-library-missing"
-        names = ", ".join(n for n, w in absent if w == who)
-        text = "%s needs %s, which the loader does not find" % (who, names)
+        text = "%s needs %s, which the loader does not find"
+        text %= who, ", ".join(n for n, w in absent if w == who)
         if ctx.without_cuda:
             ctx.not_run("R02", "%s; %s" % (text, WITHOUT_CUDA), evidence)
         else:
             ctx.fails("R02", text, cause, dict(evidence, by=who))
-        return
-    if not _load_blas(ctx, answers, evidence):
-        return
-    _check_nvrtc(ctx, loader, wheel_folders, evidence)
+    elif _load_blas(ctx, answers, evidence):
+        _check_nvrtc(ctx, loader, wheel_folders, evidence)
 
 
 def _load_blas(ctx, answers, evidence):
@@ -77,9 +74,7 @@ def _load_blas(ctx, answers, evidence):
     """
     if any(row["framework"] == "torch" for row in ctx.facts.get("consumers", ())):
         return True
-    for name, path in sorted(answers.items()):
-        if not re.match(r"libcublas\.so\.", name):
-            continue
+    for path in [path for name, path in sorted(answers.items()) if name.startswith("libcublas.so.")]:
         try:
             with ctx.call("dlopen %s" % path):
                 open_library(path)
@@ -102,24 +97,18 @@ def needed_libraries(facts, loader):
     for consumer in facts.get("consumers", ()):
         if consumer["optional"]:
             continue
-        for name in loader.header(consumer["requester"])["needed"]:
-            rows.append((name, consumer["requester"], consumer["framework"]))
+        names = loader.header(consumer["requester"])["needed"]
         if consumer["framework"] == "tensorflow":
-            for name in opened_libraries("tensorflow", consumer["cuda"]):
-                rows.append((name, consumer["requester"], "tensorflow"))
+            names = names + opened_libraries("tensorflow", consumer["cuda"])
+        rows += [(name, consumer["requester"], consumer["framework"]) for name in names]
     for candidate in facts.get("candidates", ()):
-        folder = os.path.dirname(candidate["path"])
         for part in parts_of(candidate["path"]):
-            path = os.path.join(folder, part)
-            for name in loader.header(path)["needed"]:
-                rows.append((name, path, "cuDNN"))
+            path = os.path.join(os.path.dirname(candidate["path"]), part)
+            rows += [(name, path, "cuDNN") for name in loader.header(path)["needed"]]
         rows += _opened_by_cudnn(candidate["path"], facts.get("packages", {}))
-    kept, seen = [], set()
-    for row in rows:
-        if row[0] not in seen and is_cuda_library(row[0]) and not re.match(r"libcudnn|libcuda\.so", row[0]):
-            seen.add(row[0])
-            kept.append(row)
-    return kept
+    rows = [r for r in rows if is_cuda_library(r[0]) and not re.match(r"libcudnn|libcuda\.so", r[0])]
+    first = {row[0]: row for row in reversed(rows)}
+    return [row for row in rows if first[row[0]] is row]
 
 
 def _opened_by_cudnn(shim, packages):
@@ -203,13 +192,16 @@ def _compile(ctx, library, path):
     """(status, log) of a small kernel that NVRTC compiles."""
     ctypes = need_ctypes()
     nvrtc = {name: bind(library, path, name, kinds) for name, kinds in NVRTC_PROTOTYPES.items()}
-    program = ctypes.c_void_p()
+    program, size = ctypes.c_void_p(), ctypes.c_size_t(0)
     with ctx.call("nvrtcCreateProgram"):
-        create = nvrtc["nvrtcCreateProgram"]
-        create(ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
+        nvrtc["nvrtcCreateProgram"](ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
     with ctx.call("nvrtcCompileProgram"):
         status = nvrtc["nvrtcCompileProgram"](program, 0, None)
-    return status, _nvrtc_log(ctypes, nvrtc, program)
+    if nvrtc["nvrtcGetProgramLogSize"](program, ctypes.byref(size)) != 0 or size.value <= 1:
+        return status, ""
+    text = ctypes.create_string_buffer(size.value)
+    nvrtc["nvrtcGetProgramLog"](program, text)
+    return status, text.value.decode("utf-8", "replace").strip()
 
 
 def _open_builtins(ctx, path, log):
@@ -228,12 +220,3 @@ def _open_builtins(ctx, path, log):
     except OSError as error:
         return str(error)
     return ""
-
-
-def _nvrtc_log(ctypes, nvrtc, program):
-    size = ctypes.c_size_t(0)
-    if nvrtc["nvrtcGetProgramLogSize"](program, ctypes.byref(size)) != 0 or size.value <= 1:
-        return ""
-    text = ctypes.create_string_buffer(size.value)
-    nvrtc["nvrtcGetProgramLog"](program, text)
-    return text.value.decode("utf-8", "replace").strip()
