@@ -53,12 +53,12 @@ VERDICT_OF_SIDE = {"image": "broken", "image-on-gpu": "unsupported-gpu", "host":
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 PROBE_FAULT = 30
 
-_SIDES = (
-    ("image", "The image is at fault", "`broken`, exit code 20."),
-    ("image-on-gpu", "This image on this GPU", "`unsupported-gpu`, exit code 21."),
-    ("host", "The machine: driver, devices, container set-up", "`host`, exit code 22."),
-    ("busy", "The session: try again", "`busy`, exit code 23."),
-)
+_SIDES = {
+    "image": "The image is at fault",
+    "image-on-gpu": "This image on this GPU",
+    "host": "The machine: driver, devices, container set-up",
+    "busy": "The session: try again",
+}
 
 
 def explain(identifier):
@@ -75,8 +75,7 @@ def _texts(cause):
     proving, fitting = [], []
     for signature in read_signatures():
         row = "- `%s` ([%s](%s))" % (signature.example, ", ".join(signature.systems), signature.source)
-        sure = signature.kind == "proves" and signature.causes == [cause]
-        if sure:
+        if signature.kind == "proves" and signature.causes == [cause]:
             proving.append(row)
         elif cause in signature.causes + [outcome for _, outcome in signature.when]:
             fitting.append(row)
@@ -96,15 +95,15 @@ def causes_page():
         "follows from it is listed as a consequence.",
     ]
     rows = read_checks()
-    for side, title, verdict in _SIDES:
-        lines += ["", "## %s" % title, "", "Verdict %s" % verdict]
-        for cause in CAUSES.values():
-            if cause.side == side:
-                lines += ["", "### %s" % cause.id, "", "**%s.** %s" % (cause.title, cause.explanation), ""]
-                checks = [row.id for row in rows if cause.id in row.causes.split()]
-                checks += ["whatever loads something"] if cause.judged else []
-                lines += ["Known by: %s." % cause.proof, ""]
-                lines += ["Named by [checks](checks.md): %s." % ", ".join(checks)]
-                lines += ["", "What to do: %s" % cause.remedy, "", "Source: <%s>" % cause.source]
-                lines += _texts(cause.id)
+    for side, title in _SIDES.items():
+        verdict = VERDICT_OF_SIDE[side]
+        lines += ["", "## " + title, "", "Verdict `%s`, exit code %d." % (verdict, EXIT_CODES[verdict])]
+        for cause in [cause for cause in CAUSES.values() if cause.side == side]:
+            lines += ["", "### " + cause.id, "", "**%s.** %s" % (cause.title, cause.explanation), ""]
+            checks = [row.id for row in rows if cause.id in row.causes.split()]
+            checks += ["whatever loads something"] if cause.judged else []
+            lines += ["Known by: %s." % cause.proof, ""]
+            lines += ["Named by [checks](checks.md): %s." % ", ".join(checks)]
+            lines += ["", "What to do: " + cause.remedy, "", "Source: <%s>" % cause.source]
+            lines += _texts(cause.id)
     return "\n".join(lines) + "\n"

@@ -12,6 +12,8 @@ from .distributions import packages_of, read_text, requirement
 from .library_files import shim_major, shim_name
 from .versions import numbers
 
+_FLOORS = ("==", "===", ">=", "~=")
+
 
 def find_consumers(folders, distributions, loader, wheel_folders):
     """One row per framework that opens cuDNN.
@@ -25,13 +27,11 @@ def find_consumers(folders, distributions, loader, wheel_folders):
         requester = _requester(folders, known.get("requesters", "").split(), loader)
         if requester is None or (framework == "tensorflow" and not _tensorflow_is_cuda(requester)):
             continue
-        majors = _majors(framework, requester, distributions, loader)
-        for major in majors:
-            row = {"framework": framework, "requester": requester, "name": shim_name(major)}
-            row["optional"] = framework == "cupy"
-            row["cuda"] = built_for_cuda(framework, requester, loader)
-            row.update(_resolve(framework, row["name"], requester, loader, wheel_folders, distributions))
-            rows.append(row)
+        for name in map(shim_name, _majors(framework, requester, distributions, loader)):
+            row = {"framework": framework, "requester": requester, "name": name}
+            row.update(optional=framework == "cupy", cuda=built_for_cuda(framework, requester, loader))
+            found = _resolve(framework, name, requester, loader, wheel_folders, distributions)
+            rows.append(dict(row, **found))
     return rows
 
 
@@ -69,41 +69,33 @@ def built_for_cuda(framework, requester, loader):
         found = re.search(r"cuda_version['\"]?\s*[,:=]\s*['\"](\d[\d.]*)", _tensorflow_build_info(requester))
         if found:
             return found.group(1)
-    for name in loader.header(requester)["needed"] + [requester]:
-        found = re.search(r"libcudart\.so\.([\d.]+)$|libcublas\.so\.(\d+)$|/xla_cuda(\d+)/", name)
-        if found:
-            return [text for text in found.groups() if text][0]
-    return None
+    names = "\n".join(loader.header(requester)["needed"] + [requester])
+    found = re.search(r"(?m)libcudart\.so\.([\d.]+)$|libcublas\.so\.(\d+)$|/xla_cuda(\d+)/", names)
+    return next(filter(None, found.groups())) if found else None
 
 
 def _majors(framework, requester, distributions, loader):
     """The major versions of cuDNN that a framework asks for; [] if no file says so."""
     needed = [m for m in map(shim_major, loader.header(requester)["needed"]) if m is not None]
+    if not needed and framework == "tensorflow":
+        info = _tensorflow_build_info(requester)
+        needed = [int(major) for major in re.findall(r"cudnn_version['\"]?\s*[,:=]\s*['\"](\d+)", info)[:1]]
     if needed:
         return needed
-    if framework == "tensorflow":
-        found = re.search(r"cudnn_version['\"]?\s*[,:=]\s*['\"](\d+)", _tensorflow_build_info(requester))
-        if found:
-            return [int(found.group(1))]
     key = "pins" if "pins" in read_frameworks()[framework] else "packages"
-    for row in packages_of(framework, distributions, key):
-        for text in row["requires"]:
-            wanted = requirement(text)
-            if wanted and wanted["name"].startswith("nvidia-cudnn-cu"):
-                pins = [numbers(v) for op, v in wanted["pins"] if op in ("==", "===", ">=", "~=")]
-                floors = [pin[0] for pin in pins if pin]
-                if floors:
-                    return floors[:1]
-    return []
+    rows = packages_of(framework, distributions, key)
+    wanted = filter(None, (requirement(text) for row in rows for text in row["requires"]))
+    pins = [pin for need in wanted if need["name"].startswith("nvidia-cudnn-cu") for pin in need["pins"]]
+    floors = [numbers(version)[0] for sign, version in pins if sign in _FLOORS and numbers(version)]
+    return floors[:1]
 
 
 def _resolve(framework, name, requester, loader, wheel_folders, distributions):
     version = numbers(distributions.get("onnxruntime-gpu", {}).get("version"))
     preloads = framework == "jax" or (framework == "onnxruntime" and version >= (1, 21))
-    if preloads:
-        for folder in wheel_folders:
-            path = os.path.join(folder, name)
-            if os.path.exists(path):
-                problem = loader.header(path)["problem"]
-                return {"path": path, "by": "preloaded by %s" % framework, "problem": problem, "passed": []}
-    return loader.resolve(name, requester)
+    paths = [os.path.join(folder, name) for folder in wheel_folders] if preloads else ()
+    path = next(filter(os.path.exists, paths), None)
+    if path is None:
+        return loader.resolve(name, requester)
+    problem = loader.header(path)["problem"]
+    return {"path": path, "by": "preloaded by %s" % framework, "problem": problem, "passed": []}

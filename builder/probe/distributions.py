@@ -26,9 +26,8 @@ def wheels_of(shim, packages):
     folder, major = os.path.realpath(os.path.dirname(shim)), shim.rpartition(".")[2]
     found = {}
     for name, cuda in cudnn_wheels(packages).items():
-        row = packages[name]
-        place = os.path.realpath(os.path.join(row["location"], "nvidia", "cudnn", "lib"))
-        if place == folder and row["version"].partition(".")[0] == major:
+        place = os.path.realpath(os.path.join(packages[name]["location"], "nvidia", "cudnn", "lib"))
+        if place == folder and packages[name]["version"].partition(".")[0] == major:
             found[name] = cuda
     return found
 
@@ -51,14 +50,9 @@ def search_folders():
 
 def find_wheel_folders():
     """The ``nvidia/<package>/lib`` folders of NVIDIA's wheels, in the order of ``sys.path``."""
-    found = []
-    for folder in search_folders():
-        root = os.path.join(folder, "nvidia")
-        for package in list_folder(root):
-            lib = os.path.join(root, package, "lib")
-            if os.path.isdir(lib) and not package.startswith("~"):
-                found.append(lib)
-    return found
+    roots = [os.path.join(folder, "nvidia") for folder in search_folders()]
+    packages = [(root, name) for root in roots for name in list_folder(root) if not name.startswith("~")]
+    return [lib for lib in (os.path.join(*package, "lib") for package in packages) if os.path.isdir(lib)]
 
 
 def list_folder(folder):
@@ -90,12 +84,10 @@ def read_distributions(folders):
                 continue
             info = os.path.join(folder, entry)
             fields = _fields(read_text(os.path.join(info, "METADATA")))
-            stem = entry[: -len(".dist-info")].rsplit("-", 1)
-            name = fields.get("name", [stem[0]])[0]
-            version = fields.get("version", [stem[-1] if len(stem) > 1 else ""])[0]
+            name, version = (entry[: -len(".dist-info")].rsplit("-", 1) + [""])[:2]
+            name, version = fields.get("name", [name])[0], fields.get("version", [version])[0]
             row = {"name": name, "version": version, "location": folder, "info": entry}
-            row["requires"] = fields.get("requires-dist", [])
-            found.setdefault(canonical(name), row)
+            found.setdefault(canonical(name), dict(row, requires=fields.get("requires-dist", [])))
     return found
 
 
@@ -114,18 +106,15 @@ def read_record(distribution, wanted=None):
     """The rows of a distribution's RECORD: [{path, sha256, size}]; paths are absolute, sha256 is urlsafe
     base64. ``wanted(path)`` picks rows by the path as it is written there.
     """
-    rows = []
-    location = distribution["location"]
+    rows, location = [], distribution["location"]
     for line in read_text(os.path.join(location, distribution["info"], "RECORD"), 64 << 20).splitlines():
-        parts = line.rsplit(",", 2)
-        if len(parts) != 3:
-            continue
-        path = parts[0].strip('"')
-        if wanted is not None and not wanted(path):
-            continue
-        digest = parts[1][len("sha256=") :] if parts[1].startswith("sha256=") else None
-        size = int(parts[2]) if parts[2].isdigit() else None
-        rows.append({"path": os.path.normpath(os.path.join(location, path)), "sha256": digest, "size": size})
+        path, *rest = line.rsplit(",", 2)
+        path = path.strip('"')
+        if len(rest) == 2 and (wanted is None or wanted(path)):
+            digest = rest[0][len("sha256=") :] if rest[0].startswith("sha256=") else None
+            size = int(rest[1]) if rest[1].isdigit() else None
+            path = os.path.normpath(os.path.join(location, path))
+            rows.append({"path": path, "sha256": digest, "size": size})
     return rows
 
 

@@ -15,23 +15,24 @@ class ExpectationError(Exception):
 
 def read_expectation(path):
     """The document; raises ExpectationError with one clear line."""
+    which = "the expectation %s" % path
     try:
         with open(path, "rb") as stream:
             document = json.loads(stream.read().decode("utf-8"))
     except OSError as error:
-        raise ExpectationError("cannot read the expectation %s: %s" % (path, error.strerror or error))
+        raise ExpectationError("cannot read %s: %s" % (which, error.strerror or error))
     except ValueError as error:
-        raise ExpectationError("the expectation %s is no JSON document: %s" % (path, error))
+        raise ExpectationError("%s is no JSON document: %s" % (which, error))
     if not isinstance(document, dict):
-        raise ExpectationError("the expectation %s is no JSON object" % path)
+        raise ExpectationError("%s is no JSON object" % which)
     if document.get("schema") != 1:
-        raise ExpectationError("the expectation %s has schema %r, not 1" % (path, document.get("schema")))
+        raise ExpectationError("%s has schema %r, not 1" % (which, document.get("schema")))
     unknown = sorted(set(document) - set(_KEYS))
     if unknown:
-        raise ExpectationError("the expectation %s has an unknown key: %s" % (path, ", ".join(unknown)))
+        raise ExpectationError("%s has an unknown key: %s" % (which, ", ".join(unknown)))
     for key in ("frameworks", "packages", "cuda"):
         if document.get(key) is not None and not isinstance(document[key], dict):
-            raise ExpectationError("the expectation %s: %s is no JSON object" % (path, key))
+            raise ExpectationError("%s: %s is no JSON object" % (which, key))
     return document
 
 
@@ -62,17 +63,19 @@ def find_differences(expect, facts):
     python = expect.get("python")
     parts = str(python).count(".") + 1  # 3.12, or with the patch of a standalone one
     compare("python", python, (facts.get("python") or {}).get("version"), parts=parts)
-    for name, version in sorted((expect.get("frameworks") or {}).items()):
-        found = packages.get(canonical(name), {}).get("version")
-        if version is None and found is None:
-            version = "any version"
-        compare("framework %s" % name, version, _same_release(version, found))
+
+    def installed(key):
+        for name, version in sorted((expect.get(key + "s") or {}).items()):
+            found = packages.get(canonical(name), {}).get("version")
+            if version is None and found is None and key == "framework":
+                version = "any version"
+            compare("%s %s" % (key, name), version, _same_release(version, found))
+
+    installed("framework")
     compare("cudnn", expect.get("cudnn"), _found_cudnn(facts), parts=3)
     cuda = expect.get("cuda") or {}
     compare("cuda", cuda.get("version"), _found_cuda(facts, cuda.get("provider")), parts=2)
-    for name, version in sorted((expect.get("packages") or {}).items()):
-        found = packages.get(canonical(name), {}).get("version")
-        compare("package %s" % name, version, _same_release(version, found))
+    installed("package")
     return rows
 
 
@@ -85,27 +88,15 @@ def _same_release(asked, found):
 
 def _found_cudnn(facts):
     """The loaded cuDNN: a framework's word first, then the library's own."""
-    for row in facts.get("frameworks", ()):
-        version = (row.get("loaded") or {}).get("cudnn")
-        if version:
-            return version
-    for row in facts.get("raw", ()):
-        return row["version"]
-    return None
+    found = [(row.get("loaded") or {}).get("cudnn") for row in facts.get("frameworks", ())]
+    return next(filter(None, found + [row["version"] for row in facts.get("raw", ())]), None)
 
 
 def _found_cuda(facts, provider):
     """The toolkit: NVIDIA's runtime wheel, else the base image's CUDA_VERSION, else the build of a
     framework. Where the base was to provide CUDA, its word comes first: wheels may bring another one.
     """
-    if provider == "base" and os.environ.get("CUDA_VERSION"):
-        return os.environ["CUDA_VERSION"]
-    for name, row in sorted(facts.get("packages", {}).items()):
-        if name.startswith("nvidia-cuda-runtime"):
-            return row["version"]
-    if os.environ.get("CUDA_VERSION"):
-        return os.environ["CUDA_VERSION"]
-    for row in facts.get("consumers", ()):
-        if row.get("cuda"):
-            return row["cuda"]
-    return None
+    packages, base = sorted(facts.get("packages", {}).items()), [os.environ.get("CUDA_VERSION")]
+    wheels = [row["version"] for name, row in packages if name.startswith("nvidia-cuda-runtime")]
+    found = base + wheels if provider == "base" else wheels + base
+    return next(filter(None, found + [row.get("cuda") for row in facts.get("consumers", ())]), None)

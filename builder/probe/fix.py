@@ -5,7 +5,6 @@ Nothing is run that was not shown, and nothing that came out of a text: a comman
 """
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -60,15 +59,16 @@ class Repair(object):
             if os.path.islink(path):
                 os.unlink(path)
         now = installed_now()
-        added = sorted(name for name in now if name not in self.before)
+        added = sorted(set(now) - set(self.before))
         changed = sorted(name for name in self.before if now.get(name) != self.before[name])
+        by_uv = installer().startswith("uv")
         if added:
-            words = installer() % "uninstall" + ("" if installer()[:2] == "uv" else " -y")
-            self.run({"where": "pip", "text": " ".join([words] + added)})
+            words = [installer() % "uninstall"] + ([] if by_uv else ["-y"])
+            self.run({"where": "pip", "text": " ".join(words + added)})
         if changed:
-            flag = "--reinstall" if installer()[:2] == "uv" else "--force-reinstall"
-            wanted = " ".join("%s==%s" % (name, self.before[name]) for name in changed)
-            self.run({"where": "pip", "text": installer() % "install" + " %s --no-deps %s" % (flag, wanted)})
+            words = [installer() % "install", "--reinstall" if by_uv else "--force-reinstall", "--no-deps"]
+            wanted = ["%s==%s" % (name, self.before[name]) for name in changed]
+            self.run({"where": "pip", "text": " ".join(words + wanted)})
         return added + changed
 
 
@@ -79,16 +79,13 @@ def installed_now():
 
 def environment_after(text):
     """The environment that ``unset NAME`` or ``export NAME=VALUE`` leads to; None for any other command."""
-    words = shlex.split(text)
+    verb, name, *rest = shlex.split(text) + ["", ""]
+    variable, equals, value = name.partition("=")
     environment = dict(os.environ)
-    if len(words) == 2 and words[0] == "unset":
-        environment.pop(words[1], None)
-        return environment
-    found = re.match(r"(\w+)=(.*)$", words[1]) if len(words) == 2 and words[0] == "export" else None
-    if found is None or "$" in text:
+    environment.pop(variable, None)
+    if len(rest) != 2 or "$" in text or (verb, equals) not in (("unset", ""), ("export", "=")):
         return None
-    environment[found.group(1)] = found.group(2)
-    return environment
+    return dict(environment, **{variable: value}) if equals else environment
 
 
 def repair(start, yes, ask, say):

@@ -83,12 +83,7 @@ def answers(data=None):
 
 def largest_difference(found, wanted):
     """The largest absolute difference of two flat lists; a NaN or a missing element is infinite."""
-    if len(found) != len(wanted):
+    distances = [abs(a - b) for a, b in zip(found, wanted)]
+    if len(found) != len(wanted) or any(distance != distance for distance in distances):
         return float("inf")
-    largest = 0.0
-    for a, b in zip(found, wanted):
-        distance = abs(a - b)
-        if distance != distance:
-            return float("inf")
-        largest = max(largest, distance)
-    return largest
+    return max([0.0] + distances)

@@ -64,16 +64,9 @@ def satisfies(version, pins):
         size = max(len(have), len(want))
         padded, aim = have + (0,) * (size - len(have)), want + (0,) * (size - len(want))
         equal = have[: len(want)] == want if prefix else padded == aim
-        verdicts = {
-            "==": equal,
-            "===": equal,
-            "!=": not equal,
-            "<=": padded <= aim,
-            ">=": padded >= aim,
-            "<": padded < aim,
-            ">": padded > aim,
-            "~=": padded >= aim and have[: len(want) - 1] == want[:-1],
-        }
+        verdicts = {"==": equal, "===": equal, "!=": not equal}
+        verdicts.update({"<=": padded <= aim, ">=": padded >= aim, "<": padded < aim, ">": padded > aim})
+        verdicts["~="] = padded >= aim and have[: len(want) - 1] == want[:-1]
         if not verdicts[operator]:
             return False
     return True
