@@ -26,11 +26,12 @@ _SKIPS = {
 }
 OPEN_FILES = []
 _PRELOAD_FILE = "/etc/ld.so.preload"
-_NO_MEMORY = re.compile(
+NO_MEMORY = re.compile(
     r"MemoryError|bad_alloc|cannot allocate memory|failed to map segment|cannot map zero-fill|out of memory|"
     r"can't start new thread|pthread_create failed|Resource temporarily unavailable|Too many open files",
     re.I,
 )
+"""Messages by which a process says that it got no memory, or no room for a library."""
 
 
 def start_environment(pid="self"):
@@ -55,12 +56,6 @@ def in_container():
     return "/proc/1/cgroup" if found else None
 
 
-def distribution_name():
-    """``Debian GNU/Linux 11 (bullseye)``, or None."""
-    found = re.search(r'^PRETTY_NAME="?([^"\n]*)', read_text("/etc/os-release"), re.M)
-    return found.group(1) if found else None
-
-
 def libc_version():
     """glibc's version, or None (musl, or a libc that does not say)."""
     try:
@@ -78,13 +73,14 @@ def loaded_at_start():
 @stage("environment", layer="environment", timeout=20)
 def environment_stage(ctx):
     """Describe the machine and the variables."""
+    system = re.search(r'^PRETTY_NAME="?([^"\n]*)', read_text("/etc/os-release"), re.M)
     here = {
         "python": platform.python_version(),
         "executable": sys.executable,
         "machine": os.uname()[4],
         "kernel": os.uname()[2],
         "libc": libc_version(),
-        "distribution": distribution_name(),
+        "distribution": system.group(1) if system else None,
         "container": in_container(),
         "wsl": "microsoft" in os.uname()[2].lower(),
     }
@@ -186,11 +182,6 @@ def memory_limit():
         if text.isdigit() and int(text) < 1 << 50:
             return int(text), path
     return None, None
-
-
-def lacks_memory(text):
-    """True for a message that says that the process got no memory, or no room for a library."""
-    return bool(_NO_MEMORY.search(text))
 
 
 def on_noexec_mount(path):

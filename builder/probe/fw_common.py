@@ -13,9 +13,9 @@ import time
 from .distributions import canonical, packages_of
 from .environment import no_temporary_folder
 from .expectation import asked_for
+from .framework_remedies import known_bad, known_bad_words
 from .fw_compute import check_cpu, check_gpu
 from .fw_libraries import check_loaded, check_wanted, framework_cudnn, loaded_row
-from .known_bad import known_bad, known_bad_words
 from .library_files import mapped_libraries
 from .protocol import WITHOUT_CUDA
 from .versions import numbers

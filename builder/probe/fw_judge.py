@@ -7,8 +7,8 @@ import re
 
 from .counter import by_counter_tests, shorten
 from .cudnn import status_cause
+from .framework_remedies import known_bad, known_bad_words
 from .judge import default_judge, find_cause, last_words
-from .known_bad import known_bad, known_bad_words
 from .versions import numbers
 
 _MEMORY_TEXT = re.compile(

@@ -19,7 +19,7 @@ from .counter import (
 )
 from .cuda import open_library
 from .distributions import read_distributions, read_record, search_folders
-from .environment import lacks_memory, memory_limit, no_temporary_folder, on_noexec_mount
+from .environment import NO_MEMORY, memory_limit, no_temporary_folder, on_noexec_mount
 from .library_files import parts_of
 from .protocol import COUNTER_LAYER, stage
 from .resolver import Loader
@@ -157,7 +157,7 @@ def by_machine(run, text):
         run.prove("mount options", "confirmed", "%s lies on a file system mounted noexec" % mounted)
         return "noexec-mount"
     what = "a limit of %d MiB by %s" % (limit >> 20, who) if limit else "the machine has no more to give"
-    if killed or lacks_memory(text):
+    if killed or NO_MEMORY.search(text):
         end = "the kernel killed it" if killed else "it got no memory"
         run.prove("memory", "confirmed", "%s; %s" % (end, what))
         return "host-memory"

@@ -1,5 +1,6 @@
 """All stages in their order, each in its child, and their results."""
 
+from .consumers import resolver_stage
 from .convolution import convolution_stage
 from .driver import driver_stage
 from .environment import environment_stage
@@ -9,7 +10,6 @@ from .judge import default_judge
 from .library import library_stage
 from .packages import packages_stage
 from .protocol import GROUNDWORK, LAYERS, STAGES
-from .resolution import resolver_stage
 from .run import Run
 from .runner import find_stage
 from .runtime import runtime_stage

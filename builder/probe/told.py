@@ -177,12 +177,16 @@ def _not_the_wheels(told, detail):
     return None
 
 
-def _versions(detail, holds, text):
-    """The sentence, with both versions in it, if ``holds(loaded, compiled)``."""
-    loaded, compiled = numbers(detail.get("loaded")), numbers(detail.get("compiled"))
-    if not (loaded and compiled and holds(loaded, compiled)):
-        return None
-    return text.format(loaded=dotted(loaded), compiled=dotted(compiled[:2]))
+def _versions(holds, text):
+    """The condition ``holds(loaded, compiled)``; both versions stand in its sentence."""
+
+    def condition(_, detail):
+        loaded, compiled = numbers(detail.get("loaded")), numbers(detail.get("compiled"))
+        if not (loaded and compiled and holds(loaded, compiled)):
+            return None
+        return text.format(loaded=dotted(loaded), compiled=dotted(compiled[:2]))
+
+    return condition
 
 
 def _torch_of(major):
@@ -203,18 +207,12 @@ def _onnxruntime_of_9(told, _):
 
 def _attention_by_cudnn(told, _):
     """2.5.0 asked cuDNN first, 2.5.1 does not: https://github.com/pytorch/pytorch/issues/138649"""
-    old = numbers(told.packages.get("torch"))[:3] == (2, 5, 0)
-    return "PyTorch 2.5.0 lets cuDNN compute attention wherever it can; 2.5.1 does not" if old else None
+    text = "PyTorch 2.5.0 lets cuDNN compute attention wherever it can; 2.5.1 does not"
+    return text if numbers(told.packages.get("torch"))[:3] == (2, 5, 0) else None
 
 
 def _mapping(why):
     return lambda _, detail: why if why in (detail.get("why") or "") else None
-
-
-def _cudnn_9_here(told, _):
-    if 9 in told.cudnn_majors():
-        return "cuDNN 9 is here"
-    return _torch_of(9)(told, None)
 
 
 def _cudnn_other_here(told, detail):
@@ -289,20 +287,13 @@ CONDITIONS = {
     "cpu-build": lambda told, _: told.cpu_build and "a build for the CPU is installed",
     "library-path": lambda told, _: told.library_path and "LD_LIBRARY_PATH leads to %s" % told.library_path,
     "not-the-wheels": _not_the_wheels,
-    "loaded-older": lambda _, detail: _versions(
-        detail, lambda loaded, compiled: loaded < compiled, "{loaded} is older"
-    ),
-    "exact-era": lambda _, detail: _versions(
-        detail,
+    "loaded-older": _versions(lambda loaded, compiled: loaded < compiled, "{loaded} is older"),
+    "exact-era": _versions(
         lambda loaded, compiled: loaded[0] == compiled[0] and loaded[:2] > compiled[:2],
         "this old build accepts only cuDNN {compiled}, and the one loaded is newer",
     ),
-    "other-major": lambda _, detail: _versions(
-        detail,
-        lambda loaded, compiled: loaded[0] != compiled[0],
-        "nothing crosses a major version of cuDNN",
-    ),
-    "cudnn-9-here": _cudnn_9_here,
+    "other-major": _versions(lambda a, b: a[0] != b[0], "nothing crosses a major version of cuDNN"),
+    "cudnn-9-here": lambda told, _: 9 in told.cudnn_majors() and "cuDNN 9 is here" or _torch_of(9)(told, _),
     "cudnn-8-here": lambda told, _: told.cudnn_majors() & {8, 9} == {8} and "cuDNN 8 is here",
     "cudnn-other-here": _cudnn_other_here,
     "cuda-same": _cuda_same,

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 
-from . import folders, memory, network, settings
+from . import folders, memory, settings
 from .server import Server
 from .settings import LOOPBACK, StartError
 from .verdict import Verdict
@@ -48,8 +48,8 @@ def _run(stop: threading.Event) -> int:
     asked = settings.read(os.environ)
     environment = dict(os.environ)
     work = folders.work_folder(folders.settle_home(environment, _warn), _warn)
-    bind = asked.bind or network.address()
-    network.refuse_taken(bind, asked.port)
+    bind = asked.bind or settings.address()
+    settings.refuse_taken(bind, asked.port)
     server = Server(asked.port, bind, asked.token, work, environment)
     verdict = None
     try:

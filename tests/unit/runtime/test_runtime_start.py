@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import tornado.web
-from rtbuild_runtime import folders, guard, memory, network, server, settings, start, verdict
+from rtbuild_runtime import folders, guard, memory, server, settings, start, verdict
 
 RUNTIME = Path(settings.__file__).resolve().parents[1]
 
@@ -80,11 +80,11 @@ def interfaces(folder: Path, **numbers: tuple[int, int] | None) -> str:
 
 
 def test_a_network_of_its_own_is_listened_on(tmp_path: Path) -> None:
-    assert network.address(interfaces(tmp_path, eth0=(17, 18), eth1=(19, 20))) == "0.0.0.0"
+    assert settings.address(interfaces(tmp_path, eth0=(17, 18), eth1=(19, 20))) == "0.0.0.0"
 
 
 def test_a_rootless_engines_tap_is_a_network_of_its_own(tmp_path: Path) -> None:
-    assert network.address(interfaces(tmp_path, tap0=None)) == "0.0.0.0"
+    assert settings.address(interfaces(tmp_path, tap0=None)) == "0.0.0.0"
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_a_rootless_engines_tap_is_a_network_of_its_own(tmp_path: Path) -> None:
     ids=["card", "nested host", "host of containers", "host with vpn", "no network"],
 )
 def test_the_hosts_interfaces_are_not(tmp_path: Path, numbers: dict[str, tuple[int, int] | None]) -> None:
-    assert network.address(interfaces(tmp_path, **numbers)) == "127.0.0.1"
+    assert settings.address(interfaces(tmp_path, **numbers)) == "127.0.0.1"
 
 
 def test_where_nothing_is_known_only_loopback_is(tmp_path: Path) -> None:
-    assert network.address(str(tmp_path / "nowhere")) == "127.0.0.1"
+    assert settings.address(str(tmp_path / "nowhere")) == "127.0.0.1"
     (tmp_path / "eth0").mkdir()
     (tmp_path / "eth0" / "ifindex").write_text("not a number")
-    assert network.address(str(tmp_path)) == "127.0.0.1"
+    assert settings.address(str(tmp_path)) == "127.0.0.1"
 
 
 def test_a_taken_port_is_said() -> None:
@@ -115,9 +115,9 @@ def test_a_taken_port_is_said() -> None:
         taken.listen()
         number = taken.getsockname()[1]
         with pytest.raises(settings.StartError, match=f"port {number} is taken") as raised:
-            network.refuse_taken("127.0.0.1", number)
+            settings.refuse_taken("127.0.0.1", number)
     assert raised.value.status == 5
-    network.refuse_taken("127.0.0.1", number)
+    settings.refuse_taken("127.0.0.1", number)
 
 
 # -- whom it answers
