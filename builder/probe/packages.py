@@ -9,7 +9,7 @@ import platform
 import re
 import sys
 
-from .data import read_frameworks
+from .data import read_frameworks, read_patterns
 from .distributions import (
     canonical,
     find_wheel_folders,
@@ -26,19 +26,7 @@ from .protocol import STAGES, stage
 from .resolver import Loader, read_cache, toolkit_folders
 from .versions import numbers, satisfies
 
-# The file by which the library of one of NVIDIA's wheels is found elsewhere, and the cause if it is nowhere.
-_WHEELS = {
-    "cublas": "libcublas.so.%d",
-    "cuda-cupti": "libcupti.so.%d",
-    "cuda-nvcc": "ptxas",
-    "cuda-nvrtc": "libnvrtc.so.%d",
-    "cuda-runtime": "libcudart.so.%d",
-    "cusparselt": "libcusparseLt.so",
-    "nvjitlink": "libnvJitLink.so.%d",
-    "nvtx": "libnvToolsExt.so",
-}
-_PLAIN = ("cudnn", "cufft", "cufile", "curand", "cusolver", "cusparse", "nccl")
-_WHEELS.update({name: "lib%s.so" % name for name in _PLAIN})
+# The cause if the library of one of NVIDIA's wheels is nowhere; toolkit-library-missing for others.
 _ABSENT = {"cuda-nvcc": "ptxas-missing", "cuda-nvrtc": "nvrtc-missing", "cudnn": "cudnn-missing"}
 # Packages that a framework is one half of: with another release, or without it, the framework does not work.
 _HALVES = re.compile(r"jaxlib|jax-cuda\d+-pjrt|keras")
@@ -234,7 +222,7 @@ def _compare(found, row, need, distributions, strict):
     elif name.startswith("nvidia-"):
         exact = any(operator in ("==", "===") for operator, _ in need["pins"])
         wheel = re.match(r"nvidia-(.*?)(?:-cu(\d+))?$", name)
-        library = _WHEELS.get(wheel.group(1))
+        library = read_patterns()["wheels"].get(wheel.group(1))
         # XLA opens NCCL only for more than one GPU
         needed = wheel.group(1) != "nccl" if need["optional"] else exact
         if library and needed and not lies_somewhere(library, wheel.group(2)):

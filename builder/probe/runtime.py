@@ -75,14 +75,20 @@ def _load_blas(ctx, answers, evidence):
     if any(row["framework"] == "torch" for row in ctx.facts.get("consumers", ())):
         return True
     for path in [path for name, path in sorted(answers.items()) if name.startswith("libcublas.so.")]:
-        try:
-            with ctx.call("dlopen %s" % path):
-                open_library(path)
-        except OSError as error:
-            evidence["dlerror"] = str(error)
-            ctx.fails("R02", "%s does not load: %s" % (path, error), None, evidence)
+        _, problem = _open(ctx, path)
+        if problem:
+            ctx.fails("R02", "%s does not load: %s" % (path, problem), None, dict(evidence, dlerror=problem))
             return False
     return True
+
+
+def _open(ctx, path):
+    """(library, "") of a file, or (None, the loader's message)."""
+    try:
+        with ctx.call("dlopen %s" % path):
+            return open_library(path), ""
+    except OSError as error:
+        return None, str(error)
 
 
 def in_folders(name, folders):
@@ -166,15 +172,12 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         evidence["problem"] = problem
         ctx.fails("R02", "%s cannot be used: %s" % (path, problem), "nvrtc-missing", evidence)
         return
-    try:
-        with ctx.call("dlopen %s" % path):
-            library = open_library(path)
-    except OSError as error:
-        evidence["dlerror"] = str(error)
-        ctx.fails("R02", "%s does not load: %s" % (path, error), "nvrtc-missing", evidence)
+    library, problem = _open(ctx, path)
+    if problem:
+        evidence["dlerror"] = problem
+        ctx.fails("R02", "%s does not load: %s" % (path, problem), "nvrtc-missing", evidence)
         return
-    status, log = _compile(ctx, library, path)
-    note = None
+    (status, log), note = _compile(ctx, library, path), None
     if status != 0:
         evidence["builtins"] = _open_builtins(ctx, path, log)
         if evidence["builtins"] == "":
@@ -212,11 +215,4 @@ def _open_builtins(ctx, path, log):
     """
     named = re.search(r"libnvrtc-builtins[\w.]+\d", log)
     beside = os.path.join(os.path.dirname(path), named.group(0)) if named else ""
-    if not os.path.exists(beside):
-        return None
-    try:
-        with ctx.call("dlopen %s" % beside):
-            open_library(beside)
-    except OSError as error:
-        return str(error)
-    return ""
+    return _open(ctx, beside)[1] if os.path.exists(beside) else None
