@@ -107,10 +107,9 @@ class FrameworkRemedies(object):
         floor = numbers((self.releases.families.get(str(cuda[0])) or {}).get("driver"))
         return bool(floor) and numbers(self.here.driver) >= floor
 
-    def _pip(self, *requirements, **options):
-        text = "pip install " + options.get("flags", "")
+    def _pip(self, *requirements, flags="", note=None):
         quoted = ['"%s"' % r if re.search(r"[<>\[;,]", r) else r for r in requirements]
-        return Command("pip", text + " ".join(quoted), options.get("note"))
+        return Command("pip", "pip install " + flags + " ".join(quoted), note)
 
     def _driver_too_old(self):
         note = "brings back the packages that fit Colab's driver; then leave out the line that replaced them"
@@ -185,16 +184,15 @@ class FrameworkRemedies(object):
             extra = "[cuda,cudnn]" if numbers(self.version) >= (1, 21) else ""
             known = numbers(self.version)
             wanted = "onnxruntime-gpu%s==%s" % (extra, self.version) if known else ONNXRUNTIME
-            uninstall = "pip uninstall -y onnxruntime onnxruntime-gpu"
-            uninstall = Command("pip", uninstall, "both own the same folder")
-            return [uninstall, self._pip(wanted, note=PRELOAD_DLLS if "cudnn" in wanted else None)]
+            mend = self._pip(wanted, note=PRELOAD_DLLS if "cudnn" in wanted else None)
+            text = "pip uninstall -y onnxruntime onnxruntime-gpu"
+            return [Command("pip", text, "both own the same folder"), mend]
         if self.framework == "paddlepaddle-gpu":
-            uninstall = "pip uninstall -y paddlepaddle paddlepaddle-gpu"
+            text = "pip uninstall -y paddlepaddle paddlepaddle-gpu"
+            mend = self._paddle("cu126", "a build with CUDA 12.6")
             if self.version:
                 mend = self._pip("paddlepaddle-gpu==" + self.version, note="from where it came")
-            else:
-                mend = self._paddle("cu126", "a build with CUDA 12.6")
-            return [Command("pip", uninstall, "both own the same folder"), mend]
+            return [Command("pip", text, "both own the same folder"), mend]
         return []
 
     def _package_overwritten(self):
@@ -204,13 +202,11 @@ class FrameworkRemedies(object):
         stem = "cupy-cuda%sx" if self.framework == "cupy" else stem
         names = sorted(n for n in self.here.packages if re.match(stem % r"\d+" + "$", n))
         names = names or (self.detail.get("names") or "").replace(",", "").split()
-        keep = stem % self.cuda
-        note = "all of them: they own the same files"
-        uninstall = Command("pip", "pip uninstall -y %s" % " ".join(names), note)
+        keep, text = stem % self.cuda, "pip uninstall -y %s" % " ".join(names)
+        uninstall = Command("pip", text, "all of them: they own the same files")
         if keep in names:
-            wanted = self._cudnn_pin() if "cudnn" in stem else None
-            if not wanted or "==" not in wanted:
-                wanted = "%s==%s" % (keep, self.here.packages[keep])
+            wanted = (self._cudnn_pin() if "cudnn" in stem else None) or ""
+            wanted = wanted if "==" in wanted else "%s==%s" % (keep, self.here.packages[keep])
             return [uninstall, self._pip(wanted, flags="--no-deps ")]
         if names and self.framework == "cupy":
             note = "its CUDA 12 runs on drivers of CUDA 12 and later"
@@ -231,20 +227,17 @@ class FrameworkRemedies(object):
             note = "the release of the jaxlib that is here"
             return [self._pip("jax==" + version, note=note)] if numbers(version) >= (0, 3) else []
         if wants == "numpy":
-            return self._numpy()
+            # the one that a package was compiled for, by the sizes or the number in its message
+            wants = _NUMPY_SIZES.get((self.detail.get("header"), self.detail.get("object")))
+            if self.detail.get("wanted"):
+                wants = read_patterns()["numpy-api"].get(str(int(self.detail["wanted"], 16)))
+            return [self._pip(wants, note="as the package was compiled")] if wants else []
         if wants == "jax's plug-in":
             return self._jax_plugin()
         if wants == "flash-attn":
             text = "FLASH_ATTENTION_FORCE_BUILD=TRUE pip install --force-reinstall --no-deps --no-cache-dir "
             return [Command("pip", text + "--no-build-isolation flash-attn", "compiles it for this PyTorch")]
         return [self._pip(wants)] if wants else []
-
-    def _numpy(self):
-        """The NumPy that a package was compiled for, by the sizes or the number in its message."""
-        wanted = _NUMPY_SIZES.get((self.detail.get("header"), self.detail.get("object")))
-        if self.detail.get("wanted"):
-            wanted = read_patterns()["numpy-api"].get(str(int(self.detail["wanted"], 16)))
-        return [self._pip(wanted, note="as the package was compiled")] if wanted else []
 
     def _jax_plugin(self):
         """Both halves of the plug-in at jaxlib's own version."""

@@ -228,7 +228,11 @@ def _by_loader(run, text):
         if cause is not None:
             return cause
     if re.search(r"VERSION_MISMATCH|undefined symbol: cudnn|version libcudnn\w*\.so", text):
-        run.prove("sub-libraries", "confirmed", _mixed_proof(shim, loader))
+        proof = "the sub-libraries' own version check, or a missing symbol of another version, says so"
+        if shim is not None:
+            folders = {os.path.dirname(loader.resolve(part, shim)["path"] or "?") for part in parts_of(shim)}
+            proof = "shim %s, sub-libraries from %s" % (shim, ", ".join(sorted(folders)))
+        run.prove("sub-libraries", "confirmed", proof)
         if shim is not None:
             what = "the same stage with every file of %s preloaded" % os.path.dirname(shim)
             record(run, run.again("preloaded"), "preloaded", what)
@@ -291,14 +295,6 @@ def _by_dlerror(answer, loader, name, facts):
     return None
 
 
-def _mixed_proof(shim, loader):
-    """Where each sub-library comes from, as a sentence."""
-    if shim is None:
-        return "the sub-libraries' own version check, or a missing symbol of another version, says so"
-    folders = {os.path.dirname(loader.resolve(name, shim)["path"] or "?") for name in parts_of(shim)}
-    return "shim %s, sub-libraries from %s" % (shim, ", ".join(sorted(folders)))
-
-
 def _by_fault(run, text):
     """A signal: a truncated file explains SIGBUS, a missing symbol an exit of 127."""
     if run.ending.get("signal") == 7:
@@ -324,4 +320,4 @@ def _fallback(run):
         return "framework-import"
     if run.ending["kind"] in ("signal", "exit"):
         return "crash"
-    return {"convolution": "execution-failed", "framework": "execution-failed"}.get(run.stage.layer, "crash")
+    return "execution-failed" if run.stage.layer in ("convolution", "framework") else "crash"

@@ -29,12 +29,11 @@ for app in families:
     # The image's user is not root. Where someone asks for root it is rootless Docker's, or Podman's, who is
     # nobody outside.
     app.allow_root = True
-    setattr(app, "root_dir" if app is c.ServerApp else "notebook_dir", work)
-    setattr(
-        app,
-        "jpserver_extensions" if app is c.ServerApp else "nbserver_extensions",
-        {"rtbuild_runtime.guard": True},
-    )
+    extension = {"rtbuild_runtime.guard": True}
+    if app is c.ServerApp:
+        app.root_dir, app.jpserver_extensions = work, extension
+    else:
+        app.notebook_dir, app.nbserver_extensions = work, extension
 
 c.NotebookApp.tornado_settings = {"ws_ping_timeout": 30000}  # its own default is more than Tornado takes
 c.Application.log_level = "WARN"  # below it, Jupyter prints the address with the token
