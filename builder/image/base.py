@@ -34,7 +34,6 @@ def rootfs_key(base: RootfsBase, cell: Cell) -> str:
 
 
 def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:
-    """A rootfs as a base of one layer."""
     operating_system, _, architecture = cell.platform.partition("/")
     # BuildKit's setting for an image that starts `FROM scratch`, as the Dockerfile of a recipe does.
     path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

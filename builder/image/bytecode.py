@@ -125,8 +125,6 @@ def lay_sources(wanted: Callable[[Packed], bool], packs: Sequence[Pack], scratch
 
 
 def keep_compiled(parts: Sequence[BytecodePart], root: Path, lease: Lease) -> None:
-    """Keep what the step made of each part."""
-
     @functools.cache
     def made(folder: str) -> dict[str, Path]:
         """The files of a cache by the names of their modules: ``module.cpython-39.pyc``."""

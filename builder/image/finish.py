@@ -199,7 +199,6 @@ def _see_wheels(steps: Iterable[RecipeStep]) -> bool:
 
 
 def _run(work: Assembly, needed: set[RecipeStep], scratch: Scratch) -> None:
-    """Run these steps, in the recipe's order."""
     packs = _lay_wheels(work, scratch) if _see_wheels(needed) else []
     for step in (one for one in work.recipe.steps if one in needed):
         work.progress(f"making {', '.join(step.makes)}")

@@ -71,7 +71,6 @@ class Plan:
 
     @property
     def every(self) -> tuple[Known, ...]:
-        """All layers that are known."""
         return (*self.known.values(), *(one for one in (self.rootfs, self.python) if one is not None))
 
     def stacked(self, base: Sequence[Layer]) -> tuple[Layer, ...]:
@@ -190,7 +189,6 @@ def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:
 
 
 def title_of(group: Group) -> str:
-    """The title of a layer of wheels."""
     return f"{group[0].name} {group[0].version}" if len(group) == 1 else f"{len(group)} small wheels"
 
 

@@ -150,7 +150,6 @@ class TarReader:
         return found
 
     def error(self, problem: str) -> CellError:
-        """The error to raise about this layer."""
         return CellError(f"{self._what} cannot be unpacked: {problem}")
 
     def _take(self, size: int) -> bytes:

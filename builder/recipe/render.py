@@ -72,7 +72,6 @@ def pip_of(pinned: Pinned) -> Wheel:
 
 
 def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
-    """The values for the templates."""
     cell, base = pinned.cell, pinned.base
     values = {
         "base": base,

@@ -55,7 +55,6 @@ class Archive(ExitStack[None]):
             raise
 
     def error(self, problem: str) -> CellError:
-        """The error to raise about this wheel."""
         return CellError(
             f"{self.path.name}: {problem}",
             hint="the file is not as its author built it, or was built wrong: "

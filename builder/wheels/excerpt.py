@@ -73,7 +73,6 @@ class Skeleton:
         self._kept: list[tuple[int, bytes]] = []
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece."""
         if self._position == 0:
             self._first.append(piece)
             self._held += len(piece)
@@ -161,8 +160,6 @@ def _names(dynamic: bytes, segments: list[elf.Segment]) -> Range | None:
 
 
 class _Whole:
-    """Takes a file in pieces and keeps it."""
-
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self.feed = self._pieces.append

@@ -90,7 +90,6 @@ class Tree:
         return sum(file.size for file in self.files)
 
     def pieces(self, file: File) -> Iterator[bytes]:
-        """The content of one of its files."""
         return iter([file.content]) if isinstance(file.content, bytes) else self.archive.chunks(file.content)
 
     def _info_folder(self) -> str:
