@@ -111,11 +111,9 @@ def _one(piece: Piece, image: Staged, question: Question, policy: Policy) -> tup
     heard = question.verifier is None or piece.signed
     word, reason = None, ""
     try:
-        if failed:
+        if failed or (heard and kind == "verification"):
             word = judge(predicate, image, policy)
-            reason = word.text
-        elif heard and kind == "verification":
-            word = judge(predicate, image, policy)
+            reason = word.text if failed else ""
         elif heard:
             reason = _other(kind, piece, image)
         holds = failed or not reason
@@ -131,16 +129,13 @@ def _other(kind: str, piece: Piece, image: Staged) -> str:
     """Why an SBOM or a provenance is not about this image; empty if it is."""
     predicate = piece.statement.predicate
     try:
-        match kind:
-            case "sbom":
-                said = predicate["metadata"]["component"]["version"]
-                return "" if said == image.digest else f"it is the SBOM of {said}"
-            case "provenance":
-                inside = predicate["buildDefinition"]["internalParameters"]
-                if (inside["content"], inside["inputs"]) != (image.content, image.inputs):
-                    return "it is the provenance of other content or inputs"
-                return ""
-            case _:
-                return "rtbuild does not know this kind of statement"
+        if kind == "sbom":
+            said = predicate["metadata"]["component"]["version"]
+            return "" if said == image.digest else f"it is the SBOM of {said}"
+        if kind == "provenance":
+            inside = predicate["buildDefinition"]["internalParameters"]
+            mine = (inside["content"], inside["inputs"]) == (image.content, image.inputs)
+            return "" if mine else "it is the provenance of other content or inputs"
     except (LookupError, TypeError):
         return f"it is no {kind} that rtbuild wrote"
+    return "rtbuild does not know this kind of statement"

@@ -231,8 +231,5 @@ def _runtimes(folder: Path, notes: list[str]) -> tuple[Listed, ...]:
 
 def cell_frameworks(cell: Cell) -> tuple[tuple[str, str], ...]:
     """``(("torch", "2.6.0"),)`` of a cell's pinned requirements, extras and variants left out."""
-    rows = []
-    for text in cell.frameworks:
-        name, _, version = text.partition("==")
-        rows.append((name.partition("[")[0], version.partition("+")[0]))
-    return tuple(rows)
+    pairs = (text.partition("==") for text in cell.frameworks)
+    return tuple((name.partition("[")[0], version.partition("+")[0]) for name, _, version in pairs)

@@ -41,7 +41,7 @@ def images_of(
     *,
     now: datetime,
     verifier: Verifier | None = None,
-    say: Callable[[str], None] = lambda _text: None,
+    say: Callable[[str], None],
 ) -> tuple[list[CataloguedImage], list[str]]:
     """The images of the repository's tags, by matrix and cell, and notes on those left out.
 

@@ -3,6 +3,7 @@
 Its nodes run ``rtbuild verify-digest``.
 """
 
+import functools
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -45,14 +46,25 @@ def dispatch(
 ) -> int:
     """Leave out what has a verdict, or with --build an image; saying it twice submits once."""
     chosen, cells = opt.choose(matrices, select, skip)
-    asked, probe, registry, warnings = load_fleet(fleet), bundle(), Registry.to_write(), _Once()
+    asked, probe, registry = load_fleet(fleet), bundle(), Registry.to_write()
     reporters = People.named(reported_by or (), "--reported-by")
     rendered = list(rendered_cells(chosen, cells, fleet=asked, staging=from_, probe=probe))
+    # once, and not at every look
+    warn = functools.cache(lambda text: say(f"warning: {text}"))
+
+    def trouble(error: RtbuildError | None) -> None:
+        """A look that failed; None for the first that did not."""
+        if error is None:
+            warn.cache_clear()
+            say("registry and scheduler answer again")
+        else:
+            warn(f"{error.message}; it is asked again")
+
     try:
         if build:
-            work = building(registry, rendered, asked, say=say, warn=warnings.warn)
+            work = building(registry, rendered, asked, say=say, warn=warn)
         else:
-            work = verifying(registry, rendered, asked, probe, reporters, say=say, warn=warnings.warn)
+            work = verifying(registry, rendered, asked, probe, reporters, say=say, warn=warn)
         there = work.known(work.tasks)
         left = missing(work.tasks, there)
         if dry_run:
@@ -72,7 +84,7 @@ def dispatch(
                 cancel,
                 seconds=every,
                 say=lambda rows: say("\n".join(f"{r.task.cell}, {r.task.column}: {_word(r)}" for r in rows)),
-                warn=warnings.trouble,
+                warn=trouble,
             )
         finally:
             signal.signal(signal.SIGINT, before)
@@ -115,26 +127,6 @@ def verify_digest(
     )
     say(f"{found.message}{', the report is beside the image' if found.attached else ''}")
     return found.exit_code
-
-
-class _Once:
-    """Says a warning when it is new, and not at every look."""
-
-    def __init__(self) -> None:
-        self._said: set[str] = set()
-
-    def warn(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            say(f"warning: {text}")
-
-    def trouble(self, error: RtbuildError | None) -> None:
-        """A look that failed; None for the first that did not."""
-        if error is None:
-            self._said.clear()
-            say("registry and scheduler answer again")
-        else:
-            self.warn(f"{error.message}; it is asked again")
 
 
 def _word(row: TaskState) -> str:

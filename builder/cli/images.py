@@ -28,7 +28,8 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> Stored
     A name with a registry, a repository or a tag in it is pulled if it is not here. A bare word is not: a
     mistyped cell would start whatever a public registry has by that name.
     """
-    cell = None if set("/:@") & set(name) else _cell_image(name, matrices)
+    bare = not set("/:@") & set(name)
+    cell = _cell_image(name, matrices) if bare else None
     if cell is not None:
         stored = engine.inspect(cell)
         if stored is None:
@@ -36,7 +37,6 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> Stored
         return stored
     if set("*?[]{}") & set(name):
         raise UsageError(f"no cell matches '{name}'", hint="`rtbuild list` shows the cells")
-    bare = not set("/:@") & set(name)
     capitals = bare and name != name.lower()  # as in CELL: no image's name has any
     stored = None if capitals else engine.inspect(name)
     if stored is None and bare:

@@ -122,12 +122,9 @@ def _people(
 
 def exit_code(rows: Sequence[Publication]) -> int:
     """The exit code of a publication: a cell that was refused outweighs one that only failed."""
+    codes = {"cancelled": INTERRUPTED, "refused": PublishRefusedError.exit_code, "failed": 1}
     states = {row.state for row in rows}
-    if "cancelled" in states:
-        return INTERRUPTED
-    if "refused" in states:
-        return PublishRefusedError.exit_code
-    return 1 if "failed" in states else 0
+    return next((code for state, code in codes.items() if state in states), 0)
 
 
 def cases(rows: Sequence[Publication]) -> list[Case]:
@@ -148,14 +145,14 @@ def cases(rows: Sequence[Publication]) -> list[Case]:
     ]
 
 
-def _facts(row: Publication) -> tuple[tuple[str, str], ...]:
+def _facts(row: Publication) -> dict[str, str]:
     if row.found is None or row.decision is None:
-        return ()
-    return (
-        ("GPUs", ", ".join(row.decision.claims) or "none"),
-        ("tags", ", ".join(step.name for step in row.steps) or "none"),
-        ("digest", row.found.staged.digest),
-    )
+        return {}
+    return {
+        "GPUs": ", ".join(row.decision.claims) or "none",
+        "tags": ", ".join(step.name for step in row.steps) or "none",
+        "digest": row.found.staged.digest,
+    }
 
 
 def _against(row: Publication) -> list[str]:
@@ -211,9 +208,6 @@ def summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dr
     lines.append(f"{counted(rows, 'cell')}: {words}")
     said = any(not found.there for row in rows for found in row.failures)
     if (counts["published"] + counts["planned"] or said) and not signed:
-        verb = "would be" if dry_run else "is"
-        warning = (
-            f"NOT SIGNED: the evidence {verb} published without a signature. Sign it with --key or --keyless."
-        )
-        lines.append(terminal.style(warning, "33;1"))
+        what = f"the evidence {'would be' if dry_run else 'is'} published without a signature"
+        lines.append(terminal.style(f"NOT SIGNED: {what}. Sign it with --key or --keyless.", "33;1"))
     return "\n".join(lines)

@@ -42,13 +42,11 @@ def finished(
 
 def exit_code(results: Sequence[CellResult], *, require_verified: bool = False) -> int:
     """The exit code of a run. A fault of an image outweighs one of the machine."""
+    codes = {CellOutcome.CANCELLED: INTERRUPTED, CellOutcome.FAILED: 1, CellOutcome.HOST: 5}
+    if require_verified:
+        codes[CellOutcome.UNVERIFIED] = 5
     outcomes = {result.outcome for result in results}
-    if CellOutcome.CANCELLED in outcomes:
-        return INTERRUPTED
-    if CellOutcome.FAILED in outcomes:
-        return 1
-    unproven = CellOutcome.HOST in outcomes or (require_verified and CellOutcome.UNVERIFIED in outcomes)
-    return 5 if unproven else 0
+    return next((code for outcome, code in codes.items() if outcome in outcomes), 0)
 
 
 def record(document: dict[str, Any], folder: Path) -> str:

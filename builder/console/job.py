@@ -7,8 +7,9 @@ import enum
 import html
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -47,8 +48,8 @@ class Case:
     message: str = ""
     """One line."""
     text: str = ""
-    facts: tuple[tuple[str, str], ...] = ()
-    """Further columns of the table: name and value."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Further columns of the table."""
 
 
 def case_of(result: CellResult) -> Case:
@@ -85,7 +86,7 @@ def case_of(result: CellResult) -> Case:
     )
 
 
-def _facts(result: CellResult) -> tuple[tuple[str, str], ...]:
+def _facts(result: CellResult) -> dict[str, str]:
     found: dict[str, str] = {}
     if result.report is not None:
         document = result.report.document
@@ -95,7 +96,7 @@ def _facts(result: CellResult) -> tuple[tuple[str, str], ...]:
         found["cuDNN"] = ", ".join(sorted({str(version) for version in loaded if version})) or "none"
     if result.image is not None:
         found["digest"] = result.image.manifest
-    return tuple(found.items())
+    return found
 
 
 JUNIT = "junit.xml"
@@ -160,7 +161,7 @@ def _add(suite: ET.Element, case: Case) -> None:
         said.set("message", _clean(case.message or case.word))
         said.text = _clean(case.text)
     if case.facts:
-        lines = "\n".join(f"{name}: {value}" for name, value in case.facts)
+        lines = "\n".join(f"{name}: {value}" for name, value in case.facts.items())
         ET.SubElement(element, "system-out").text = _clean(lines)
 
 
@@ -173,9 +174,9 @@ def page(title: str, cases: Sequence[Case], *, largest: int = LARGEST) -> str:
 
     Beyond ``largest`` bytes, reasons are left out and counted; then rows.
     """
-    counts = {word: sum(case.word == word for case in cases) for word in dict.fromkeys(c.word for c in cases)}
+    counts = Counter(case.word for case in cases)
     heading = [f"### {_inline(title)}", "", ", ".join(f"{n} {_inline(word)}" for word, n in counts.items())]
-    columns = tuple(dict.fromkeys(name for case in cases for name, _ in case.facts))
+    columns = tuple(dict.fromkeys(name for case in cases for name in case.facts))
     cells = ("cell", "", *columns, "time")
     blocks = ["\n".join([*heading, "", _row(cells), _row(["---"] * len(cells))])]
     blocks += [_row(_values(case, columns)) for case in cases]
@@ -198,10 +199,9 @@ def page(title: str, cases: Sequence[Case], *, largest: int = LARGEST) -> str:
 
 
 def _values(case: Case, columns: Sequence[str]) -> list[str]:
-    facts = dict(case.facts)
     found = [_code(case.name), f"{_MARK[case.status]} {_inline(case.word)}"]
     for name in columns:
-        value = facts.get(name, "")
+        value = case.facts.get(name, "")
         found.append(_code(value[:19]) if value.startswith("sha256:") else _inline(value))
     return [*found, human_seconds(case.seconds)]
 

@@ -34,7 +34,7 @@ CELL = doubles.CELL
 
 
 def found(registry: Registry, repository: str) -> tuple[list[CataloguedImage], list[str]]:
-    return images_of(registry, repository, now=datetime.now(UTC))
+    return images_of(registry, repository, now=datetime.now(UTC), say=lambda _: None)
 
 
 def catalogued(registry: Registry, repository: str, folder: Path) -> Catalogue:

@@ -111,7 +111,7 @@ def test_no_text_breaks_out_of_its_place() -> None:
         word=evil,
         message=evil,
         text=evil,
-        facts=(("GPU", evil),),
+        facts={"GPU": evil},
     )
     SCHEMA.validate(junit_xml([case], command=evil, started=STARTED).decode())
     text = page(evil, [case])
