@@ -88,14 +88,9 @@ class EngineFeed:
     """
 
     def __init__(
-        self,
-        engine: Engine | None,
-        *,
-        memory: Path,
-        blob: Callable[[Layer], Path],
-        cancel: threading.Event,
+        self, engine: Engine, *, memory: Path, blob: Callable[[Layer], Path], cancel: threading.Event
     ) -> None:
-        self._engine = engine if engine is not None and engine.facts().store == "containerd" else None
+        self._engine = engine
         self._memory = memory
         self._blob = blob
         self._cancel = cancel
@@ -109,51 +104,45 @@ class EngineFeed:
         self._keeps = self._gives = True
 
     def __enter__(self) -> Self:
-        if self._engine is not None:
-            self._named = self._passing.enter_context(passing_names(self._engine, self._memory))
+        self._named = self._passing.enter_context(passing_names(self._engine, self._memory))
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
         self._passing.close()
 
-    @property
-    def wanted(self) -> bool:
-        """Whether the engine takes parts."""
-        return self._engine is not None
-
     def begin(self, layer: Layer) -> None:
         """Give the engine a layer. From any thread."""
-        if self._engine is not None and layer.size >= LEAST and layer.digest not in self._begun:
+        if layer.size >= LEAST and layer.digest not in self._begun:
             self._begun.add(layer.digest)
             self._waits_for.add(layer.digest)
-            self._layers.submit(self._keep, self._engine, layer)
+            self._layers.submit(self._keep, layer)
 
     def lowest(self, layers: tuple[Layer, ...]) -> None:
         """More of the image's lowest layers are known. From any thread."""
-        if self._engine is not None and len(layers) > len(self._lowest):
+        if len(layers) > len(self._lowest):
             self._lowest = layers
             for layer in layers:
                 self.begin(layer)
-            self._parts.submit(self._give, self._engine)
+            self._parts.submit(self._give)
 
     def stop(self) -> None:
         """Begin no more, and wait for the layer and the part that are on their way."""
         for pool in (self._layers, self._parts):
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _keep(self, engine: Engine, layer: Layer) -> None:
+    def _keep(self, layer: Layer) -> None:
         if self._keeps:
             name = self._named(layer.digest.removeprefix("sha256:"))
             try:
-                engine.keep(layer, self._blob, name, memory=self._memory, cancel=self._cancel)
+                self._engine.keep(layer, self._blob, name, memory=self._memory, cancel=self._cancel)
             except CellError:
                 self._keeps = False
         self._waits_for.discard(layer.digest)
         with suppress(RuntimeError):  # it was stopped
-            self._parts.submit(self._give, engine)
+            self._parts.submit(self._give)
 
-    def _give(self, engine: Engine) -> None:
+    def _give(self) -> None:
         """Give the engine the lowest layers, as far as none of them is still being sent."""
         layers = tuple(takewhile(lambda one: one.digest not in self._waits_for, self._lowest))
         if not self._gives or sum(one.size for one in layers[self._given :]) < LEAST:
@@ -163,7 +152,7 @@ class EngineFeed:
         labels = {"io.rtbuild.inputs": f"part of {name}"}  # by it the engine's blobs are known
         config = {"architecture": "amd64", "os": "linux", "config": {"Labels": labels}}
         try:
-            engine.receive(
+            self._engine.receive(
                 base_image(BaseLayers(layers=layers, config=config)),
                 self._blob,
                 name,

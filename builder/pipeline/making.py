@@ -81,18 +81,16 @@ class _Making(Maker):
         site, settings, walk = self.site, self.site.settings, self.walk
         with ExitStack() as stack:
             uploads = stack.enter_context(Uploads(settings.push, site.shared, site.layers, site.writing))
-            feed = stack.enter_context(
-                EngineFeed(
-                    site.engine,
-                    memory=settings.cache / "received",
-                    blob=self._blob,
-                    cancel=walk.cancel,
-                )
-            )
+            feed = None
+            if site.engine is not None and site.engine.facts().store == "containerd":
+                memory = settings.cache / "received"
+                feed = EngineFeed(site.engine, memory=memory, blob=self._blob, cancel=walk.cancel)
+                stack.enter_context(feed)
             planned, base = self._layers(uploads, feed)
             with walk.stage(Stage.BUILD):
                 image = self._composed(planned, base)
-                feed.stop()
+                if feed is not None:
+                    feed.stop()
                 site.made.remember(self.recipe.inputs, image)
                 made = self._kept(image)
             if settings.push is not None:
@@ -105,7 +103,7 @@ class _Making(Maker):
         reference = made.pushed or f"oci:{settings.output}:{walk.cell.id}"
         return made if site.engine is not None else replace(made, reference=reference)
 
-    def _layers(self, uploads: Uploads, feed: EngineFeed) -> tuple[Plan, BaseLayers]:
+    def _layers(self, uploads: Uploads, feed: EngineFeed | None) -> tuple[Plan, BaseLayers]:
         """The layers of base and wheels, all of them known: a wheel is converted while others arrive."""
         site, pinned, walk = self.site, self.recipe.pinned, self.walk
 
@@ -115,7 +113,8 @@ class _Making(Maker):
 
         def ready(layer: Layer) -> None:
             uploads.begin(layer)
-            feed.begin(layer)
+            if feed is not None:
+                feed.begin(layer)
 
         with ExitStack() as stack:
             with walk.stage(Stage.FETCH):
@@ -134,7 +133,7 @@ class _Making(Maker):
                         progress=tell,
                         cancel=walk.cancel,
                         ready=ready,
-                        lowest=feed.lowest if feed.wanted else None,
+                        lowest=feed.lowest if feed is not None else None,
                     )
                 )
                 fetch_wheels(walk, site, planned.missing, arrived=missing.wheel)
