@@ -122,11 +122,9 @@ class _Builder:
         base = Base(kind="rootfs", name=f"debian/{suite}")
         target = replace(self.target, glibc=load().systems[base.name].glibc)
         try:
-            python = self.system.interpreter
-            system = compiler_system(
-                base, needs, platform=target.platform, debian=self.debian, python=python is None
-            )
-            built = lock(target=target, system=BuildRoot(base=system, interpreter=python), needs=needs)
+            python, platform = self.system.interpreter, target.platform
+            root = compiler_system(base, needs, platform=platform, debian=self.debian, python=python is None)
+            built = lock(target=target, system=BuildRoot(base=root, interpreter=python), needs=needs)
         except CellError as problem:
             return _not_built(match, problem)
         return _built(match, built, f"compiled in Debian {suite}, for images on it alone")
