@@ -42,7 +42,6 @@ def judge_convolution(run):
 
 @stage("convolution", layer="convolution", timeout=180, runs=when_a_gpu_works, judge=judge_convolution)
 def convolution_stage(ctx):
-    """Create a handle on the GPU, then convolve in FP32 and FP16."""
     if "candidate" not in ctx.params:
         reasons = {"faulty": "the driver layer failed", "works": "no cuDNN here"}
         for number in ("C07", "C08", "C09"):
@@ -248,7 +247,6 @@ class Bench(object):
         self.ctx.fails("C07", "%s: %s" % (what, text), cause, evidence)
 
     def report(self):
-        """C07 passed, and C09 about the times."""
         told = (len(self.rows), self.ctx.facts["gpus"][0]["name"])
         text = "%d convolutions on %s, forward and both backward, FP32 and FP16: right" % told
         self.ctx.passed("C07", text, {"rows": self.rows, "path": self.cudnn.path}, "; ".join(self.notes))

@@ -127,7 +127,6 @@ class Library(object):
             return False
 
     def function(self, symbol):
-        """The function ``symbol``; raises MissingSymbolError."""
         return bind(self.library, self.path, symbol, self.prototypes[symbol])
 
     def status(self, symbol, *arguments):
@@ -136,20 +135,22 @@ class Library(object):
         with self.ctx.call(symbol):
             return function(*arguments)
 
+    def call(self, symbol, *arguments):
+        """Call a function; raises the library's ``error`` unless it succeeds."""
+        status = self.status(symbol, *arguments)
+        if status != 0:
+            raise self.error(symbol, status)
+
 
 class Driver(Library):
     """``libcuda.so.1``; ``path`` is the real path of the mapped file, or the name without /proc."""
+
+    error = CudaError
 
     def __init__(self, ctx):
         super(Driver, self).__init__(ctx, "libcuda.so.1", DRIVER_PROTOTYPES)
         mapped = [row["path"] for row in mapped_libraries() or [] if row["name"].startswith("libcuda.so")]
         self.path = (mapped or [self.path])[0]
-
-    def call(self, symbol, *arguments):
-        """Call a function; raises CudaError unless it succeeds."""
-        result = self.status(symbol, *arguments)
-        if result != 0:
-            raise CudaError(symbol, result)
 
     def number(self, symbol, *arguments, **options):
         """The number that a function writes to where its first parameter points; ``kind``: a ctypes type."""
@@ -181,7 +182,6 @@ class Driver(Library):
         return free.value, total.value
 
     def allocate(self, size):
-        """A device address of ``size`` bytes."""
         return self.number("cuMemAlloc_v2", size, kind=ctypes.c_uint64)
 
     def download(self, address, size):

@@ -89,11 +89,8 @@ class Cudnn(Library):
         """A function without arguments that returns a size_t, or None if there is no such function."""
         return self.status(symbol) if self.has(symbol) else None
 
-    def call(self, symbol, *arguments):
-        """Call a function; raises CudnnError unless it succeeds."""
-        status = self.status(symbol, *arguments)
-        if status != 0:
-            raise CudnnError(symbol, status, self.status_name(status), self.last_error())
+    def error(self, symbol, status):
+        return CudnnError(symbol, status, self.status_name(status), self.last_error())
 
     def status_name(self, status):
         """cuDNN's own name for a status: numbers of the same meaning differ between majors."""
@@ -121,7 +118,6 @@ class Cudnn(Library):
         return made
 
     def describe(self, kind, setter, *values):
-        """A new descriptor with these values."""
         found = self.create(kind + "Descriptor")
         self.call("cudnnSet%sDescriptor" % setter, found, *values)
         return found
@@ -152,7 +148,6 @@ class Cudnn(Library):
         return next((row.algo for row in rows[: count.value] if row.status == 0), None)
 
     def workspace(self, direction, handle, *arguments):
-        """Bytes of workspace that an algorithm wants."""
         size = ctypes.c_size_t(0)
         self.call("cudnnGetConvolution%sWorkspaceSize" % direction, handle, *arguments, ctypes.byref(size))
         return size.value

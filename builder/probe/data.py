@@ -19,7 +19,6 @@ Signature = namedtuple("Signature", "id example pattern systems kind causes when
 
 
 def beside(name):
-    """The text of a data file of the probe."""
     folder = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(folder, name), "rb") as stream:
         return stream.read().decode("utf-8")
@@ -71,7 +70,6 @@ def read_patterns():
 
 @functools.lru_cache(maxsize=1)
 def read_signatures():
-    """All signatures, in the order of the file."""
     return [_signature(section) for section in read_sections(SIGNATURES)]
 
 

@@ -25,7 +25,6 @@ from .resolver import Loader, default_folders, read_cache, toolkit_folders
 
 @stage("files", layer="files", timeout=60)
 def files_stage(ctx):
-    """Look at every library without loading one."""
     scene = look_around()
     for key, value in scene.items():
         ctx.fact(key, value)

@@ -101,7 +101,6 @@ class Framework(object):
 
 
 def check_framework(ctx, framework):
-    """All checks of one framework."""
     started = time.time()
     with ctx.call("import %s" % framework.module):
         module = framework.load()
@@ -138,16 +137,17 @@ def of_another_release(framework, path, packages):
 
 def compute(ctx, framework, about):
     """The checks that need a GPU, or the reason why they were not run."""
-    reason, forbidden = gpu_reason(ctx), framework.forbidden()
+    forbidden = framework.forbidden()
     told = "%s tells %s to do without a GPU" % (forbidden, framework.title) if forbidden else None
+    reason = gpu_reason(ctx) or told
     if told and not ctx.without_cuda:
-        ctx.fails("F04", told, cause="framework-silent-cpu", evidence={"variable": forbidden})
-    elif not (reason or told):
+        ctx.fails("F04", told, "framework-silent-cpu", {"variable": forbidden})
+    elif not reason:
         check_gpu(ctx, framework, about)
     else:
-        ctx.not_run("F03", reason or told)
-        ctx.not_run("F04", reason or told)
-        check_cpu(ctx, framework, reason or told)
+        ctx.not_run("F03", reason)
+        ctx.not_run("F04", reason)
+        check_cpu(ctx, framework, reason)
     ctx.fact("libraries", mapped_libraries() or [])
     ctx.fact("framework", about)
 

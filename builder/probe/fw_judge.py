@@ -77,7 +77,6 @@ def _explain_silent_cpu(run, check):
 
 
 def _cause_of_exception(run, check):
-    """The cause of an exception out of a computation."""
     text = last_words(run, check)
     gpu = (run.facts.get("gpus") or [{}])[0]
     about = dict(run.new_facts).get("framework") or {}

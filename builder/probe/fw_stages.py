@@ -8,13 +8,12 @@ import os
 from itertools import permutations
 
 from .fw_common import check_framework
-from .fw_ctranslate2 import Ctranslate2
 from .fw_cupy import Cupy
 from .fw_eager import Paddle, Torch
+from .fw_inference import Ctranslate2, Onnxruntime
 from .fw_jax import Jax
 from .fw_judge import judge_framework
 from .fw_libraries import framework_cudnn, unloadable
-from .fw_onnxruntime import Onnxruntime
 from .fw_tensorflow import Tensorflow
 from .judge import default_judge
 from .library_files import mapped_libraries

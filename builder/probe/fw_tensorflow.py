@@ -91,16 +91,13 @@ class Tensorflow(Framework):
                 tape.watch([x, w])
                 y = _conv(tf, x, w)
             if not device:
-                self._parse_xla_flags()
+                if os.environ.get("XLA_FLAGS") and self._release() >= (2, 5):
+                    # TensorFlow reads it as it compiles something, and may abort
+                    tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1.0))
                 return {"y": flat(y.numpy(), *_NHWC_TO_NCHW), "devices": [y.device]}
             dx, dw = tape.gradient(y, [x, w], output_gradients=dy)
         found = _in_probes_order(y.numpy(), dx.numpy(), dw.numpy())
         return dict(found, devices=[tensor.device for tensor in (y, dx, dw)])
-
-    def _parse_xla_flags(self):
-        """Compile something small if XLA_FLAGS is set: TensorFlow then reads it, and may abort."""
-        if os.environ.get("XLA_FLAGS") and self._release() >= (2, 5):
-            self.api.function(lambda x: x + 1, jit_compile=True)(self.api.constant(1.0))
 
     def fused(self, device, dtype, case, bias):
         tf = self.api

@@ -35,16 +35,17 @@ def user_path():
 def shadowed_modules():
     """{module: file} of Python's own and installed modules that a file of the user's takes the place of."""
     found = {}
-    library = os.path.dirname(os.__file__)
+    library = os.path.realpath(os.path.dirname(os.__file__))
     sites = [folder for folder in user_path() if folder.endswith("-packages")]
     for folder in user_path():
-        if is_standard(folder) or _same_folder(folder, library):
+        real = os.path.realpath(folder or ".")
+        if is_standard(folder) or real == library:
             break
         try:
             names = os.listdir(folder or ".")
         except OSError:
             continue
-        others = [site for site in sites if not _same_folder(folder, site)]
+        others = [site for site in sites if os.path.realpath(site) != real]
         for name in names:
             stem = name[:-3] if name.endswith(".py") else name
             path = os.path.join(folder, name)
@@ -55,10 +56,6 @@ def shadowed_modules():
             if any(map(os.path.exists, taken)):
                 found.setdefault(stem, path)
     return found
-
-
-def _same_folder(one, other):
-    return os.path.realpath(one or ".") == os.path.realpath(other)
 
 
 def return_to_user(shadowed=True):

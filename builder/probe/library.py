@@ -44,7 +44,6 @@ def open_candidate(ctx):
 
 @stage("cudnn", layer="cudnn", timeout=60, runs=each_candidate, judge=judge_cudnn)
 def library_stage(ctx):
-    """Open a cuDNN, compare its parts, lay out a convolution."""
     if "candidate" not in ctx.params:
         _no_candidate(ctx)
         return
@@ -66,7 +65,10 @@ def library_stage(ctx):
         ctx.fails("C04", str(error), None, evidence)
         return
     if ctx.facts.get("gpu_state") != "works":
-        _create_without_gpu(ctx, cudnn)
+        # cudnnCreate must come back, with an error: a shim that does not fit its parts aborts here
+        status = cudnn.status("cudnnCreate", ctypes.byref(ctypes.c_void_p()))
+        evidence = {"status": status, "name": cudnn.status_name(status), "reason": cudnn.last_error()}
+        ctx.not_run("C06", "no GPU; cudnnCreate comes back with %s" % evidence["name"], evidence)
     _check_mapped(ctx, cudnn)
 
 
@@ -130,13 +132,6 @@ def _check_layout(ctx, cudnn):
     else:
         text = "the output would be %r, not %r" % (shape, data["dy_shape"])
         ctx.fails("C04", text, "wrong-result", {"shape": list(shape)})
-
-
-def _create_without_gpu(ctx, cudnn):
-    """cudnnCreate must come back, with an error: a shim that does not fit its parts aborts here."""
-    status = cudnn.status("cudnnCreate", ctypes.byref(ctypes.c_void_p()))
-    evidence = {"status": status, "name": cudnn.status_name(status), "reason": cudnn.last_error()}
-    ctx.not_run("C06", "no GPU; cudnnCreate comes back with %s" % evidence["name"], evidence)
 
 
 def _check_mapped(ctx, cudnn):

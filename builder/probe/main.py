@@ -1,5 +1,6 @@
 """The command: flags in, one report out, and an exit code that says the verdict."""
 
+import argparse
 import hashlib
 import json
 import os
@@ -9,10 +10,9 @@ import time
 import traceback
 
 from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, causes_page, explain
-from .command_line import UsageError, make_parser, read_older, read_options
 from .diagnosis import diagnose
 from .environment import raise_file_limit
-from .expectation import ExpectationError
+from .expectation import ExpectationError, read_expectation
 from .fix import FixError, repair
 from .isolation import isolate, say_fault
 from .page import Style, render_diagnosis, render_html, render_page
@@ -21,10 +21,86 @@ from .reading import read_all, read_text_given
 from .report import compare_reports, make_report, without_infinities
 from .run import Program
 from .runner import child_main
-from .schedule import run_all
+from .schedule import in_order, run_all
 from .streams import divert_stdout, flush_output, open_standard_streams, say, show_progress, write
 
 VERSION = "0.1.0"
+
+
+class UsageError(Exception):
+    """The command line, or a file it names, cannot be used."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with the probe's own exit code: 2 would be a number without a meaning here."""
+
+    def error(self, message):
+        raise UsageError("%s\n%s" % (message, self.format_usage().strip()))
+
+
+def make_parser():
+    parser = Parser(
+        prog="cudnn-verify",
+        description="Says whether cuDNN works here and, if not, which one cause is to blame.",
+        epilog="exit codes: 0 works, 10 unverified (no GPU here), 20 broken (the image), 21 unsupported-gpu, "
+        "22 host, 23 busy,\n30 the probe itself failed or was called wrongly. CUDNN_VERIFY_EXPECT names an "
+        "expectation file.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--json", action="store_true", help="print the report as one JSON document")
+    add("--html", action="store_true", help="print the report as a page of HTML")
+    add("--expect", metavar="FILE", help="compare with what was asked for (JSON)")
+    add("--strict", action="store_true", help="loaded cuDNN must equal the compiled one")
+    add("--no-gpu", action="store_true", help="do not look for a GPU (at build time)")
+    add("--thorough", action="store_true", help="compare the hash of every library with its package's RECORD")
+    add("--only", metavar="STAGE", help="run this stage and what it needs")
+    add("--compare", metavar="OLD.json", help="say what changed since an older report")
+    add("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
+    add("--timeout", metavar="SECONDS", type=float, help="limit of each stage")
+    add(
+        "--explain",
+        metavar="CAUSE",
+        help="explain a cause, or a text that a program printed ('all': the whole list as Markdown)",
+    )
+    add(
+        "--read",
+        metavar="FILE",
+        nargs="+",
+        help="say what a log, a notebook, a list of packages tells of the cause; - for standard input",
+    )
+    add("--fix", action="store_true", help="run the commands that mend it, after asking")
+    add("--yes", action="store_true", help="with --fix: do not ask")
+    add("--pid", type=int, help="look at this running process, too")
+    add("--version", action="store_true", help="print version and sha256 of this file")
+    add("--child", help=argparse.SUPPRESS)
+    add("--fd", type=int, help=argparse.SUPPRESS)
+    return parser
+
+
+def read_options(arguments):
+    """The options that stages see, out of the command line and the environment."""
+    expect = arguments.expect or os.environ.get("CUDNN_VERIFY_EXPECT")
+    document = read_expectation(expect) if expect else {}
+    stages = [row.name for row in in_order()]
+    if arguments.only and arguments.only not in stages:
+        raise UsageError("there is no stage %s; there are: %s" % (arguments.only, ", ".join(stages)))
+    if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
+        raise UsageError("--timeout wants a number of seconds above 0, not %g" % arguments.timeout)
+    names = ("no_gpu", "thorough", "only", "timeout", "pid")
+    options = {name: getattr(arguments, name) for name in names}
+    return dict(options, expect=document, strict=bool(arguments.strict or document.get("strict")))
+
+
+def read_older(path):
+    try:
+        with open(path, encoding="utf-8") as stream:
+            older = json.load(stream)
+    except (OSError, ValueError) as error:
+        raise UsageError("cannot read the older report %s: %s" % (path, error))
+    if not isinstance(older, dict) or not isinstance(older.get("fingerprint", {}), dict):
+        raise UsageError("the older report %s is no report of this probe" % path)
+    return older
 
 
 def own_file():
@@ -35,15 +111,13 @@ def own_file():
 
 def identify():
     """{version, sha256} of the probe."""
-    digest = None
-    if own_file():
-        with open(own_file(), "rb") as stream:
-            digest = hashlib.sha256(stream.read()).hexdigest()
-    return {"version": VERSION, "sha256": digest}
+    if not own_file():
+        return {"version": VERSION, "sha256": None}
+    with open(own_file(), "rb") as stream:
+        return {"version": VERSION, "sha256": hashlib.sha256(stream.read()).hexdigest()}
 
 
 def command_to_start():
-    """The command that starts the probe anew."""
     return [sys.executable] + (["-m", __package__] if __package__ else [own_file()])
 
 
@@ -63,7 +137,6 @@ def leave_own_folder():
 
 
 def examine(options):
-    """Run everything and make the report."""
     start, identity = time.time(), identify()
     program = Program(options, command_to_start())
     limit = raise_file_limit()
@@ -130,7 +203,6 @@ def ask_person(question):
 
 
 def run_probe(argv):
-    """The command; returns the exit code, raises on a fault of the probe."""
     arguments = make_parser().parse_args(argv)
     if arguments.child:
         child_main(arguments.child, json.loads(sys.stdin.read()), arguments.fd)

@@ -35,7 +35,6 @@ class Measured(object):
         self.cuda_majors = self._majors(facts)
 
     def cudnn_majors(self):
-        """The major versions of the copies of cuDNN that were found."""
         return {int(text) for text in self.cudnn_here}
 
     def _majors(self, facts):
@@ -53,7 +52,6 @@ class Measured(object):
 
 
 def _numbered(pattern, names):
-    """The numbers in those names that a pattern fits."""
     found = [re.match(pattern, name) for name in names]
     return {int(match.group(1)) for match in found if match}
 
@@ -113,22 +111,16 @@ class MeasuredRemedies(Remedies):
         return [self._pip(pin, flags="--no-deps ")] if pin else []
 
     def _pip(self, *requirements, **options):
-        words = installer() % "install"
-        flags = options.get("flags", "")
+        words, flags = installer() % "install", options.get("flags", "")
         if words.startswith("uv"):
             flags = flags.replace("--force-reinstall", "--reinstall")
-        text = "%s %s%s" % (words, flags, " ".join(quote(text) for text in requirements))
-        return Command("pip", text, options.get("note"))
+        return Command("pip", words + " " + flags + " ".join(map(quote, requirements)), options.get("note"))
 
     def _again(self, name):
         """A package once more, as it is; PyTorch's builds for one CUDA come from its own index."""
         version, _, local = self.here.packages[name].partition("+")
         flags = "--force-reinstall --no-deps%s " % torch_index(local)
         return self._pip("%s==%s" % (name, version), flags=flags)
-
-    def _uninstall(self, names):
-        words = installer() % "uninstall"
-        return Command("pip", words + ("" if words.startswith("uv") else " -y") + " " + " ".join(names), None)
 
     def _torch(self, row, note):
         flags = "--force-reinstall%s " % torch_index(None if row["default"] else row["variant"])
@@ -203,8 +195,7 @@ class MeasuredRemedies(Remedies):
             return [self._pip(pin, flags="--no-deps ", note=note)]
         return super(MeasuredRemedies, self)._cudnn_too_old()
 
-    def _cudnn_sublibrary_mismatch(self):
-        return self._cudnn_again()
+    _cudnn_sublibrary_mismatch = Remedies._cudnn_again
 
     def _cudnn_sublibrary_missing(self):
         """The whole set again, and no other folder that would fill its gaps or stand before it."""
@@ -218,8 +209,10 @@ class MeasuredRemedies(Remedies):
             return [self._again(name) for name in hurt]
         if keep not in names:
             return []
+        words = installer() % "uninstall"
+        words += " " if words.startswith("uv") else " -y "
         wanted = self._cudnn_pin() or "%s==%s" % (keep, self.here.packages[keep])
-        return [self._uninstall(names), self._pip(wanted, flags="--no-deps ")]
+        return [Command("pip", words + " ".join(names), None), self._pip(wanted, flags="--no-deps ")]
 
     def _package_pin_mismatch(self):
         """The requirements that are missed: those of the check itself, or of all packages here."""
@@ -230,21 +223,21 @@ class MeasuredRemedies(Remedies):
     # -- CUDA's libraries
 
     def _toolkit_library_missing(self):
-        absent = self.evidence.get("absent")
-        if absent:
-            self.detail["library"] = absent[0][0]
+        if self.evidence.get("absent"):
+            self.detail["library"] = self.evidence["absent"][0][0]
         return super(MeasuredRemedies, self)._toolkit_library_missing()
 
     def _nvrtc_missing(self):
-        folder = _wheel_folder(self.here, "cuda_nvrtc")
+        rows = self.here.distributions.values()
+        folders = [os.path.join(row["location"], "nvidia/cuda_nvrtc/lib") for row in rows]
+        folder = next(filter(os.path.isdir, folders), None)
         versioned = _first(folder, r"libnvrtc\.so\.\d[\d.]*$")
         if versioned and re.search(r"\blibnvrtc\.so\b(?!\.)", self.said):
             note = "cuDNN 8 opens the name without a number"
             return [_link(versioned, os.path.join(folder, "libnvrtc.so"), note)]
-        major = self.cuda
-        if major not in (11, 12, 13):
+        if self.cuda not in (11, 12, 13):
             return []
-        name = cuda_package("cuda-nvrtc", major)
+        name = cuda_package("cuda-nvrtc", self.cuda)
         return [self._again(name) if name in self.here.packages else self._pip(name)]
 
     def _unversioned_name_missing(self):
@@ -264,13 +257,6 @@ def _first(folder, pattern):
     """The path of the first file in a folder whose name begins so; None."""
     names = list_folder(folder) if folder else []
     return next((os.path.join(folder, name) for name in names if re.match(pattern, name)), None)
-
-
-def _wheel_folder(here, part):
-    """The folder of libraries of one of NVIDIA's wheels, ``…/nvidia/cuda_nvrtc/lib``; None."""
-    rows = here.distributions.values()
-    folders = [os.path.join(row["location"], "nvidia", part, "lib") for row in rows]
-    return next(filter(os.path.isdir, folders), None)
 
 
 def commands_here(facts, check):

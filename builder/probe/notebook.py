@@ -54,7 +54,6 @@ def verify(*arguments):
 
 
 def load_ipython_extension(ipython):
-    """The function that ``%load_ext`` calls."""
 
     def cudnn_verify(line):
         """Show whether cuDNN works here; the report itself is left in the variable ``cudnn_report``."""

@@ -90,7 +90,6 @@ class Ctx(object):
         self._check(id, "failed", summary, cause, evidence)
 
     def not_run(self, id, reason, evidence=None):
-        """Report a check that could not be run."""
         self._check(id, "not_run", reason, evidence=evidence)
 
     def _check(self, *row, **rest):

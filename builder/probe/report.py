@@ -8,8 +8,6 @@ from .expectation import find_differences
 from .protocol import new_check
 from .verdict import decide_verdict
 
-SCHEMA = 1
-
 
 def make_report(program, checks, libraries, identity, seconds):
     """The document of ``--json``. ``identity``: {version, sha256} of the probe's own file."""
@@ -28,7 +26,7 @@ def make_report(program, checks, libraries, identity, seconds):
     if first is not None:
         mine = {"stage": first["stage"], "test": first["id"], "outcome": "failed", "detail": first["summary"]}
         proof = [dict(mine, evidence=first["evidence"])] + [p for p in proof if p["stage"] == first["stage"]]
-    report = {"schema": SCHEMA, "probe": identity}
+    report = {"schema": 1, "probe": identity}
     report.update(decision, proof=proof, checks=checks, libraries=libraries, differences=differences)
     empty = {"variables": {}, "gpus": [], "frameworks": [], "copies": []}
     for key in ("python", "machine", "variables", "gpus", "driver", "frameworks", "copies"):

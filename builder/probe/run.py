@@ -49,7 +49,6 @@ class Run(object):
         return self.ending["kind"] == "done" and not any(c["outcome"] == "failed" for c in self.checks)
 
     def start(self):
-        """Run the child and take in its checks and facts."""
         if "preloaded" in self.counter:
             self.params = dict(self.params, preload=self._whole_set())
         facts = self._facts_of_environment()
@@ -133,7 +132,6 @@ class Run(object):
         return Run(self.program, self.stage, dict(self.params, **params), self.counter | set(counter)).start()
 
     def prove(self, test, outcome, detail):
-        """Add a line to the report's proof."""
         row = {"stage": self.stage.name, "test": test, "outcome": outcome, "detail": detail}
         self.program.proof.append(row)
 

@@ -24,7 +24,6 @@ from .streams import flush_output
 
 
 def find_stage(name):
-    """The registered stage of this name, or None."""
     return next((row for row in STAGES if row.name == name), None)
 
 

@@ -40,7 +40,6 @@ def _sound_then(program, candidate, environment):
 
 @stage("session", layer="session", timeout=20, judge=judge_session)
 def session_stage(ctx):
-    """Compare the process with its start and with the disk."""
     pid = ctx.params.get("pid")
     if pid is None:
         return

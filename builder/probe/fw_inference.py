@@ -1,14 +1,12 @@
-"""ONNX Runtime: inference only.
-
-Its models have one convolution, and are written byte by byte: the ``onnx`` package need not be installed.
-Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
-"""
+"""Frameworks for inference only: ONNX Runtime and CTranslate2."""
 
 import glob
 import os
+import re
 
 from .fw_common import Framework, flat, shaped
-from .library_files import is_cuda_library, read_elf, shim_major
+from .library_files import is_cuda_library, names_inside, read_elf, required_sublibraries, shim_major
+from .versions import numbers
 
 _ORT_CUDA = "CUDAExecutionProvider"
 _ONNX_TYPES = {"float32": 1, "float16": 10}
@@ -77,10 +75,58 @@ class Onnxruntime(Framework):
         return {"y": flat(y), "devices": [session.get_providers()[0]]}
 
 
+class Ctranslate2(Framework):
+    """faster-whisper runs by it. Its wheel holds cuDNN's shim; its parts and cuBLAS come from elsewhere."""
+
+    name, title, module = "ctranslate2", "CTranslate2", "ctranslate2"
+    convolves = trains = False
+
+    def load(self):
+        super(Ctranslate2, self).load()
+        if not hasattr(self.api, "get_cuda_device_count"):
+            import ctranslate2._ext  # noqa: F401 - the package goes on without its compiled part, without a word
+        self.built = self._read_libraries()
+        return self.api
+
+    def compiled(self):
+        return self.built
+
+    def _libraries(self, name):
+        root = os.path.dirname(os.path.dirname(self.api.__file__))
+        return glob.glob(os.path.join(root, "ctranslate2.libs", "lib%s-*.so*" % name))
+
+    def cuda_build(self):
+        libraries = self._libraries("ctranslate2")
+        return bool(self.compiled()["cuda"]), {"libraries": libraries, "shim": self._libraries("cudnn")}
+
+    def _read_libraries(self):
+        """CUDA by the cuBLAS that it opens, cuDNN by the shim that it is linked with: 60 MB are read once."""
+        found = {"cuda": None, "cudnn": None}
+        for path in self._libraries("ctranslate2"):
+            opened = names_inside(path, rb"libcublas\.so\.\d+", 512 << 20)
+            found["cuda"] = opened[0].rpartition(".")[2] if opened else None
+            for name in read_elf(path)["needed"]:
+                if name.startswith("libcudnn"):
+                    found["cudnn"] = name.partition(".so.")[2] or None
+        return found
+
+    def wanted(self):
+        compiled, shims = self.compiled(), self._libraries("cudnn")
+        names = ["libcublas.so.%s" % compiled["cuda"]] if compiled["cuda"] else []
+        parts = required_sublibraries(numbers(compiled["cudnn"])[0]) if compiled["cudnn"] else []
+        names += [name for name in parts if re.search("graph|_ops|_cnn", name) and "train" not in name]
+        return names, (shims + self._libraries("ctranslate2"))[:1]
+
+    def devices(self):
+        return ["cuda:%d" % index for index in range(self.api.get_cuda_device_count())]
+
+
 def conv_model(dtype, inputs, output, relu=False):
     """A model y = Conv(x, w[, b]), pads 1, with Relu if asked; ``inputs``: (name, shape) pairs.
 
-    The filter is an input and no constant, so that nothing is computed before the session runs.
+    It is written byte by byte, since the ``onnx`` package need not be installed. The filter is an input and
+    no constant, so that nothing is computed before the session runs.
+    Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
     """
     names = [(1, name) for name, _ in inputs]
     pads = _onnx((1, "pads"), *[(8, 1)] * 4, (20, 7))
