@@ -76,14 +76,11 @@ def tag_of(base: Base) -> CudaTag | None:
     )
 
 
-LABELS = {"CUDA_VERSION": "CUDA in the base", "NV_CUDNN_VERSION": "cuDNN in the base"}
-
-
 def base_value(
     tag: CudaTag | None, read: BaseTruth | None, variable: str, by_table: str | None, notes: list[Finding]
 ) -> Value | None:
     """A variable of the base's environment, checked against the tables' value for its tag."""
-    what = LABELS[variable]
+    what = {"CUDA_VERSION": "CUDA in the base", "NV_CUDNN_VERSION": "cuDNN in the base"}[variable]
     table = None
     if tag is not None and by_table is not None:
         source = tag.row.source if tag.row is not None else Source("cell", f"the tag {tag.text}")

@@ -88,10 +88,8 @@ def jax_versions(content: bytes) -> tuple[str | None, str | None]:
     Its functions return constants: ``mov edi, <constant>`` before ``PyLong_FromLong``, in the order of its
     source (https://github.com/jax-ml/jax/blob/main/jaxlib/cuda/versions.cc): CUDA, cuDNN, and so on.
     """
-    numbers = [
-        int(struct.unpack("<I", m[1])[0]) for m in re.finditer(rb"\xbf(....)[\xe8\xe9]", content, re.DOTALL)
-    ]
-    for cuda, cudnn in itertools.pairwise(numbers):
+    constants = re.finditer(rb"\xbf(....)[\xe8\xe9]", content, re.DOTALL)
+    for cuda, cudnn in itertools.pairwise(int.from_bytes(match[1], "little") for match in constants):
         if 11000 <= cuda < 20000 and cuda % 10 == 0 and (8000 <= cudnn < 10000 or 90000 <= cudnn < 200000):
             return f"{cuda // 1000}.{cuda % 1000 // 10}", cudnn_text(cudnn)
     return None, None
@@ -108,13 +106,12 @@ def torch_cudnn(content: bytes) -> str | None:
     store = rb"\x48\xc7\x07(....)\x48\xc7\x47\x08(....)\x48\xc7\x47\x10(....)"
     found = set()
     for match in re.finditer(store, content, re.DOTALL):
-        patch, minor, major = (int(struct.unpack("<I", part)[0]) for part in match.groups())
+        patch, minor, major = (int.from_bytes(part, "little") for part in match.groups())
         if 7 <= major <= 9 and minor < 100 and patch < 100:
             found.add(f"{major}.{minor}.{patch}")
     return found.pop() if len(found) == 1 else None
 
 
-_SAID = b"but source was compiled with: "
 _LEA = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]")
 _STORE = re.compile(
     rb"(?P<wide>\x48)?\xc7(?:\x85(?P<far>....)|\x84\x24(?P<stack>....)|\x45(?P<near>.)|\x44\x24(?P<top>.))(?P<value>....)",
@@ -134,10 +131,12 @@ def tensorflow_cudnn(content: bytes) -> str | None:
     ``cuda_dnn.cc`` puts major, minor and patch into a structure right before it; compilers store them as two
     numbers in one, as three, or hand them over one by one. Found by the instruction that loads the message.
     """
-    places = list(itertools.islice(_references(content, _SAID), _REFERENCES))
+    places = list(itertools.islice(_references(content, b"but source was compiled with: "), _REFERENCES))
     found = {version for at in places for version in _stored(content[max(0, at - _BEFORE) : at])}
     if not found:
-        found = {version for at in places for version in _passed(content[max(0, at - 400) : at])}
+        passed = (match for at in places for match in _ARGUMENTS.finditer(content[max(0, at - 400) : at]))
+        numbers = ((match[1][0], match[2][0]) for match in passed)
+        found = {f"{major}.{minor}" for major, minor in numbers if _is_cudnn(major, minor)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -170,7 +169,7 @@ def _references(content: bytes, text: bytes) -> Iterator[int]:
 def _stored(code: bytes) -> Iterator[str]:
     """Versions that this code stores, as exactly as it says."""
     for match in _WIDE.finditer(code):
-        major, minor = (int(struct.unpack("<I", part)[0]) for part in match.groups())
+        major, minor = (int.from_bytes(part, "little") for part in match.groups())
         if _is_cudnn(major, minor):
             yield f"{major}.{minor}"
     narrow: dict[int, int] = {}
@@ -183,14 +182,6 @@ def _stored(code: bytes) -> Iterator[str]:
         if where + 4 in narrow and where + 8 in narrow and _is_cudnn(value, narrow[where + 4]):
             yield f"{value}.{narrow[where + 4]}"
     yield from (f"{value}.0" for where, value in wide.items() if where + 8 in narrow and _is_cudnn(value, 0))
-
-
-def _passed(code: bytes) -> Iterator[str]:
-    """Versions whose numbers are handed over one by one."""
-    for match in _ARGUMENTS.finditer(code):
-        major, minor = match[1][0], match[2][0]
-        if _is_cudnn(major, minor):
-            yield f"{major}.{minor}"
 
 
 def _is_cudnn(major: int, minor: int) -> bool:

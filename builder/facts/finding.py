@@ -86,7 +86,6 @@ class Nearest:
 
     @property
     def yaml(self) -> str:
-        """The cell as an entry of ``include``, to paste into the matrix."""
         return "\n".join(entry(self.cell)) + "\n"
 
 
@@ -117,8 +116,7 @@ class Finding:
                 {
                     "what": value.what,
                     "value": value.text,
-                    "source": {"kind": value.source.kind, "reference": value.source.reference}
-                    | ({"date": value.source.date} if value.source.date else {}),
+                    "source": {name: text for name, text in vars(value.source).items() if text},
                 }
                 for value in self.values
             ],
@@ -163,13 +161,19 @@ def summary(findings: Iterable[Finding]) -> Outcome:
 
 
 def entry(cell: Cell) -> list[str]:
-    """The lines of the entry. Every value is quoted, so nothing in it can be misread."""
+    """A cell as YAML: the lines of an entry of ``include``, to paste into a matrix file as they stand.
+
+    Every value is quoted, so nothing in it can be misread.
+    """
+    python = json.dumps(cell.python_patch or cell.python)
+    if cell.python_from is not None:
+        python = f"{{version: {python}, from: {cell.python_from}}}"
     cuda = json.dumps(cell.cuda.provider)
     if cell.cuda.packages:
         cuda = f"{{from: {cuda}, packages: {_list(cell.cuda.packages)}}}"
     lines = [
         f"  - framework: {_list(cell.frameworks)}",
-        f"    python: {_python(cell)}",
+        f"    python: {python}",
         f"    base: {json.dumps(str(cell.base))}",
         f"    cuda: {cuda}",
     ]
@@ -192,11 +196,6 @@ def entry(cell: Cell) -> list[str]:
         if value is not None and value != usual:
             lines.append(f"    {what}: {json.dumps(value)}")
     return lines
-
-
-def _python(cell: Cell) -> str:
-    version = json.dumps(cell.python_patch or cell.python)
-    return version if cell.python_from is None else f"{{version: {version}, from: {cell.python_from}}}"
 
 
 def _list(values: Sequence[str]) -> str:

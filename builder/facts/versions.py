@@ -115,23 +115,18 @@ def contains(specifier: SpecifierSet, version: str) -> bool:
     """Whether a version is in a set, pre-releases included; False for what is not a version at all."""
     held = _KNOWN.get(id(specifier))
     if held is None:
-        if len(_KNOWN) >= _MOST:
+        if len(_KNOWN) >= 4096:
             _KNOWN.clear()
         held = _KNOWN[id(specifier)] = (specifier, {})
     known = held[1]
     if version not in known:
-        known[version] = _contains(specifier, version)
+        try:
+            known[version] = specifier.contains(Version(version), prereleases=True)
+        except InvalidVersion:
+            known[version] = False
     return known[version]
 
 
 # By identity, because a set's own hash is computed anew each time and costs as much as the answer. The set is
 # kept beside its answers, so that its identity stays its own.
 _KNOWN: dict[int, tuple[SpecifierSet, dict[str, bool]]] = {}
-_MOST = 4096
-
-
-def _contains(specifier: SpecifierSet, version: str) -> bool:
-    try:
-        return specifier.contains(Version(version), prereleases=True)
-    except InvalidVersion:
-        return False

@@ -123,11 +123,6 @@ def _ask(proposal: Proposal, index: Index) -> Proof | str:
     return Proof(proposal=proposal, wheels=len(wheels))
 
 
-def _glibc(cell: Cell) -> str:
-    system = system_of(cell)
-    return system.glibc if system is not None else "2.17"
-
-
 def _narrowed(
     proposals: Sequence[Proposal], demand: Demand, index: Index, silence: _Silence, *, until: float
 ) -> list[Proposal]:
@@ -224,7 +219,9 @@ def _versions(
 
 
 def _resolved(wanted: Sequence[str], cell: Cell, index: Index) -> Sequence[Wheel]:
-    target = Target(python=cell.python, platform=cell.platform, glibc=_glibc(cell))
+    system = system_of(cell)
+    glibc = system.glibc if system is not None else "2.17"
+    target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
     return index.with_extra(cell.index).resolve(wanted, target=target)
 
 

@@ -149,14 +149,16 @@ def bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> Iterator[Fi
 
 
 def _met(row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> tuple[Value, ...]:
+    """The values that meet a row's conditions; none if one of them is not met for certain."""
     values = []
-    for text in row.when:
-        condition = requirement(text)
+    for condition in map(requirement, row.when):
         if condition is None:
             return ()
         name = condition.name + "".join(f"[{extra}]" for extra in sorted(condition.extras))
-        value = _gpu(gpus, condition) if name == "gpu" else known.get(name)
-        if value is None or not _within(value.text, condition.specifier):
+        cards = [Value(card.name, card.capability, card.source) for card in gpus] if name == "gpu" else []
+        there = cards or ([known[name]] if name in known else [])
+        value = next((value for value in there if _within(value.text, condition.specifier)), None)
+        if value is None:
             return ()
         values.append(value)
     return tuple(values)
@@ -165,10 +167,3 @@ def _met(row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> tup
 def _within(version: str, specifier: SpecifierSet) -> bool:
     exact = re.fullmatch(r"\d+(\.\d+)*(\.?(post|rc|a|b|dev)\d+)*", version)
     return contains(specifier, version if exact else short(version, 3))
-
-
-def _gpu(gpus: Sequence[GpuRow], condition: Requirement) -> Value | None:
-    for row in gpus:
-        if contains(condition.specifier, row.capability):
-            return Value(row.name, row.capability, row.source)
-    return None
