@@ -164,8 +164,8 @@ def test_the_command(scene: Scene, tmp_path: Path) -> None:
     assert "NOT SIGNED" in done.stderr
 
     answer = rtbuild(tmp_path, "audit", f"{scene.public}:latest", check=1)
-    assert "works: no\n" in answer.stdout
-    assert "failed: broken, cudnn-shadowed, on NVIDIA A100-SXM4-40GB with driver" in answer.stdout
+    assert "✗ not known to work" in answer.stdout
+    assert "Found against it\n  ✗ broken, cudnn-shadowed, on NVIDIA A100-SXM4-40GB with driver" in answer.stdout
 
 
 def again_and_again(scene: Scene, disturbed: Callable[[], Any]) -> list[int]:
