@@ -86,7 +86,9 @@ def registry_layers(base: RegistryBase, registry: Registry, lease: Lease) -> Bas
     manifest = registry.manifest(f"{base.reference.partition('@')[0]}@{base.digest}").document
     try:
         (digest, size), *_ = blobs_of(manifest)
-        obtain(Layer(title="image config", digest=digest, diff_id=digest, size=size, media_type=""))
+        obtain(
+            Layer(title="image config", digest=digest, diff_id=digest, size=size, unpacked=0, media_type="")
+        )
         config = parse_config(read_file(lease.store.blob(digest)))
         pairs = zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True)
         layers = [_described(base, described, diff_id) for described, diff_id in pairs]
@@ -104,5 +106,10 @@ def _described(base: RegistryBase, described: Mapping[str, Any], diff_id: str) -
         )
     size = described["size"]
     return Layer(
-        title=base.reference, digest=described["digest"], diff_id=diff_id, size=size, media_type=media_type
+        title=base.reference,
+        digest=described["digest"],
+        diff_id=diff_id,
+        size=size,
+        unpacked=0,
+        media_type=media_type,
     )

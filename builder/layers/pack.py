@@ -100,8 +100,8 @@ def keep_pack(
         blob = len(index).to_bytes(_LENGTH, "big") + index + data
         target.write_bytes(blob)
         digest, media_type = sha256_of(blob), "application/vnd.rtbuild.pack"
-        layer = Layer(title=title, digest=digest, diff_id=digest, size=len(blob), media_type=media_type)
-        return Record(layer=layer)
+        sizes = {"size": len(blob), "unpacked": 0}
+        return Record(layer=Layer(title=title, digest=digest, diff_id=digest, media_type=media_type, **sizes))
 
     record, _ = lease.store.obtain(key, lease, write)
     return Pack(lease.store.blob(record.layer.digest))

@@ -23,7 +23,7 @@ class Layer:
     diff_id: str
     """``sha256:…`` of the tar stream inside."""
     size: int
-    unpacked: int = 0
+    unpacked: int
     """0 if it is not known."""
     media_type: str
 

@@ -221,6 +221,7 @@ def test_a_layer_of_another_release_of_the_compressor_will_do(here: Side, there:
         ({"layer__size": 1}, "do not agree"),
         ({"layer__diff_id": "sha256:1"}, "its digests are none"),
         ({"layer": []}, "cannot be read"),
+        ({"layer": {"title": "x", "digest": "", "diff_id": "", "size": 1, "media_type": ""}}, "unpacked"),
         ({"layer__media_type": "application/x-tar"}, "do not agree"),
         ({"files": None}, "does not say what is in it"),
         ({"details": {}}, "does not say what is in it"),
