@@ -21,14 +21,12 @@ class Measured(object):
         self.packages = {name: row["version"] for name, row in rows.items()}
         if "onnxruntime-gpu" in rows:
             self.packages["onnxruntime"] = self.packages["onnxruntime-gpu"]
-        gpus, driver = facts.get("gpus") or [], facts.get("driver") or {}
-        gpu = gpus[0] if gpus else {}
-        self.cards = [row["name"] for row in gpus]
-        self.capability, self.memory_free = gpu.get("compute_capability"), gpu.get("memory_free")
+        gpus, driver = facts.get("gpus") or [{}], facts.get("driver") or {}
+        self.capability = gpus[0].get("compute_capability")
         self.driver, self.driver_cuda = driver.get("version"), driver.get("api")
         self.python = (facts.get("python") or {}).get("version")
         self.library_path = os.environ.get("LD_LIBRARY_PATH") or None
-        self.archs, self.cpu_build, self.printed_by = [], False, set()
+        self.printed_by, self.noexec = set(), None
         self.slept = self.system_cudnn = False
         self.cudnn_here = {str(copy["major"]) for copy in facts.get("copies") or ()}
         self.places = places_here(facts.get("machine") or {})

@@ -56,7 +56,7 @@ class Remedies(FrameworkRemedies):
 
     def _values(self):
         """The values in braces of ``causes.ini``, as far as they are known."""
-        path, noexec = self.detail.get("path"), getattr(self.here, "noexec", None)
+        path, noexec = self.detail.get("path"), self.here.noexec
         values = {
             "variable": self.detail.get("variable"),
             "flag": self.detail.get("flag") or "the unknown flag",

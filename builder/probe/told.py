@@ -78,7 +78,6 @@ class Told(object):
         digits = _told("capability", text).get("cc")
         by_card = (capability for card in self.cards for capability in _fitting("cards", card))
         self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else next(by_card, None)
-        self.archs = re.findall(r"\w+_\d+a?", _told("archs", text).get("archs", ""))
         self.python = _told("python", text).get("version")
         self.library_path, self.noexec = _told("path", text).get("value"), _told("noexec", text).get("path")
         said, self.memory_free, self.memory_total = _told("memory", text), None, None
