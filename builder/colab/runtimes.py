@@ -130,7 +130,16 @@ def _text(path: Path) -> str:
 def _in_folder(folder: Path | None) -> Callable[[str], str | None]:
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder} is no folder", hint="name one that holds the lists")
-    return lambda name: _text(folder / name) if folder is not None and (folder / name).exists() else None
+
+    def reader(name: str) -> str | None:
+        try:
+            return None if folder is None else (folder / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{folder}/{name} cannot be read: {error}") from error
+
+    return reader
 
 
 def _commit_of(folder: Path | None, date: str) -> str:

@@ -77,8 +77,11 @@ class Board:
                 case events.RunStarted():
                     self._waiting, self._total = list(event.cells), len(event.cells)
                 case events.StageStarted():
-                    self._leave(event.cell)
-                    self._rows[event.cell] = _BoardRow(stage=event.stage, since=time.monotonic())
+                    if event.cell in self._waiting:
+                        self._waiting.remove(event.cell)
+                    self._rows[event.cell] = _BoardRow(
+                        stage=event.stage, since=time.monotonic()
+                    )  # in its place
                 case events.StageProgress():
                     row = self._rows.get(event.cell)
                     if row is not None and row.stage == event.stage:

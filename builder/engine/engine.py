@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -177,9 +177,13 @@ class Engine(ImageStore):
                 raise CancelledError(f"{layer.title} was not given to the engine")
 
         with _held(self._keeping, advance):
-            if layer.digest not in self._kept | known_blobs(self, memory):
+            if layer.digest not in self._kept and layer.digest not in known_blobs(self, memory):
                 keep(self._connection.docker, layer, blob(layer), name, advance)
-            self._kept.add(layer.digest)
+                self._kept.add(layer.digest)
+
+    def forget(self, kept: Iterable[str]) -> None:
+        """Count no more on layers of :meth:`keep` whose names go; whole images are known without it."""
+        self._kept.difference_update(kept)
 
     def run_probe(
         self,
@@ -200,17 +204,19 @@ class Engine(ImageStore):
         """
         from builder.engine import container
 
-        facts = self.facts()
+        facts = self.facts() if gpus else None  # a driver that hangs is asked only about GPUs
         request = container.ContainerRequest(
             reference=reference,
             argv=argv,
-            gpu=(facts.gpu.request or "gpus") if gpus else None,
+            gpu=None if facts is None else facts.gpu.request or "gpus",
             timeout=timeout,
             mounts=mounts or {},
         )
         cancel = cancel or threading.Event()
+        if facts is None:
+            return container.run(self._client, request, cancel)
         file = container.turn_file(facts.host, remote=facts.gpu.remote)
-        with container.turn(file, cancel=cancel, waits=waits) if gpus else nullcontext():
+        with container.turn(file, cancel=cancel, waits=waits):
             return container.run(self._client, request, cancel)
 
     def disk_free(self) -> int | None:

@@ -190,7 +190,10 @@ class Cosign:
 
 @dataclass(frozen=True, kw_only=True)
 class People:
-    """The keys whose signature counts. Threads may share an instance."""
+    """The keys whose signature counts. Threads may share an instance.
+
+    Each text that is signed names its kind: a signature on one kind is not valid for another.
+    """
 
     keys: tuple[Verifier, ...]
     _known: dict[tuple[bytes, str], str] = field(default_factory=dict, compare=False, repr=False)

@@ -188,6 +188,8 @@ def _entries(directory: bytes) -> list[ZipInfo]:
     """Entries of a part of the directory, up to the first that is cut off."""
     ends = [end for end in _chain(directory, 0) if end <= len(directory)]
     length = ends[-1] if ends else 0
+    if directory[:length][-20:].startswith(b"PK\x06\x07"):  # zipfile would read it as the end of a zip64 file
+        raise UnknownError("its directory cannot be read: an entry ends as a zip64 file does")
     end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, len(ends) & 0xFFFF, len(ends) & 0xFFFF, length, 0, 0)
     try:
         with ZipFile(io.BytesIO(directory[:length] + end)) as part:

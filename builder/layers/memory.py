@@ -61,9 +61,9 @@ def workplace(beside: Path, need: int, *, memory: bool) -> Iterator[Path]:
     the block that a full place explains becomes :class:`MemoryFullError`, or on a disk
     :class:`~builder.errors.MissingToolError`: a program's children may fail without a word.
     """
+    sweep()
     memory = memory and roomy(need)
     place, prefix = (SHARED, own_prefix()) if memory else (beside, "bases-")
-    sweep()
     temporary.sweep(place, prefix)
     with locked_folder(place, prefix) as folder:
         try:

@@ -98,7 +98,8 @@ class TarReader:
 
     def _entry(self, header: bytes, kind: bytes, extended: dict[str, str]) -> TarEntry:
         prefix = _text(header[345:500]) if header[257:263] == b"ustar\0" else ""
-        name = extended.get("path", "/".join(filter(None, (prefix, _text(header[:100])))))
+        own = _text(header[:100])  # empty below a prefix: a folder, as for Go's archive/tar
+        name = extended.get("path", f"{prefix}/{own}" if prefix else own)
         if name.count("/") > _DEEPEST or len(name) > _LONGEST:
             raise self.error(f"it holds a path of {name.count('/')} folders and {len(name)} letters")
         link = extended.get("linkpath", _text(header[157:257]))

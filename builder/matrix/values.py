@@ -18,6 +18,9 @@ class BadValue(Exception):  # noqa: N818 - it never leaves this room; the user m
     offset: int = 0
     width: int = 0
 
+    def __str__(self) -> str:
+        return self.message
+
 
 @dataclass(frozen=True, kw_only=True)
 class Syntax:

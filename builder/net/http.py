@@ -40,8 +40,9 @@ SLOWEST = 4 << 10
 AROUND = 8 << 20
 """Most bytes that come without a piece of the body: headers, ``100 Continue``, trailers, empty blocks."""
 _PIECE = 1 << 16
-_SENT = 1 << 20
-"""Bytes of an upload that are sent at once: at each of urllib3's 16 KiB this thread waits for others."""
+_SENT = 128 << 10
+"""Bytes of an upload that are sent at once: at each of urllib3's 16 KiB this thread waits for others. A piece
+has the time limit of connecting, 5 s, which a slow line must keep."""
 _MOST_REDIRECTS = 10
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 

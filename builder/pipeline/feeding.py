@@ -1,4 +1,4 @@
-"""Layers on their way while others are still made: to a repository, and the lowest ones into an engine."""
+"""Layers on their way while others are still made: to a repository, and the large ones into an engine."""
 
 from __future__ import annotations
 
@@ -97,6 +97,7 @@ class EngineFeed:
         self._passing = ExitStack()
         self._layers = ThreadPoolExecutor(1, thread_name_prefix="feed-layers")
         self._parts = ThreadPoolExecutor(1, thread_name_prefix="feed-parts")
+        self._guard = threading.Lock()
         self._begun: set[str] = set()
         self._lowest: tuple[Layer, ...] = ()
         self._waits_for: set[str] = set()
@@ -109,27 +110,31 @@ class EngineFeed:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self._engine.forget(self._begun)
         self._passing.close()
 
     def begin(self, layer: Layer) -> None:
         """Give the engine a layer. From any thread."""
-        if layer.size >= LEAST and layer.digest not in self._begun:
-            self._begun.add(layer.digest)
+        with self._guard:
+            if layer.size < LEAST or layer.digest in self._begun:
+                return
             self._waits_for.add(layer.digest)
-            self._layers.submit(self._keep, layer)
+            self._begun.add(layer.digest)
+        self._layers.submit(self._keep, layer)
 
     def lowest(self, layers: tuple[Layer, ...]) -> None:
         """More of the image's lowest layers are known. From any thread."""
-        if len(layers) > len(self._lowest):
-            self._lowest = layers
-            for layer in layers:
-                self.begin(layer)
-            self._parts.submit(self._give)
+        for layer in layers:  # first, so that no part is made with a layer that is on its way
+            self.begin(layer)
+        with self._guard:
+            self._lowest = max(self._lowest, layers, key=len)
+        self._parts.submit(self._give)
 
     def stop(self) -> None:
         """Begin no more, and wait for the layer and the part that are on their way."""
-        for pool in (self._layers, self._parts):
-            pool.shutdown(wait=True, cancel_futures=True)
+        for wait in (False, True):  # neither begins anything while the other is waited for
+            for pool in (self._layers, self._parts):
+                pool.shutdown(wait=wait, cancel_futures=True)
 
     def _keep(self, layer: Layer) -> None:
         if self._keeps:

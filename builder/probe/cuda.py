@@ -131,9 +131,8 @@ class Library(object):
 
     def status(self, symbol, *arguments):
         """Call a function; returns its number."""
-        function = self.function(symbol)
         with self.ctx.call(symbol):
-            return function(*arguments)
+            return self.function(symbol)(*arguments)
 
     def call(self, symbol, *arguments):
         """Call a function; raises the library's ``error`` unless it succeeds."""

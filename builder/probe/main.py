@@ -118,7 +118,8 @@ def identify():
 
 
 def command_to_start():
-    return [sys.executable] + (["-m", __package__] if __package__ else [own_file()])
+    python = sys.executable or os.path.realpath("/proc/self/exe")
+    return [python] + (["-m", __package__] if __package__ else [own_file()])
 
 
 def end_with_children(number, _frame):
@@ -223,7 +224,7 @@ def look_here(arguments):
     """Everything that examines this machine; returns the exit code."""
     if not sys.platform.startswith("linux"):
         raise UsageError("cudnn-verify examines Linux; this is %s" % sys.platform)
-    if not (own_file() and sys.executable):
+    if not own_file():
         raise UsageError(
             "counter-tests start this file anew, and there is none: it came through a pipe.\n"
             "Save it first, then run: python3 cudnn_verify.py"

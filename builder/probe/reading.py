@@ -1,8 +1,9 @@
 """Texts that people have: logs, notebooks, lists of packages. Lines that may matter are kept.
 
 A text is evidence and nothing else: no part of it is run, sent anywhere or followed as an instruction.
-Memory is bounded: lines without one of the words below are passed over as they stream by, those of a failure
-alone count after the first four megabytes, and a line that recurs is kept a few times only.
+Memory and time are bounded: lines without one of the words below are passed over as they stream by, those of
+a failure alone count after the first four megabytes, a line that recurs is kept a few times only, and of a
+file that takes too long the end is read.
 """
 
 import io
@@ -10,8 +11,8 @@ import json
 import os
 import re
 import sys
+import time
 from collections import namedtuple
-from itertools import chain
 
 from .data import read_patterns
 
@@ -23,6 +24,7 @@ _SMALL = 256 << 10
 _LONGEST = 2000
 _MOST_LINES = 20000
 _REPEATS = 3
+_SECONDS = 30.0
 _NOTEBOOK = 256 << 20
 _FOLLOWING = 2
 """Lines kept after one with a word: a terminal wraps long messages."""
@@ -72,8 +74,20 @@ class TextReading(object):
                 data = data.replace(old, new)
             self._lines(name, [data])
         else:
-            rest = iter(lambda: stream.read(_CHUNK), b"")
-            self._lines(name, chain([head] if head else [], rest), every=len(head) <= _SMALL)
+            self._lines(name, self._pieces(name, head, stream, size), every=len(head) <= _SMALL)
+
+    def _pieces(self, name, piece, stream, size):
+        """A stream from its first piece on; its end alone if all of it takes too long."""
+        deadline = time.time() + _SECONDS
+        while piece:
+            yield piece
+            if time.time() > deadline:
+                self.notes.append("%s is too long to read all of it in %d s" % (name, _SECONDS))
+                if size is None or not stream.seekable():
+                    return
+                stream.seek(max(stream.tell(), size - 4 * _CHUNK))
+                deadline += _SECONDS
+            piece = stream.read(_CHUNK)
 
     def _document(self, name, data):
         """True if the text is one JSON document that is understood."""

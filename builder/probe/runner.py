@@ -94,8 +94,11 @@ def _become_child(name, params, pipes, environment, program):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         (lines, fd), (stderr, stderr_writer), (stdin, feed) = pipes
         os.dup2(stdin, 0)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(stderr_writer, 2)
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        except OSError:  # a chroot without /dev
+            os.dup2(2, 1)
         for unused in (lines, stderr, stderr_writer, stdin, feed):
             os.close(unused)
         if environment is None:

@@ -67,7 +67,7 @@ class Tree:
         self.archive = archive
         self.wheel = wheel
         self._info = self._info_folder()
-        version = self._headers("WHEEL").get("Wheel-Version", "")
+        version = str(self._headers("WHEEL").get("Wheel-Version", ""))
         if version.partition(".")[0] != "1":
             raise archive.error(f"is in wheel format {version or 'without a version'}; this reads format 1")
         requires = self._headers("METADATA").get("Requires-Python")

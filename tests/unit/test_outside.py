@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import resource
 import shlex
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -21,7 +23,7 @@ import pytest
 
 from builder import matrix, temporary
 from builder.cli.boundary import BUG, guarded
-from builder.cli.options import driver
+from builder.cli.options import age, driver
 from builder.digests import sha256_of
 from builder.dispatch.fleet import load_fleet
 from builder.documents import MalformedError, parse_json, parse_moment, read_file, shown
@@ -371,6 +373,27 @@ def test_ranges_that_are_none(text: str) -> None:
     answer.headers = {"Content-Range": text}  # type: ignore[attr-defined]
     with pytest.raises(remote_zip.UnknownError):
         remote_zip._content_range(answer)  # type: ignore[arg-type]
+
+
+def test_a_length_of_time_that_is_none_is_said_in_words() -> None:
+    with pytest.raises(UsageError) as raised:
+        age("7")
+    assert raised.value.message == "--max-age: '7' is no length of time"
+
+
+def test_an_entry_that_ends_as_a_zip64_directory_hides_no_others() -> None:
+    """``zipfile`` takes the 20 bytes before the end record for zip64's locator of another end."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as made:
+        made.writestr("torch/lib/libcudnn.so.9", b"")
+        last = zipfile.ZipInfo("x")
+        end64 = struct.pack("<4sQ2H2I4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 0, 0, 0, 0)
+        last.comment = end64 + struct.pack("<4sIQI", b"PK\x06\x07", 0, 0, 1)
+        made.writestr(last, b"")
+    whole = written.getvalue()
+    directory = whole[whole.index(b"PK\x01\x02") : whole.rindex(b"PK\x05\x06")]
+    with pytest.raises(remote_zip.UnknownError, match="as a zip64 file does"):
+        remote_zip._entries(directory)
 
 
 def test_a_member_on_a_server_that_expands_without_measure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,9 +27,9 @@ class Watch(object):
 
     def _count(self) -> int:
         for text in map(_read, self._events):
-            fields = dict(line.split(None, 1) for line in text.splitlines() if " " in line)
-            if text:
-                return int(fields.get("oom_kill", 0))
+            rows = [line.split() for line in text.splitlines()]
+            if rows:
+                return next((int(row[1]) for row in rows if row[:1] == ["oom_kill"] and row[1:]), 0)
         return 0
 
     def _limit(self) -> str:

@@ -10,6 +10,7 @@ import zstandard
 from builder.layers import tar
 from builder.layers.blob import CHUNK, BlobWriter
 from builder.layers.types import Layer
+from builder.layers.untar import TarReader
 
 
 def archive(*entries: tuple[str, bytes]) -> bytes:
@@ -84,3 +85,9 @@ def test_a_blob_does_not_show_the_pieces_in_which_it_came() -> None:
     assert first[0].diff_id == "sha256:" + hashlib.sha256(stream).hexdigest()
     for length in (999, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 5):
         assert written(length) == first
+
+
+def test_a_name_that_is_empty_below_a_prefix_is_a_folder() -> None:
+    header = tar._block(b"", b"etc", b"0", 0o644, 0)
+    (entry,) = TarReader(io.BytesIO(header + tar.END), "x")
+    assert (entry.name, entry.kind) == ("etc", "folder")

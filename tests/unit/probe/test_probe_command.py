@@ -334,6 +334,21 @@ def test_the_oldest_and_the_newest_interpreter_here(probe, tmp_path):
         out, err = process.communicate(timeout=60)
         assert (version, process.returncode, err) == (version, 20, "")
         assert json.loads(out)["cause"] == "cudnn-file-corrupt"
+        argv = [
+            here[version],
+            "-W",
+            "error",
+            str(probe.path),
+            "--explain",
+            "all",
+        ]  # all expressions, compiled
+        assert b"libcudnn" in subprocess.run(argv, check=True, capture_output=True).stdout
+
+
+def test_a_python_that_does_not_know_its_own_file_gives_a_verdict(probe):
+    argv = ["python3", str(probe.path), "-q"]
+    done = subprocess.run(argv, executable=sys.executable, env={}, capture_output=True, check=False)
+    assert done.returncode in {10, 20}, done.stderr
 
 
 def test_a_fault_of_the_probe_is_no_report_and_nothing_is_called_mended():

@@ -12,6 +12,7 @@ import pytest
 from pages.portable import portable
 
 from builder.facts.tables import companions, load
+from builder.probe import reading as probe_reading
 from builder.probe.causes import CAUSES
 from builder.probe.data import read_signatures
 from builder.probe.diagnosis import diagnose
@@ -257,3 +258,27 @@ def test_the_page_says_everything_and_commands_come_from_our_own_data(probe, tmp
     nothing = probe.run("--read", "-", input="what learning rate should I use?", stdin=None).stdout
     assert nothing.startswith("No cause: ")
     assert "cudnn_verify.py" in nothing
+
+
+class Endless(io.RawIOBase):
+    """A pipe that never ends."""
+
+    def read(self, size=-1):
+        return b"a line without a word of ours\n" * 100
+
+
+def test_a_log_without_an_end_is_read_for_a_while_only(monkeypatch):
+    monkeypatch.setattr(probe_reading, "_SECONDS", 0.0)
+    reading = TextReading()
+    reading.add("pipe", Endless())
+    assert reading.notes == ["pipe is too long to read all of it in 0 s"]
+
+
+def test_the_end_of_a_file_that_takes_too_long_is_read(monkeypatch):
+    monkeypatch.setattr(probe_reading, "_SECONDS", 0.0)
+    monkeypatch.setattr(probe_reading, "_CHUNK", 1 << 10)
+    data = b"nothing here\n" * 10_000 + b"Could not load library libcudnn_ops.so.9\n"
+    reading = TextReading()
+    reading.add("log.txt", io.BytesIO(data), len(data))
+    assert [line.text for line in reading.lines if "libcudnn" in line.text]
+    assert "too long" in reading.notes[0]

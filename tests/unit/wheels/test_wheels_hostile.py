@@ -94,12 +94,13 @@ def test_a_wheel_that_expands_without_measure(tmp_path: Path) -> None:
     [
         (f"{INFO}/METADATA", b"Name: evil\nVersion: 1.0\n" + b"X: y\n" * 1_000_000, "METADATA has"),
         (f"{INFO}/WHEEL", b"Wheel-Version: 1.0\n" + bytes(8 << 20), "WHEEL has"),
+        (f"{INFO}/WHEEL", b"Wheel-Version: \xff\n", "is in wheel format"),
         (f"{INFO}/RECORD", ROWS, "RECORD names more files than"),
         (f"{INFO}/RECORD", bytes(17 << 20), "RECORD has"),
         (f"{INFO}/entry_points.txt", POINTS.encode(), "entry_points.txt has"),
         ("evil-1.0.data/scripts/x", b"#!python\n" + bytes(65 << 20), "scripts/x has"),
     ],
-    ids=["headers", "wheel", "rows", "record", "points", "script"],
+    ids=["headers", "wheel", "letters", "rows", "record", "points", "script"],
 )
 def test_metadata_without_measure(builder: Builder, name: str, data: bytes, said: str) -> None:
     made = builder.wheel("evil", {name: data})
