@@ -42,8 +42,8 @@ def pin(
 ) -> Pinned:
     """Resolve a cell.
 
-    ``previous`` is the cell's old entry, which :func:`builder.lock.file.pinned_cell` also gives for a stale one:
-    its base stays while the matrix names the same, and its wheels stay if the requirements allow it.
+    ``previous`` is the cell's old entry, which :func:`builder.lock.file.pinned_cell` also gives for a stale
+    one: its base stays while the matrix names the same, and its wheels stay if the requirements allow it.
     ``upgrade`` True moves everything to the newest; names move those packages, or the base of that name.
     ``workshop`` builds what the cell has ``from_source``, ``pythons`` gives a standalone Python; without them
     such a cell cannot be resolved.
