@@ -79,9 +79,8 @@ class Board:
                 case events.StageStarted():
                     if event.cell in self._waiting:
                         self._waiting.remove(event.cell)
-                    self._rows[event.cell] = _BoardRow(
-                        stage=event.stage, since=time.monotonic()
-                    )  # in its place
+                    # Its row was not taken out, and so keeps its place.
+                    self._rows[event.cell] = _BoardRow(stage=event.stage, since=time.monotonic())
                 case events.StageProgress():
                     row = self._rows.get(event.cell)
                     if row is not None and row.stage == event.stage:

@@ -152,6 +152,17 @@ def test_explain_is_readable(probe):
     assert "exit code 20" in text
 
 
+def test_a_cudnn_without_its_functions_is_broken_and_no_fault_of_the_probe(probe, tmp_path):
+    target = tmp_path / "libcudnn.so.9"
+    build = ["gcc", "-shared", "-x", "c", "/dev/null", "-Wl,-soname,libcudnn.so.9", "-o", str(target)]
+    subprocess.run(build, check=True)
+    argv = [sys.executable, str(probe.path), "--json"]
+    env = {"LD_LIBRARY_PATH": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(argv, env=env, capture_output=True, check=False)
+    assert done.returncode == 20, done.stderr
+    assert json.loads(done.stdout)["verdict"] == "broken"
+
+
 def test_a_fault_of_the_probe_is_pasteable(monkeypatch, capsys):
     def broken(*_):
         raise ZeroDivisionError("surprise")
