@@ -1,0 +1,112 @@
+"""Layers go to an engine while others are made: one on its way is in no part, and an end begins nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from builder.errors import CellError
+from builder.layers.types import Layer
+from builder.pipeline.feeding import LEAST, EngineFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LARGE = Layer(title="large", digest="sha256:a", diff_id="sha256:1", size=LEAST, unpacked=1, media_type="x")
+SMALL = Layer(title="small", digest="sha256:b", diff_id="sha256:2", size=1, unpacked=1, media_type="x")
+
+
+class EngineDouble:
+    """Takes a layer when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked, self.told = threading.Event(), threading.Event()
+        self.parts: list[list[str]] = []
+        self.given = threading.Event()
+        self.forgotten: set[str] = set()
+        self.removed: list[str] = []
+        self.refuses = False
+
+    def keep(self, _layer: Layer, _blob: Any, _name: str, **_options: Any) -> None:
+        self.asked.set()
+        assert self.told.wait(60)
+        if self.refuses:
+            raise CellError("an engine that takes no such manifest")
+
+    def receive(self, image: Any, _blob: Any, _name: str, **_options: Any) -> None:
+        self.parts.append([layer.title for layer in image.layers])
+        self.given.set()
+
+    def forget(self, kept: set[str]) -> None:
+        self.forgotten |= kept
+
+    def remove(self, name: str) -> None:
+        self.removed.append(name)
+
+
+@pytest.fixture
+def engine() -> EngineDouble:
+    return EngineDouble()
+
+
+@pytest.fixture
+def feed(engine: EngineDouble, tmp_path: Path) -> EngineFeed:
+    given: Any = engine
+    return EngineFeed(given, memory=tmp_path, blob=lambda _layer: tmp_path, cancel=threading.Event())
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_part_waits_for_the_layers_that_are_on_their_way(
+    engine: EngineDouble, feed: EngineFeed, *, refuses: bool
+) -> None:
+    engine.refuses = refuses
+    with feed:
+        feed.begin(LARGE)
+        assert engine.asked.wait(60)
+        feed.lowest((LARGE, SMALL))
+        assert feed._parts.submit(lambda: list(engine.parts)).result(60) == []  # after what was asked before
+        engine.told.set()
+        assert engine.given.wait(60)
+    assert engine.parts == [["large", "small"]]
+
+
+def test_the_end_begins_nothing(engine: EngineDouble, feed: EngineFeed) -> None:
+    with feed:
+        feed.lowest((LARGE,))
+        assert engine.asked.wait(60)
+        ending = threading.Thread(target=feed.stop)
+        ending.start()
+        until(lambda: feed._parts._shutdown)
+        engine.told.set()
+        ending.join(60)
+    assert engine.parts == []
+
+
+def test_the_engine_counts_on_nothing_whose_name_goes(engine: EngineDouble, feed: EngineFeed) -> None:
+    engine.told.set()
+    with feed:
+        feed.lowest((LARGE, SMALL))
+        assert engine.given.wait(60)
+    assert engine.forgotten == {LARGE.digest}
+    assert len(engine.removed) == 2
+
+
+def test_fewer_layers_than_before_change_nothing(engine: EngineDouble, feed: EngineFeed) -> None:
+    engine.told.set()
+    with feed:
+        feed.lowest((LARGE, SMALL))
+        feed.lowest((LARGE,))
+        assert engine.given.wait(60)
+    assert engine.parts[0] == ["large", "small"]
+    assert feed._lowest == (LARGE, SMALL)
