@@ -4,7 +4,8 @@ import datetime
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,8 +122,14 @@ def _read(
 
 
 def _text(path: Path) -> str:
-    try:
+    with _reading(path):
         return path.read_text(encoding="utf-8")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
 
@@ -132,12 +139,10 @@ def _in_folder(folder: Path | None) -> Callable[[str], str | None]:
         raise UsageError(f"{folder} is no folder", hint="name one that holds the lists")
 
     def reader(name: str) -> str | None:
-        try:
-            return None if folder is None else (folder / name).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{folder}/{name} cannot be read: {error}") from error
+        if folder is not None:
+            with _reading(folder / name), suppress(FileNotFoundError):
+                return (folder / name).read_text(encoding="utf-8")
+        return None
 
     return reader
 

@@ -77,9 +77,7 @@ class Board:
                 case events.RunStarted():
                     self._waiting, self._total = list(event.cells), len(event.cells)
                 case events.StageStarted():
-                    if event.cell in self._waiting:
-                        self._waiting.remove(event.cell)
-                    # Its row was not taken out, and so keeps its place.
+                    self._waits_no_longer(event.cell)
                     self._rows[event.cell] = _BoardRow(stage=event.stage, since=time.monotonic())
                 case events.StageProgress():
                     row = self._rows.get(event.cell)
@@ -89,7 +87,8 @@ class Board:
                     if event.cell in self._rows:
                         self._rows[event.cell] = _BoardRow(stage=event.stage, since=None, text=event.text)
                 case events.CellFinished():
-                    self._leave(event.result.cell.id)
+                    self._waits_no_longer(event.result.cell.id)
+                    self._rows.pop(event.result.cell.id, None)
                     line = f"{event.result.cell.id}  {result_line(event.result, self._terminal)}"
                     said = f"{line}\n{failure_text(event.result)}".rstrip()
                 case events.Note():
@@ -98,8 +97,7 @@ class Board:
         if said:  # without the lock, which the table takes
             self._console.print(Text.from_ansi(wrapped(said, self._console.width)), soft_wrap=True)
 
-    def _leave(self, cell: str) -> None:
-        self._rows.pop(cell, None)
+    def _waits_no_longer(self, cell: str) -> None:
         if cell in self._waiting:
             self._waiting.remove(cell)
 

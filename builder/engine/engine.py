@@ -182,7 +182,7 @@ class Engine(ImageStore):
                 self._kept.add(layer.digest)
 
     def forget(self, kept: Iterable[str]) -> None:
-        """Count no more on layers of :meth:`keep` whose names go; whole images are known without it."""
+        """Do not count on these layers of :meth:`keep` any longer: their names in the engine go now."""
         self._kept.difference_update(kept)
 
     def run_probe(

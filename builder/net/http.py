@@ -42,7 +42,7 @@ AROUND = 8 << 20
 _PIECE = 1 << 16
 _SENT = 128 << 10
 """Bytes of an upload that are sent at once: at each of urllib3's 16 KiB this thread waits for others. A piece
-has the time limit of connecting, 5 s, which a slow line must keep."""
+must go out within the time limit of connecting, 5 s, on a slow line, too."""
 _MOST_REDIRECTS = 10
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 

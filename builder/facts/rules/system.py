@@ -66,7 +66,7 @@ def _no_such_release(framework: CellFramework) -> str | None:
     parsed = requirement(framework.requirement)
     name = canonical(parsed.name) if parsed is not None else table.name
     rows = [row for row in table.rows if row.distribution == name] or list(table.rows)
-    known = sorted(sorted({row.version for row in rows}), key=key)
+    known = sorted({row.version for row in rows}, key=lambda version: (key(version), version))
     public = version.partition("+")[0]
     # a name that its maker gave up ends before the others of its table do
     newest = key(table.newest)
