@@ -56,7 +56,7 @@ class Board:
             highlight=False,
         )
         self._rows: dict[str, _BoardRow] = {}
-        self._waiting: list[str] = []
+        self._waiting: set[str] = set()
         self._total = 0
         self._lock = threading.Lock()
         self._live = Live(
@@ -75,9 +75,9 @@ class Board:
         with self._lock:
             match event:
                 case events.RunStarted():
-                    self._waiting, self._total = list(event.cells), len(event.cells)
+                    self._waiting, self._total = set(event.cells), len(event.cells)
                 case events.StageStarted():
-                    self._waits_no_longer(event.cell)
+                    self._waiting.discard(event.cell)
                     self._rows[event.cell] = _BoardRow(stage=event.stage, since=time.monotonic())
                 case events.StageProgress():
                     row = self._rows.get(event.cell)
@@ -86,20 +86,16 @@ class Board:
                 case events.StageFinished():
                     if event.cell in self._rows:
                         self._rows[event.cell] = _BoardRow(stage=event.stage, since=None, text=event.text)
-                case events.CellFinished():
-                    self._waits_no_longer(event.result.cell.id)
-                    self._rows.pop(event.result.cell.id, None)
-                    line = f"{event.result.cell.id}  {result_line(event.result, self._terminal)}"
-                    said = f"{line}\n{failure_text(event.result)}".rstrip()
+                case events.CellFinished(result=result):
+                    self._waiting.discard(result.cell.id)
+                    self._rows.pop(result.cell.id, None)
+                    line = f"{result.cell.id}  {result_line(result, self._terminal)}"
+                    said = f"{line}\n{failure_text(result)}".rstrip()
                 case events.Note():
                     mark = "warning: " if event.warning else ""
                     said = (f"{event.cell}  " if event.cell else "") + mark + event.text
         if said:  # without the lock, which the table takes
             self._console.print(Text.from_ansi(wrapped(said, self._console.width)), soft_wrap=True)
-
-    def _waits_no_longer(self, cell: str) -> None:
-        if cell in self._waiting:
-            self._waiting.remove(cell)
 
     def _table(self) -> RenderableType:
         """On a narrow terminal ids are shortened first; stage and time are always whole."""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -52,20 +53,20 @@ class Case:
     """Further columns of the table."""
 
 
+_STATUS = {
+    CellOutcome.DONE: CaseStatus.PASSED,
+    CellOutcome.WORKS: CaseStatus.PASSED,
+    CellOutcome.FAILED: CaseStatus.FAILED,
+}
+
+
 def case_of(result: CellResult) -> Case:
     """The case of a cell in a run."""
-    status, word = CaseStatus.SKIPPED, MARKS[result.outcome][2]
-    match result.outcome:
-        case CellOutcome.DONE | CellOutcome.WORKS:
-            status = CaseStatus.PASSED
-        case CellOutcome.FAILED if result.report is None:
-            status, word = CaseStatus.ERROR, f"FAILED at {result.stage}"
-        case CellOutcome.FAILED:
-            status = CaseStatus.FAILED
-        case CellOutcome.UNVERIFIED:
-            word = "UNVERIFIED: no GPU"
-        case _:
-            pass
+    status, word = _STATUS.get(result.outcome, CaseStatus.SKIPPED), MARKS[result.outcome][2]
+    if result.outcome is CellOutcome.FAILED and result.report is None:
+        status, word = CaseStatus.ERROR, f"FAILED at {result.stage}"
+    elif result.outcome is CellOutcome.UNVERIFIED:
+        word += ": no GPU"
     kind = message = ""
     if result.error is not None:
         kind, message = type(result.error).__name__, result.error.message
@@ -99,7 +100,6 @@ def _facts(result: CellResult) -> dict[str, str]:
     return found
 
 
-JUNIT = "junit.xml"
 LARGEST = 1 << 20
 """Bytes that one step may add to the page (GitHub Actions: "Adding a job summary", docs.github.com)."""
 
@@ -119,7 +119,7 @@ def write_job_files(
     to which a step of GitHub Actions adds Markdown for its job's page.
     """
     try:
-        write_whole(results / JUNIT, junit_xml(cases, command=command, started=started))
+        write_whole(results / "junit.xml", junit_xml(cases, command=command, started=started))
         if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
             with Path(summary).open("a", encoding="utf-8") as file:
                 file.write(page(command, cases) + "\n")
@@ -133,8 +133,9 @@ def junit_xml(cases: Sequence[Case], *, command: str, started: datetime) -> byte
     for suite in dict.fromkeys(case.suite for case in cases):
         inside = [case for case in cases if case.suite == suite]
         at = started.replace(tzinfo=None).isoformat(timespec="seconds")
-        head = {"name": _clean(suite), "timestamp": at, **_counts(inside)}
-        element = ET.SubElement(root, "testsuite", head)
+        element = ET.SubElement(
+            root, "testsuite", {"name": _clean(suite), "timestamp": at, **_counts(inside)}
+        )
         # Jenkins' schema knows this one on a suite only.
         element.set("skipped", str(sum(case.status is CaseStatus.SKIPPED for case in inside)))
         for case in inside:
@@ -157,9 +158,8 @@ def _add(suite: ET.Element, case: Case) -> None:
     head = {"name": _clean(case.name), "classname": _clean(f"rtbuild.{case.suite}")}
     element = ET.SubElement(suite, "testcase", head, time=f"{case.seconds:.2f}")
     if case.status is not CaseStatus.PASSED:
-        said = ET.SubElement(element, case.status.value, type=_clean(case.kind or case.word))
-        said.set("message", _clean(case.message or case.word))
-        said.text = _clean(case.text)
+        said = {"type": _clean(case.kind or case.word), "message": _clean(case.message or case.word)}
+        ET.SubElement(element, case.status.value, said).text = _clean(case.text)
     if case.facts:
         lines = "\n".join(f"{name}: {value}" for name, value in case.facts.items())
         ET.SubElement(element, "system-out").text = _clean(lines)
@@ -186,15 +186,10 @@ def page(title: str, cases: Sequence[Case], *, largest: int = LARGEST) -> str:
             "Try again on another one."
         )
     blocks += [_details(case) for case in cases if case.text]
-    kept: list[str] = []
-    size = 0
-    for block in blocks:
-        size += len(block.encode()) + 1
-        if size > largest - _ROOM:
-            left = len(blocks) - len(kept)
-            kept.append(f"\n{left} more would not fit here: they are in the run's own record.")
-            break
-        kept.append(block)
+    sizes = accumulate(len(block.encode()) + 1 for block in blocks)
+    kept = [block for block, size in zip(blocks, sizes, strict=True) if size <= largest - _ROOM]
+    if left := len(blocks) - len(kept):
+        kept.append(f"\n{left} more would not fit here: they are in the run's own record.")
     return "\n".join(kept) + "\n"
 
 

@@ -9,17 +9,7 @@ from typing import Self
 
 from builder.console import Terminal, human_seconds, say, seconds_left
 from builder.console.summary import failure_text, result_line
-from builder.pipeline.events import (
-    CellFinished,
-    CellOutcome,
-    CellResult,
-    Event,
-    Note,
-    RunStarted,
-    StageFinished,
-    StageProgress,
-    StageStarted,
-)
+from builder.pipeline import events
 
 _REPEAT_AFTER = 10.0
 """Seconds between two lines of progress of one cell's stage."""
@@ -27,7 +17,7 @@ _SILENCE = 30.0
 """Seconds after which a silent stage is named again, so that the log does not look hung."""
 
 
-def reporter(terminal: Terminal) -> AbstractContextManager[Callable[[Event], None]]:
+def reporter(terminal: Terminal) -> AbstractContextManager[Callable[[events.Event], None]]:
     """The function that reports events in the terminal's way; several threads may call it."""
     if terminal.progress == "tty":
         from builder.console.board import Board  # rich.live costs start-up time that lines need not pay
@@ -38,18 +28,14 @@ def reporter(terminal: Terminal) -> AbstractContextManager[Callable[[Event], Non
     return nullcontext(_json_line if terminal.progress == "json" else lambda _event: None)
 
 
-def _json_line(event: Event) -> None:
+def _json_line(event: events.Event) -> None:
     """Write an event as JSON to stderr: ``event`` is its kind, ``time`` is in seconds since 1970."""
-    if isinstance(event, CellFinished):
+    if isinstance(event, events.CellFinished):
         result = event.result
-        fields: dict[str, object] = {
-            "cell": result.cell.id,
-            "outcome": result.outcome,
-            "stage": result.stage,
-            "error": None if result.error is None else result.error.message,
-        }
+        fields: dict[str, object] = {"cell": result.cell.id, "outcome": result.outcome, "stage": result.stage}
+        fields["error"] = None if result.error is None else result.error.message
     else:
-        fields = dict(vars(event))
+        fields = vars(event)
     say(json.dumps({"event": type(event).__name__, "time": round(time.time(), 3), **fields}))
 
 
@@ -73,41 +59,38 @@ class Lines:
         self._over.set()
         self._pulse.join()
 
-    def __call__(self, event: Event) -> None:
-        say = self._terminal.say
+    def __call__(self, event: events.Event) -> None:
         with self._lock:
             match event:
-                case RunStarted():
+                case events.RunStarted():
                     self._width = max((len(cell) for cell in event.cells), default=0)
-                case StageStarted():
+                case events.StageStarted():
                     key = event.cell, event.stage
                     self._said[key] = self._begun[key] = time.monotonic()
-                case StageProgress():
+                case events.StageProgress():
                     self._progress(event)
-                case StageFinished():
+                case events.StageFinished():
                     self._begun.pop((event.cell, event.stage), None)
-                    took = human_seconds(event.seconds)
-                    say(f"{self._prefix(event.cell)}{event.stage}: {event.text} ({took})")
-                case CellFinished():
-                    mine = event.result.cell.id
-                    self._begun = {key: at for key, at in self._begun.items() if key[0] != mine}
-                    self._finish(event.result)
-                case Note():
-                    mark = "warning: " if event.warning else ""
-                    say(f"{self._prefix(event.cell)}{mark}{event.text}")
+                    self._say(event.cell, f"{event.stage}: {event.text} ({human_seconds(event.seconds)})")
+                case events.CellFinished(result=result):
+                    self._begun = {key: at for key, at in self._begun.items() if key[0] != result.cell.id}
+                    self._finish(result)
+                case events.Note():
+                    self._say(event.cell, ("warning: " if event.warning else "") + event.text)
+
+    def _say(self, cell: str, text: str) -> None:
+        self._terminal.say((f"{cell:<{self._width}}  " if cell else "") + text)
 
     def _name_the_silent(self) -> None:
         while not self._over.wait(1.0):
             with self._lock:
                 now = time.monotonic()
-                for key, begun in self._begun.items():
-                    if now - self._said[key] >= _SILENCE:
-                        self._said[key] = now
-                        self._terminal.say(
-                            f"{self._prefix(key[0])}{key[1]}: under way for {human_seconds(now - begun)}"
-                        )
+                for (cell, stage), begun in self._begun.items():
+                    if now - self._said[cell, stage] >= _SILENCE:
+                        self._said[cell, stage] = now
+                        self._say(cell, f"{stage}: under way for {human_seconds(now - begun)}")
 
-    def _progress(self, event: StageProgress) -> None:
+    def _progress(self, event: events.StageProgress) -> None:
         key, now = (event.cell, event.stage), time.monotonic()
         due = now - self._said.get(key, 0.0) >= _REPEAT_AFTER
         if event.quiet and not due and not self._terminal.verbose:
@@ -115,18 +98,14 @@ class Lines:
         self._said[key] = now
         left = seconds_left(now - self._begun.get(key, now), event.done, event.total)
         more = "" if left is None else f", {human_seconds(left)} left"
-        self._terminal.say(f"{self._prefix(event.cell)}{event.stage}: {event.text}{more}")
+        self._say(event.cell, f"{event.stage}: {event.text}{more}")
 
-    def _finish(self, result: CellResult) -> None:
-        say, failure = self._terminal.say, failure_text(result)
-        say(f"{self._prefix(result.cell.id)}{result_line(result, self._terminal)}")
-        if failure and self._terminal.github and result.outcome is CellOutcome.FAILED:
+    def _finish(self, result: events.CellResult) -> None:
+        cell, failure = result.cell.id, failure_text(result)
+        self._say(cell, result_line(result, self._terminal))
+        lines = [failure] if failure else []
+        if failure and self._terminal.github and result.outcome is events.CellOutcome.FAILED:
             first = failure.splitlines()[0]
-            for line in (f"::group::{result.cell.id}: {first}", failure, "::endgroup::"):
-                say(line)
-            say(f"::error title={result.cell.id}::{first}")
-        elif failure:
-            say(failure)
-
-    def _prefix(self, cell: str) -> str:
-        return f"{cell:<{self._width}}  " if cell else ""
+            lines = [f"::group::{cell}: {first}", failure, "::endgroup::", f"::error title={cell}::{first}"]
+        for line in lines:
+            self._terminal.say(line)
