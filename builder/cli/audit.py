@@ -3,7 +3,6 @@
 import sys
 import unicodedata
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from builder import __version__
@@ -26,11 +25,6 @@ _MARKS = {
     AuditOutcome.FAILS: ("✗", "31;1"),
     AuditOutcome.NOT_RUN: ("⊘", "2"),
 }
-UNSIGNED = "unsigned: whoever can push to this repository could have written it"
-UNCHECKED = (
-    "signatures are there and none was checked (--key, or --certificate-identity and its issuer): "
-    "worth no more than unsigned evidence, which whoever can push to this repository could have written"
-)
 
 
 def audit(
@@ -59,12 +53,16 @@ def audit(
     json_: bool = opt.JSON,
 ) -> int:
     """Say from the registry alone whether an image is known to work: exit 0 yes, 1 no."""
+    try:
+        moment = None if at_least is None else parse_moment(at_least)
+    except MalformedError as problem:
+        raise UsageError(f"--at-least: {problem}", hint="as in 2026-11-21T06:30:00Z") from problem
     question = Question(
         verifier=_verifier(key, certificate_identity, certificate_oidc_issuer, required=require_signature),
         gpu=opt.card(gpu, alike=False) if gpu is not None else None,
         driver=opt.driver(driver),
         max_age=opt.age(max_age),
-        at_least=_moment(at_least),
+        at_least=moment,
     )
     found = ask(Registry.from_user(opt.mirrors(mirror)), image, question)
     if json_:
@@ -72,13 +70,6 @@ def audit(
     else:
         show(*page(found, Terminal.of(stream=sys.stdout)))
     return 0 if found.works else 1
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else parse_moment(text)
-    except MalformedError as problem:
-        raise UsageError(f"--at-least: {problem}", hint="as in 2026-11-21T06:30:00Z") from problem
 
 
 def _verifier(
@@ -122,9 +113,14 @@ def answer(audit: Audit) -> str:
 
 def trust(audit: Audit) -> str:
     """The trustworthiness of the evidence, by its signatures."""
-    if _checked(audit):
+    if audit.question.verifier:
         return f"signatures checked: {audit.question.verifier}"
-    return UNCHECKED if audit.signatures else UNSIGNED
+    if not audit.signatures:
+        return "unsigned: whoever can push to this repository could have written it"
+    return (
+        "signatures are there and none was checked (--key, or --certificate-identity and its issuer): "
+        "worth no more than unsigned evidence, which whoever can push to this repository could have written"
+    )
 
 
 def document(audit: Audit) -> dict[str, Any]:
@@ -166,10 +162,7 @@ def document(audit: Audit) -> dict[str, Any]:
 def _verified(found: JudgedReport) -> dict[str, Any]:
     return {
         "when": timestamp(found.when),
-        "gpu": found.gpu,
-        "class": found.gpu_class,
-        "compute_capability": found.gpus[0][1],
-        "driver": found.driver,
+        **_machine(found),
         "claims": list(found.claims),
         "exempt": list(found.exempt),
         "probe": found.report.probe.version,
@@ -186,17 +179,18 @@ def _verified(found: JudgedReport) -> dict[str, Any]:
 
 
 def _failed(found: JudgedReport) -> dict[str, Any]:
-    name, capability, _ = found.gpus[0] if found.gpus else (None, None, None)
     return {
         "when": timestamp(found.when),
         "verdict": found.verdict,
         "cause": found.report.cause,
         "summary": found.report.summary,
-        "gpu": name,
-        "class": found.gpu_class,
-        "compute_capability": capability,
-        "driver": found.driver,
+        **_machine(found),
     }
+
+
+def _machine(found: JudgedReport) -> dict[str, str | None]:
+    name, capability, group = found.gpus[0] if found.gpus else (None, None, None)
+    return {"gpu": name, "class": group, "compute_capability": capability, "driver": found.driver}
 
 
 def _versions(part: dict[str, Any] | None) -> dict[str, str | None]:
@@ -233,7 +227,8 @@ def page(audit: Audit, terminal: Terminal) -> Iterator[str]:
         yield _marked(AuditOutcome.MIND, f"{refused.digest[:19] or 'list'}: {refused.reason}", terminal)
     if not audit.evidence and not audit.refused:
         yield "  none"
-    yield _marked(AuditOutcome.PASSES if _checked(audit) else AuditOutcome.MIND, trust(audit), terminal)
+    outcome = AuditOutcome.PASSES if audit.question.verifier else AuditOutcome.MIND
+    yield _marked(outcome, trust(audit), terminal)
     yield from ("", terminal.style("Findings", "1"))
     for finding in audit.findings:
         yield _marked(finding.outcome, f"{finding.what}: {finding.message}", terminal)
@@ -241,12 +236,9 @@ def page(audit: Audit, terminal: Terminal) -> Iterator[str]:
             yield f"    → {clean(finding.hint)}"
 
 
-def _checked(audit: Audit) -> bool:
-    return audit.question.verifier is not None
-
-
 def _held(held: Held, audit: Audit) -> str:
-    signed = "signed" if held.signed else "unsigned" if _checked(audit) or not audit.signatures else ""
+    said = audit.question.verifier is not None or not audit.signatures
+    signed = "signed" if held.signed else "unsigned" if said else ""
     parts = [held.kind, held.digest[:19] or "(signature only)", signed]
     return "  ".join(part for part in parts if part) + (f": {held.reason}" if held.reason else "")
 

@@ -3,7 +3,7 @@
 import difflib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +21,6 @@ from builder.facts.survey import Budget, Survey, survey, table_text
 from builder.files import write_whole
 from builder.index.client import Index
 from builder.oci.registry import Registry
-
-_EVERY = 5.0
-"""Seconds between two lines of progress."""
-
 
 facts = typer.Typer(
     help="The compatibility tables that ship with rtbuild.",
@@ -50,42 +46,14 @@ def refresh_tables(
     json_: bool = opt.JSON,
 ) -> int:
     """Read releases and nvidia/cuda tags again. Show what differs from the tables, and write it."""
-    return run(
-        index=Index.from_user(brief=True),
-        registry=Registry.from_user(opt.mirrors(mirror)),
-        check=check_,
-        json=json_,
-        only=only or (),
-        again=again,
-        budget=Budget(bytes=mebibytes << 20, seconds=minutes * 60.0),
-    )
-
-
-def run(
-    *,
-    index: Index,
-    registry: Registry,
-    check: bool,
-    json: bool,
-    only: Sequence[str] = (),
-    again: bool = False,
-    budget: Budget | None = None,
-    folder: Path | None = None,
-) -> int:
-    """Print the differences, and write them unless ``check``; with ``check`` exit 1 if there is one.
-
-    In a checkout the pages that are made from the tables are out of date then, which a note says.
-
-    Raises:
-        UsageError: There is no table of that framework; or this user may not write the tables.
-    """
-    where = folder or resources.facts()
+    where, index = resources.facts(), Index.from_user(brief=True)
     stems = [family.stem for family in FAMILIES]
-    for name in only:
+    for name in only or ():
         if name not in stems:
             raise UsageError(f"there is no table of {name}", hint=f"there are {', '.join(stems)}")
-    read = survey(where, index, only=only, again=again, budget=budget, say=_progress())
-    found = refresh(where, index=index, registry=registry)
+    budget = Budget(bytes=mebibytes << 20, seconds=minutes * 60.0)
+    read = survey(where, index, only=only or (), again=again, budget=budget, say=_progress())
+    found = refresh(where, index=index, registry=Registry.from_user(opt.mirrors(mirror)))
     texts = {name: (where / name).read_text("utf-8") for name in {change.file for change in found.changes}}
     date = datetime.now(UTC).date().isoformat()
     changed = {
@@ -93,26 +61,26 @@ def run(
         for name, text in sorted(texts.items())
     }
     diff = [line for name, text in changed.items() for line in _diff(name, texts[name], text)]
-    if not check:
+    if not check_:
         _write(where, changed | {f"releases/{stem}.json": table_text(t) for stem, t in read.tables.items()})
     differs = bool(changed or read.changes)
-    if json:
-        print_json(_document(found, read, written=differs and not check))
+    if json_:
+        print_json(_document(found, read, written=differs and not check_))
     else:
         sys.stdout.writelines(diff)
         sys.stdout.writelines(f"{change}\n" for change in read.changes)
-        _say(found, read, check=check)
-    return 1 if check and differs else 0
+        _say(found, read, check=check_)
+    return 1 if check_ and differs else 0
 
 
 def _progress() -> Callable[[int, int, int], None]:
-    """Says a line on stderr every few seconds."""
-    due = time.monotonic() + _EVERY
+    """Says a line on stderr every five seconds."""
+    due = time.monotonic() + 5
 
     def told(done: int, of: int, size: int) -> None:
         nonlocal due
         if time.monotonic() >= due:
-            due = time.monotonic() + _EVERY
+            due = time.monotonic() + 5
             say(f"facts: {done} of {of} wheels, {size >> 20} MiB read")
 
     return told
@@ -127,11 +95,10 @@ def _diff(name: str, old: str, new: str) -> list[str]:
 def _write(where: Path, texts: dict[str, str]) -> None:
     """Write the tables that change."""
     try:
-        changed = False
-        for name, text in texts.items():
-            if not (where / name).exists() or (where / name).read_text("utf-8") != text:
-                write_whole(where / name, text.encode())
-                changed = True
+        paths = {where / name: text for name, text in texts.items()}
+        changed = [path for path in paths if not path.exists() or path.read_text("utf-8") != paths[path]]
+        for path in changed:
+            write_whole(path, paths[path].encode())
         if changed and (where.parents[2] / "docs" / "facts.md").is_file():
             say("note: `make golden` writes docs/facts.md, which is made from the tables")
     except OSError as problem:

@@ -1,23 +1,18 @@
 """The image that a command is about: of a cell, by its name, or the only one here with a framework."""
 
-from __future__ import annotations
-
 import difflib
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.cli import options as opt
 from builder.console import say
+from builder.engine.engine import Engine
+from builder.engine.images import StoredImage
 from builder.errors import CommandError, UsageError
 from builder.matrix.selection import matches
 from builder.pipeline.settings import Settings
-
-if TYPE_CHECKING:
-    from builder.engine.engine import Engine
-    from builder.engine.images import StoredImage
 
 IMAGE_OR_CELL = opt.of("IMAGE|CELL: An image, or a cell's id or glob.", ...)
 
@@ -39,11 +34,8 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> Stored
         raise UsageError(f"no cell matches '{name}'", hint="`rtbuild list` shows the cells")
     capitals = bare and name != name.lower()  # as in CELL: no image's name has any
     stored = None if capitals else engine.inspect(name)
-    if stored is None and bare:
-        stored = engine.inspect(_holding(name, engine))
-    elif stored is None:
-        _pull(name, engine)
-        stored = engine.inspect(name)
+    if stored is None:
+        stored = engine.inspect(_holding(name, engine) if bare else _pulled(name, engine))
     if stored is None:
         raise UsageError(f"the engine listed or pulled {name}, and has no such image now")
     return stored
@@ -51,13 +43,9 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> Stored
 
 def _holding(name: str, engine: Engine) -> str:
     """The image here in whose cell's id a part begins with ``name``: ``torch``, or ``torch==2.6``."""
-    wanted = name.replace("==", "").casefold()
+    wanted = f"-{name.replace('==', '').casefold()}"
     here = engine.cells()
-    found = sorted(
-        image
-        for image, cell in here.items()
-        if cell.casefold().startswith(wanted) or f"-{wanted}" in cell.casefold()
-    )
+    found = sorted(image for image, cell in here.items() if wanted in f"-{cell.casefold()}")
     if len(found) == 1:
         return found[0]
     if found:
@@ -88,17 +76,15 @@ def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
     return Settings().image_name(found[0].matrix, found[0].id) if found else None
 
 
-def _pull(name: str, engine: Engine) -> None:
+def _pulled(name: str, engine: Engine) -> str:
     command = [*engine.client_command, "pull", name]
     say(f"+ {shlex.join(command)}")
-    done = subprocess.run(command, stdout=sys.stderr, check=False)
-    if done.returncode != 0:
-        raise CommandError(
-            f"there is no image {name} here, no cell of that name, and it could not be pulled",
-            command=command,
-            returncode=done.returncode,
-            hint="`rtbuild list` shows the cells, `docker images` the images here",
-        )
+    status = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    if status != 0:
+        text = f"there is no image {name} here, no cell of that name, and it could not be pulled"
+        hint = "`rtbuild list` shows the cells, `docker images` the images here"
+        raise CommandError(text, command=command, returncode=status, hint=hint)
+    return name
 
 
 def is_colab(stored: StoredImage) -> bool:

@@ -14,22 +14,12 @@ from builder.facts import Outcome, availability, tables
 from builder.facts.availability import Offer
 from builder.facts.versions import pinned
 from builder.index.client import Index
-from builder.resolve import conda, proof
+from builder.resolve import conda, proof, solve
 from builder.resolve import requirements as reading
 from builder.resolve.clash import nothing
 from builder.resolve.proof import Proofs
 from builder.resolve.requirements import Wishes
-from builder.resolve.solve import (
-    Demand,
-    distributions,
-    meant,
-    needs_standalone,
-    search,
-    split,
-    to_matrix_yaml,
-)
-
-_USUAL_PYTHON = "3.12"
+from builder.resolve.solve import Demand, distributions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +103,7 @@ def wishes(
     if notebook is not None:
         others.append(reading.from_notebook(notebook))
     if environment is not None:
-        told = conda.read(reading.read_text(environment))
-        others.append(conda.in_wheels(*told, str(environment)))
+        others.append(conda.in_wheels(*conda.read(reading.read_text(environment)), str(environment)))
     for other in others:
         found.wishes += other.wishes
         found.index += [url for url in other.index if url not in found.index]
@@ -137,13 +126,14 @@ def propose(
         UsageError: A requirement is neither on record nor in the index.
         CellError: No cell is possible: which two demands clash, and which one to give up.
     """
-    frameworks, companions = split(asked, python or asked.python)
+    python = python or asked.python
+    frameworks, companions = solve.split(asked, python)
     demand = Demand(
         frameworks=frameworks,
         companions=companions,
         gpus=on.gpus,
         driver=on.driver,
-        python=python or asked.python,
+        python=python,
         index=tuple(asked.index),
     )
     if not frameworks:
@@ -151,7 +141,7 @@ def propose(
     offers = availability.ask(distributions(demand.frameworks), index) if index is not None else {}
     _refuse_absent(demand, offers)
     available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
-    found = search(demand, available=available)
+    found = solve.search(demand, available=available)
     if not found.possible:
         raise nothing(demand, found, available)
     if index is None:
@@ -164,7 +154,7 @@ def propose(
             + "\n".join(f"  {line}" for text in proofs.refused[:3] for line in text.splitlines()[:8]),
             hint="loosen a requirement that the resolver names, or the Python",
         )
-    text = to_matrix_yaml([one.proposal for one in proofs.standing], name)
+    text = solve.to_matrix_yaml([one.proposal for one in proofs.standing], name)
     return ProposedMatrix(text=text, demand=demand, asked=asked, offers=offers, proofs=proofs)
 
 
@@ -185,14 +175,14 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
     found: list[str] = []
     for wish in demand.companions:
         found += tables.companion_asks(wish.name, pinned(wish.parsed))
-        other = meant(wish.name)
+        other = solve.meant(wish.name)
         if other is not None:
             raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
     names = ", ".join(str(wish) for wish in demand.companions)
     if not found:
         if index is None:
             raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
-        python = demand.python if demand.python and demand.python[0].isdigit() else _USUAL_PYTHON
+        python = demand.python if demand.python and demand.python[0].isdigit() else "3.12"
         found = proof.brought(index, demand, python)
     if not found:
         raise UsageError(
@@ -206,15 +196,12 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
     return replace(demand, frameworks=added)
 
 
-def _origin(name: str, offers: Mapping[str, Offer]) -> tuple[str, str]:
+def _origin(wish: reading.NamedRequirement, offers: Mapping[str, Offer]) -> tuple[str, str]:
     """The source of a framework's versions, ``index`` or ``facts``, and why."""
-    projects = distributions(reading.from_arguments([name]).wishes)
-    mine = [offers[project] for project in projects if project in offers]
-    if not mine:
-        return "facts", "the index was not asked"
+    mine = [offers[project] for project in distributions([wish]) if project in offers]
     answered = [offer for offer in mine if offer.unknown is None]
     if not answered:
-        return "facts", str(mine[0].unknown)
+        return "facts", str(mine[0].unknown) if mine else "the index was not asked"
     releases = len({version for offer in answered for version in offer.versions})
     return "index", f"it has {releases} releases with wheels for Linux on x86-64"
 
@@ -226,12 +213,12 @@ def say_origins(found: ProposedMatrix, on: AskedMachine) -> None:
     if on.found:
         say(f"for this machine: {', '.join(on.gpus)}, driver {on.driver} (others: --gpu, --driver)")
     for wish in found.demand.frameworks:
-        origin, why = _origin(wish.name, found.offers)
+        origin, why = _origin(wish, found.offers)
         beside = "" if wish.place == "the command line" else f" ({wish.place})"
         say(f"{wish}{beside}: versions from the {origin}: {why}")
     for number, one in enumerate(found.proofs.standing, 1):
         cell = one.proposal.cell
-        python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell)}"
+        python = f"Python {cell.python}{' (standalone)' * solve.needs_standalone(cell)}"
         parts = ", ".join((*cell.frameworks, python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
         proven = f"the resolver finds {one.wheels} wheels for it"
         if one.unasked is not None:
@@ -245,12 +232,11 @@ def say_origins(found: ProposedMatrix, on: AskedMachine) -> None:
 def document(found: ProposedMatrix) -> dict[str, Any]:
     """For ``--json``."""
     demand = found.demand
-    origins = {str(wish): _origin(wish.name, found.offers) for wish in demand.frameworks}
+    origins = [(str(wish), *_origin(wish, found.offers)) for wish in demand.frameworks]
     return {
         "schema": 1,
         "requirements": [
-            {"requirement": text, "versions_from": origin, "reason": why}
-            for text, (origin, why) in origins.items()
+            {"requirement": text, "versions_from": origin, "reason": why} for text, origin, why in origins
         ],
         "beside": [str(wish) for wish in demand.companions],
         "notes": found.asked.notes,

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,6 @@ from builder.console import print_json, say, show
 from builder.engine.build import ca_bundle, proxies
 from builder.engine.engine import Engine
 from builder.errors import CommandError, MissingToolError, UsageError
-
-_NOT_STARTED = 125
-"""Exit status of ``docker run`` if the engine refused: https://docs.docker.com/engine/containers/run/"""
 
 _SECONDS_TO_STOP = 10
 
@@ -88,19 +86,31 @@ def start(
         machine = _machine(engine)
         image, colab = stored.reference, is_colab(stored)
         planned = plan(Wish(image=image, colab=colab, terminal=sys.stdin.isatty(), **wish), machine)
-    document = _document(image, planned)
+    document: dict[str, Any] = {
+        "schema": 1,
+        "image": image,
+        "mode": planned.mode,
+        "command": list(planned.command),
+        "container": planned.name,
+        "port": planned.port,
+        "address": None,
+        "notes": list(planned.notes),
+    }
     if not dry_run and planned.port is not None and machine.local:
         _refuse_taken(planned.port)
     for note in planned.notes:
         say(f"! {note}")
-    if dry_run and as_json:
-        print_json(document)
-    elif dry_run:
-        show(shlex.join(planned.command))
     if dry_run:
+        if as_json:
+            print_json(document)
+        else:
+            show(shlex.join(planned.command))
         return 0
     for folder in planned.folders:
-        _make(folder, planned)
+        folder.mkdir(parents=True, exist_ok=True)
+        # only root can give it to another
+        if planned.user is not None and os.getuid() == 0 and folder.stat().st_uid != planned.user[0]:
+            os.chown(folder, *planned.user)
     return _outcome(planned, _start(planned, document if as_json else None))
 
 
@@ -149,14 +159,13 @@ def _machine(engine: Engine) -> Machine:
 
 
 def _refuse_taken(port: int) -> None:
-    if _free(port):
-        return
-    other = next((number for number in range(port + 1, min(port + 100, 65536)) if _free(number)), None)
-    raise MissingToolError(
-        f"port {port} on 127.0.0.1 is taken",
-        hint=(f"--port {other} is free" if other else "name another one by --port")
-        + f"; if it is another runtime: docker stop rtbuild-{port}",
-    )
+    free = next((number for number in range(port, min(port + 100, 65536)) if _free(number)), None)
+    if free != port:
+        raise MissingToolError(
+            f"port {port} on 127.0.0.1 is taken",
+            hint=(f"--port {free} is free" if free else "name another one by --port")
+            + f"; if it is another runtime: docker stop rtbuild-{port}",
+        )
 
 
 def _free(port: int) -> bool:
@@ -169,17 +178,14 @@ def _free(port: int) -> bool:
         return True
 
 
-def _make(folder: Path, planned: LaunchPlan) -> None:
-    """A folder that the container's user may write to; only root can give it to another."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if planned.user is not None and os.getuid() == 0 and folder.stat().st_uid != planned.user[0]:
-        os.chown(folder, *planned.user)
-
-
 def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
     """Run the command; its exit status, or 0 if it was stopped by a signal to rtbuild."""
-    if planned.name is None:
-        return _in_front(planned)
+    if planned.name is None:  # in front, with the terminal: Ctrl-C is for the program inside
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return subprocess.run(planned.command, check=False, restore_signals=True).returncode
+        finally:
+            signal.signal(signal.SIGINT, before)
     process = subprocess.Popen(
         planned.command,
         stdin=subprocess.DEVNULL,
@@ -225,34 +231,17 @@ def _quietly(*command: str) -> None:
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
-def _in_front(planned: LaunchPlan) -> int:
-    """With the terminal: Ctrl-C is for the program inside."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        return subprocess.run(planned.command, check=False, restore_signals=True).returncode
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _outcome(planned: LaunchPlan, status: int) -> int:
     """rtbuild's exit code for the container's."""
-    if status == _NOT_STARTED:
+    failed = partial(CommandError, command=planned.command, returncode=status)
+    if status == 125:  # the engine refused: https://docs.docker.com/engine/containers/run/
         _refuse_namesake(planned)
-        raise CommandError(
-            "the engine did not start the container; its own words are above",
-            command=planned.command,
-            returncode=status,
-            hint="rtbuild doctor",
-        )
+        raise failed("the engine did not start the container; its own words are above", hint="rtbuild doctor")
     if planned.mode == "verify":
         if (code := verdict_exit(status)) is not None:
             return code
-        raise CommandError(
-            "cudnn-verify failed, which says nothing about the image",
-            command=planned.command,
-            returncode=status,
-            hint="run the command to see it happen",
-        )
+        hint = "run the command to see it happen"
+        raise failed("cudnn-verify failed, which says nothing about the image", hint=hint)
     # the start program's own: 2 asked wrongly, 5 missing here
     return status if status == 0 or (planned.mode == "jupyter" and status in {2, 5}) else 1
 
@@ -270,16 +259,3 @@ def _refuse_namesake(planned: LaunchPlan) -> None:
             f"there is a container {planned.name} already ({done.stdout.strip()})",
             hint=f"{remove}, if it is not needed; or start this one on another --port",
         )
-
-
-def _document(image: str, planned: LaunchPlan) -> dict[str, Any]:
-    return {
-        "schema": 1,
-        "image": image,
-        "mode": planned.mode,
-        "command": list(planned.command),
-        "container": planned.name,
-        "port": planned.port,
-        "address": None,
-        "notes": list(planned.notes),
-    }

@@ -31,17 +31,15 @@ def size(
     found = _measure(loaded, one)
     if against is not None:
         other = opt.choose_one(loaded, against)
-        document = _compared(one.id, found, other.id, _measure(loaded, other))
-        if json_:
-            print_json(document)
-        else:
-            show(*_compared_page(document))
-        return 0
-    if json_:
-        print_json({"schema": 1, "cell": one.id, **_document(found)})
+        document = {"schema": 1, "cells": [one.id, other.id], **_compared(found, _measure(loaded, other))}
+        pages = _compared_page(document)
     else:
-        show(*_page(one.id, found))
-    return 1 if found.doubled else 0
+        document, pages = {"schema": 1, "cell": one.id, **_document(found)}, _page(one.id, found)
+    if json_:
+        print_json(document)
+    else:
+        show(*pages)
+    return 1 if found.doubled and against is None else 0
 
 
 def _measure(matrices: list[Matrix], cell: Cell) -> CellSize:
@@ -107,21 +105,15 @@ def _compared_page(document: dict[str, Any]) -> Iterator[str]:
         yield f"  {row['change']:<44} {human_bytes(before):>10} {signed:>10}"
 
 
-def _compared(one: str, size: CellSize, other: str, other_size: CellSize) -> dict[str, Any]:
-    mine = {layer.identity: layer for layer in size.layers}
-    theirs = {layer.identity: layer for layer in other_size.layers}
+def _compared(size: CellSize, other: CellSize) -> dict[str, Any]:
+    mine, theirs = ({layer.identity: layer for layer in one.layers} for one in (size, other))
     return {
-        "schema": 1,
-        "cells": [one, other],
         "both": _total([layer for key, layer in mine.items() if key in theirs]),
         "only": [
             _total([layer for key, layer in mine.items() if key not in theirs]),
             _total([layer for key, layer in theirs.items() if key not in mine]),
         ],
-        "packages": [
-            {"change": text, "unpacked": [before, after]}
-            for text, before, after in _changes(size, other_size)
-        ],
+        "packages": _changes(size, other),
     }
 
 
@@ -134,15 +126,15 @@ def _total(layers: Sequence[LayerSize]) -> dict[str, Any]:
     }
 
 
-def _changes(size: CellSize, other: CellSize) -> list[tuple[str, int, int]]:
+def _changes(size: CellSize, other: CellSize) -> list[dict[str, Any]]:
     """Packages that differ: the versions, and bytes unpacked in each; the largest difference first."""
     mine, theirs = ({p.name: (p.version, p.unpacked) for p in one.packages} for one in (size, other))
     found = []
     for name in mine.keys() | theirs.keys():
         (before, old), (after, new) = mine.get(name, ("none", 0)), theirs.get(name, ("none", 0))
         if before != after:
-            found.append((f"{name} {before} → {after}", old, new))
-    return sorted(found, key=lambda row: (-abs(row[2] - row[1]), row[0]))
+            found.append({"change": f"{name} {before} → {after}", "unpacked": [old, new]})
+    return sorted(found, key=lambda row: (-abs(row["unpacked"][1] - row["unpacked"][0]), row["change"]))
 
 
 def _row(title: str, unpacked: int, compressed: int, *, known: bool = True) -> str:

@@ -16,10 +16,10 @@ from builder.cli import options as opt
 from builder.cli.walking import finished
 from builder.console import Terminal, print_json, say
 from builder.errors import CommandError, MissingToolError, StaleLockError, UsageError
-from builder.lock.file import lock_path, pinned_cell, read_lock
 from builder.model import Cell, Matrix, Pinned
 from builder.pipeline import stages
 from builder.pipeline.settings import Settings
+from builder.pipeline.site import LockKeeper
 from builder.recipe.bundle import kept_bundle
 from builder.verify.document import printed_report
 
@@ -63,11 +63,11 @@ def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str
         UsageError: Its image holds more than wheels.
     """
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
-    pinned = pinned_cell(cell, read_lock(lock_path(matrix.path)))
+    pinned = LockKeeper(matrix).pinned(cell)
     if pinned is None and not locked:
         run = partial(stages.lock_cells, [matrix], [cell], settings=Settings(mirrors=mirrors))
         finished(Terminal.of(), run, json=False)
-        pinned = pinned_cell(cell, read_lock(lock_path(matrix.path)))
+        pinned = LockKeeper(matrix).pinned(cell)
     if pinned is None:
         raise StaleLockError(f"{cell.id} is not locked", hint=f"rtbuild lock {matrix.path} -s {cell.id}")
     if pinned.cell.cuda.provider == "base":
@@ -75,12 +75,9 @@ def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str
             f"{cell.id} takes CUDA from its base image, which an environment does not have",
             hint="take a cell with `cuda: wheels`: `rtbuild init` writes such a one",
         )
-    built = [wheel.name for wheel in pinned.wheels if wheel.source is not None]
-    if built:
-        raise UsageError(
-            f"{', '.join(built)} is built from source inside the image",
-            hint="`rtbuild build` makes the image",
-        )
+    if built := [wheel.name for wheel in pinned.wheels if wheel.source is not None]:
+        text = f"{', '.join(built)} is built from source inside the image"
+        raise UsageError(text, hint="`rtbuild build` makes the image")
     return pinned
 
 
@@ -104,14 +101,10 @@ def _make(pinned: Pinned, output: Path, *, force: bool) -> Path:
 def _uv(*arguments: str) -> None:
     command = [find_uv_bin(), *arguments]
     say(f"+ uv {shlex.join(arguments)}")
-    done = subprocess.run(command, stdout=sys.stderr, check=False)
-    if done.returncode != 0:
-        raise CommandError(
-            "uv could not make the environment",
-            command=command,
-            returncode=done.returncode,
-            hint="the lines above are uv's own; the cell's Python has to be on this machine",
-        )
+    status = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    if status != 0:
+        hint = "the lines above are uv's own; the cell's Python has to be on this machine"
+        raise CommandError("uv could not make the environment", command=command, returncode=status, hint=hint)
 
 
 def _verified(python: Path, output: Path) -> dict[str, Any]:
@@ -141,10 +134,8 @@ def _ask(python: Path, probe: Path, variables: dict[str, str]) -> dict[str, Any]
     try:
         report: dict[str, Any] = json.loads(printed_report(done.stdout))
     except ValueError:
+        tail, status = done.stderr.splitlines()[-20:], done.returncode
         raise CommandError(
-            "cudnn-verify gave no report",
-            command=command,
-            returncode=done.returncode,
-            tail=done.stderr.splitlines()[-20:],
+            "cudnn-verify gave no report", command=command, returncode=status, tail=tail
         ) from None
     return report

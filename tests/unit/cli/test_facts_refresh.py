@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from facts_shelf import LINUX, Shelf, metadata, torch
+from rtbuild_command import called
 
 from builder import resources
 from builder.cli import facts as command
@@ -51,16 +53,20 @@ def folder(tmp_path: Path) -> Path:
     return where
 
 
+def run(folder: Path, index: Shelf, registry: Nobody, **options) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "resources", SimpleNamespace(facts=lambda: folder))
+        patch.setattr(command.Index, "from_user", lambda **_: index)
+        patch.setattr(command.Registry, "from_user", lambda _mirrors: registry)
+        return called(command.refresh_tables, **options)
+
+
 def newer() -> Shelf:
     return Shelf(torch("2.9.8", cuda="12.9", cudnn="9.11.0.1", python="313"))
 
 
 def test_what_wheels_say_is_written_and_the_page_is_named(folder, capsys) -> None:
-    registry = Nobody()
-    done = command.run(
-        index=newer(), registry=registry, check=False, json=False, folder=folder, only=["torch"]
-    )
-    assert done == 0
+    assert run(folder, newer(), Nobody(), only=["torch"]) == 0
     shown = capsys.readouterr()
     assert "torch torch 2.9.8: is new\n" in shown.out
     assert "torch torch 2.9.1: is no longer on the package index\n" in shown.out
@@ -74,8 +80,7 @@ def test_what_wheels_say_is_written_and_the_page_is_named(folder, capsys) -> Non
 
 def test_check_writes_nothing_and_exits_1(folder, capsys) -> None:
     before = {path: path.read_text() for path in folder.rglob("*") if path.is_file()}
-    options = {"index": newer(), "registry": Nobody(), "folder": folder, "only": ["torch"]}
-    assert command.run(check=True, json=True, **options) == 1
+    assert run(folder, newer(), Nobody(), only=["torch"], check_=True, json_=True) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["written"] is False
     assert "torch torch 2.9.8: is new" in document["releases"]
@@ -85,13 +90,11 @@ def test_check_writes_nothing_and_exits_1(folder, capsys) -> None:
 
 def test_a_framework_without_a_table_is_named(folder) -> None:
     with pytest.raises(UsageError, match="no table of pytorch"):
-        command.run(index=newer(), registry=Nobody(), check=True, json=False, folder=folder, only=["pytorch"])
+        run(folder, newer(), Nobody(), only=["pytorch"], check_=True)
 
 
 def test_everybody_silent_changes_nothing(folder, capsys) -> None:
-    assert (
-        command.run(index=Shelf({}, down=True), registry=Nobody(), check=True, json=False, folder=folder) == 0
-    )
+    assert run(folder, Shelf({}, down=True), Nobody(), check_=True) == 0
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "0 values would change" in shown.err
@@ -117,12 +120,7 @@ def test_tags_that_are_gone_come_back_or_tell_their_cudnn(folder) -> None:
     assert {(change.old, change.new) for change in told} == {(None, "8.0.4.30")}
     assert len(told) == sum(row["state"] == "listed" and "cudnn" not in row for row in rows)
     assert f"nvidia/cuda:{new} is listed and no row covers it" in found.notes
-    assert (
-        command.run(
-            index=Shelf({}, down=True), registry=Tags(*listed), check=False, json=False, folder=folder
-        )
-        == 0
-    )
+    assert run(folder, Shelf({}, down=True), Tags(*listed)) == 0
     after = tomllib.loads((folder / "tags.toml").read_text())
     first = next(
         row for row in after["rows"] if row["state"] == "deleted" and row["sources"][0] == "registry"
