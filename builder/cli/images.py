@@ -73,7 +73,7 @@ def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
         raise UsageError(
             f"'{name}' matches {len(found)} cells, and one is started:\n{ids}", hint="name one of them"
         )
-    return Settings().image_name(found[0].matrix, found[0].id) if found else None
+    return Settings().image_name(found[0]) if found else None
 
 
 def _pulled(name: str, engine: Engine) -> str:

@@ -30,12 +30,12 @@ def list_(
         case "id":
             show(*(cell.id for cell in selection.chosen))
         case "image":
-            show(*(name_of(cell.matrix, cell.id) for cell in selection.chosen))
+            show(*(name_of(cell) for cell in selection.chosen))
         case "github":
             show(json.dumps(_job_matrices(selection.chosen, loaded)))
         case "json":
             left_out = [{**describe(cell), "reason": reason} for cell, reason in selection.left_out]
-            chosen = [{**describe(cell), "image": name_of(cell.matrix, cell.id)} for cell in selection.chosen]
+            chosen = [{**describe(cell), "image": name_of(cell)} for cell in selection.chosen]
             print_json({"schema": 1, "chosen": chosen, "left_out": left_out})
         case "table":
             show(*_table(selection.chosen, selection.left_out), hang=2)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from builder.digests import content_of
+from builder.digests import content_of, sha256_of
 from builder.documents import shown
 from builder.errors import ImageMissingError, RegistryError, UsageError
+from builder.files import write_whole
 from builder.oci.spec import INDEXES, blobs_of, parse_config, parse_reference
 
 if TYPE_CHECKING:
-    from builder.oci.registry import Manifest
+    from builder.oci.registry import Manifest, Registry
 
 INPUTS_LABEL = "io.rtbuild.inputs"
 CELL_LABEL = "io.rtbuild.cell"
@@ -26,14 +29,6 @@ class MovedTagError(RegistryError):
 
 class NoImageError(RegistryError):
     """A digest names no single image, but an index, a chart or a document that cannot be read."""
-
-
-class ImageReader(Protocol):
-    """A registry, or one whose configs are remembered."""
-
-    def manifest(self, reference: str, /) -> Manifest: ...
-    def digest_of(self, reference: str, /) -> str | None: ...
-    def blob(self, reference: str, digest: str, /) -> bytes: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,14 +84,17 @@ def repository_of(text: str) -> str:
     return text
 
 
-def find_staged(registry: ImageReader, repository: str, inputs: str) -> Staged | None:
+def find_staged(
+    registry: Registry, repository: str, inputs: str, *, kept: Path | None = None
+) -> Staged | None:
     """The image that these inputs gave, if the repository has it under its unlisted tag.
 
-    The tag is a hint that anyone who may push can move; the label in the image's own config decides. Raises
+    The tag is a hint that anyone who may push can move; the label in the image's own config decides. A config
+    is asked for once, and kept below ``kept``: which one it is, the manifest says each time. Raises
     RegistryError if the tag leads to an image of other inputs, or to none that can be read.
     """
     reference = staged_reference(repository, inputs)
-    found = look(registry, reference)
+    found = look(registry, reference, kept=kept)
     if found is not None and found.inputs != inputs:
         raise MovedTagError(
             f"{reference} is {found.digest}, whose label {INPUTS_LABEL} is {found.inputs or 'not there'}: "
@@ -106,21 +104,21 @@ def find_staged(registry: ImageReader, repository: str, inputs: str) -> Staged |
     return found
 
 
-def look(registry: ImageReader, reference: str) -> Staged | None:
+def look(registry: Registry, reference: str, *, kept: Path | None = None) -> Staged | None:
     """The image behind a tag; None if there is no such tag. Raises RegistryError."""
     try:
         manifest = registry.manifest(reference)
     except ImageMissingError:
         return None
-    return _image(registry, reference.rpartition(":")[0], manifest)
+    return _image(registry, reference.rpartition(":")[0], manifest, kept)
 
 
-def read_image(registry: ImageReader, repository: str, digest: str) -> Staged:
+def read_image(registry: Registry, repository: str, digest: str) -> Staged:
     """An image by its digest, each document checked against its own. Raises RegistryError."""
     return _image(registry, repository, registry.manifest(f"{repository}@{digest}"))
 
 
-def _image(registry: ImageReader, repository: str, manifest: Manifest) -> Staged:
+def _image(registry: Registry, repository: str, manifest: Manifest, kept: Path | None = None) -> Staged:
     digest = manifest.digest
     if manifest.media_type in INDEXES:
         raise NoImageError(
@@ -129,7 +127,7 @@ def _image(registry: ImageReader, repository: str, manifest: Manifest) -> Staged
         )
     try:
         blobs = blobs_of(manifest.document)
-        config = parse_config(registry.blob(repository, blobs[0][0]))
+        config = parse_config(_config(registry, repository, blobs[0][0], kept))
         settings = config.get("config") or {}
         parts = (config.get("os"), config.get("architecture"), config.get("variant"))
         platform = "/".join(part for part in parts if part)
@@ -149,3 +147,17 @@ def _image(registry: ImageReader, repository: str, manifest: Manifest) -> Staged
         platform=platform,
         blobs=blobs,
     )
+
+
+def _config(registry: Registry, repository: str, digest: str, kept: Path | None) -> bytes:
+    if kept is None:
+        return registry.blob(repository, digest)
+    path = kept / digest.removeprefix("sha256:")
+    with suppress(OSError):  # not there yet
+        content = path.read_bytes()
+        if sha256_of(content) == digest:
+            return content
+    content = registry.blob(repository, digest)
+    with suppress(OSError):  # a cache that cannot be written costs time, nothing else
+        write_whole(path, content)
+    return content

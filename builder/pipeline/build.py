@@ -8,29 +8,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from builder.digests import sha256_of
 from builder.errors import CellError, RegistryError, UsageError
-from builder.files import write_whole
 from builder.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.pipeline import stages
 from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
+from builder.pipeline.record import read_packages, remember
 from builder.pipeline.schedule import Talk, Walk, each
+from builder.pipeline.settings import Settings
 from builder.pipeline.site import Site, open_site, refuse_stale
+from builder.recipe.values import Recipe
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
     from builder.engine.images import StoredImage
-    from builder.oci.registry import Manifest, Registry
     from builder.oci.staging import Staged
     from builder.pipeline.making import Maker
-    from builder.pipeline.settings import Settings
-    from builder.recipe.values import Recipe
 
 
 def build(
@@ -89,7 +86,8 @@ def build(
             return _finished(walk, site, recipe, log, partial(_reuse, walk, site, there, pushed))
         if pushed is not None and recipe.inputs not in here:
             return _end_staged(walk, site, pushed)
-        return _finished(walk, site, recipe, log, partial(maker().make, walk, recipe, log, staged=pushed))
+        making = maker()(walk=walk, recipe=recipe, log=log, staged=pushed)
+        return _finished(walk, site, recipe, log, making.make)
 
     with ExitStack() as stack:
         new = [recipe.pinned for recipe in recipes.values() if recipe.inputs not in {*here, *staged}]
@@ -126,8 +124,8 @@ def _refuse_engine_work(pinned: Pinned) -> None:
     )
 
 
-def _maker(site: Site, stack: ExitStack, missing: Sequence[Pinned]) -> Maker:
-    """Who makes images, while ``stack`` is open, once the disk has room for those that are ``missing``."""
+def _maker(site: Site, stack: ExitStack, missing: Sequence[Pinned]) -> Callable[..., Maker]:
+    """Makers of images, while ``stack`` is open, once the disk has room for those that are ``missing``."""
     from builder.image.finish import Workbench
     from builder.pipeline.disk import check_room
     from builder.pipeline.making import Maker, runner_for
@@ -140,7 +138,7 @@ def _maker(site: Site, stack: ExitStack, missing: Sequence[Pinned]) -> Maker:
             _ = site.engine.buildx  # a lack of it is said before gigabytes are fetched
     check_room(site, missing)
     bench = stack.enter_context(Workbench())
-    return Maker(site=site, bench=bench, runner=runner_for(site.engine))
+    return partial(Maker, site=site, bench=bench, runner=runner_for(site.engine))
 
 
 def _finished(
@@ -155,8 +153,6 @@ def _finished(
             outcome = CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE
             return walk.ended(outcome, image=image)
         if recipe.pinned.installs:  # a rootfs is made of the lock's own packages
-            from builder.pipeline.apt import read_packages, remember
-
             packages = read_packages(site.engine, image)
             drifted = remember(site.settings.results / "apt", walk.cell, image, packages)
             if drifted is not None:
@@ -181,8 +177,7 @@ def built_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredImage
     engine = site.engine
     if engine is None or site.settings.no_cache:
         return {}
-
-    names = {one.inputs: [site.settings.image_name(one.cell.matrix, one.cell.id)] for one in recipes}
+    names = {one.inputs: [site.settings.image_name(one.cell)] for one in recipes}
     with ThreadPoolExecutor(8, thread_name_prefix="built") as pool:  # the client keeps ten connections
         found = dict(zip(names, pool.map(engine.find, names, names.values()), strict=True))
     if None in found.values():
@@ -208,11 +203,10 @@ def staged_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, Staged]:
         return {}
     from builder.oci.staging import find_staged
 
-    registry = _Remembering(site.writing, site.settings.cache / "configs")
-
     def look(recipe: Recipe) -> Staged | None:
         try:
-            found = find_staged(registry, repository, recipe.inputs)
+            configs = site.settings.cache / "configs"
+            found = find_staged(site.writing, repository, recipe.inputs, kept=configs)
             if found is None:
                 return None
             from builder.evidence.origin import origin_of
@@ -235,34 +229,9 @@ def staged_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, Staged]:
     return {recipe.inputs: one for recipe, one in zip(wanted, found, strict=True) if one is not None}
 
 
-@dataclass(frozen=True)
-class _Remembering:
-    """A registry that is asked for an image's config once: which one it is, the manifest says each time."""
-
-    registry: Registry
-    folder: Path
-
-    def manifest(self, reference: str) -> Manifest:
-        return self.registry.manifest(reference)
-
-    def digest_of(self, reference: str) -> str | None:
-        return self.registry.digest_of(reference)
-
-    def blob(self, reference: str, digest: str) -> bytes:
-        path = self.folder / digest.removeprefix("sha256:")
-        with suppress(OSError):  # not there yet
-            content = path.read_bytes()
-            if sha256_of(content) == digest:
-                return content
-        content = self.registry.blob(reference, digest)
-        with suppress(OSError):  # a cache that cannot be written costs time, nothing else
-            write_whole(path, content)
-        return content
-
-
 def _reuse(walk: Walk, site: Site, there: StoredImage, staged: Staged | None) -> Image:
     """The image that the engine has, under the cell's name; ``staged`` is the same in the repository."""
-    name = site.settings.image_name(walk.cell.matrix, walk.cell.id)
+    name = site.settings.image_name(walk.cell)
     with walk.stage(Stage.BUILD):
         if site.engine is not None and there.reference != name:
             site.engine.tag(there.reference, name)

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.errors import MissingToolError
@@ -61,27 +61,25 @@ def check_room(site: Site, missing: Sequence[Pinned]) -> None:
         cached=frozenset(wheel.sha256 for wheel in wheels if cache_path(wheel, cache).is_file()),
         ready=frozenset(sha256 for cell in missing for sha256 in ready_wheels(cell, site.layers)),
     )
-    if engine is None:
-        refuse_full(replace(need, engine=0), engine_free=None, engine_root="", cache=cache)
-    else:
-        refuse_full(need, engine_free=engine.disk_free(), engine_root=engine.facts().root, cache=cache)
+    free, root = (None, "") if engine is None else (engine.disk_free(), engine.facts().root)
+    refuse_full(need, engine_free=free, engine_root=root, cache=cache)
 
 
 def refuse_full(need: Need, *, engine_free: int | None, engine_root: str, cache: Path) -> None:
     """Raise MissingToolError if the estimate does not fit; unknown free space (a remote engine) passes."""
     cache.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(cache).free
-    together = engine_free is not None and abs(engine_free - free) < MARGIN
-    wanted = need.cache + (need.engine if together else 0) + MARGIN
-    if wanted > free:
-        raise _full(wanted, free, f"{cache} and {engine_root}" if together else str(cache))
-    if engine_free is not None and not together and need.engine + MARGIN > engine_free:
-        raise _full(need.engine + MARGIN, engine_free, engine_root)
-
-
-def _full(wanted: int, free: int, where: str) -> MissingToolError:
-    return MissingToolError(
-        f"this takes about {wanted / 1e9:.1f} GB on the disk of {where}, and {free / 1e9:.1f} GB are free",
-        hint="free some (`docker system prune`, `rtbuild cache --prune 20GB`), select fewer cells, "
-        "or set RTBUILD_CACHE to a larger disk",
-    )
+    disks = [(str(cache), need.cache, free)]
+    if engine_free is not None and abs(engine_free - free) < MARGIN:
+        disks = [(f"{cache} and {engine_root}", need.cache + need.engine, free)]
+    elif engine_free is not None:
+        disks.append((engine_root, need.engine, engine_free))
+    for where, bytes_, there in disks:
+        wanted = bytes_ + MARGIN
+        if wanted > there:
+            raise MissingToolError(
+                f"this takes about {wanted / 1e9:.1f} GB on the disk of {where}, "
+                f"and {there / 1e9:.1f} GB are free",
+                hint="free some (`docker system prune`, `rtbuild cache --prune 20GB`), select fewer cells, "
+                "or set RTBUILD_CACHE to a larger disk",
+            )

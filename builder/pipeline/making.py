@@ -5,10 +5,11 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.errors import CellError, MissingToolError
+from builder.errors import CellError, MissingToolError, RegistryError
 from builder.image.compose import ComposedImage, compose_image, write_layout
 from builder.image.finish import Assembly, Runner, Workbench
 from builder.image.missing import MissingLayers
@@ -20,13 +21,11 @@ from builder.oci.spec import MANIFEST
 from builder.oci.staging import Staged, staged_tag
 from builder.pipeline.events import Stage
 from builder.pipeline.feeding import EngineFeed, Uploads, sign_pushed
-from builder.pipeline.sharing import share_composed
 from builder.pipeline.stacking import fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.stages import image_of, refuse_large
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
-    from builder.engine.images import StoredImage
     from builder.layers.store import Lease
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
@@ -49,37 +48,25 @@ def runner_for(engine: Engine | None) -> Runner:
 
 @dataclass(frozen=True, kw_only=True)
 class Maker:
-    """Makes the images of a run's cells. Threads may share one."""
+    """Makes the image of one cell. The makers of a run share ``bench`` and ``runner``."""
 
     site: Site
     bench: Workbench
     runner: Runner
-
-    def make(self, walk: Walk, recipe: Recipe, log: Path, *, staged: Staged | None = None) -> Image:
-        """The image of ``recipe``: in the engine, in the repository, in the layout, as the settings say.
-
-        ``staged`` is an image of the same inputs that the repository has. Raises CellError and its kinds.
-        """
-        lease = self.site.layers.lease()
-        try:
-            return _Making(**vars(self), walk=walk, recipe=recipe, log=log, staged=staged, lease=lease).run()
-        finally:
-            lease.release()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Making(Maker):
-    """One image on its way."""
-
     walk: Walk
     recipe: Recipe
     log: Path
-    staged: Staged | None
-    lease: Lease
+    staged: Staged | None = None
+    """An image of the same inputs that the repository has."""
 
-    def run(self) -> Image:
+    def make(self) -> Image:
+        """The image: in the engine, in the repository, in the layout, as the settings say.
+
+        Raises CellError and its kinds.
+        """
         site, settings, walk = self.site, self.site.settings, self.walk
         with ExitStack() as stack:
+            stack.callback(self._lease.release)
             uploads = stack.enter_context(Uploads(settings.push, site.shared, site.layers, site.writing))
             feed = None
             if site.engine is not None and site.engine.facts().store == "containerd":
@@ -118,12 +105,13 @@ class _Making(Maker):
 
         with ExitStack() as stack:
             with walk.stage(Stage.FETCH):
-                planned = plan(pinned, self.lease, self._elsewhere)
+                planned = plan(pinned, self._lease, self._elsewhere)
                 if planned.missing:
                     self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
-                # First: a Python that does not fit is refused before gigabytes of wheels come.
-                wanted = pinned.python is not None and planned.python is None
-                python = python_tar(walk, site, pinned) if wanted else None
+                python = None
+                if pinned.python is not None and planned.python is None:
+                    # First: one that does not fit is refused before gigabytes of wheels come.
+                    python = python_tar(walk, site, pinned.python, pinned.base)
                 missing = stack.enter_context(
                     MissingLayers(
                         given=planned,
@@ -144,16 +132,16 @@ class _Making(Maker):
         return made, base
 
     def _composed(self, planned: Plan, base: BaseLayers) -> ComposedImage:
-        site, walk, system = self.site, self.walk, SystemLayers()
-        if self.recipe.pinned.installs and site.engine is not None:
+        site, walk, recipe, system = self.site, self.walk, self.recipe, SystemLayers()
+        if recipe.pinned.installs and site.engine is not None:
             from builder.pipeline.enginework import system_layers
 
             system = system_layers(
-                walk, site, site.engine, recipe=self.recipe, base=base, lease=self.lease, log=self.log
+                walk, site, site.engine, recipe=recipe, base=base, lease=self._lease, log=self.log
             )
         return compose_image(
             Assembly(
-                recipe=self.recipe,
+                recipe=recipe,
                 plan=planned,
                 base=base,
                 system=system,
@@ -168,31 +156,27 @@ class _Making(Maker):
 
     def _kept(self, image: ComposedImage) -> Image:
         """The image as a value; with an engine, as that has it."""
-        engine, pinned, walk = self.site.engine, self.recipe.pinned, self.walk
+        engine, pinned, walk, name = self.site.engine, self.recipe.pinned, self.walk, self._name
         if engine is None:
             refuse_large(pinned, image.size)
             walk.done(f"{image.size / 1e9:.2f} GB {image.digest[:19]}")
             return image_of(walk.cell, "", image)
-        stored = self._received(engine, image)
-        walk.done(f"{self._name} {stored.size / 1e9:.2f} GB {image.digest[:19]}")
-        refuse_large(pinned, stored.size)
-        return image_of(walk.cell, self._name, stored)
-
-    def _received(self, engine: Engine, image: ComposedImage) -> StoredImage:
         stored = engine.receive(
             image,
             self._blob,
-            self._name,
+            name,
             memory=self.site.settings.cache / "received",
-            cancel=self.walk.cancel,
-            progress=self.walk.counter("into the engine", sum(layer.size for layer in image.layers)),
+            cancel=walk.cancel,
+            progress=walk.counter("into the engine", sum(layer.size for layer in image.layers)),
         )
         if stored.digest not in (image.digest, image.config_digest) or stored.content != image.content:
             raise CellError(
-                f"{self._name} is {stored.digest} in the engine, and {image.digest} was given to it: "
+                f"{name} is {stored.digest} in the engine, and {image.digest} was given to it: "
                 "another took its name"
             )
-        return stored
+        walk.done(f"{name} {stored.size / 1e9:.2f} GB {image.digest[:19]}")
+        refuse_large(pinned, stored.size)
+        return image_of(walk.cell, name, stored)
 
     def _pushed(self, image: ComposedImage, repository: str, uploads: Uploads) -> str:
         """Push the image under its unlisted tag; its reference by digest."""
@@ -220,12 +204,14 @@ class _Making(Maker):
                 MANIFEST,
                 lambda one: config if one == image.config_digest else self._blob(by_digest[one]),
                 tag=staged_tag(self.recipe.inputs),
-                mount_from={}
-                if shared is None
-                else {d: shared.repository for d in by_digest if shared.has(d)},
+                mount_from={d: shared.repository for d in by_digest if shared.has(d)} if shared else {},
                 advance=advance,
             )
-            share_composed(walk, site.leaving, image.made_of)
+            try:
+                if site.leaving is not None:
+                    site.leaving.publish(image.made_of)
+            except RegistryError as problem:
+                walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)
             sign_pushed(site, f"{repository}@{digest}")
             walk.done(f"{digest[:19]}, {sent} blobs sent")
         return f"{repository}@{digest}"
@@ -234,8 +220,13 @@ class _Making(Maker):
         """The file of a layer: in the store, or brought there now."""
         shared = self.site.shared
         if shared is not None and shared.has(layer.digest):
-            return shared.fetch(layer, self.lease, self.walk.counter(f"of {layer.title}", layer.size))
+            return shared.fetch(layer, self._lease, self.walk.counter(f"of {layer.title}", layer.size))
         return self.site.layers.blob(layer.digest)
+
+    @cached_property
+    def _lease(self) -> Lease:
+        """Keeps the layers of the image while it is made."""
+        return self.site.layers.lease()
 
     @property
     def _elsewhere(self) -> Elsewhere | None:
@@ -243,4 +234,4 @@ class _Making(Maker):
 
     @property
     def _name(self) -> str:
-        return self.site.settings.image_name(self.walk.cell.matrix, self.walk.cell.id)
+        return self.site.settings.image_name(self.walk.cell)

@@ -141,7 +141,8 @@ def compare_builds(walk: Walk, site: Site, recipe: Recipe) -> Comparison:
 
 def _make(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
     with Workbench() as bench:
-        return Maker(site=site, bench=bench, runner=runner_for(site.engine)).make(walk, recipe, log)
+        runner = runner_for(site.engine)
+        return Maker(site=site, bench=bench, runner=runner, walk=walk, recipe=recipe, log=log).make()
 
 
 @contextmanager

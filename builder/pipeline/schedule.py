@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -117,19 +117,15 @@ def each(
             emit(events.CellFinished(result=result))
         return result
 
-    pool = ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="cell")
-    futures = [pool.submit(one, walk) for walk in walks]
-    try:
-        pending = set(futures)
-        while pending:
-            finished, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
-            if any(f.exception() is not None for f in finished):
+    with ThreadPoolExecutor(jobs, thread_name_prefix="cell") as pool:
+        futures = [pool.submit(one, walk) for walk in walks]
+        try:
+            ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            if any(future.exception() is not None for future in ended):
                 cancel.set()
-    except KeyboardInterrupt:
-        emit(Note(text="interrupted: stopping what is running; what has finished is kept", warning=True))
-        cancel.set()
-    finally:
-        pool.shutdown(wait=True)
+        except KeyboardInterrupt:
+            emit(Note(text="interrupted: stopping what is running; what has finished is kept", warning=True))
+            cancel.set()
     return [future.result() for future in futures]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from builder import resources
+from builder.model import Cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,5 +60,5 @@ class Settings:
     repository: str = "rtbuild"
     """Images are called ``<repository>/<matrix>:<cell id>``."""
 
-    def image_name(self, matrix: str, cell_id: str) -> str:
-        return f"{self.repository}/{matrix}:{cell_id}"
+    def image_name(self, cell: Cell) -> str:
+        return f"{self.repository}/{cell.matrix}:{cell.id}"

@@ -16,10 +16,6 @@ from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.types import Layer
 from builder.oci.registry import Registry
 from builder.oci.spec import MANIFEST
-from builder.pipeline.schedule import Walk
-
-_CONNECTIONS = 4
-"""Layers that are downloaded at a time."""
 
 
 @dataclass(kw_only=True)
@@ -40,7 +36,7 @@ class SharedLayers:
     """Who signs what is left there."""
     _known: dict[str, tuple[str, Record]] = field(default_factory=dict)
     """Digest of a layer → its key and what is known of it."""
-    _tags: frozenset[str] | None = None
+    _tags: set[str] | None = None
     _checked: dict[tuple[bytes, str], str] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _publishing: threading.Lock = field(default_factory=threading.Lock)
@@ -67,8 +63,7 @@ class SharedLayers:
         except RegistryError as problem:
             self.warn(f"{problem.message}; it is made again")
             return None
-        with self._guard:
-            self._known[record.layer.digest] = (key, record)
+        self._known[record.layer.digest] = (key, record)
         return record
 
     def _unsigned(self, manifest: dict[str, Any], config: bytes) -> str:
@@ -88,13 +83,8 @@ class SharedLayers:
         key, found = self._known[layer.digest]
 
         def make(target: Path) -> Record:
-            beside = target.with_suffix(".fetched")
-            self.registry.fetch_blob(self.repository, layer.digest, beside, size=layer.size, progress=advance)
-            try:
-                shared.check_content(layer, beside, f"{self.repository}:{shared.shared_tag(key)}")
-                beside.replace(target)
-            finally:
-                beside.unlink(missing_ok=True)
+            self.registry.fetch_blob(self.repository, layer.digest, target, size=layer.size, progress=advance)
+            shared.check_content(layer, target, f"{self.repository}:{shared.shared_tag(key)}")
             return found
 
         record, _ = self.store.obtain(key, lease, make)
@@ -116,9 +106,7 @@ class SharedLayers:
                 signed = text, Cosign.find().sign_text(text, self.signer)
             for key, record in new.items():
                 self._put(key, record, configs[key], signed)
-            if new:
-                with self._guard:
-                    self._tags = frozenset({*(self._tags or ()), *map(shared.shared_tag, new)})
+            self._listed().update(map(shared.shared_tag, new))
         return len(new)
 
     def _description(self, key: str, record: Record) -> bytes:
@@ -131,29 +119,19 @@ class SharedLayers:
     def _put(self, key: str, record: Record, config: bytes, signed: tuple[bytes, str] | None) -> None:
         manifest = shared.manifest_of(record.layer, config, signed)
         digest = record.layer.digest
-        if not self.registry.exists(self.repository, digest):
-            self.registry.push_blob(self.repository, digest, self.store.blob(digest))
+        self.registry.push_blob(self.repository, digest, self.store.blob(digest))
         with tempfile.NamedTemporaryFile(prefix="rtbuild-layer-") as file:
             file.write(config)
             file.flush()
             self.registry.push_blob(self.repository, sha256_of(config), Path(file.name))
         self.registry.put_manifest(f"{self.repository}:{shared.shared_tag(key)}", manifest, MANIFEST)
 
-    def _listed(self) -> frozenset[str]:
+    def _listed(self) -> set[str]:
         """All tags, asked for once: one question instead of two for every layer of every cell."""
         with self._guard:
             if self._tags is None:
                 try:
-                    self._tags = self.registry.tags(self.repository)
+                    self._tags = set(self.registry.tags(self.repository))
                 except ImageMissingError:
-                    self._tags = frozenset()
+                    self._tags = set()
             return self._tags
-
-
-def share_composed(walk: Walk, leaving: SharedLayers | None, made_of: Mapping[str, Record]) -> None:
-    """Leave the layers of an image beside it; a failure is noted, no more."""
-    try:
-        if leaving is not None:
-            leaving.publish(made_of)
-    except RegistryError as problem:
-        walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)

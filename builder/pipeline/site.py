@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,20 +55,14 @@ class LockKeeper:
     def status(self, cell: Cell) -> LockStatus:
         return status(cell, self._lockfile)
 
-    def pinned(self, cell: Cell) -> Pinned | None:
-        """The cell's entry; None if it is missing or stale."""
-        return pinned_cell(cell, self._lockfile)
+    def pinned(self, cell: Cell, *, stale: bool = False) -> Pinned | None:
+        """The cell's entry; None if it is missing or, unless that is asked for, ``stale``."""
+        return pinned_cell(cell, self._lockfile, stale=stale)
 
-    def pin(self, cell: Cell, make: Callable[[Pinned | None], Pinned]) -> Pinned:
-        """Have ``make`` resolve the cell, and put the result into the file at once.
-
-        It is given the old entry even if that is stale: a new resolution moves away from it no more than it
-        must. A run that is interrupted keeps every cell that was locked.
-        """
-        pinned = make(pinned_cell(cell, self._lockfile, stale=True))
+    def keep(self, pinned: Pinned) -> None:
+        """Put a cell into the file at once: a run that is interrupted keeps every cell that was locked."""
         with self._guard:
-            self._lockfile = merge(self.path, self._matrix, {cell.id: pinned})
-        return pinned
+            self._lockfile = merge(self.path, self._matrix, {pinned.cell.id: pinned})
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 from builder.facts.tables import load
 from builder.image.rootfs import cached_rootfs
 from builder.lock.resolve import system_of
-from builder.model import Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
+from builder.model import RegistryBase, RootfsBase, StandalonePython, Wheel
 from builder.pipeline.events import Stage
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site
@@ -22,7 +22,7 @@ def fetch_blobs(walk: Walk, site: Site, recipe: Recipe) -> dict[str, Path]:
             if isinstance(blob, RootfsBase):
                 found[name] = rootfs_tar(walk, site, blob)
             elif isinstance(blob, StandalonePython):
-                found[name] = python_tar(walk, site, recipe.pinned)
+                found[name] = python_tar(walk, site, blob, recipe.pinned.base)
             else:
                 found[name] = fetch_wheels(walk, site, (blob,))[blob.sha256]
     return found
@@ -35,11 +35,10 @@ def fetch_wheels(
     arrived: Callable[[Wheel, Path], None] = lambda _wheel, _path: None,
 ) -> dict[str, Path]:
     """Bring wheels into the cache; paths by sha256. ``arrived`` is told of each, from several threads."""
-    total = sum(wheel.size for wheel in wheels)
+    total, cache = sum(wheel.size for wheel in wheels), site.settings.cache
     advance = walk.counter("of wheels", total)
     index = site.index.with_extra(walk.cell.index)
     offered = [wheel for wheel in wheels if wheel.source is None]
-    cache = site.settings.cache
     found = index.fetch_all(offered, cache=cache, progress=advance, stop=walk.cancel, arrived=arrived)
     for wheel in wheels:
         if wheel.source is not None:
@@ -50,13 +49,10 @@ def fetch_wheels(
     return found
 
 
-def python_tar(walk: Walk, site: Site, pinned: Pinned) -> Path:
-    """The tar of a standalone Python, held against the base's glibc. TypeError for a cell without one."""
-    python = pinned.python
-    if python is None:
-        raise TypeError("the base's own Python is no archive")
+def python_tar(walk: Walk, site: Site, python: StandalonePython, base: RegistryBase | RootfsBase) -> Path:
+    """The tar of a standalone Python, held against the base's glibc."""
     walk.progress(f"CPython {python.version}", quiet=False)
-    system = load().systems.get(system_of(pinned.base) or "")
+    system = load().systems.get(system_of(base) or "")
     return site.pythons.tar(
         python,
         glibc=system.glibc if system is not None else None,
@@ -70,5 +66,5 @@ def rootfs_tar(walk: Walk, site: Site, base: RegistryBase | RootfsBase) -> Path:
     if not isinstance(base, RootfsBase):
         raise TypeError("a registry's base is no rootfs")
     walk.progress(f"Debian {base.suite} out of {len(base.debs)} packages", quiet=False)
-    cache = site.settings.cache
-    return cached_rootfs(base, cache=cache, fetch=partial(site.debian.fetch, stop=walk.cancel))
+    fetch = partial(site.debian.fetch, stop=walk.cancel)
+    return cached_rootfs(base, cache=site.settings.cache, fetch=fetch)

@@ -60,20 +60,19 @@ def lock_cell(walk: Walk, site: Site) -> Pinned:
             from builder.lock.resolve import pin
 
             walk.progress("resolving", quiet=False)
-            pinned = keeper.pin(
+            pinned = pin(
                 walk.cell,
-                lambda previous: pin(
-                    walk.cell,
-                    index=site.index.with_extra(walk.cell.index),
-                    registry=site.registry,
-                    debian=site.debian,
-                    previous=previous,
-                    upgrade=site.settings.upgrade,
-                    note=walk.note,
-                    workshop=site.workshop(walk),
-                    pythons=site.pythons,
-                ),
+                index=site.index,
+                registry=site.registry,
+                debian=site.debian,
+                # also a stale one: a new resolution moves away from it no more than it must
+                previous=keeper.pinned(walk.cell, stale=True),
+                upgrade=site.settings.upgrade,
+                note=walk.note,
+                workshop=site.workshop(walk),
+                pythons=site.pythons,
             )
+            keeper.keep(pinned)
         size = sum(wheel.size for wheel in pinned.wheels)
         walk.done(f"{len(pinned.wheels)} wheels, {size / 1e9:.2f} GB")
         return pinned

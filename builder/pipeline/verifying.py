@@ -39,7 +39,7 @@ def verify(
     def one(walk: Walk) -> CellResult:
         if source is not None:
             return verify_staged(walk, site, source)
-        name = settings.image_name(walk.cell.matrix, walk.cell.id)
+        name = settings.image_name(walk.cell)
         stored = engine.inspect(name)
         if stored is None:
             raise CellError(f"there is no image {name}", hint="build it first: rtbuild build")

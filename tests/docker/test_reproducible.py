@@ -73,7 +73,7 @@ def site_with(engine: Engine, tmp_path: Path) -> Iterator[Site]:
         repository="rtbuild-test",
     )
     yield Site(settings, lambda _event: None, engine=engine)
-    engine.remove(settings.image_name("reproducible-test", "reproducible"))
+    engine.remove("rtbuild-test/reproducible-test:reproducible")
 
 
 def walk(cell: Cell) -> tuple[Walk, list[Event]]:

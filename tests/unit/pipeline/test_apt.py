@@ -9,7 +9,7 @@ import pytest
 
 from builder.errors import CellError
 from builder.model import Base, Cell, Cuda, DebianPackage, Image
-from builder.pipeline.apt import LIST, drift, read_packages, remember
+from builder.pipeline.record import LIST, drift, read_packages, remember
 
 if TYPE_CHECKING:
     from pathlib import Path
