@@ -29,9 +29,9 @@ def verify(*arguments):
     # these answer by a line or two, and no page
     answered = ("-q", "--quiet", "-h", "--help", "--version", "--read", "--fix")
     as_text = any(word in answered or word.startswith("--explain") for word in arguments)
-    command = [sys.executable, os.path.abspath(__file__)] + list(arguments)
+    command = [sys.executable, os.path.abspath(__file__), "--pid", str(os.getpid())] + list(arguments)
     process = subprocess.Popen(
-        command + ["--pid", str(os.getpid())] + ([] if as_text else ["--json"]),
+        command + ["--json"] * (not as_text),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -39,17 +39,15 @@ def verify(*arguments):
     )
     text, said = process.communicate()
     try:
-        report = None if as_text else printed_report(text)
+        report = printed_report(text)
     except ValueError:
-        report = None
+        print((text + said).rstrip())
+        return None
     try:
         from IPython.display import display
     except ImportError:
         display = print
-    if report is None:
-        print((text + said).rstrip())
-    else:
-        display(Page(report))
+    display(Page(report))
     return report
 
 

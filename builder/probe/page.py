@@ -1,8 +1,8 @@
 """The pages for people: a report, the verdict first, then cause, evidence, remedy, and the details last; and
 the result of reading texts.
 
-A report is shown on a terminal, and as HTML in a notebook. There styles stand in the elements, because
-notebooks keep neither classes nor scripts of an output.
+A report is the same on a terminal and as HTML, where styles stand in the elements: notebooks keep neither
+classes nor scripts of an output.
 """
 
 import os
@@ -16,35 +16,28 @@ from .measured import thing_at_fault
 _VERDICTS = {
     "works": ("WORKS", "32", "#1a7f37"),
     "unverified": ("UNVERIFIED", "33", "#9a6700"),
-    "broken": ("BROKEN (%s is at fault)", "1;31", "#cf222e"),
+    "broken": ("BROKEN (%(thing)s is at fault)", "1;31", "#cf222e"),
     "unsupported-gpu": ("UNSUPPORTED GPU (this image on this card)", "1;31", "#cf222e"),
     "host": ("HOST (driver, devices or container set-up of this machine)", "1;31", "#cf222e"),
     "busy": ("BUSY (try again)", "1;31", "#9a6700"),
 }
-# (symbol, the same in ASCII, colour on a terminal, colour in HTML)
+# (symbol, the same in ASCII, colour on a terminal)
 _OUTCOMES = {
-    "passed": ("\u2713", "+", "32", "#1a7f37"),
-    "failed": ("\u2717", "x", "31", "#cf222e"),
-    "not_run": ("\u2298", "-", "2", "#6e7781"),
+    "passed": ("\u2713", "+", "32"),
+    "failed": ("\u2717", "x", "31"),
+    "not_run": ("\u2298", "-", "2"),
 }
-_CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top;border:none;background:none"
-
-
-def verdict_title(report):
-    """``BROKEN (the image is at fault)``, or the virtual environment, and so on."""
-    title = _VERDICTS[report["verdict"]][0]
-    return title % thing_at_fault(report.get("machine") or {}) if "%s" in title else title
 
 
 class Style(object):
-    """Colours and symbols that fit a stream."""
+    """Colours and symbols that fit a stream; without one all symbols and no colours."""
 
-    def __init__(self, stream):
+    def __init__(self, stream=None):
         tty = hasattr(stream, "isatty") and stream.isatty()
         self.colour = tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self.ascii = False
         try:
-            "\u2713\u2717\u2298".encode(getattr(stream, "encoding", None) or "ascii")
+            "\u2713\u2717\u2298".encode(getattr(stream, "encoding", "utf-8") or "ascii")
         except (UnicodeEncodeError, LookupError):
             self.ascii = True
 
@@ -60,38 +53,72 @@ def wrapped(text, indent="  "):
 
 def render_page(report, style):
     """The whole page as text with a newline at its end."""
-    title = style.paint(verdict_title(report), _VERDICTS[report["verdict"]][1])
-    lines = ["%s: %s" % (title, report["summary"])]
-    if report["test_double"]:
-        lines += ["", "A TEST DOUBLE took part: this is evidence for nothing."]
-    if report["cause"]:
-        lines += _cause_lines(report)
-    if "changes" in report:
-        lines += ["", "Changed since the older report"]
-        lines += ["  %(what)s: %(before)s -> %(now)s" % row for row in report["changes"]] or ["  nothing"]
-    lines += ["", "Here"] + ["  %-12s%s" % row for row in _facts(report)] + ["", "Checks"]
-    for check in report["checks"]:
-        symbol, plain, colour, _ = _OUTCOMES[check["outcome"]]
-        word = "%s %-7s" % (plain if style.ascii else symbol, check["outcome"].replace("_", " "))
-        row = dict(check, symbol=style.paint(word, colour))
-        lines.append("  %(symbol)s %(id)s %(stage)-12s %(summary)s" % row)
-        lines += [wrapped("note: " + check["note"], " " * 17)] if check["note"] else []
+    title, colour, _ = _title(report)
+    lines = ["%s: %s" % (style.paint(title, colour), report["summary"])]
+    for heading, rows in _sections(report, style):
+        lines += ["", heading] + rows
+    return "\n".join(lines + ["", _end(report)]) + "\n"
+
+
+def render_html(report):
+    """The page as one ``<div>``; the words of the machine are escaped."""
+    title, _, colour = _title(report)
+    banner = '<div style="background:%s;color:#fff;padding:8px 12px;border-radius:6px"><b>%s</b>: %s</div>'
+    parts = ['<div style="font-family:sans-serif;max-width:60em">']
+    parts.append(banner % (colour, escape(title), escape(report["summary"])))
+    outcomes = [check["outcome"] for check in report["checks"]]
+    counts = tuple(map(outcomes.count, ("passed", "failed", "not_run")))
+    folded = "<details%s><summary>Checks: " % (" open" if counts[1] else "")
+    folded += "%d passed, %d failed, %d not run</summary>%%s</details>" % counts
+    for heading, rows in _sections(report, Style()):
+        text = '<pre style="white-space:pre-wrap">%s</pre>' % escape("\n".join(rows)) if rows else ""
+        parts.append(folded % text if heading == "Checks" else "<h4>%s</h4>%s" % (escape(heading), text))
+    return "\n".join(parts + ["<p><small>%s</small></p></div>" % escape(_end(report))])
+
+
+def _title(report):
+    """(``BROKEN (the image is at fault)``, or the virtual environment, and so on; its two colours)."""
+    title, *colours = _VERDICTS[report["verdict"]]
+    return [title % {"thing": thing_at_fault(report["machine"] or {})}] + colours
+
+
+def _end(report):
     text = "exit code and causes: cudnn-verify --explain CAUSE; cudnn-verify %(version)s" % report["probe"]
-    return "\n".join(lines + ["", "%s, %.1f s" % (text, report["seconds"])]) + "\n"
+    return "%s, %.1f s" % (text, report["seconds"])
 
 
-def _cause_lines(report):
-    cause = CAUSES[report["cause"]]
-    lines = ["", "Cause: %s" % cause.id, wrapped(cause.title + "."), "", "Evidence"]
-    lines += [wrapped("%(test)s %(outcome)s: %(detail)s" % row) for row in report["proof"][:8]]
-    lines += ["", "What to do", wrapped(cause.remedy)]
-    for command in report.get("commands") or ():
-        lines.append("    $ " + command["text"])
-        lines += [wrapped(command["note"], " " * 6)] if command["note"] else []
-    if report["consequences"]:
-        lines += ["", "Consequences of it"]
-        lines += [wrapped("%(stage)s %(id)s: %(summary)s" % row) for row in report["consequences"]]
-    return lines
+def _sections(report, style):
+    """Yield (heading, lines)."""
+    if report["test_double"]:
+        yield "A TEST DOUBLE took part: this is evidence for nothing.", []
+    if report["cause"]:
+        cause = CAUSES[report["cause"]]
+        yield "Cause: " + cause.id, [wrapped(cause.title + ".")]
+        yield "Evidence", [wrapped("%(test)s %(outcome)s: %(detail)s" % row) for row in report["proof"][:8]]
+        commands = _commands(report.get("commands") or (), "    $ %(text)s", 6)
+        yield "What to do", [wrapped(cause.remedy)] + list(commands)
+        if report["consequences"]:
+            rows = [wrapped("%(stage)s %(id)s: %(summary)s" % row) for row in report["consequences"]]
+            yield "Consequences of it", rows
+    if "changes" in report:
+        rows = ["  %(what)s: %(before)s -> %(now)s" % row for row in report["changes"]]
+        yield "Changed since the older report", rows or ["  nothing"]
+    yield "Here", ["  %-12s%s" % row for row in _facts(report)]
+    lines = []
+    for check in report["checks"]:
+        symbol, plain, colour = _OUTCOMES[check["outcome"]]
+        word = "%s %-7s" % (plain if style.ascii else symbol, check["outcome"].replace("_", " "))
+        lines.append("  %s %%(id)s %%(stage)-12s %%(summary)s" % style.paint(word, colour) % check)
+        lines += [wrapped("note: " + check["note"], " " * 17)] if check["note"] else []
+    yield "Checks", lines
+
+
+def _commands(rows, form, indent):
+    """Yield the lines of commands, each with its note."""
+    for row in rows:
+        yield form % row
+        if row["note"]:
+            yield wrapped(row["note"], " " * indent)
 
 
 def _facts(report):
@@ -112,62 +139,6 @@ def _facts(report):
         text += ", loaded cuDNN %s" % loaded if loaded else ""
         rows.append((row.get("name"), text + (", on %s" % row["device"] if row.get("device") else "")))
     return rows
-
-
-def _html(template, **values):
-    """A text with values in it, escaped: they are from the machine."""
-    return template % {key: escape("" if value is None else str(value)) for key, value in values.items()}
-
-
-def render_html(report):
-    """The page as one ``<div>``."""
-    colour = _VERDICTS[report["verdict"]][2]
-    banner = (
-        '<div style="background:%(colour)s;color:#fff;padding:8px 12px;border-radius:6px"><b>%(title)s</b>'
-    )
-    banner = _html(banner + ": %(summary)s</div>", colour=colour, title=verdict_title(report), **report)
-    parts = ['<div style="font-family:sans-serif;max-width:60em">', banner]
-    if report["test_double"]:
-        parts.append("<p><b>A TEST DOUBLE took part: this is evidence for nothing.</b></p>")
-    if report["cause"]:
-        parts += _html_cause(report, CAUSES[report["cause"]])
-    row = '<tr><td style="%(cell)s"><b>%(name)s</b></td><td style="%(cell)s">%(text)s</td></tr>'
-    cells = "".join(_html(row, cell=_CELL, name=name, text=text) for name, text in _facts(report))
-    parts += ['<h4>Here</h4><table style="border:none">%s</table>' % cells, _html_checks(report)]
-    end = "<p><small>cudnn-verify %(version)s, %(time)s s</small></p></div>"
-    return "\n".join(parts + [_html(end, time="%.1f" % report["seconds"], **report["probe"])])
-
-
-def _html_cause(report, cause):
-    commands = "\n".join(command["text"] for command in report.get("commands") or ())
-    listing = _html("<pre>%(commands)s</pre>", commands=commands) if commands else ""
-    rows = [_html("<li>%(test)s %(outcome)s: %(detail)s</li>", **row) for row in report["proof"]]
-    parts = [
-        _html("<h4>Cause: %(id)s</h4><p>%(title)s.</p>", **cause._asdict()),
-        _html("<h4>What to do</h4><p>%(remedy)s</p>", **cause._asdict()) + listing,
-        "<h4>Evidence</h4><ul>%s</ul>" % "".join(rows),
-    ]
-    if report["consequences"]:
-        items = "".join(_html("<li>%(summary)s</li>", **row) for row in report["consequences"])
-        parts.append("<details><summary>Consequences of it</summary><ul>%s</ul></details>" % items)
-    return parts
-
-
-def _html_checks(report):
-    row = '<tr><td style="%(cell)s;color:%(colour)s;white-space:nowrap">%(symbol)s %(word)s</td>'
-    row += '<td style="%(cell)s;white-space:nowrap">%(id)s %(stage)s</td><td style="%(cell)s">%(summary)s'
-    count, cells = dict.fromkeys(_OUTCOMES, 0), []
-    for check in report["checks"]:
-        count[check["outcome"]] += 1
-        symbol, _, _, colour = _OUTCOMES[check["outcome"]]
-        word = check["outcome"].replace("_", " ")
-        cells.append(_html(row, cell=_CELL, colour=colour, symbol=symbol, word=word, **check))
-        cells.append(_html("<br><small>note: %(note)s</small>", **check) if check["note"] else "")
-        cells.append("</td></tr>")
-    title = "Checks: %(passed)d passed, %(failed)d failed, %(not_run)d not run" % count
-    table = '<table style="border:none">%s</table>' % "".join(cells)
-    folded = " open" if count["failed"] else ""
-    return "<details%s><summary>%s</summary>%s</details>" % (folded, title, table)
 
 
 def render_diagnosis(document):
@@ -208,9 +179,7 @@ def _one_cause(row, equal, proof):
     lines += proof
     if row["commands"]:
         lines.append("  What to run%s:" % (", if this is it" if equal else ""))
-    for command in row["commands"]:
-        lines.append("    [%(where)s] %(text)s" % command)
-        lines += [wrapped(command["note"], "        ")] if command["note"] else []
+    lines += _commands(row["commands"], "    [%(where)s] %(text)s", 8)
     if all(command["where"] == "rtbuild" for command in row["commands"]):
         lines.append(wrapped(("Or: " if row["commands"] else "What to do: ") + row["remedy"]))
     if row["restart"]:
