@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_right
+from collections import namedtuple
 
 from .causes import CAUSES, read_looks
 from .data import read_signatures
@@ -22,38 +23,28 @@ _PAST = re.compile(
 )
 
 
-class SignatureHit(object):
-    """One signature in one line: causes that fit, the most frequent first, and how sure that is."""
+# One signature in one line. causes: those that fit, the most frequent first; says: the meaning of the line.
+SignatureHit = namedtuple("SignatureHit", "signature line detail causes strength because says")
 
-    def __init__(self, signature, match, line, told, before):
-        self.signature, self.line, self.told = signature, line, told
-        self.detail = _detail(match, line)
-        self.detail["printed_by"] = printed_by(before + line.text)
-        self.detail["requirement"] = signature.wants
-        self.strength = _STRENGTHS.get(signature.kind, 0)
-        self.because = []
-        causes = [cause for cause in signature.causes if not self._excluded(cause)]
-        reasons = ((CONDITIONS[condition](told, self.detail), cause) for condition, cause in signature.when)
-        reason, cause = next((row for row in reasons if row[0]), (None, None))
+
+def _hit(signature, match, line, told, before):
+    """A :class:`SignatureHit`; ``before``: lines above it, which may be its beginning."""
+    detail = _detail(match, line)
+    detail.update(printed_by=printed_by(before + line.text), requirement=signature.wants)
+    strength, because, causes = _STRENGTHS.get(signature.kind, 0), [], list(signature.causes)
+    for condition, cause in signature.unless:
+        reason = CONDITIONS[condition](told, detail)
         if reason:
-            causes, self.strength = [cause], PROVES
-            self.because.append(reason)
-        if len(causes) == 1 and len(signature.causes) > 1 and self.strength == WRAPPER:
-            self.strength = FITS
-        self.causes = causes
-
-    def _excluded(self, cause):
-        for condition, out in self.signature.unless:
-            reason = CONDITIONS[condition](self.told, self.detail) if out == cause else None
-            if reason:
-                self.because.append("not %s: %s" % (cause, reason))
-                return True
-        return False
-
-    def says(self):
-        """The meaning of this line, by its signature."""
-        text = self.signature.says
-        return text.format(**{k: v or "?" for k, v in self.detail.items()}) if text else None
+            causes = [other for other in causes if other != cause]
+            because.append("not %s: %s" % (cause, reason))
+    reasons = ((CONDITIONS[condition](told, detail), cause) for condition, cause in signature.when)
+    reason, cause = next((row for row in reasons if row[0]), (None, None))
+    if reason:
+        causes, strength, because = [cause], PROVES, because + [reason]
+    elif len(causes) == 1 < len(signature.causes) and strength == WRAPPER:
+        strength = FITS
+    says = signature.says and signature.says.format(**{k: v or "?" for k, v in detail.items()})
+    return SignatureHit(signature, line, detail, causes, strength, because, says)
 
 
 def _detail(match, line):
@@ -95,7 +86,7 @@ def diagnose(reading):
         causes = []  # what CUDA and cuDNN say after the program's own fault follows from it
     equal = [row["cause"] for row in causes if row["rank"] == causes[0]["rank"]]
     decided = bool(causes) and causes[0]["strength"] == PROVES
-    silent = next((finding.says() for finding in findings if not finding.causes and finding.says()), None)
+    silent = next((finding.says for finding in findings if not finding.causes and finding.says), None)
     return {
         "schema": 1,
         "read": dict(told.as_document(), sources=reading.sources, notes=reading.notes),
@@ -103,7 +94,7 @@ def diagnose(reading):
         "decided": decided,
         "equal": equal if len(equal) > 1 and not decided else [],
         "causes": causes,
-        "program": program and {"line": _place(program.line), "says": program.says()},
+        "program": program and {"line": _place(program.line), "says": program.says},
         "harmless": harmless,
         "look": None if program else _look_for(equal if not decided else [], causes, told.places, silent),
     }
@@ -127,7 +118,7 @@ def find(lines, told):
         else:
             # lines as long as a terminal is wide: this one may be their end
             above = [line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= _WIDE]
-            findings.append(SignatureHit(signature, match, lines[index], told, " ".join(above)))
+            findings.append(_hit(signature, match, lines[index], told, " ".join(above)))
     return findings, harmless
 
 
@@ -147,16 +138,14 @@ def _place(line):
 
 def _ranked(findings, told):
     """Causes in the order in which they are shown: by how sure, then as the signatures' order has it."""
+    # a proof outweighs a text that fits, and that outweighs a wrapper
+    best = max([finding.strength for finding in findings if finding.causes] or [0])
     found = {}
     for finding in findings:
-        for index, cause in enumerate(finding.causes):
-            if cause not in found or finding.strength > found[cause][0].strength:
-                found[cause] = finding, index
-    # a proof outweighs a text that fits, and that outweighs a wrapper
-    best = max([finding.strength for finding, _ in found.values()] or [0])
-    kept = [cause for cause, (finding, _) in found.items() if finding.strength == best]
-    kept.sort(key=lambda cause: (found[cause][1], found[cause][0].line.number))
-    rows = enumerate(_row(cause, found[cause][0], told) for cause in kept)
+        for index, cause in enumerate(finding.causes if finding.strength == best else ()):
+            found.setdefault(cause, (index, finding.line.number, finding))
+    kept = sorted(found, key=lambda cause: found[cause][:2])
+    rows = enumerate(_row(cause, found[cause][2], told) for cause in kept)
     return [dict(row, rank=number if best == PROVES else 0) for number, row in rows]
 
 
@@ -173,7 +162,7 @@ def _row(cause, finding, told):
     return dict(
         _bare_row(cause, _SURENESS[strength], _place(finding.line), signature.source, remedies.words(cause)),
         strength=strength,
-        says=finding.says(),
+        says=finding.says,
         because=finding.because,
         signature=signature.id,
         commands=[dict(command._asdict()) for command in commands],

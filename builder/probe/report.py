@@ -48,15 +48,10 @@ def printed_report(text):
     raise ValueError("no verdict")
 
 
-def without_infinities(value):
+def without_infinities(document):
     """The same document with NaN and infinite numbers as text, for which JSON has no numbers."""
-    if isinstance(value, dict):
-        return {key: without_infinities(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_infinities(inner) for inner in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return str(value)
-    return value
+    texts = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+    return json.loads(json.dumps(document, default=str), parse_constant=texts.get)
 
 
 def fingerprint(facts):
