@@ -4,35 +4,32 @@ import json
 import os
 
 from .distributions import canonical
+from .protocol import UsageError
 from .versions import numbers
 
 _KEYS = ("schema", "cell", "python", "frameworks", "cuda", "cudnn", "strict", "packages")
 
 
-class ExpectationError(Exception):
-    """The expectation file cannot be used."""
-
-
 def read_expectation(path):
-    """The document; raises ExpectationError with one clear line."""
+    """The document; raises UsageError with one clear line."""
     which = "the expectation %s" % path
     try:
         with open(path, "rb") as stream:
             document = json.loads(stream.read().decode("utf-8"))
     except OSError as error:
-        raise ExpectationError("cannot read %s: %s" % (which, error.strerror or error))
+        raise UsageError("cannot read %s: %s" % (which, error.strerror or error))
     except ValueError as error:
-        raise ExpectationError("%s is no JSON document: %s" % (which, error))
+        raise UsageError("%s is no JSON document: %s" % (which, error))
     if not isinstance(document, dict):
-        raise ExpectationError("%s is no JSON object" % which)
+        raise UsageError("%s is no JSON object" % which)
     if document.get("schema") != 1:
-        raise ExpectationError("%s has schema %r, not 1" % (which, document.get("schema")))
+        raise UsageError("%s has schema %r, not 1" % (which, document.get("schema")))
     unknown = sorted(set(document) - set(_KEYS))
     if unknown:
-        raise ExpectationError("%s has an unknown key: %s" % (which, ", ".join(unknown)))
+        raise UsageError("%s has an unknown key: %s" % (which, ", ".join(unknown)))
     for key in ("frameworks", "packages", "cuda"):
         if document.get(key) is not None and not isinstance(document[key], dict):
-            raise ExpectationError("%s: %s is no JSON object" % (which, key))
+            raise UsageError("%s: %s is no JSON object" % (which, key))
     return document
 
 
@@ -50,13 +47,11 @@ def find_differences(expect, facts):
     rows = []
 
     def compare(what, asked, found, parts=None):
-        if asked is None:
-            return
         left, right = str(asked), str(found or "nothing")
-        same = left == right
+        same = left in (right, right.partition("+")[0])  # 2.6.0+cu124 is the release 2.6.0
         if parts and numbers(left) and numbers(right):
             same = numbers(left)[:parts] == numbers(right)[: min(parts, len(numbers(left)))]
-        if not same:
+        if asked is not None and not same:
             rows.append({"what": what, "asked": left, "found": right})
 
     packages = facts.get("packages", {})
@@ -69,7 +64,7 @@ def find_differences(expect, facts):
             found = packages.get(canonical(name), {}).get("version")
             if version is None and found is None and key == "framework":
                 version = "any version"
-            compare("%s %s" % (key, name), version, _same_release(version, found))
+            compare("%s %s" % (key, name), version, found)
 
     installed("framework")
     compare("cudnn", expect.get("cudnn"), _found_cudnn(facts), parts=3)
@@ -77,13 +72,6 @@ def find_differences(expect, facts):
     compare("cuda", cuda.get("version"), _found_cuda(facts, cuda.get("provider")), parts=2)
     installed("package")
     return rows
-
-
-def _same_release(asked, found):
-    """``2.6.0+cu124`` is the release 2.6.0, unless the local part was asked for, too."""
-    if found and "+" in found and "+" not in str(asked) and found.partition("+")[0] == str(asked):
-        return str(asked)
-    return found
 
 
 def _found_cudnn(facts):

@@ -9,25 +9,21 @@ import shlex
 import subprocess
 import sys
 
-from .causes import EXIT_CODES, PROBE_FAULT
+from .causes import EXIT_CODES
 from .distributions import read_distributions, search_folders
+from .isolation import write
 from .measured import installer
+from .protocol import UsageError
 from .report import printed_report
 
-_RUN = ("pip", "link")
 _COMMAND_LIMIT = 3600
 
 
-class FixError(Exception):
-    """A look at this machine failed: there is nothing to go by."""
-
-
 class Repair(object):
-    """One attempt: ``start`` is the command that starts the probe, ``say`` prints a line."""
+    """One attempt: ``start`` is the command that starts the probe."""
 
-    def __init__(self, start, say):
-        self.start, self.say = start, say
-        self.links = []
+    def __init__(self, start):
+        self.start, self.links = start, []
         self.before = installed_now()
 
     def look(self, environment=None):
@@ -38,19 +34,19 @@ class Repair(object):
         try:
             return printed_report(text.decode("utf-8", "replace"))
         except ValueError:
-            raise FixError("the probe gave no report (exit status %s)" % process.returncode)
+            raise UsageError("the probe gave no report (exit status %s)" % process.returncode)
 
     def run(self, command):
         """Run one command; True if it succeeded."""
         words = shlex.split(command["text"])
-        self.say("+ " + command["text"])
+        tell("+ " + command["text"])
         if command["where"] == "link":
             self.links.append(words[-1])
         pipes = {"stdout": sys.stderr, "stdin": subprocess.DEVNULL}
         try:
             return subprocess.call(words, timeout=_COMMAND_LIMIT, **pipes) == 0
         except (OSError, subprocess.TimeoutExpired) as error:
-            self.say("it could not be run: %s" % error)
+            tell("it could not be run: %s" % error)
             return False
 
     def undo(self):
@@ -72,6 +68,10 @@ class Repair(object):
         return added + changed
 
 
+def tell(text):
+    write(text + "\n")
+
+
 def installed_now():
     """{name: version} of the packages installed for this interpreter."""
     return {name: row["version"] for name, row in read_distributions(search_folders()).items()}
@@ -88,48 +88,56 @@ def environment_after(text):
     return dict(environment, **{variable: value}) if equals else environment
 
 
-def repair(start, yes, ask, say):
-    """The whole of ``--fix``; returns the exit code of the last look."""
-    work = Repair(start, say)
+def repair(start, yes):
+    """The whole of ``--fix``, which asks unless ``yes``; returns the exit code of the last look."""
+    work = Repair(start)
     report = work.look()
-    say("%s: %s" % (report["verdict"], report["summary"]))
+    tell("%(verdict)s: %(summary)s" % report)
     commands = report.get("commands") or []
+    runnable = [command for command in commands if command["where"] in ("pip", "link")]
     if report["cause"] is None:
-        say("There is nothing to mend.")
+        tell("There is nothing to mend.")
     elif not commands:
-        say("There is no command for this; what to do: %s" % report["remedy"])
-    elif all(command["where"] not in _RUN for command in commands):
+        tell("There is no command for this; what to do: %s" % report["remedy"])
+    elif not runnable:
         _try_variables(work, commands, report)
     else:
-        runnable = [command for command in commands if command["where"] in _RUN]
         for command in runnable:
-            say("  $ " + command["text"] + ("   # " + command["note"] if command["note"] else ""))
-        if not (yes or ask("Run %s? [y/N] " % ("this" if len(runnable) == 1 else "these"))):
-            say("Nothing was run.")
+            tell("  $ " + command["text"] + ("   # " + command["note"] if command["note"] else ""))
+        if yes or _asked("Run %s? [y/N] " % ("this" if len(runnable) == 1 else "these")):
+            report = _mend(work, runnable, report, _changed_environment(commands))
         else:
-            report = _mend(work, runnable, report, _changed_environment(work, commands))
-    return EXIT_CODES.get(report["verdict"], PROBE_FAULT)
+            tell("Nothing was run.")
+    return EXIT_CODES[report["verdict"]]
+
+
+def _asked(question):
+    """True if somebody sits before this terminal and says yes."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        tell("Nobody is here to be asked; --yes runs them.")
+        return False
+    write(question)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _try_variables(work, commands, report):
     """The shell that started this cannot be changed from here; whether its change helps can be tried."""
     for command in commands:
         environment = environment_after(command["text"])
-        work.say("  $ " + command["text"])
-        if environment is None:
-            continue
-        helped = work.look(environment)["cause"] != report["cause"]
-        work.say("Tried: with it, this cause is %s." % ("gone" if helped else "still there"))
-    work.say("It is for you to run: no program can change the shell, or the host, that started it.")
+        tell("  $ " + command["text"])
+        if environment is not None:
+            helped = work.look(environment)["cause"] != report["cause"]
+            tell("Tried: with it, this cause is %s." % ("gone" if helped else "still there"))
+    tell("It is for you to run: no program can change the shell, or the host, that started it.")
 
 
-def _changed_environment(work, commands):
+def _changed_environment(commands):
     """The environment after the variables among the commands; None if there are none."""
     environment = None
     for command in commands:
         changed = environment_after(command["text"]) if command["where"] == "shell" else None
         if changed is not None:
-            work.say("  $ %s   # for you to run: it is tried here in a child" % command["text"])
+            tell("  $ %s   # for you to run: it is tried here in a child" % command["text"])
             environment = changed
     return environment
 
@@ -138,14 +146,13 @@ def _mend(work, commands, report, environment):
     done = all(work.run(command) for command in commands)
     try:
         after = work.look(environment)
-    except FixError:
+    except UsageError:
         after = report  # no verdict: nothing is known to be mended
     if done and after["cause"] != report["cause"]:
-        work.say("%s: %s" % (after["verdict"], after["summary"]))
-        mended = "%s is mended. In a notebook, restart the runtime: what is loaded stays loaded."
-        work.say(mended % report["cause"])
+        tell("%(verdict)s: %(summary)s" % after)
+        tell("%(cause)s is mended. In a notebook, restart the runtime: what is loaded stays loaded." % report)
         return after
-    work.say("That did not help (%s), so it is undone." % (after["cause"] if done else "a command failed"))
+    tell("That did not help (%s), so it is undone." % (after["cause"] if done else "a command failed"))
     undone = work.undo()
-    work.say("As before: %s" % (", ".join(undone) if undone else "nothing had changed"))
+    tell("As before: %s" % (", ".join(undone) if undone else "nothing had changed"))
     return work.look()

@@ -1,4 +1,5 @@
-"""The standard library's modules for the probe, the user's for the frameworks.
+"""The standard library's modules for the probe, the user's for the frameworks; and the standard streams,
+whatever they are: each message is said once, and the JSON document stands alone.
 
 A ``platform.py`` of the user's, on PYTHONPATH or beside the probe's file, must not take the place of Python's
 own in the probe; a framework has to meet it, as it does in the user's program.
@@ -88,10 +89,55 @@ def end_at_import(error, name):
 
 def say_fault(document, text):
     """Report a fault of the probe: stdout gets a document under ``--json``, else a line; stderr all."""
-    answer = document if "--json" in sys.argv else "NO VERDICT: " + text.partition("\n")[0]
-    for stream, line in ((sys.stdout, answer), (sys.stderr, "cudnn-verify: " + text)):
+    write((document if "--json" in sys.argv else "NO VERDICT: " + text.partition("\n")[0]) + "\n")
+    say("cudnn-verify: %s\n" % text)
+
+
+def write(text, name="stdout"):
+    """Print, in ASCII if the stream has no more; a closed stream loses the text, never the exit code."""
+    try:
+        stream = getattr(sys, name)
         try:
-            stream.write(line.encode("ascii", "backslashreplace").decode("ascii") + "\n")
+            stream.write(text)
+        except UnicodeEncodeError:
+            stream.write(text.encode("ascii", "replace").decode("ascii"))
+        stream.flush()
+    except (AttributeError, OSError, ValueError):
+        setattr(sys, name, None)  # keeps the interpreter from complaining about it once more at its end
+
+
+def say(text):
+    """One message on stderr."""
+    write(text, "stderr")
+
+
+def show_progress(name=""):
+    """Name the stage under way on a terminal; without a name, clear the line."""
+    if hasattr(sys.stderr, "isatty") and sys.stderr.isatty():
+        say("\r\033[K" + (name and name + " ..."))
+
+
+def flush_output():
+    """Write out what is buffered, so that a fork does not print it twice."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
             stream.flush()
-        except (AttributeError, OSError, ValueError):
-            continue  # nobody listens there
+        except (OSError, ValueError):
+            continue  # it is closed
+
+
+def open_standard_streams():
+    """Put /dev/null in the place of closed standard streams: the next file opened would get their number.
+
+    What Python's start has printed so far (a sitecustomize may do so) goes to stderr.
+    """
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    own = os.dup(1)
+    os.dup2(2, 1)
+    flush_output()
+    os.dup2(own, 1)
+    os.close(own)

@@ -9,26 +9,21 @@ import sys
 import time
 import traceback
 
-from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, causes_page, explain
+from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, explain
 from .diagnosis import diagnose
 from .environment import raise_file_limit
-from .expectation import ExpectationError, read_expectation
-from .fix import FixError, repair
-from .isolation import isolate, say_fault
+from .expectation import read_expectation
+from .fix import repair
+from .isolation import flush_output, isolate, open_standard_streams, say, say_fault, show_progress, write
 from .page import Style, render_diagnosis, render_html, render_page
-from .protocol import new_check
+from .protocol import UsageError, new_check
 from .reading import read_all, read_text_given
 from .report import compare_reports, make_report, without_infinities
 from .run import Program
 from .runner import child_main
 from .schedule import in_order, run_all
-from .streams import divert_stdout, flush_output, open_standard_streams, say, show_progress, write
 
 VERSION = "0.1.0"
-
-
-class UsageError(Exception):
-    """The command line, or a file it names, cannot be used."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,11 +53,7 @@ def make_parser():
     add("--compare", metavar="OLD.json", help="say what changed since an older report")
     add("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
     add("--timeout", metavar="SECONDS", type=float, help="limit of each stage")
-    add(
-        "--explain",
-        metavar="CAUSE",
-        help="explain a cause, or a text that a program printed ('all': the whole list as Markdown)",
-    )
+    add("--explain", metavar="CAUSE", help="explain a cause, or a text that a program printed")
     add(
         "--read",
         metavar="FILE",
@@ -111,10 +102,11 @@ def own_file():
 
 def identify():
     """{version, sha256} of the probe."""
-    if not own_file():
-        return {"version": VERSION, "sha256": None}
-    with open(own_file(), "rb") as stream:
-        return {"version": VERSION, "sha256": hashlib.sha256(stream.read()).hexdigest()}
+    digest = None
+    if own_file():
+        with open(own_file(), "rb") as stream:
+            digest = hashlib.sha256(stream.read()).hexdigest()
+    return {"version": VERSION, "sha256": digest}
 
 
 def command_to_start():
@@ -191,16 +183,7 @@ def fix_here(arguments):
         value = getattr(arguments, name)
         again += ["--" + name, str(value)] if value is not None else []
     again += ["--strict"] * arguments.strict + ["--no-gpu"] * arguments.no_gpu
-    return repair(again, arguments.yes, ask_person, lambda text: write(text + "\n"))
-
-
-def ask_person(question):
-    """True if somebody sits before this terminal and says yes."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        write("Nobody is here to be asked; --yes runs them.\n")
-        return False
-    write(question)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return repair(again, arguments.yes)
 
 
 def run_probe(argv):
@@ -209,8 +192,6 @@ def run_probe(argv):
         child_main(arguments.child, json.loads(sys.stdin.read()), arguments.fd)
     if arguments.version:
         write("cudnn-verify %s\nsha256 %s\n" % (VERSION, identify()["sha256"] or "unknown: no file"))
-    elif arguments.explain == "all":
-        write(causes_page())
     elif arguments.explain is not None:
         write(explanation_of(arguments.explain) + "\n")
     elif arguments.read:
@@ -246,7 +227,6 @@ def look_here(arguments):
 def probe():
     """The command, which owns stdout; every way out is an exit code."""
     open_standard_streams()
-    divert_stdout()
     try:
         return answer(sys.argv[1:])
     finally:
@@ -265,7 +245,7 @@ def answer(argv):
     leave_own_folder()
     try:
         return run_probe(argv)
-    except (ExpectationError, FixError, UsageError) as error:
+    except UsageError as error:
         say("cudnn-verify: %s\n" % error)
         return PROBE_FAULT
     except KeyboardInterrupt:

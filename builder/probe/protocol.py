@@ -22,6 +22,10 @@ GROUNDWORK = ("environment", "files", "packages", "resolver")
 COUNTER_LAYER = "counter-test"
 
 
+class UsageError(Exception):
+    """There is no answer, and one line says why: to the command line, to a file that it names."""
+
+
 def new_check(stage_name, id, outcome, summary, cause=None, evidence=None, note=None):
     """A check as the report has it; an empty or false ``note`` is none."""
     return {

@@ -17,10 +17,9 @@ import traceback
 from .cuda import need_ctypes, open_library
 from .distributions import read_text
 from .environment import hide_preload_file, raise_memory_limits, restore_file_limit
-from .isolation import USER_PATH, return_to_user
+from .isolation import USER_PATH, flush_output, return_to_user
 from .library_files import mapped_libraries
 from .protocol import STAGES, Ctx
-from .streams import flush_output
 
 
 def find_stage(name):
@@ -48,7 +47,8 @@ def child_main(name, params, fd):
         lines = traceback.format_exc().splitlines()
         told = {"t": "raised", "kind": type(error).__name__, "text": str(error)[:4000], "trace": lines[-40:]}
         ctx.send(dict(told, chain=[text[:1000] for text in _causes_of(error)]))
-    os._exit(0 if flush_output() else 1)
+    flush_output()
+    os._exit(0)
 
 
 def _causes_of(error):

@@ -6,6 +6,7 @@ from .driver import driver_stage
 from .environment import environment_stage
 from .files import files_stage
 from .fw_stages import coimport_stage
+from .isolation import show_progress
 from .judge import default_judge
 from .library import library_stage
 from .packages import packages_stage
@@ -14,7 +15,6 @@ from .run import Run
 from .runner import find_stage
 from .runtime import runtime_stage
 from .session import session_stage
-from .streams import show_progress
 
 # Their import registers them; the frameworks' come with coimport.
 REGISTERED = (environment_stage, files_stage, packages_stage, resolver_stage, driver_stage, runtime_stage)

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder.probe.causes import CAUSES, read_checks
+from pages.checks import read_checks
+
+from builder.probe.causes import CAUSES
 
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 PACKAGES = Path(__file__).resolve().parent / "doubles" / "packages"

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from builder.probe.causes import CAUSES, read_checks
+from collections import namedtuple
+
+from builder import resources
+from builder.probe.causes import CAUSES, ini_row
+from builder.probe.data import read_sections
+
+CheckRow = namedtuple("CheckRow", "id title needs decides loads causes")
 
 _HEAD = """\
 # Checks
@@ -20,6 +26,12 @@ A check that loads something has the cause that a counter-test, the loader's ans
  package proves:
 
 """
+
+
+def read_checks() -> list[CheckRow]:
+    """All checks, in the order of the file."""
+    text = (resources.probe() / "checks.ini").read_text(encoding="utf-8")
+    return [ini_row(CheckRow, section) for section in read_sections(text)]
 
 
 def markdown() -> str:

@@ -8,10 +8,10 @@ import sys
 import tomllib
 
 import pytest
-from pages import checks
+from pages import causes, checks
 
 from builder import resources
-from builder.probe.causes import CAUSES, causes_page, read_checks
+from builder.probe.causes import CAUSES
 from builder.probe.main import VERSION
 from builder.probe.run import COUNTER_TESTS
 from builder.recipe.bundle import BundleError, bundle, sources
@@ -123,7 +123,7 @@ def test_a_module_is_shared_with_the_package_around_it(tmp_path):
 
 
 def test_the_page_of_causes_is_generated(generated):
-    generated("docs/causes.md", causes_page())
+    generated("docs/causes.md", causes.markdown())
 
 
 def test_the_page_of_checks_is_generated(generated):
@@ -133,7 +133,7 @@ def test_the_page_of_checks_is_generated(generated):
 def test_every_cause_has_a_proof_and_a_check_and_every_counter_test_proves_something():
     assert all(all(cause._replace(judged="-")) for cause in CAUSES.values()), "an empty field"
     judged = {cause.id for cause in CAUSES.values() if cause.judged}
-    assert judged.union(*(row.causes.split() for row in read_checks())) == set(CAUSES)
+    assert judged.union(*(row.causes.split() for row in checks.read_checks())) == set(CAUSES)
     tests = {name for cause in CAUSES.values() for name in re.findall(r"`([a-z-]+)`", cause.proof)}
     assert tests - {"dlopen"} == set(COUNTER_TESTS)
 
@@ -141,7 +141,7 @@ def test_every_cause_has_a_proof_and_a_check_and_every_counter_test_proves_somet
 def test_every_check_of_the_code_is_in_the_table():
     sources = "".join(p.read_text() for p in resources.probe().glob("*.py"))
     used = set(re.findall(r'"([A-Z]0[1-9])"', sources))
-    assert used == {row.id for row in read_checks()}
+    assert used == {row.id for row in checks.read_checks()}
 
 
 def test_no_cause_is_only_on_paper():

@@ -10,9 +10,10 @@ from packaging.markers import Marker
 from probe_elf import write_elf
 
 from builder.probe.distributions import read_distributions, requirement
-from builder.probe.expectation import ExpectationError, find_differences, read_expectation
+from builder.probe.expectation import find_differences, read_expectation
 from builder.probe.files import files_stage
 from builder.probe.packages import check_pins, marker_applies, packages_stage
+from builder.probe.protocol import UsageError
 from builder.probe.versions import satisfies
 
 
@@ -241,7 +242,7 @@ def test_an_expectation_that_cannot_be_used(tmp_path, content, message):
     path = tmp_path / "expect.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(ExpectationError, match=message):
+    with pytest.raises(UsageError, match=message):
         read_expectation(str(path))
 
 
