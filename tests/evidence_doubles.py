@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.evidence.documents import Evidence
 from builder.model import Base, Cell, Cuda, Deb, Pinned, RegistryBase, RootfsBase, Wheel
-from builder.oci.registry import Manifest
-from builder.oci.spec import MANIFEST
+from builder.oci.spec import MANIFEST, Manifest
 from builder.oci.staging import Staged, read_image
 from builder.recipe.values import Recipe, RecipeFile
 from builder.verify.entry import ReportKey, SealedReport

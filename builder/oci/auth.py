@@ -3,9 +3,8 @@
 import base64
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
 from urllib.parse import urlsplit
 
 import requests
@@ -59,20 +58,6 @@ def docker_login(host: str) -> Login | None:
     return Login(username=name, password=login.get("password", ""), identity=identity or None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Challenge:
-    """A ``WWW-Authenticate`` header: https://distribution.github.io/distribution/spec/auth/token/."""
-
-    scheme: str
-    parameters: dict[str, str]
-
-    @classmethod
-    def parse(cls, header: str) -> Self:
-        scheme, _, rest = header.strip().partition(" ")
-        # \b: else a long word that no value follows is tried from each of its letters on
-        return cls(scheme=scheme.lower(), parameters=dict(re.findall(r'\b(\w+)="([^"]*)"', rest)))
-
-
 def _refuse_open(realm: str, own: str, where: str) -> None:
     try:
         asked, registry = urlsplit(realm), urlsplit(own)
@@ -86,22 +71,36 @@ def _refuse_open(realm: str, own: str, where: str) -> None:
 
 
 def answer(
-    client: Client, challenge: Challenge, scopes: Sequence[str], login: Login | None, where: str, *, own: str
+    client: Client,
+    challenge: str,
+    scopes: Sequence[str],
+    stored: Callable[[], Login | None],
+    where: str,
+    *,
+    own: str,
 ) -> str | None:
-    """The ``Authorization`` header that a challenge asks for; None if there is no login to answer with.
+    """The ``Authorization`` header that a ``WWW-Authenticate`` asks for; None if there is none to give:
+    https://distribution.github.io/distribution/spec/auth/token/.
 
-    ``own`` is an address of the registry. Its challenge names the token service that gets the login, so that
-    one is asked by TLS alone, unless the registry itself is reached without.
+    ``own`` is an address of the registry. Its challenge names the token service that gets the ``stored``
+    login, so that one is asked by TLS alone, unless the registry itself is reached without.
 
     Raises RegistryError if the token service refused, did not answer, or is none that a login is sent to.
     """
-    if challenge.scheme == "basic":
+    word, _, rest = challenge.strip().partition(" ")
+    scheme = word.lower()
+    if scheme not in ("basic", "bearer"):
+        return None
+    # \b: else a long word that no value follows is tried from each of its letters on
+    asked = dict(re.findall(r'\b(\w+)="([^"]*)"', rest))
+    login = stored()
+    if scheme == "basic":
         return login.basic if login is not None else None
-    realm = challenge.parameters.get("realm", "")
-    if challenge.scheme != "bearer" or not realm.startswith(("http://", "https://")):
-        raise RegistryError(f"{where} asks for a kind of login that is not known: {shown(challenge.scheme)}")
+    realm = asked.get("realm", "")
+    if not realm.startswith(("http://", "https://")):
+        raise RegistryError(f"{where} asks for a kind of login that is not known: {shown(scheme)}")
     _refuse_open(realm, own, where)
-    fields = {"service": challenge.parameters.get("service", ""), "scope": list(scopes)}
+    fields = {"service": asked.get("service", ""), "scope": list(scopes)}
     try:
         if login is not None and login.identity is not None:
             # One parameter in this form, repeated in the other:

@@ -6,10 +6,9 @@ Everything is named by its content: an interrupted copy continues, and a complet
 import contextlib
 import json
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.digests import sha256_of
@@ -19,8 +18,6 @@ from builder.oci.staging import Staged
 
 Advance = Callable[[str, int], None]
 """Told of each blob that is in place: ``there``, ``mounted`` or ``sent``, and its size in bytes."""
-
-
 _AT_A_TIME = 4
 """Blobs: a registry far away answers slowly, not little."""
 
@@ -34,8 +31,6 @@ class Tally:
     sent: int = 0
     bytes_sent: int = 0
     manifest_sent: bool = False
-    advance: Advance | None = field(default=None, repr=False)
-    guard: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def changed(self) -> bool:
@@ -49,14 +44,6 @@ class Tally:
         mounted = f"{self.mounted} mounted" if self.mounted else ""
         return ", ".join(part for part in (f"{self.there} blobs there", mounted, sent) if part)
 
-    def count(self, how: str, size: int) -> None:
-        with self.guard:
-            setattr(self, how, getattr(self, how) + 1)
-            if how == "sent":
-                self.bytes_sent += size
-            if self.advance is not None:
-                self.advance(how, size)
-
 
 def push_image(
     registry: Registry,
@@ -65,9 +52,9 @@ def push_image(
     media_type: str,
     blob: Callable[[str], Path],
     *,
-    tag: str | None = None,
-    mount_from: Mapping[str, str] | None = None,
-    advance: Advance | None = None,
+    tag: str,
+    mount_from: Mapping[str, str],
+    advance: Advance,
 ) -> str:
     """Put an image into a repository out of files; the digest of its manifest, which ``tag`` then names.
 
@@ -81,13 +68,12 @@ def push_image(
         registry,
         repository,
         blobs,
-        mount_from or {},
-        lambda digest, _size: contextlib.nullcontext(blob(digest)),
+        lambda one: contextlib.nullcontext(blob(one)),
+        mount_from=mount_from,
         advance=advance,
     )
     digest, _ = put_by_digest(registry, repository, manifest, media_type)
-    if tag is not None:
-        put_tag(registry, f"{repository}:{tag}", manifest, media_type, digest)
+    put_tag(registry, f"{repository}:{tag}", manifest, media_type, digest)
     return digest
 
 
@@ -101,14 +87,13 @@ def copy_image(
     """
 
     @contextlib.contextmanager
-    def passing(digest: str, size: int) -> Iterator[Path]:
+    def passing(digest: str) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="rtbuild-copy-") as folder:
-            yield registry.fetch_blob(image.repository, digest, Path(folder) / "blob", size=size)
+            yield registry.fetch_blob(image.repository, digest, Path(folder) / "blob", size=blobs[digest])
 
     blobs = dict(image.blobs)
-    tally = _fill(
-        registry, repository, blobs, dict.fromkeys(blobs, image.repository), passing, advance=advance
-    )
+    mount_from = dict.fromkeys(blobs, image.repository)
+    tally = _fill(registry, repository, blobs, passing, mount_from=mount_from, advance=advance)
     _, tally.manifest_sent = put_by_digest(registry, repository, image.manifest, image.media_type)
     return tally
 
@@ -117,30 +102,32 @@ def _fill(
     registry: Registry,
     repository: str,
     blobs: Mapping[str, int],
-    mount_from: Mapping[str, str],
-    opened: Callable[[str, int], contextlib.AbstractContextManager[Path]],
+    opened: Callable[[str], contextlib.AbstractContextManager[Path]],
     *,
+    mount_from: Mapping[str, str],
     advance: Advance | None,
 ) -> Tally:
     """Have blobs, with their sizes, in a repository, several at a time; the first failure ends the others."""
-    tally = Tally(advance=advance)
 
-    def one(digest: str, size: int) -> None:
+    def one(digest: str, size: int) -> tuple[str, int]:
         source = mount_from.get(digest)
         if registry.exists(repository, digest):
-            tally.count("there", size)
-        elif source is not None and registry.mount_blob(repository, digest, source):
-            tally.count("mounted", size)
-        else:
-            with opened(digest, size) as file:
-                sent = registry.push_blob(repository, digest, file)
-            tally.count("sent" if sent else "there", size)
+            return "there", size
+        if source is not None and registry.mount_blob(repository, digest, source):
+            return "mounted", size
+        with opened(digest) as file:
+            return "sent" if registry.push_blob(repository, digest, file) else "there", size
 
+    tally = Tally()
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="blob") as pool:
         jobs = [pool.submit(one, digest, size) for digest, size in blobs.items()]
         try:
             for job in as_completed(jobs):
-                job.result()
+                how, size = job.result()
+                setattr(tally, how, getattr(tally, how) + 1)
+                tally.bytes_sent += size if how == "sent" else 0
+                if advance is not None:
+                    advance(how, size)
         finally:
             for job in jobs:
                 job.cancel()

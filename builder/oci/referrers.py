@@ -7,6 +7,7 @@ https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-re
 other: each reads the tag again after writing, and writes once more if its entry got lost.
 """
 
+import contextlib
 import functools
 import random
 import tempfile
@@ -25,7 +26,7 @@ from builder.errors import RegistryError
 from builder.oci import spec as oci
 from builder.oci import wire
 from builder.oci.registry import Registry
-from builder.oci.spec import Reference, place_of
+from builder.oci.spec import Place, Reference, place_of
 
 EMPTY = "application/vnd.oci.empty.v1+json"
 """https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidance-for-an-empty-descriptor"""
@@ -36,7 +37,7 @@ _MOST = 4096
 """Referrers that are looked at: an image has a handful, and a list without end is an attack."""
 _MOST_PAGES = 64
 _TRIES = 8
-_NO_API = frozenset({404, 405, 501})
+_NO_API = (404, 405, 501)
 
 Kept = Literal["referrers", "tag"]
 """Who keeps the list: the registry, or its clients under a tag."""
@@ -130,13 +131,13 @@ def referrers(registry: Registry, image: Reference) -> Listing:
     query = ""
     for _ in range(_MOST_PAGES):
         path = f"referrers/{image.digest}?{query}".removesuffix("?")
-        response = registry.request("GET", image, path, headers={"Accept": oci.INDEX})
-        if response.status_code in _NO_API:
+        response = registry.request("GET", image, path, good=(200, *_NO_API), headers={"Accept": oci.INDEX})
+        if response.status_code != 200:
             response.close()
             tagged = functools.partial(_tagged_index, registry, image, tag_of(image.digest))
             kept, query, entries = "tag", "", _again(tagged)["manifests"]
             break
-        entries += _index(response, image)["manifests"]
+        entries += _listed(response, place_of(image, {}))
         # Only the query of the link is followed: a link to another host would carry our login there.
         query = _query(response)
         if not query or len(entries) > _MOST:
@@ -182,10 +183,9 @@ def _push(registry: Registry, image: Reference, document: bytes, manifest: bytes
             registry.push_blob(image, sha256_of(blob), file)
     name = image.at(sha256_of(manifest))
     path, headers = f"manifests/{name.digest}", {"Content-Type": oci.MANIFEST}
-    response = registry.request("PUT", name, path, actions="pull,push", data=manifest, headers=headers)
-    if response.status_code != 201:
-        raise wire.refusal(response, name, place_of(name, {}))
-    return response
+    return registry.request(
+        "PUT", name, path, good=(201,), actions="pull,push", data=manifest, headers=headers
+    )
 
 
 def _again(attempt: Callable[[], _Made]) -> _Made:
@@ -271,17 +271,11 @@ def _query(response: requests.Response) -> str:
         return ""
 
 
-def _index(response: requests.Response, image: Reference) -> Mapping[str, Any]:
-    place = place_of(image, {})
-    if response.status_code != 200:
-        raise wire.refusal(response, image, place)
-    try:
-        document = parse_object(wire.read(response, image, place))
-    except MalformedError:
-        document = {}
-    if not isinstance(document.get("manifests"), list):
-        raise wire.no_registry(image, place, "something that is no list of referrers")
-    return document
+def _listed(response: requests.Response, place: Place) -> list[Any]:
+    with contextlib.suppress(MalformedError):
+        if isinstance(entries := parse_object(wire.read(response, place)).get("manifests"), list):
+            return entries
+    raise wire.no_registry(place, "something that is no list of referrers")
 
 
 def _descriptor(entry: Any) -> Descriptor | None:

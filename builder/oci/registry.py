@@ -4,8 +4,7 @@
 """
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -21,7 +20,16 @@ from builder.net.http import Client
 from builder.oci import spec as oci
 from builder.oci import wire
 from builder.oci.auth import Login, docker_login
-from builder.oci.spec import Place, Reference, blobs_of, parse_config, parse_manifest, parse_mirrors
+from builder.oci.spec import (
+    Manifest,
+    Place,
+    Reference,
+    blobs_of,
+    parse_config,
+    parse_manifest,
+    parse_mirrors,
+    parse_reference,
+)
 from builder.oci.wire import BUSY, MIRROR_VARIABLE, Wire
 
 _ACCEPT = {"Accept": ", ".join((*oci.INDEXES, *oci.MANIFESTS))}
@@ -30,19 +38,6 @@ _MOST_TAGS = 1_000_000
 _PUSH = "pull,push"
 _UNFIT = frozenset({400, 404, 416})
 """Statuses with which registries refuse an upload that they forgot, as after a restart, or hold a part of."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """A manifest or index as its bytes, and their digest."""
-
-    digest: str
-    media_type: str
-    content: bytes
-
-    @property
-    def document(self) -> dict[str, Any]:
-        return parse_manifest(self.content)
 
 
 class Registry:
@@ -83,23 +78,22 @@ class Registry:
 
         Raises RegistryError if it is not there, not for this platform, or not as it should be.
         """
-        name, _ = self._wire.place(reference)
+        name = parse_reference(reference)
         manifest = self.manifest(name)
         if manifest.media_type in oci.INDEXES:
-            manifest = self.manifest(
-                name.at(oci.choose(manifest.document, platform, reference, baseline=True))
-            )
+            digest = oci.choose(manifest.document, platform, reference, baseline=True)
+            manifest = self.manifest(name.at(digest))
         try:
-            return self._base(reference, name, manifest, platform)
+            return self._base(reference, manifest, platform)
         except (LookupError, TypeError, ValueError, AttributeError) as problem:
             raise RegistryError(
                 f"{reference} has a manifest or config that is none: {shown(repr(problem))}",
                 hint="whoever pushed it made it so: take another base",
             ) from problem
 
-    def _base(self, reference: str, name: Reference, manifest: Manifest, platform: str) -> RegistryBase:
+    def _base(self, reference: str, manifest: Manifest, platform: str) -> RegistryBase:
         (digest, _), *layers = blobs_of(manifest.document)
-        config = parse_config(self.blob(name, digest))
+        config = parse_config(self.blob(reference, digest))
         made_for = shown(f"{config.get('os')}/{config.get('architecture')}")
         if made_for != platform:
             raise RegistryError(
@@ -117,33 +111,51 @@ class Registry:
 
     def at_mirror(self, base: RegistryBase) -> str | None:
         """The base by digest at the mirror of its registry; None if the registry has no mirror."""
-        _, place = self._wire.place(base.reference)
-        return f"{place.host}/{place.repository}@{base.digest}" if place.mirror_of else None
+        place = self._wire.place(base.reference)
+        return f"{place.host}/{place.repository}@{base.digest}" if place.mirrored else None
 
     def address(self, reference: str) -> str:
         """The repository as another program finds it, that knows nothing of mirrors: ``host/repository``."""
-        name, place = self._wire.place(reference)
-        return f"{(place if place.mirror_of else name).host}/{place.repository}"
+        place = self._wire.place(reference)
+        return f"{place.known_as}/{place.repository}"
+
+    def request(
+        self,
+        method: str,
+        reference: str | Reference,
+        path: str,
+        *,
+        good: Container[int] = (200,),
+        **options: Any,
+    ) -> requests.Response:
+        """Send a request below the reference's repository, with the login that the registry asks for.
+
+        Raises RegistryError if nothing answers, or with another status than a ``good`` one.
+        """
+        place = self._wire.place(reference)
+        response = self._wire.call(method, place, path, **options)
+        if response.status_code not in good:
+            raise wire.refusal(response, place)
+        return response
 
     def manifest(self, reference: str | Reference) -> Manifest:
         """A manifest or index, its bytes checked against the digest.
 
         Raises as :meth:`inspect`.
         """
-        name, place = self._wire.place(reference)
-        response = self._ask("GET", name, place, f"manifests/{name.selector}", headers=_ACCEPT)
-        content = wire.read(response, name, place)
+        place = self._wire.place(reference)
+        name = place.name
+        response = self.request("GET", name, f"manifests/{name.selector}", headers=_ACCEPT)
+        content = wire.read(response, place)
         digest = sha256_of(content)
         expected = name.digest or response.headers.get("Docker-Content-Digest") or digest
-        if expected != digest:
-            raise wire.altered(f"{name}", place, expected, digest)
+        wire.refuse_altered(name, place, expected, digest)
         try:
             document = parse_manifest(content)
-            stated = document.get("mediaType")
         except MalformedError as problem:
-            raise wire.no_registry(name, place, f"something that is no manifest: {problem}") from None
+            raise wire.no_registry(place, f"something that is no manifest: {problem}") from None
         sent_as = response.headers.get("Content-Type", "").partition(";")[0]
-        media_type = stated or sent_as
+        media_type = document.get("mediaType") or sent_as
         # https://github.com/advisories/GHSA-77vh-xpmg-72qh
         twofold = "manifests" in document and document.keys() & {"config", "layers"}
         if twofold or (media_type != sent_as and sent_as in (*oci.INDEXES, *oci.MANIFESTS)):
@@ -163,19 +175,19 @@ class Registry:
 
         Raises as :meth:`inspect`.
         """
-        name, place = self._wire.place(repository)
+        place = self._wire.place(repository)
         found: set[str] = set()
         last = ""
         while True:
             query = urlencode({"n": _TAGS_A_PAGE} | ({"last": last} if last else {}))
-            response = self._ask("GET", name, place, f"tags/list?{query}")
+            response = self.request("GET", repository, f"tags/list?{query}")
             more = "next" in response.links
             try:
-                page = [str(tag) for tag in parse_object(wire.read(response, name, place))["tags"] or []]
+                page = [str(tag) for tag in parse_object(wire.read(response, place))["tags"] or []]
             except (ValueError, LookupError, TypeError):
-                raise wire.no_registry(name, place, "something that is no list of tags") from None
+                raise wire.no_registry(place, "something that is no list of tags") from None
             if more and (not page or page[-1] == last or len(found) > _MOST_TAGS):
-                raise wire.no_registry(name, place, "pages of tags again and again")
+                raise wire.no_registry(place, "pages of tags again and again")
             found.update(page)
             if not more:
                 return frozenset(found)
@@ -183,20 +195,20 @@ class Registry:
 
     def exists(self, reference: str | Reference, digest: str) -> bool:
         """Whether the reference's repository has this blob."""
-        name, place = self._wire.place(reference)
-        return self._ask("HEAD", name, place, f"blobs/{digest}", good=(200, 404)).status_code == 200
+        response = self.request("HEAD", reference, f"blobs/{digest}", good=(200, 404))
+        return response.status_code == 200
 
     def digest_of(self, reference: str | Reference) -> str | None:
         """The digest that a tag points at; None if there is no such tag."""
-        name, place = self._wire.place(reference)
-        path = f"manifests/{name.selector}"
-        response = self._ask("HEAD", name, place, path, good=(200, 404), headers=_ACCEPT)
+        place = self._wire.place(reference)
+        path = f"manifests/{place.name.selector}"
+        response = self.request("HEAD", reference, path, good=(200, 404), headers=_ACCEPT)
         if response.status_code == 404:
             return None
         stated = response.headers.get("Docker-Content-Digest")
         if stated and not oci.is_digest(stated):
-            raise wire.no_registry(name, place, f"the digest {shown(stated)}")
-        return stated or self.manifest(name).digest
+            raise wire.no_registry(place, f"the digest {shown(stated)}")
+        return stated or self.manifest(reference).digest
 
     def fetch_blob(
         self,
@@ -208,31 +220,31 @@ class Registry:
         progress: Callable[[int], None] | None = None,
     ) -> Path:
         """One blob into a file, resumed and checked; see :class:`builder.net.download.Download`."""
-        name, place = self._wire.place(reference)
+        place = self._wire.place(reference)
         path = f"blobs/{digest}"
 
         def addresses() -> list[str]:
             # Also obtains the token that the download then carries.
-            self._ask("HEAD", name.at(digest), place, path)
+            self.request("HEAD", place.name.at(digest), path)
             return [self._wire.url(place, path)]
 
         return download.Download(
             client=self._wire.client,
             urls=addresses,
-            what=f"{name.repository}@{digest}",
+            what=f"{place.name.repository}@{digest}",
             sha256=digest.partition(":")[2],
             size=size,
             to=to,
             error=RegistryError,
             hint="try again; if the registry lost it for good, take another base",
             progress=progress,
-            headers=lambda: self._wire.header(place, "pull"),
-            renew=lambda refused: self._wire.renew(refused, place, "pull"),
+            headers=lambda: self._wire.header(place),
+            renew=lambda refused: self._wire.renew(refused, place),
         ).fetch()
 
     def push_blob(self, reference: str | Reference, digest: str, file: Path) -> bool:
         """Upload a file as a blob unless the repository has it; True if bytes were sent."""
-        name, place = self._wire.place(reference)
+        place = self._wire.place(reference)
 
         def attempt() -> requests.Response:
             begun = self._wire.call("POST", place, "blobs/uploads/", actions=_PUSH)
@@ -240,7 +252,7 @@ class Registry:
                 return begun
             location = _upload_of(begun, place)
             if not location:
-                raise wire.no_registry(name, place, "an upload that is begun nowhere")
+                raise wire.no_registry(place, "an upload that is begun nowhere")
             whole = f"{location}{'&' if urlsplit(location).query else '?'}{urlencode({'digest': digest})}"
             headers = {"Content-Type": "application/octet-stream", "Content-Length": str(file.stat().st_size)}
             with file.open("rb") as content:
@@ -253,7 +265,7 @@ class Registry:
             response.close()
             response = self._wire.persist(attempt, place)
         if response.status_code != 201:
-            raise wire.refusal(response, name, place)
+            raise wire.refusal(response, place)
         return True
 
     def mount_blob(self, reference: str | Reference, digest: str, source: str | Reference) -> bool:
@@ -262,8 +274,7 @@ class Registry:
         False if that is impossible, and it must be pushed: another registry, one without mounts, or no access
         to the source. Raises RegistryError if the registry does not answer.
         """
-        name, place = self._wire.place(reference)
-        _, other = self._wire.place(source)
+        place, other = self._wire.place(reference), self._wire.place(source)
         if (place.host, place.scheme) != (other.host, other.scheme):
             return False
         path = f"blobs/uploads/?{urlencode({'mount': digest, 'from': other.repository})}"
@@ -275,62 +286,32 @@ class Registry:
             if begun := _upload_of(response, place):
                 self._wire.call("DELETE", place, begun, actions=_PUSH).close()
         elif response.status_code >= 500 or response.status_code in BUSY:
-            raise wire.refusal(response, name, place)
+            raise wire.refusal(response, place)
         # If it is writing that the registry refuses, the upload that comes next is told so, and why.
         response.close()
         return response.status_code == 201
 
     def put_manifest(self, reference: str | Reference, content: bytes, media_type: str) -> str:
         """Store a manifest under the reference's tag or digest; its digest."""
-        name, place = self._wire.place(reference)
-        path, headers = f"manifests/{name.selector}", {"Content-Type": media_type}
-        answer = self._ask(
-            "PUT", name, place, path, good=(201,), actions=_PUSH, data=content, headers=headers
+        place, digest = self._wire.place(reference), sha256_of(content)
+        path, headers = f"manifests/{place.name.selector}", {"Content-Type": media_type}
+        answer = self.request(
+            "PUT", reference, path, good=(201,), actions=_PUSH, data=content, headers=headers
         )
-        digest = sha256_of(content)
         stored = answer.headers.get("Docker-Content-Digest", digest)
-        if stored != digest:
-            raise wire.altered(f"{name}", place, digest, stored)
+        wire.refuse_altered(place.name, place, digest, stored)
         return digest
-
-    def request(
-        self, method: str, reference: str | Reference, path: str, *, actions: str = "pull", **options: Any
-    ) -> requests.Response:
-        """Send a request that has no method here, such as ``referrers/sha256:…`` below a repository.
-
-        Answers the registry's challenge and returns any status. Raises RegistryError without an answer.
-        """
-        _, place = self._wire.place(reference)
-        return self._wire.call(method, place, path, actions=actions, **options)
 
     def clock_ahead(self, reference: str | Reference) -> float | None:
         """Seconds by which this machine's clock is ahead of the registry's, by its last answer."""
-        return self._wire.ahead(self._wire.place(reference)[1])
+        return self._wire.ahead.get(self._wire.place(reference).host)
 
     def blob(self, reference: str | Reference, digest: str) -> bytes:
         """A small blob, such as a config, checked against its digest."""
-        name, place = self._wire.place(reference)
-        content = wire.read(self._ask("GET", name, place, f"blobs/{digest}"), name, place)
-        found = sha256_of(content)
-        if found != digest:
-            raise wire.altered(f"{digest} of {name}", place, digest, found)
+        place = self._wire.place(reference)
+        content = wire.read(self.request("GET", reference, f"blobs/{digest}"), place)
+        wire.refuse_altered(f"{digest} of {place.name}", place, digest, sha256_of(content))
         return content
-
-    def _ask(
-        self,
-        method: str,
-        name: Reference,
-        place: Place,
-        path: str,
-        *,
-        good: tuple[int, ...] = (200,),
-        **options: Any,
-    ) -> requests.Response:
-        """The answer with a ``good`` status; any other is raised as RegistryError."""
-        response = self._wire.call(method, place, path, **options)
-        if response.status_code not in good:
-            raise wire.refusal(response, name, place)
-        return response
 
 
 def _upload_of(begun: requests.Response, place: Place) -> str:

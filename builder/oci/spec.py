@@ -89,32 +89,35 @@ def parse_reference(text: str) -> Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a repository is really asked for: at its own registry, or at a mirror of it."""
+    """Where an image is really asked for: at its own registry, or at a mirror of it."""
 
+    name: Reference
+    """The image as it was asked for."""
     host: str
     repository: str
-    scheme: str | None
+    scheme: str | None = None
     """``http`` or ``https`` if the user gave one."""
-    mirror_of: str | None = None
+    mirrored: bool = False
+
+    @property
+    def known_as(self) -> str:
+        """The host as other programs name it, which know nothing of mirrors, and store logins for it."""
+        return self.host if self.mirrored else self.name.host
 
     def __str__(self) -> str:
-        if self.mirror_of is not None:
-            return f"{self.host}, mirror of {self.mirror_of}"
-        return DOCKER_HUB if self.host == _HUB_ADDRESS else self.host
+        return f"{self.host}, mirror of {self.name.host}" if self.mirrored else self.name.host
 
 
-def place_of(reference: Reference, mirrors: Mapping[str, str]) -> Place:
+def place_of(name: Reference, mirrors: Mapping[str, str]) -> Place:
     """``mirrors`` maps a registry's name to ``[scheme://]host[:port][/prefix]``."""
-    mirror = mirrors.get(reference.host)
+    mirror = mirrors.get(name.host)
     if mirror is None:
-        host = _HUB_ADDRESS if reference.host == DOCKER_HUB else reference.host
-        return Place(host=host, repository=reference.repository, scheme=None)
-    scheme, separator, rest = mirror.rpartition("://")
+        host = _HUB_ADDRESS if name.host == DOCKER_HUB else name.host
+        return Place(name=name, host=host, repository=name.repository)
+    scheme, _, rest = mirror.rpartition("://")
     host, _, prefix = rest.strip("/").partition("/")
-    repository = f"{prefix}/{reference.repository}" if prefix else reference.repository
-    return Place(
-        host=host, repository=repository, scheme=scheme if separator else None, mirror_of=reference.host
-    )
+    repository = f"{prefix}/{name.repository}" if prefix else name.repository
+    return Place(name=name, host=host, repository=repository, scheme=scheme or None, mirrored=True)
 
 
 def parse_mirrors(texts: Iterable[str]) -> dict[str, str]:
@@ -161,17 +164,17 @@ def choose(index: object, platform: str, what: str, *, baseline: bool = False) -
     Raises RegistryError if the index is malformed, has no image for that platform, or more than one.
     """
     entries = list(_entries(index, what))
-    found = [entry for entry in entries if entry.platform in (platform, None)]
-    if baseline:
-        plain = [entry for entry in found if entry.platform and entry.variant in ("", "v1", "v8")]
-        found = plain if len({entry.digest for entry in plain}) == 1 else found
-    if not any(entry.platform for entry in found):
-        names = ", ".join(sorted({entry.platform for entry in entries if entry.platform}))
+    fitting = [(digest, variant) for digest, made_for, variant in entries if made_for == platform]
+    if not fitting:
+        names = ", ".join(sorted({made_for for _, made_for, _ in entries if made_for}))
         raise RegistryError(
             f"{what} is not made for {platform}, only for {names or 'no platform at all'}",
             hint="take another base",
         )
-    digests = sorted({entry.digest for entry in found})
+    plain = {digest for digest, variant in fitting if variant in ("", "v1", "v8")}
+    if baseline and len(plain) == 1:
+        return plain.pop()
+    digests = sorted({digest for digest, made_for, _ in entries if made_for in (platform, None)})
     if len(digests) > 1:
         raise RegistryError(
             f"{what} is an index with {len(digests)} images that an engine may take for {platform}: "
@@ -181,16 +184,11 @@ def choose(index: object, platform: str, what: str, *, baseline: bool = False) -
     return digests[0]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Choice:
-    digest: str
-    platform: str | None
-    """``linux/amd64``; None if the entry does not say."""
-    variant: str
+def _entries(index: object, what: str) -> Iterator[tuple[str, str | None, str]]:
+    """Digest, platform (``linux/amd64``; None if the entry does not say) and variant of an index's images.
 
-
-def _entries(index: object, what: str) -> Iterator[_Choice]:
-    """The images of an index, without the attestations that BuildKit lists as unknown/unknown."""
+    Without the attestations that BuildKit lists as unknown/unknown.
+    """
     listed = index.get("manifests") if isinstance(index, dict) else None
     if not isinstance(listed, list) or len(listed) > _MOST_ENTRIES:
         raise _malformed(what, f"it has no list of at most {_MOST_ENTRIES} manifests")
@@ -210,7 +208,7 @@ def _entries(index: object, what: str) -> Iterator[_Choice]:
             continue
         if entry.get("mediaType", MANIFEST) not in MANIFESTS:
             raise _malformed(what, f"{digest} is of type {entry['mediaType']!r}, which is no image")
-        yield _Choice(digest=digest, platform=platform, variant=variant)
+        yield digest, platform, variant
 
 
 def _malformed(what: str, problem: str) -> RegistryError:
@@ -227,6 +225,19 @@ def parse_manifest(content: bytes) -> dict[str, Any]:
         if isinstance(part, dict):
             _refuse_lookalikes(part, (*_OF_MANIFEST, *_PLATFORM))
     return document
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A manifest or index as its bytes, and their digest."""
+
+    digest: str
+    media_type: str
+    content: bytes
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return parse_manifest(self.content)
 
 
 def blobs_of(manifest: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

@@ -1,20 +1,15 @@
 """Images in a staging repository: the tag of a cell's image, and its manifest, labels and content digest."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.digests import content_of, sha256_of
 from builder.documents import shown
 from builder.errors import ImageMissingError, RegistryError, UsageError
 from builder.files import write_whole
-from builder.oci.spec import INDEXES, blobs_of, parse_config, parse_reference
-
-if TYPE_CHECKING:
-    from builder.oci.registry import Manifest, Registry
+from builder.oci.registry import Registry
+from builder.oci.spec import INDEXES, Manifest, blobs_of, parse_config, parse_reference
 
 INPUTS_LABEL = "io.rtbuild.inputs"
 CELL_LABEL = "io.rtbuild.cell"
@@ -119,10 +114,10 @@ def read_image(registry: Registry, repository: str, digest: str) -> Staged:
 
 
 def _image(registry: Registry, repository: str, manifest: Manifest, kept: Path | None = None) -> Staged:
-    digest = manifest.digest
+    reference = f"{repository}@{manifest.digest}"
     if manifest.media_type in INDEXES:
         raise NoImageError(
-            f"{repository}@{digest} is an index of images, and a single one is wanted",
+            f"{reference} is an index of images, and a single one is wanted",
             hint="build it by rtbuild build --push, which adds nothing to the image's own manifest",
         )
     try:
@@ -135,7 +130,7 @@ def _image(registry: Registry, repository: str, manifest: Manifest, kept: Path |
         labels = tuple(sorted((settings.get("Labels") or {}).items()))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         why = shown(repr(error))
-        raise NoImageError(f"{repository}@{digest} is no image that can be read: {why}") from error
+        raise NoImageError(f"{reference} is no image that can be read: {why}") from error
     return Staged(
         repository=repository,
         digest=manifest.digest,

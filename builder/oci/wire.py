@@ -3,9 +3,10 @@
 And how its answers are read: documents of bounded size, and refusals as errors with a hint.
 """
 
+import contextlib
 import email.utils
+import functools
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,8 +18,7 @@ import requests
 from builder.documents import parse_object, shown
 from builder.errors import ImageMissingError, RegistryError, RegistryLoginError
 from builder.net.http import Client, explain, redact
-from builder.oci import spec as oci
-from builder.oci.auth import Challenge, Login, answer, docker_login
+from builder.oci.auth import Login, answer, docker_login
 from builder.oci.spec import Place, Reference, is_loopback, parse_reference, place_of
 
 MIRROR_VARIABLE = "RTBUILD_REGISTRY_MIRROR"
@@ -43,16 +43,16 @@ class Wire:
     """How to deal with a registry that does not answer, if a mirror does not help."""
 
     def __post_init__(self) -> None:
-        self._guard = threading.Lock()
+        self.ahead: dict[str, float] = {}
+        """Seconds by which this machine's clock is ahead of a host's, by its last answer."""
         self._authorizations: dict[tuple[str, tuple[str, ...]], str] = {}
         self._schemes: dict[str, str] = {}
         self._silent: dict[str, RegistryError] = {}
-        self._ahead: dict[str, float] = {}
 
-    def place(self, reference: str | Reference) -> tuple[Reference, Place]:
-        """A reference in full, and the place that answers for it: the registry or its mirror."""
+    def place(self, reference: str | Reference) -> Place:
+        """Where an image is asked for: at its registry or the mirror of that."""
         name = reference if isinstance(reference, Reference) else parse_reference(reference)
-        return name, place_of(name, self.mirrors)
+        return place_of(name, self.mirrors)
 
     def call(
         self,
@@ -81,37 +81,29 @@ class Wire:
         data: Any = options.get("data")
         start = data.tell() if hasattr(data, "tell") else None
         response = self.send(method, place, url, headers=given | header, **options)
-        if response.status_code != 401:
-            return response
-        found = self.renew(response, place, actions, also=also)
-        if found is None:
+        if response.status_code != 401 or not self.renew(response, place, actions, also=also):
             return response
         response.close()
         if start is not None:  # what was sent with a token that had run out is sent once more
             data.seek(start)
-        return self.send(method, place, url, headers=given | {"Authorization": found}, **options)
+        header = self.header(place, actions, also=also)
+        return self.send(method, place, url, headers=given | header, **options)
 
-    def header(self, place: Place, actions: str, *, also: str | None = None) -> dict[str, str]:
+    def header(self, place: Place, actions: str = "pull", *, also: str | None = None) -> dict[str, str]:
         """The ``Authorization`` that earlier answers earned, if any."""
-        with self._guard:
-            known = self._authorizations.get((place.host, _scopes(place, actions, also)))
+        known = self._authorizations.get((place.host, _scopes(place, actions, also)))
         return {"Authorization": known} if known else {}
 
     def renew(
-        self, response: requests.Response, place: Place, actions: str, *, also: str | None = None
-    ) -> str | None:
-        """Answer the challenge of a 401: the ``Authorization`` from here on; None if there is none."""
-        challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
-        if challenge.scheme not in ("basic", "bearer"):
-            return None
-        scopes = _scopes(place, actions, also)
-        login_host = oci.DOCKER_HUB if place.host.endswith(oci.DOCKER_HUB) else place.host
-        own = self.url(place, "")
-        found = answer(self.client, challenge, scopes, self.login(login_host), str(place), own=own)
+        self, response: requests.Response, place: Place, actions: str = "pull", *, also: str | None = None
+    ) -> bool:
+        """Answer the challenge of a 401, for :meth:`header` from here on; False if there is no answer."""
+        scopes, challenge = _scopes(place, actions, also), response.headers.get("WWW-Authenticate", "")
+        stored, own = functools.partial(self.login, place.known_as), self.url(place, "")
+        found = answer(self.client, challenge, scopes, stored, str(place), own=own)
         if found is not None:
-            with self._guard:
-                self._authorizations[place.host, scopes] = found
-        return found
+            self._authorizations[place.host, scopes] = found
+        return found is not None
 
     def send(self, method: str, place: Place, url: str, **options: Any) -> requests.Response:
         """Send a request without answering a challenge. Raises RegistryError if nothing answers."""
@@ -120,7 +112,9 @@ class Wire:
             sent = self.client.request(method, url, allow_redirects=method in ("GET", "HEAD"), **options)
         except requests.RequestException as problem:
             raise self._unreachable(place, problem) from problem
-        self._compare_clocks(place, sent)
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            theirs = email.utils.parsedate_to_datetime(sent.headers.get("Date", ""))
+            self.ahead[place.host] = time.time() - theirs.timestamp()
         return sent
 
     def persist(self, attempt: Callable[[], requests.Response], place: Place) -> requests.Response:
@@ -144,29 +138,16 @@ class Wire:
             time.sleep(pause)
         return attempt()
 
-    def ahead(self, place: Place) -> float | None:
-        """By how many seconds this machine's clock is ahead of the registry's; None before an answer."""
-        return self._ahead.get(place.host)
-
-    def _compare_clocks(self, place: Place, response: requests.Response) -> None:
-        try:
-            theirs = email.utils.parsedate_to_datetime(response.headers.get("Date", ""))
-            self._ahead[place.host] = time.time() - theirs.timestamp()
-        except (ValueError, TypeError, OverflowError):
-            return
-
     def _refuse_silent(self, place: Place) -> None:
         silent = self._silent.get(place.host)
         if silent is not None:
             raise RegistryError(silent.message, hint=silent.hint)
 
     def _unreachable(self, place: Place, problem: requests.RequestException) -> RegistryError:
-        registry = place.mirror_of or place.host
-        registry = oci.DOCKER_HUB if registry.endswith(oci.DOCKER_HUB) else registry
         error = RegistryError(
             f"registry {place} did not answer: {explain(problem)}",
             hint=self.hint
-            or f"if this network has a mirror: --registry-mirror {registry}=HOST[:PORT][/PREFIX], or "
+            or f"if this network has a mirror: --registry-mirror {place.name.host}=HOST[:PORT][/PREFIX], or "
             f"{MIRROR_VARIABLE}; a base of rootfs:debian/<suite> needs no registry",
         )
         self._silent[place.host] = error
@@ -177,15 +158,11 @@ class Wire:
 
     def _scheme(self, place: Place) -> str:
         """https, except for a registry on this machine that speaks plain http, as Docker has it."""
-        if place.scheme is not None:
-            return place.scheme
-        if not is_loopback(place.host):
-            return "https"
-        with self._guard:
-            known = self._schemes.get(place.host)
-        if known is None:
-            known = self._schemes[place.host] = self._probe_scheme(place)
-        return known
+        if place.scheme is not None or not is_loopback(place.host):
+            return place.scheme or "https"
+        if place.host not in self._schemes:
+            self._schemes[place.host] = self._probe_scheme(place)
+        return self._schemes[place.host]
 
     def _probe_scheme(self, place: Place) -> str:
         self._refuse_silent(place)
@@ -215,42 +192,42 @@ def _origin(url: str, place: Place) -> tuple[str, str | None, int | None]:
         raise RegistryError(f"{place} names an address that is none: {shown(url)}") from None
 
 
-def read(response: requests.Response, name: Reference, place: Place) -> bytes:
+def read(response: requests.Response, place: Place) -> bytes:
     content = bytearray()
     try:
         with response:
             if response.headers.get("Content-Type", "").startswith("text/html"):
-                raise no_registry(name, place, "a web page")
+                raise no_registry(place, "a web page")
             for block in response.iter_content(1 << 16):
                 content += block
                 if len(content) > _LARGEST_DOCUMENT:
-                    raise no_registry(name, place, f"more than {_LARGEST_DOCUMENT >> 20} MiB")
+                    raise no_registry(place, f"more than {_LARGEST_DOCUMENT >> 20} MiB")
     except requests.RequestException as problem:
-        raise RegistryError(f"{name} from {place}: {explain(problem)}", hint="try again") from problem
+        raise RegistryError(f"{place.name} from {place}: {explain(problem)}", hint="try again") from problem
     return bytes(content)
 
 
-def no_registry(name: Reference, place: Place, found: str) -> RegistryError:
+def no_registry(place: Place, found: str) -> RegistryError:
     hint = "is it a registry? A proxy may stand in between and want a login of its own"
-    return RegistryError(f"{place} answers a question for {name} with {found}", hint=hint)
+    return RegistryError(f"{place} answers a question for {place.name} with {found}", hint=hint)
 
 
-def altered(what: str, place: Place, expected: str, found: str) -> RegistryError:
-    return RegistryError(
-        f"{place} gives another content for {what} than its digest says\n"
-        f"  expected {expected}\n  received {found}",
-        hint="nothing was kept; a proxy or mirror in between may have altered it",
-    )
+def refuse_altered(what: object, place: Place, expected: str, found: str) -> None:
+    if found != expected:
+        raise RegistryError(
+            f"{place} gives another content for {what} than its digest says\n"
+            f"  expected {expected}\n  received {found}",
+            hint="nothing was kept; a proxy or mirror in between may have altered it",
+        )
 
 
-def refusal(response: requests.Response, name: Reference, place: Place) -> RegistryError:
+def refusal(response: requests.Response, place: Place) -> RegistryError:
     """The error for a registry's refusal, by status, with the registry's own message if there is one."""
-    status = response.status_code
+    status, name, login = response.status_code, place.name, f"docker login {place.known_as}"
     with response:
         said = _own_words(response)
-    login = name.host if place.mirror_of is None else place.host
     if response.headers.get("Content-Type", "").startswith("text/html") and status < 500:
-        return no_registry(name, place, f"a web page (HTTP {status})")
+        return no_registry(place, f"a web page (HTTP {status})")
     if status == 404:
         hint = "check the name and the tag"
         if name.repository.endswith("nvidia/cuda"):
@@ -264,12 +241,12 @@ def refusal(response: requests.Response, name: Reference, place: Place) -> Regis
     if status in (401, 403):
         return RegistryLoginError(
             f"{place} does not show {name} without a login, or it does not exist{said}",
-            hint=f"check the name; if it is private: docker login {login}",
+            hint=f"check the name; if it is private: {login}",
         )
     if status == 429:
         return RegistryError(
             f"{place} has had too many requests from this address{said}",
-            hint=f"wait, or docker login {login} for a higher limit, or use a mirror (--registry-mirror)",
+            hint=f"wait, or {login} for a higher limit, or use a mirror (--registry-mirror)",
         )
     what = "has a problem of its own" if status >= 500 else "refuses"
     return RegistryError(

@@ -35,7 +35,7 @@ from builder.layers.store import LayerStore
 from builder.lock.file import read_lock
 from builder.matrix.values import APT, BadValue
 from builder.model import RegistryBase
-from builder.oci.auth import Challenge, Login, answer
+from builder.oci.auth import Login, answer
 from builder.resolve import conda, requirements
 from builder.verify.entry import Damaged, ReportStore
 
@@ -62,9 +62,9 @@ LOGINS = [Login(username="me", password="secret"), Login(username="", password="
 
 
 def challenged(realm: str, *, own: str, client: Sends, login: Login | None = LOGINS[0]) -> str | None:
-    challenge = Challenge.parse(f'Bearer realm="{realm}",service="x"')
+    challenge = f'Bearer realm="{realm}",service="x"'
     outside: Any = client
-    return answer(outside, challenge, ("repository:a:pull",), login, "r.example", own=own)
+    return answer(outside, challenge, ("repository:a:pull",), lambda: login, "r.example", own=own)
 
 
 @pytest.mark.parametrize("login", LOGINS, ids=["password", "identity"])

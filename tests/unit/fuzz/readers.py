@@ -26,7 +26,7 @@ from builder.index import simple_api
 from builder.layers import shared
 from builder.layers.untar import TarReader
 from builder.lock.file import read_lock
-from builder.oci.auth import Challenge, answer
+from builder.oci.auth import answer
 from builder.oci.spec import choose, parse_reference
 from builder.oci.staging import read_image
 from builder.sdist.unpack import build_system, unpack
@@ -260,9 +260,11 @@ def _reference(data: bytes) -> object:
 
 
 def _challenge(data: bytes) -> object:
-    challenge = Challenge.parse(data.decode("latin-1"))
+    challenge = data.decode("latin-1")
     client: Any = _Offline()
-    return answer(client, challenge, ("repository:a/b:pull",), None, "r", own="https://r.example/v2/a/")
+    return answer(
+        client, challenge, ("repository:a/b:pull",), lambda: None, "r", own="https://r.example/v2/a/"
+    )
 
 
 class _Offline:
@@ -372,8 +374,7 @@ class _One:
         self._manifest, self._config, self._digest = manifest, config, digest
 
     def manifest(self, _reference: str) -> Any:
-        from builder.oci.registry import Manifest
-        from builder.oci.spec import MANIFEST
+        from builder.oci.spec import MANIFEST, Manifest
 
         try:
             documents.parse_object(self._manifest)

@@ -25,8 +25,7 @@ from builder.layers import codec as codec_module
 from builder.layers.store import LayerStore
 from builder.layers.types import SystemLayers
 from builder.model import Pinned, RegistryBase
-from builder.oci.registry import Manifest
-from builder.oci.spec import MANIFEST
+from builder.oci.spec import MANIFEST, Manifest
 from builder.recipe.values import Recipe
 
 if TYPE_CHECKING:
