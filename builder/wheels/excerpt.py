@@ -14,7 +14,7 @@ import hashlib
 import io
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,31 +58,11 @@ class Skeleton:
     """Takes a library of ``size`` bytes in pieces, from its start, and keeps what ``ldconfig`` reads."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        self._first: list[bytes] = []
-        self._held = 0
-        self._position = 0
-        self._head = b""
-        """The start, as long as the names may stand in it."""
-        self._segments: list[elf.Segment] = []
-        self._wanted: list[Range] = []
-        self._dynamic: Range | None = None
-        self._found = b""
-        self._names: Range | None = None
-        self._given_up = False
         self._kept: list[tuple[int, bytes]] = []
-
-    def feed(self, piece: bytes) -> None:
-        if self._position == 0:
-            self._first.append(piece)
-            self._held += len(piece)
-            if self._held < min(self._size, _HEAD):
-                return
-            piece = self._head = b"".join(self._first)
-            self._first = []
-            self._begin(piece)
-        self._scan(piece)
-        self._position += len(piece)
+        self._clear = True
+        reading = self._read(size)
+        next(reading)
+        self.feed: Callable[[bytes], None] = reading.send
 
     def ranges(self) -> list[tuple[int, bytes]] | None:
         """The parts that were kept, by offset, after the last piece.
@@ -91,47 +71,55 @@ class Skeleton:
         the file is an ELF file of an unusual kind. Of what is no ELF file only its start is kept, as
         ``ldconfig`` passes it over.
         """
-        if self._given_up or (self._dynamic is not None and self._names is None):
-            return None
-        return self._kept
+        return self._kept if self._clear else None
 
-    def _begin(self, head: bytes) -> None:
-        if head[:4] != b"\x7fELF":
-            self._wanted = [(0, min(elf.ELF_HEADER, len(head)))]
-            return
-        segments = _segments(head)
-        if segments is None or sum(one.length for one in segments if one.kind in _KEPT) > _LARGEST_PART:
-            self._given_up = True
-            return
-        self._segments = segments
-        self._wanted = [(0, elf.ELF_HEADER + elf.ELF_SEGMENT * len(segments))]
-        self._wanted += [(one.offset, one.length) for one in segments if one.kind in _KEPT]
-        self._dynamic = next(
+    def _read(self, size: int) -> Generator[None, bytes]:
+        try:
+            yield from self._parts(size)
+        except (KeyError, ValueError):
+            self._clear = False
+        while True:
+            yield
+
+    def _parts(self, size: int) -> Generator[None, bytes]:
+        """Keep the parts of the pieces. Raises KeyError or ValueError if one reading is not enough."""
+        pieces = [(yield)]
+        held = len(pieces[0])
+        while held < min(size, _HEAD):
+            pieces.append((yield))
+            held += len(pieces[-1])
+        piece = head = b"".join(pieces)  # the names usually stand in it
+        pieces.clear()
+        segments = _segments(head) if head[:4] == b"\x7fELF" else []
+        wanted = [(one.offset, one.length) for one in segments if one.kind in _KEPT]
+        if sum(length for _, length in wanted) > _LARGEST_PART:
+            raise ValueError("more than is kept of a library")
+        wanted.insert(0, (0, min(elf.ELF_HEADER + elf.ELF_SEGMENT * len(segments), len(head))))
+        dynamic = next(
             ((one.offset, one.length) for one in segments if one.kind == elf.DYNAMIC_SEGMENT), None
         )
+        self._clear = dynamic is None
+        position, found = 0, b""
+        while True:
+            for one in wanted:
+                self._keep(one, position, piece)
+            if dynamic is not None and not self._clear:
+                found += _overlap(dynamic, position, piece)
+                if len(found) == dynamic[1]:
+                    names = _names(found, segments)
+                    if names[1] > _LARGEST_NAMES or (sum(names) > len(head) and names[0] < position):
+                        raise ValueError("names that are too large, or have passed by")
+                    if position:
+                        self._kept.append((names[0], _overlap(names, 0, head)))
+                    self._keep(names, position, piece)
+                    wanted.append(names)
+                    self._clear, head = True, b""
+            position += len(piece)
+            piece = yield
 
-    def _scan(self, piece: bytes) -> None:
-        for one in self._wanted:
-            self._keep(one, piece)
-        if self._dynamic is not None and self._names is None and not self._given_up:
-            self._found += _overlap(self._dynamic, self._position, piece)
-            if len(self._found) == self._dynamic[1]:
-                names = _names(self._found, self._segments)
-                behind = names is not None and sum(names) > len(self._head) and names[0] < self._position
-                if names is None or names[1] > _LARGEST_NAMES or behind:
-                    self._given_up = True
-                    return
-                self._names = names
-                if self._position:
-                    self._kept.append((names[0], _overlap(names, 0, self._head)))
-                self._head = b""
-        if self._names is not None:
-            self._keep(self._names, piece)
-
-    def _keep(self, wanted: Range, piece: bytes) -> None:
-        data = _overlap(wanted, self._position, piece)
-        if data:
-            self._kept.append((max(wanted[0], self._position), data))
+    def _keep(self, wanted: Range, position: int, piece: bytes) -> None:
+        if data := _overlap(wanted, position, piece):
+            self._kept.append((max(wanted[0], position), data))
 
 
 def _overlap(wanted: Range, position: int, piece: bytes) -> bytes:
@@ -140,23 +128,18 @@ def _overlap(wanted: Range, position: int, piece: bytes) -> bytes:
     return piece[start - position : end - position] if start < end else b""
 
 
-def _segments(head: bytes) -> list[elf.Segment] | None:
-    """The table of segments; None if it does not stand right behind the header, as it usually does."""
+def _segments(head: bytes) -> list[elf.Segment]:
+    """The table of segments. Raises ValueError if it does not stand right behind the header, as it does."""
     read = elf.reader_of(head)
-    try:
-        behind = elf.elf_machine(read) is not None and int.from_bytes(read(32, 8), "little") == elf.ELF_HEADER
-        return elf.elf_segments(read) if behind else None
-    except ValueError:
-        return None
+    if elf.elf_machine(read) is None or int.from_bytes(read(32, 8), "little") != elf.ELF_HEADER:
+        raise ValueError("an ELF file of another kind")
+    return elf.elf_segments(read)
 
 
-def _names(dynamic: bytes, segments: list[elf.Segment]) -> Range | None:
-    """Where the dynamic section's names stand in the file."""
+def _names(dynamic: bytes, segments: list[elf.Segment]) -> Range:
+    """Where the names stand that the dynamic section points to. Raises KeyError or ValueError."""
     values = dict(elf.dynamic_entries(dynamic))
-    try:
-        return elf.place_in_file(values[elf.DT_STRTAB], segments), values[elf.DT_STRSZ]
-    except (KeyError, ValueError):
-        return None
+    return elf.place_in_file(values[elf.DT_STRTAB], segments), values[elf.DT_STRSZ]
 
 
 class _Whole:
