@@ -16,7 +16,7 @@ from builder.console import print_json, say
 from builder.errors import UsageError
 from builder.facts.coverage import as_text, coverage
 from builder.facts.families import FAMILIES
-from builder.facts.refresh import Refresh, apply, origin_of, refresh
+from builder.facts.refresh import Refresh, apply, refresh
 from builder.facts.survey import Budget, Survey, survey, table_text
 from builder.files import write_whole
 from builder.index.client import Index
@@ -57,7 +57,7 @@ def refresh_tables(
     texts = {name: (where / name).read_text("utf-8") for name in {change.file for change in found.changes}}
     date = datetime.now(UTC).date().isoformat()
     changed = {
-        name: apply(text, [c for c in found.changes if c.file == name], origin_of(name, date))
+        name: apply(text, [c for c in found.changes if c.file == name], date)
         for name, text in sorted(texts.items())
     }
     diff = [line for name, text in changed.items() for line in _diff(name, texts[name], text)]

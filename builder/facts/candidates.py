@@ -55,23 +55,19 @@ def _newest_first(table: FrameworkTable) -> list[FrameworkRow]:
 
 
 def _version(row: FrameworkRow, asked: SpecifierSet, available: Sequence[str]) -> str | None:
-    """The version of a row, without its ``+cu118``, if the requirement admits it and the index has it."""
-    for version in _of_variant(row, available) if available else (row.version,):
+    """The version of a row, without its ``+cu118``, if the requirement admits it and the index has it.
+
+    If no version on the user's indexes is of the row's CUDA variant, the default index's stand for it: a
+    release has all of its variants, and before it is proposed the variant's own index is asked.
+    """
+    own = [v.partition("+")[0] for v in available if v.partition("+")[2] == row.variant]
+    plain = [v for v in available if "+" not in v]
+    listed = [*own, *plain] if row.default else own or plain
+    for version in listed if available else (row.version,):
         local = f"{version}+{row.variant}".rstrip("+")
         if contains(row.versions, version) and (contains(asked, version) or contains(asked, local)):
             return version
     return None
-
-
-def _of_variant(row: FrameworkRow, available: Sequence[str]) -> list[str]:
-    """Versions on the user's indexes that can be of the row's CUDA variant.
-
-    If none of them carries it, the default index's stand for it: a release has all of its variants, and
-    before it is proposed the variant's own index is asked.
-    """
-    own = [v for v in available if v.partition("+")[2] == row.variant]
-    plain = [v for v in available if "+" not in v]
-    return [v.partition("+")[0] for v in (own or plain if not row.default else (*own, *plain))]
 
 
 def _ways(

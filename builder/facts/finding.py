@@ -3,7 +3,7 @@
 import enum
 import functools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -165,38 +165,23 @@ def entry(cell: Cell) -> list[str]:
 
     Every value is quoted, so nothing in it can be misread.
     """
-    python = json.dumps(cell.python_patch or cell.python)
+    python, cuda = json.dumps(cell.python_patch or cell.python), json.dumps(cell.cuda.provider)
     if cell.python_from is not None:
         python = f"{{version: {python}, from: {cell.python_from}}}"
-    cuda = json.dumps(cell.cuda.provider)
     if cell.cuda.packages:
-        cuda = f"{{from: {cuda}, packages: {_list(cell.cuda.packages)}}}"
+        cuda = f"{{from: {cuda}, packages: {json.dumps(cell.cuda.packages)}}}"
     lines = [
-        f"  - framework: {_list(cell.frameworks)}",
+        f"  - framework: {json.dumps(cell.frameworks)}",
         f"    python: {python}",
         f"    base: {json.dumps(str(cell.base))}",
         f"    cuda: {cuda}",
     ]
-    for what, values in (("pip", cell.pip), ("apt", cell.apt), ("gpus", cell.gpus), ("index", cell.index)):
-        if values:
-            lines.append(f"    {what}: {_list(values)}")
-    builds = [json.dumps(name) for name in cell.from_source]
-    builds += [f"{{{json.dumps(name)}: {_list(needs)}}}" for name, needs in cell.compiled]
-    if builds:
-        lines.append(f"    from-source: [{', '.join(builds)}]")
-    if cell.env:
-        pairs = ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in cell.env)
-        lines.append(f"    env: {{{pairs}}}")
-    for what, value, usual in (
-        ("dependencies", cell.dependencies, "resolved"),
-        ("profile", cell.profile, "plain"),
-        ("platform", cell.platform, "linux/amd64"),
-        ("variant", cell.variant, None),
-    ):
-        if value is not None and value != usual:
-            lines.append(f"    {what}: {json.dumps(value)}")
-    return lines
-
-
-def _list(values: Sequence[str]) -> str:
-    return "[" + ", ".join(json.dumps(value) for value in values) + "]"
+    others = {
+        **{name: getattr(cell, name) for name in ("pip", "apt", "gpus", "index")},
+        "from-source": [*cell.from_source, *({name: needs} for name, needs in cell.compiled)],
+        "env": dict(cell.env),
+        **{name: getattr(cell, name) for name in ("dependencies", "profile", "platform", "variant")},
+    }
+    usual = {"dependencies": "resolved", "profile": "plain", "platform": "linux/amd64"}
+    said = ((name, value) for name, value in others.items() if value and value != usual.get(name))
+    return lines + [f"    {name}: {json.dumps(value)}" for name, value in said]

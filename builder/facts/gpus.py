@@ -19,8 +19,7 @@ _MAKERS = {
 """Cards of other makers, by the beginning of a name."""
 _OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
 """Words that make ``RTX 4090 Laptop GPU`` another card than the one it is named after."""
-_CAPABILITY = re.compile(r"(?:(?:sm|compute|cc)[_ ]?)?(\d{1,2})\.?(\d)a?", re.IGNORECASE)
-_TYPED = re.compile(r"\d{1,2}\.\d|(?:sm|compute|cc)[_ ]?\d{1,2}\.?\da?", re.IGNORECASE)
+_CAPABILITY = re.compile(r"(?:sm|compute|cc)[_ ]?(\d{1,2})\.?(\d)a?|(\d{1,2})\.(\d)", re.IGNORECASE)
 
 
 def class_of(name: str, capability: str | None) -> str | None:
@@ -52,10 +51,10 @@ def card_of(text: str) -> GpuRow | None:
     capability, which is all that wheels and toolkits go by.
     """
     text = text.strip()
-    if _TYPED.fullmatch(text) and (found := _CAPABILITY.fullmatch(text)):
-        capability = f"{found[1]}.{found[2]}"
-        like = next((row for row in load().gpus.values() if row.capability == capability), None)
-        return replace(like, name=f"sm_{found[1]}{found[2]}", platform=None) if like is not None else None
+    if found := _CAPABILITY.fullmatch(text):
+        first, second = filter(None, found.groups())
+        like = next((row for row in load().gpus.values() if row.capability == f"{first}.{second}"), None)
+        return replace(like, name=f"sm_{first}{second}", platform=None) if like is not None else None
     known, _ = _longest(text)
     if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
         return _longest(f"RTX {text}")[0] or _longest(f"GTX {text}")[0]

@@ -6,10 +6,13 @@ value is of the first member that tells it.
 
 import ast
 import contextlib
+import functools
 import json
 import re
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from builder.facts import binary
@@ -17,25 +20,28 @@ from builder.facts.wheel import Kind, Values
 from builder.index.target import wheel_name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WheelPart:
-    """One member: its name as a pattern, and the function that reads it."""
+    """One member: a row of ``parts.toml``, which says what its fields mean."""
 
-    pattern: str
+    wheel: str
+    member: str
     read: Callable[[bytes], Values]
     tells: tuple[str, ...]
-    """Values that it may tell; a part is left out if all of them are known already."""
     most: int | None = None
-    """Packed bytes of it that are enough, if the whole would be too much."""
+    """In MiB, as :attr:`largest`."""
     largest: int | None = None
-    """It is left out if it has more packed bytes: the value lies too deep in it."""
     kinds: tuple[Kind, ...] = ("deep",)
-    """Readings that look for it. What is too much for one wheel is in ``other``, of a second one."""
     since: tuple[int, int] = (0, 0)
     before: tuple[int, int] = (1 << 31, 0)
-    """Releases of which a small reading looks for it: in others the whole directory would be read in vain."""
     gpu_only: bool = False
-    """True if it is of no use in a wheel that says that it has no CUDA."""
+
+
+@functools.cache
+def _parts() -> tuple[WheelPart, ...]:
+    rows = tomllib.loads(Path(__file__).with_name("parts.toml").read_text("utf-8"))["rows"]
+    plain = ({name: tuple(v) if isinstance(v, list) else v for name, v in row.items()} for row in rows)
+    return tuple(WheelPart(**row | {"read": globals()[f"_{row['read']}"]}) for row in plain)
 
 
 def parts_of(file: str, kind: Kind) -> tuple[WheelPart, ...]:
@@ -44,8 +50,7 @@ def parts_of(file: str, kind: Kind) -> tuple[WheelPart, ...]:
     if wheel is None:
         return ()
     release = wheel.version.release[:2]
-    parts = next((parts for pattern, parts in _PARTS.items() if re.fullmatch(pattern, wheel.name)), ())
-    fitting = (part for part in parts if kind in part.kinds)
+    fitting = (part for part in _parts() if kind in part.kinds and re.fullmatch(part.wheel, wheel.name))
     return tuple(part for part in fitting if kind != "small" or part.since <= release < part.before)
 
 
@@ -165,6 +170,10 @@ def _torch_python(content: bytes) -> Values:
     ) | _glibc(content)
 
 
+def _tensorflow_framework(content: bytes) -> Values:
+    return _told(cudnn=binary.tensorflow_cudnn(content))
+
+
 def _jax(content: bytes) -> Values:
     cuda, cudnn = binary.jax_versions(content)
     return _told(cuda=cuda, cudnn=cudnn)
@@ -200,85 +209,3 @@ def _linked(content: bytes) -> Values:
         needed=sorted(name for name in linked.libraries if re.match(r"lib(cu|nvrtc)\w+\.so\.", name)),
         linked_glibc=linked.glibc,
     )
-
-
-_MIB = 1 << 20
-_CODE, _ABI = ("architectures",), ("numpy_abi",)
-_BOTH: tuple[Kind, ...] = ("small", "deep")
-_TENSORRT = r"onnxruntime/capi/libonnxruntime_providers_tensorrt\.so"
-_TENSORFLOW = (
-    WheelPart(
-        r"(?:.*/)?tensorflow(?:_core)?/python/platform/build_info\.py",
-        _build_info,
-        ("gpu", "cuda", "cudnn", "architectures"),
-        kinds=_BOTH,
-    ),
-    WheelPart(
-        r".*/local_config_cuda/cuda/cuda/cuda_config\.h",
-        _cuda_config,
-        ("cuda", "cudnn", "architectures"),
-        kinds=_BOTH,
-        before=(2, 3),
-        gpu_only=True,
-    ),
-    WheelPart(
-        r".*/include/external/cuda_cudnn/include/cudnn_version\.h",
-        _cudnn_header,
-        ("cudnn patch",),
-        kinds=_BOTH,
-        since=(2, 18),
-        gpu_only=True,
-    ),
-    WheelPart(r".*/numpy_include/numpy/_numpyconfig\.h", _numpy_header, _ABI),
-    WheelPart(r".*/python/framework/fast_tensor_util\.so", _numpy, _ABI),
-    WheelPart(
-        r".*/libtensorflow_framework\.so(?:\.\d)?",
-        lambda content: _told(cudnn=binary.tensorflow_cudnn(content)),
-        ("cudnn minor",),
-        most=16 * _MIB,
-        largest=20 * _MIB,
-        gpu_only=True,
-    ),
-)
-_PARTS: Mapping[str, tuple[WheelPart, ...]] = {
-    r"tensorflow(-gpu|-cpu)?": _TENSORFLOW,
-    r"torch": (
-        WheelPart(r"torch/version\.py", _version_module, ("gpu", "cuda"), kinds=_BOTH),
-        WheelPart(r"torch/lib/libtorch_global_deps\.so", _linked, ("needed",), kinds=("small",)),
-        WheelPart(r"torch/lib/libtorch_python\.so", _torch_python, ("architectures", "numpy_abi", "cudnn")),
-    ),
-    r"torch\w+": (WheelPart(r"torch\w+/version\.py", _version_module, ("version",), kinds=("small",)),),
-    r"jax-cuda\d+-plugin": (
-        WheelPart(r"jax_cuda\d+_plugin/_versions\.so", _jax, ("cuda", "cudnn"), kinds=_BOTH),
-        WheelPart(r"jax_cuda\d+_plugin/_prng\.so", _fatbin, _CODE, kinds=_BOTH),
-    ),
-    r"onnxruntime-gpu": (
-        WheelPart(
-            r"onnxruntime/capi/build_and_package_info\.py", _version_module, ("cuda", "cudnn"), kinds=_BOTH
-        ),
-        WheelPart(r"onnxruntime/capi/onnxruntime_pybind11_state\..*\.so", _numpy, _ABI, kinds=("other",)),
-        WheelPart(_TENSORRT, _linked, ("cudnn",)),
-        WheelPart(_TENSORRT, _linked, ("needed",), kinds=("small",)),
-        WheelPart(r"onnxruntime/capi/libonnxruntime_providers_cuda\.so", _fatbin, _CODE, most=16 * _MIB),
-    ),
-    r"paddlepaddle-gpu": (
-        WheelPart(
-            r"paddle/version(?:/__init__)?\.py", _version_module, ("gpu", "cuda", "cudnn"), kinds=_BOTH
-        ),
-        WheelPart(r"paddle/libs/libwarpctc\.so", _glibc, ("glibc",)),
-    ),
-    r"ctranslate2": (
-        WheelPart(r"ctranslate2/_ext\..*\.so", _numpy, _ABI, most=15 * _MIB, kinds=("other",)),
-        WheelPart(
-            r"ctranslate2\.libs/libctranslate2-.*",
-            _ctranslate2,
-            ("cuda", "cudnn", "architectures"),
-            most=16 * _MIB,
-        ),
-    ),
-    r"cupy-cuda\d+x?": (
-        WheelPart(r"cupy/\.data/_wheel\.json", _cupy, ("cuda",), kinds=_BOTH),
-        WheelPart(r"cupy/random/_generator_api\..*\.so", _fatbin, _CODE),
-        WheelPart(r"cupy/cuda/(?:cub|thrust)\..*\.so", _fatbin, _CODE, most=12 * _MIB),
-    ),
-}

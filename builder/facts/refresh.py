@@ -24,14 +24,14 @@ from builder.index.target import environment
 from builder.oci.registry import Registry
 
 IMAGE = "nvidia/cuda"
-LISTING = ("index", "listing of the default package index")
-METADATA = ("metadata", "Requires-Dist of the wheels on the default package index")
-REGISTRY = ("registry", "tag listing and image configs of nvidia/cuda on Docker Hub")
-
-
+_SOURCES = {
+    "nvidia-wheels.toml": ("index", "listing of the default package index"),
+    "companions.toml": ("metadata", "Requires-Dist of the wheels on the default package index"),
+    "tags.toml": ("registry", "tag listing and image configs of nvidia/cuda on Docker Hub"),
+}
+"""The source of a file's changed rows: its id in ``[sources]``, and its reference."""
 _PYTHON = "3.12.0"
 """The Python for whose markers a companion's requirements are read, whichever machine reads them."""
-
 
 Plain = str | list[str]
 
@@ -49,18 +49,6 @@ class Change:
     key: str
     old: Plain | None
     new: Plain
-
-
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """The source of changed rows: its id in ``[sources]``, and its entry there."""
-
-    id: str
-    reference: str
-    date: str
-    """``YYYY-MM-DD``, the day of the reading."""
-    first: bool = False
-    """True if it decides before the row's other sources."""
 
 
 @dataclass
@@ -86,12 +74,6 @@ class Refresh:
             self.notes.append(text)
 
 
-def origin_of(file: str, date: str) -> Origin:
-    """The source that changed rows of a file name."""
-    name, reference = {"tags.toml": REGISTRY, "companions.toml": METADATA}.get(file, LISTING)
-    return Origin(id=name, reference=reference, date=date, first=file == "tags.toml")
-
-
 def refresh(folder: Path, *, index: Index, registry: Registry) -> Refresh:
     """Compare the tables in ``folder`` with what can be read. Writes nothing; no server makes it fail."""
     found = Refresh()
@@ -112,9 +94,8 @@ def refresh(folder: Path, *, index: Index, registry: Registry) -> Refresh:
 
 
 def _label(file: str, row: Mapping[str, Any]) -> str:
-    names = ("name", "versions", "variant", *(("cuda", "infix") if "ubuntu" in row else ()))
-    words = (row.get(name) for name in names)
-    return " ".join([file.removesuffix(".toml"), *(word for word in words if isinstance(word, str) and word)])
+    words = [row["cuda"], row["infix"]] if file == "tags.toml" else [row["name"]]
+    return " ".join([file.removesuffix(".toml"), *words])
 
 
 def _versions(number: int, row: Mapping[str, Any], files: Collection[str], found: Refresh) -> None:
@@ -202,14 +183,15 @@ def _cudnn(tags: Sequence[str], registry: Registry, found: Refresh) -> str | Non
     return short(version, 4) if version else None
 
 
-def apply(text: str, changes: Sequence[Change], origin: Origin) -> str:
-    """The table with ``changes`` made, each changed row naming ``origin``, dated.
+def apply(text: str, changes: Sequence[Change], date: str) -> str:
+    """One file's table with its ``changes`` made, each changed row naming their source, of this ``date``.
 
     Raises:
         FactsError: The text is not laid out as one row a line, so that something else would change, too.
     """
     if not changes:
         return text
+    origin, reference = _SOURCES[changes[0].file]
     document = tomllib.loads(text)
     rows, lines = document["rows"], text.splitlines()
     places = [number for number, line in enumerate(lines) if line.startswith("  { ")]
@@ -219,18 +201,19 @@ def apply(text: str, changes: Sequence[Change], origin: Origin) -> str:
         row = rows[change.row]
         row[change.key] = change.new
         sources = row.pop("sources")  # which stay the last
-        if origin.id not in sources:
-            sources = [origin.id, *sources] if origin.first else [*sources, origin.id]
-        lines[places[change.row]] = _line(row | {"sources": sources})
+        if origin not in sources:
+            # a registry's answer decides before the row's other sources
+            sources = [origin, *sources] if origin == "registry" else [*sources, origin]
         row["sources"] = sources
+        lines[places[change.row]] = _line(row)
     done = "\n".join(lines) + "\n"
-    head = f"[sources.{origin.id}]\n"
-    if origin.id not in document["sources"]:
-        return f'{done}\n{head}reference = {json.dumps(origin.reference)}\ndate = "{origin.date}"\n'
+    head = f"[sources.{origin}]\n"
+    if origin not in document["sources"]:
+        return f'{done}\n{head}reference = {json.dumps(reference)}\ndate = "{date}"\n'
     within = rf'(?m)^({re.escape(head)}(?:(?!\[).*\n)*?date = ")[^"]*'
-    done, dated = re.subn(within, rf"\g<1>{origin.date}", done, count=1)
+    done, dated = re.subn(within, rf"\g<1>{date}", done, count=1)
     if not dated:
-        raise FactsError(f"the source {origin.id} has no date that can be changed in place")
+        raise FactsError(f"the source {origin} has no date that can be changed in place")
     return done
 
 

@@ -18,8 +18,7 @@ from builder.facts.truth import BaseTruth, Truth
 from builder.facts.versions import canonical, contains, key, lower_bound, major, pinned, requirement
 from builder.model import Cell
 
-CUDNN_WHEEL = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
-RUNTIME_WHEEL = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit")
+RUNTIME = r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit"
 CUDNN_APT = re.compile(r"libcudnn\d+(?:-cuda-\d+)?=(?P<version>[\d.]+)(?:-\d.*)?")
 
 
@@ -90,8 +89,6 @@ def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) 
     tag = tag_of(cell.base)
     asked = [(parsed, CELL) for text in (*cell.cuda.packages, *cell.pip) if (parsed := requirement(text))]
     asked += [pin for framework in frameworks for pin in framework.pins]
-    inside = (Copy(place=f.name, version=f.cudnn) for f in frameworks if f.brings == "inside")
-    wheel_cudnn = _from_wheels(CUDNN_WHEEL, "cuDNN", asked, truth)
     return Stack(
         cell=cell,
         truth=truth,
@@ -101,55 +98,45 @@ def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) 
         system=system_of(cell, truth.base),
         base_cuda=base_value(tag, truth.base, "CUDA_VERSION", tag.cuda if tag else None, notes),
         asked=tuple(asked),
-        copies=(*_copies(cell, truth.base, tag, wheel_cudnn, notes), *inside),
-        wheel_cuda=_from_wheels(RUNTIME_WHEEL, "CUDA", asked, truth),
+        copies=(
+            *_copies(cell, truth.base, tag, notes),
+            *_from_wheels(r"nvidia-cudnn(?:-cu\d+)?", "cuDNN", asked, truth),
+            *(Copy(place=f.name, version=f.cudnn) for f in frameworks if f.brings == "inside"),
+        ),
+        wheel_cuda=next(_from_wheels(RUNTIME, "CUDA", asked, truth), None),
         disagreements=tuple(notes),
     )
 
 
-def _copies(
-    cell: Cell, base: BaseTruth | None, tag: CudaTag | None, wheels: Copy | None, notes: list[Finding]
-) -> Iterator[Copy]:
-    """The copies of cuDNN beside the frameworks' own."""
+def _copies(cell: Cell, base: BaseTruth | None, tag: CudaTag | None, notes: list[Finding]) -> Iterator[Copy]:
+    """The copies of cuDNN in the base and from apt."""
     tagged = tag is not None and tag.infix is not None
     if tagged or (base is not None and base.variable("NV_CUDNN_VERSION")):
         listed = tag.row.cudnn if tag is not None and tagged and tag.row else None
         yield Copy(place="base", version=base_value(tag, base, "NV_CUDNN_VERSION", listed, notes))
-    for package in cell.apt:
-        if found := CUDNN_APT.fullmatch(package):
-            yield Copy(place="apt", version=Value("cuDNN from apt", found["version"], CELL))
-    if wheels is not None:
-        yield wheels
+    for found in filter(None, map(CUDNN_APT.fullmatch, cell.apt)):
+        yield Copy(place="apt", version=Value("cuDNN from apt", found["version"], CELL))
 
 
 def _from_wheels(
-    name: re.Pattern[str], what: str, asked: Sequence[tuple[Requirement, Source]], truth: Truth
-) -> Copy | None:
-    """The copy that NVIDIA's wheels bring: as locked, else as the cell's packages or a pin says."""
-    for wheel in truth.wheels:
-        if name.fullmatch(wheel.name):
-            source = wheel.source
-            return Copy(place="wheels", version=Value(f"{what} from wheels", wheel.version, source))
-    if truth.locked:
-        return None
-    fitting = [(parsed, source) for parsed, source in asked if name.fullmatch(canonical(parsed.name))]
-    for parsed, source in fitting:
-        if exact := pinned(parsed):
-            return Copy(place="wheels", version=Value(f"{what} from wheels", exact, source))
-    newest = _newest(fitting)
-    if newest is not None:
-        value = Value(f"{what} from wheels, the newest that the pins admit", newest, fitting[0][1])
-        return Copy(place="wheels", version=value, ranged=True)
-    return Copy(place="wheels", version=None) if fitting else None
-
-
-def _newest(asked: list[tuple[Requirement, Source]]) -> str | None:
-    """The newest version on record in a range of pins, else the oldest that they admit."""
-    rows = (load().wheels.get(canonical(parsed.name)) for parsed, _ in asked)
-    versions = [version for row in rows if row is not None for version in row.versions]
-    admitted = [v for v in versions if all(contains(parsed.specifier, v) for parsed, _ in asked)]
-    bounds = [bound for parsed, _ in asked if (bound := lower_bound(parsed))]
-    return max(admitted or bounds, key=key, default=None)
+    name: str, what: str, asked: Sequence[tuple[Requirement, Source]], truth: Truth
+) -> Iterator[Copy]:
+    """The copy that NVIDIA's wheels bring, if any: as locked, else as the cell's packages or a pin says."""
+    said = [(wheel.version, wheel.source) for wheel in truth.wheels if re.fullmatch(name, wheel.name)]
+    fitting = [] if truth.locked else [pin for pin in asked if re.fullmatch(name, canonical(pin[0].name))]
+    said += [(exact, source) for parsed, source in fitting if (exact := pinned(parsed))]
+    if said:
+        yield Copy(place="wheels", version=Value(f"{what} from wheels", *said[0]))
+    elif fitting:
+        # the newest version on record in the range, else the oldest that the pins admit
+        rows = (load().wheels.get(canonical(parsed.name)) for parsed, _ in fitting)
+        versions = [version for row in rows if row is not None for version in row.versions]
+        admitted = [v for v in versions if all(contains(parsed.specifier, v) for parsed, _ in fitting)]
+        bounds = [bound for parsed, _ in fitting if (bound := lower_bound(parsed))]
+        newest = max(admitted or bounds, key=key, default=None)
+        label = f"{what} from wheels, the newest that the pins admit"
+        value = Value(label, newest, fitting[0][1]) if newest is not None else None
+        yield Copy(place="wheels", version=value, ranged=value is not None)
 
 
 def component_versions(stack: Stack) -> dict[str, Value]:
@@ -173,7 +160,6 @@ def component_versions(stack: Stack) -> dict[str, Value]:
             known.setdefault(name, Value(name, exact, CELL))
     for wheel in stack.truth.wheels:
         name = re.sub(r"^nvidia-(cublas)(-cu\d+)?$", r"\1", wheel.name)
-        source = wheel.source
         if name not in {f.name for f in stack.frameworks}:
-            known[name] = Value(name, wheel.version, source)
+            known[name] = Value(name, wheel.version, wheel.source)
     return known

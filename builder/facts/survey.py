@@ -92,12 +92,11 @@ def survey(
     the wheels in all, and the bytes read.
     """
     found = Survey()
-    read = _Reader(index, found, budget or Budget(), say, cache)
+    read = _reader(index, found, budget or Budget(), say, cache)
     for family in FAMILIES:
         if only and family.stem not in only:
             continue
-        old = load_table(folder, family.stem)
-        found.tables[family.stem] = old
+        old = found.tables[family.stem] = load_table(folder, family.stem)
         if (listed := _listed(family, index, found)) is not None:
             _family(family, listed, old, read, found, again=again)
     return found
@@ -122,14 +121,15 @@ def table_text(table: ReleaseTable) -> str:
 def _listed(family: Family, index: Index, found: Survey) -> Listed | None:
     """The releases of a family on the index; None if one of its pages could not be read."""
     found_pages = pages(family.distributions, index)
-    failed = [f"{name} was not read: {why}" for name, why in found_pages.items() if isinstance(why, str)]
-    found.notes += failed
     listed = {
         name: releases(name, files, since)
         for name, since in family.distributions.items()
         if not isinstance(files := found_pages[name], str)
     }
-    return None if failed else listed
+    found.notes += [
+        f"{name} was not read: {why}" for name, why in found_pages.items() if isinstance(why, str)
+    ]
+    return listed if len(listed) == len(found_pages) else None
 
 
 def _family(
@@ -254,34 +254,33 @@ def _text(value: Any) -> str:
     return "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-class _Reader:
-    """Reads wheels, several at a time, until the budget is spent."""
+def _reader(
+    index: Index, found: Survey, budget: Budget, say: Say | None, cache: Path | None
+) -> Callable[[Iterable[Job]], None]:
+    """A function that reads wheels, several at a time, until the budget is spent."""
+    end, done, of = time.monotonic() + budget.seconds, 0, 0
 
-    def __init__(
-        self, index: Index, found: Survey, budget: Budget, say: Say | None, cache: Path | None
-    ) -> None:
-        self._index, self._found, self._budget, self._say, self._cache = index, found, budget, say, cache
-        self._end = time.monotonic() + budget.seconds
-        self._done = self._of = 0
+    def one(job: Job) -> Told | None:
+        if found.transferred > budget.bytes or time.monotonic() > end:
+            return None
+        return read_wheel(job.file, index.client, job.kind, cache=cache)
 
-    def __call__(self, wanted: Iterable[Job]) -> None:
+    def read(wanted: Iterable[Job]) -> None:
+        nonlocal done, of
         jobs = list(wanted)
-        self._of += len(jobs)
+        of += len(jobs)
         with ThreadPoolExecutor(_THREADS) as pool:
-            for job, told in zip(jobs, pool.map(self._one, jobs), strict=True):
-                self._done += 1
+            for job, told in zip(jobs, pool.map(one, jobs), strict=True):
+                done += 1
                 if told is None:
-                    self._found.left += 1
+                    found.left += 1
                     continue
-                self._found.wheels += 1
-                self._found.transferred += told.transferred
-                self._found.notes += [f"{told.file}: {reason}" for reason in told.unread]
+                found.wheels += 1
+                found.transferred += told.transferred
+                found.notes += [f"{told.file}: {reason}" for reason in told.unread]
                 if told.metadata is not None:
                     job.release.told[job.place] = told
-                if self._say is not None:
-                    self._say(self._done, self._of, self._found.transferred)
+                if say is not None:
+                    say(done, of, found.transferred)
 
-    def _one(self, job: Job) -> Told | None:
-        if self._found.transferred > self._budget.bytes or time.monotonic() > self._end:
-            return None
-        return read_wheel(job.file, self._index.client, job.kind, cache=self._cache)
+    return read

@@ -76,7 +76,7 @@ def _members(archive: RemoteZip, parts: Sequence[WheelPart], told: Told, *, smal
     Raises:
         UnknownError: The directory cannot be read.
     """
-    patterns = [part.pattern for part in parts]
+    patterns = [part.member for part in parts]
     if told.metadata is None:
         patterns.append(_METADATA)
     if not patterns:
@@ -89,11 +89,11 @@ def _members(archive: RemoteZip, parts: Sequence[WheelPart], told: Told, *, smal
             told.unread.append(why or "it holds no METADATA")
         except UnknownError as problem:
             told.unread.append(str(problem))
-    needed = [part for part in parts if not small or part.pattern.endswith(r"\.py")]
+    needed = [part for part in parts if not small or part.member.endswith(r"\.py")]
     for part in parts:
-        reasons = _part(archive, found[part.pattern], part, told)
+        reasons = _part(archive, found[part.member], part, told)
         told.unread += reasons if part in needed else ()
-    if why is not None and not all(found[part.pattern] for part in needed):
+    if why is not None and not all(found[part.member] for part in needed):
         told.unread.append(why)
 
 
@@ -101,11 +101,11 @@ def _part(archive: RemoteZip, entries: Sequence[ZipInfo], part: WheelPart, told:
     """Read one part, if it is there and may have a value that is not known yet; why it could not be read."""
     if all(name in told.values for name in part.tells) or (part.gpu_only and told.values.get("gpu") is False):
         return []
-    entry = next((one for one in entries if not part.largest or one.compress_size <= part.largest), None)
-    if entry is None:
+    fitting = (one for one in entries if not part.largest or one.compress_size <= part.largest << 20)
+    if (entry := next(fitting, None)) is None:
         return []
     size, room = entry.compress_size, archive.limit - archive.transferred - (4 << 10)
-    most = min(part.most or size, size)
+    most = min(part.most << 20, size) if part.most else size
     if most > room and part.most is None:
         return [f"{entry.filename} has {size >> 20} MiB, more than is left to read of one wheel"]
     try:

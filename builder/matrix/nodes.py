@@ -68,14 +68,11 @@ def is_empty(node: Node) -> bool:
 
 def compose(text: str, path: Path, problems: Problems) -> Node:
     """The root node of a file. Raises :class:`MatrixError` if the file is not one YAML document."""
-    loaders: list[type[yaml.SafeLoader | yaml.CSafeLoader]] = [yaml.SafeLoader]
-    if hasattr(yaml, "CSafeLoader"):
-        # Ten times as fast. If it fails, the loader in Python says why: its words are the better ones,
-        # and so a file's errors read the same on a machine without libyaml (a '? ' inside brackets apart,
-        # which libyaml takes as text).
-        loaders.insert(0, yaml.CSafeLoader)
     failure: Exception | None = None
-    for loader in loaders:
+    # libyaml's is ten times as fast. If it fails, the loader in Python says why: its words are the better
+    # ones, and so a file's errors read the same on a machine without libyaml (a '? ' inside brackets apart,
+    # which libyaml takes as text).
+    for loader in (getattr(yaml, "CSafeLoader", yaml.SafeLoader), yaml.SafeLoader):
         attempt = Problems(path, text)
         try:
             root = _Composer(yaml.parse(text, Loader=loader), attempt).document()
@@ -93,8 +90,8 @@ class _Composer:
     def __init__(self, events: Iterator[yaml.Event], problems: Problems) -> None:
         self._events = events
         self._problems = problems
-        self._anchors: dict[str, tuple[Node, int]] = {}
-        self._open: list[str] = []
+        self._anchors: dict[str, tuple[Node, int] | None] = {}
+        """Each with the size of its node; None inside it."""
         self._count = 0
 
     def document(self) -> Node:
@@ -120,13 +117,12 @@ class _Composer:
             return self._alias(event)
         if not isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
             raise TypeError(f"{event} starts no node")
-        anchor, before = event.anchor, self._count
-        if anchor is not None:
-            self._open.append(anchor)
+        before = self._count
+        if event.anchor is not None:
+            self._anchors.setdefault(event.anchor, None)
         node = self._content(event, depth)
-        if anchor is not None:
-            self._open.pop()
-            self._anchors[anchor] = (node, self._count - before + 1)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (node, self._count - before + 1)
         if event.tag is None or event.tag in _TAGS:
             return node
         written = event.tag.replace("tag:yaml.org,2002:", "!!")
@@ -159,37 +155,32 @@ class _Composer:
             if not isinstance(key, Scalar):
                 self._problems.add("a key must be a plain word", key.span, "a key in brackets wants quotes")
             elif key.text == "<<" and not key.style:
-                merges.append(value)
+                merges += value.nodes if isinstance(value, Items) else (value,)
             elif key.text in entries:
                 hint = f"the first one is in line {entries[key.text][0].span.line}; keep one of them"
                 self._problems.add(f"the key '{key.text}' is given twice", key.span, hint)
             else:
                 entries[key.text] = (key, value)
         partial = False
-        for merge in merges:
-            for table in merge.nodes if isinstance(merge, Items) else (merge,):
-                if isinstance(table, Table):
-                    entries = {**table.entries, **entries}
-                    partial |= table.partial
-                    continue
-                partial = True
-                if not isinstance(table, Hole):
-                    message = "'<<' merges a mapping or a list of mappings"
-                    self._problems.add(message, table.span, "put an alias here, as in '<<: *name'")
+        for merged in merges:
+            if isinstance(merged, Table):
+                entries = {**merged.entries, **entries}
+            elif not isinstance(merged, Hole):
+                message = "'<<' merges a mapping or a list of mappings"
+                self._problems.add(message, merged.span, "put an alias here, as in '<<: *name'")
+            partial |= not isinstance(merged, Table) or merged.partial
         return Table(entries, self._span(start, event), partial)
 
     def _alias(self, event: yaml.AliasEvent) -> Node:
-        name = event.anchor or ""
-        if name in self._anchors:
-            node, size = self._anchors[name]
-            self._count += size
+        name, span = event.anchor or "", self._span(event)
+        if (known := self._anchors.get(name)) is not None:
+            self._count += known[1]
             self._bound(event)
-            return node
-        span = self._span(event)
-        if name in self._open:
+            return known[0]
+        if name in self._anchors:
             self._problems.add(f"the alias *{name} stands inside the very node it names", span)
         else:
-            close = nearest(name, self._anchors)
+            close = nearest(name, (above for above, closed in self._anchors.items() if closed))
             hint = f'a value that starts with * wants quotes: "*{name}"'
             hint = f"did you mean *{close}? {hint}" if close else hint
             self._problems.add(f"no anchor &{name} stands above this alias", span, hint)

@@ -20,26 +20,28 @@ BROUGHT_ALONG = {
 _ALL = {"cuda-runtime", "cuda-nvrtc", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "nvjitlink", "nccl"}
 PINNED = {"torch": _ALL | {"curand"}, "tensorflow": _ALL | {"curand"}, "jax": _ALL}
 
+_LINKED = re.compile(r"lib(cudnn|cudart)\.so\.(\d+)(?:\.\d+)?")
+
 
 def provider(stack: Stack) -> Iterator[Finding]:
     """``cuda-provider``: CUDA comes from one place, and it is the place that the cell names."""
     cell = stack.cell
     named = Value("cuda", cell.cuda.provider, CELL)
-    bringing = [framework for framework in stack.frameworks if framework.carries_cuda]
-    names = ", ".join(framework.label for framework in bringing)
+    names = ", ".join(framework.label for framework in stack.frameworks if framework.carries_cuda)
     if cell.cuda.provider == "none":
         if cell.gpus:
             gpus = Value("gpus", ", ".join(cell.gpus), CELL)
             yield impossible("the cell claims GPUs, but has no CUDA provider", named, gpus)
         return
     yield from _one_major(stack)
-    if stack.base_has_libraries and (bringing or cell.cuda.provider == "wheels"):
-        who = f"{names} bring" if bringing else "NVIDIA's wheels bring"
+    if stack.base_has_libraries and (names or cell.cuda.provider == "wheels"):
+        who = names or "NVIDIA's wheels"
         yield warns(
-            f"{who} CUDA, and {cell.base} holds it too: two copies; the base flavour of the tag is enough",
+            f"{who} bring CUDA, and {cell.base} holds it too: two copies; "
+            "the base flavour of the tag is enough",
             *((named, Value("base", stack.tag.text, CELL)) if stack.tag else (named,)),
         )
-    if cell.cuda.provider == "base" and bringing and not stack.base_has_libraries:
+    if cell.cuda.provider == "base" and names and not stack.base_has_libraries:
         yield warns(
             f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`", named
         )
@@ -88,46 +90,35 @@ def _families(stack: Stack) -> set[str]:
     """Families (``cublas``) that wheels bring, with the ones brought along."""
     names = {canonical(parsed.name) for parsed, _ in stack.asked}
     names |= {wheel.name for wheel in stack.truth.wheels}
-    families = {
-        name.removeprefix("nvidia-").rsplit("-cu", 1)[0] for name in names if name.startswith("nvidia-")
-    }
+    families = {name[7:].rsplit("-cu", 1)[0] for name in names if name.startswith("nvidia-")}
     # the extras of cuda-toolkit[cublas,cudart] are named after the libraries
     extras = {extra for parsed, _ in stack.asked if parsed.name == "cuda-toolkit" for extra in parsed.extras}
     families |= {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
-    if not stack.truth.locked:
-        families = families.union(
-            *(PINNED.get(f.name, set()) for f in stack.frameworks if f.brings == "pins")
-        )
-        for family in sorted(families):
-            families |= BROUGHT_ALONG.get(family, set())
-    return families
+    if stack.truth.locked:
+        return families
+    families |= {n for f in stack.frameworks if f.brings == "pins" for n in PINNED.get(f.name, ())}
+    return families.union(*(BROUGHT_ALONG.get(family, ()) for family in families))
 
 
 def linked(stack: Stack) -> Iterator[Finding]:
     """``elf-needs``: the libraries that a wheel is linked with are there in that major version."""
     copy = stack.cudnn
-    brought = {"cudnn": copy.version if copy is not None else None, "cudart": stack.cuda}
-    there = {"cudnn": copy is not None, "cudart": stack.cuda is not None or stack.base_has_libraries}
+    there = {
+        "cudnn": (copy is not None, copy.version if copy is not None else None),
+        # what wheels bring in the end, a lock alone tells
+        "cudart": (stack.cuda is not None or stack.base_has_libraries or not stack.truth.locked, stack.cuda),
+    }
     for framework in stack.frameworks:
         if framework.wheel is None or framework.brings == "inside":
             continue
-        source = framework.wheel.source
-        for name in framework.wheel.needed:
-            found = re.fullmatch(r"lib(cudnn|cudart)\.so\.(\d+)(?:\.\d+)?", name)
-            if found is None:
-                continue
-            library, wanted = found[1], int(found[2])
-            value, asked = brought[library], Value("linked with", name, source)
-            if value is not None and major(value.text) != wanted:
-                why = f"here is {short(value.text, 2)}"
-            elif not there[library] and (library == "cudnn" or stack.truth.locked):
-                why = "neither the base nor a wheel brings it"
-            else:
-                continue
-            yield impossible(
-                f"{framework.label} is linked with {name}, and {why}",
-                *((asked, value) if value is not None else (asked,)),
-            )
+        for found in filter(None, map(_LINKED.fullmatch, framework.wheel.needed)):
+            is_there, value = there[found[1]]
+            linked_with = f"{framework.label} is linked with {found[0]}, and"
+            asked = Value("linked with", found[0], framework.wheel.source)
+            if value is not None and major(value.text) != int(found[2]):
+                yield impossible(f"{linked_with} here is {short(value.text, 2)}", asked, value)
+            elif not is_there:
+                yield impossible(f"{linked_with} neither the base nor a wheel brings it", asked)
 
 
 def version(stack: Stack) -> Iterator[Finding]:

@@ -67,24 +67,15 @@ def version(stack: Stack) -> Iterator[Finding]:
 
 
 def _absent(stack: Stack, framework: CellFramework, compiled: Value) -> Finding:
-    cell, row = stack.cell, framework.row
+    cell, row, needs = stack.cell, framework.row, f"{framework.label} needs cuDNN {compiled.text}"
     if cell.cuda.provider == "base" and cell.base.kind == "registry" and stack.tag is None:
         # an image of the user's own
-        return unknown(
-            f"{framework.label} needs cuDNN {compiled.text}, and which one {cell.base} "
-            "holds is not known: NV_CUDNN_VERSION in its environment would settle it",
-            compiled,
-        )
+        why = f"which one {cell.base} holds is not known: NV_CUDNN_VERSION in its environment would settle it"
+        return unknown(f"{needs}, and {why}", compiled)
     if row is not None and row.needs and "cudnn" not in row.needs:
-        return warns(
-            f"{framework.label} opens cuDNN {compiled.text} for models with convolutions, "
-            "and neither the base nor a wheel brings one",
-            compiled,
-        )
-    return impossible(
-        f"{framework.label} needs cuDNN {compiled.text}, and neither the base nor a wheel brings one",
-        compiled,
-    )
+        opens = f"{framework.label} opens cuDNN {compiled.text} for models with convolutions"
+        return warns(f"{opens}, and neither the base nor a wheel brings one", compiled)
+    return impossible(f"{needs}, and neither the base nor a wheel brings one", compiled)
 
 
 def _compare(label: str, compiled: Value, loaded: Value, *, strict: bool, ranged: bool) -> Finding:

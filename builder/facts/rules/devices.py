@@ -35,11 +35,9 @@ def driver(stack: Stack) -> Iterator[Finding]:
     message = {
         Outcome.POSSIBLE: f"driver {given} is not older than {need.text}",
         Outcome.UNKNOWN: f"branch {given} has releases before and after {need.text}; give the full version",
-    }.get(
-        outcome,
-        f"driver {given} is older than {need.text}; only the cuda-compat package on a data-centre GPU gets "
-        "past that",
-    )
+        Outcome.IMPOSSIBLE: f"driver {given} is older than {need.text}; only the cuda-compat package on a "
+        "data-centre GPU gets past that",
+    }[outcome]
     yield Finding(outcome, message, (stack.driver, need))
 
 
@@ -53,11 +51,9 @@ def _against(driver_version: str, need: str) -> Outcome:
 
 def _floor(cuda: Value) -> Value | None:
     family = load().families.get(str(major(cuda.text)))
-    if family is None:
-        return None
-    if family.floor is not None:
+    if family is not None and family.floor is not None:
         return Value(f"driver floor of CUDA {family.major}", family.floor, family.source)
-    return own_driver(cuda)
+    return own_driver(cuda) if family is not None else None
 
 
 def own_driver(cuda: Value) -> Value | None:
@@ -73,14 +69,11 @@ def require_cuda(stack: Stack) -> Iterator[Finding]:
         return
     own, exceptions = own_driver(stack.base_cuda), _branches(stack)
     branch = str(major(stack.driver.text))
-    if (
-        own is None
-        or exceptions is None
-        or at_least(stack.driver.text, own.text)
-        or branch == str(major(own.text))
-    ):
+    if own is None or exceptions is None or at_least(stack.driver.text, own.text):
         return
     branches, consumer, source = exceptions
+    if branch == str(major(own.text)):
+        return
     allowed = Value("driver branches that may start it", ", ".join(branches) or "none", source)
     if branch not in branches:
         yield impossible(
@@ -114,20 +107,18 @@ def _branches(stack: Stack) -> tuple[tuple[str, ...], bool, Source] | None:
 def gpus(stack: Stack) -> Iterator[Finding]:
     """``gpu``: CUDA, cuDNN and the framework's wheel all have code for each GPU that the cell claims."""
     for name in stack.cell.gpus:
-        row = card_of(name)
-        if row is None:
-            if (maker := maker_of(name)) is not None:
-                text = f"{name} is a GPU of {maker}, and CUDA runs on NVIDIA's alone"
-                yield impossible(text, Value("gpu", name, CELL))
-                continue
+        row, asked = card_of(name), Value("gpu", name, CELL)
+        if row is None and (maker := maker_of(name)) is not None:
+            yield impossible(f"{name} is a GPU of {maker}, and CUDA runs on NVIDIA's alone", asked)
+        elif row is None:
             near = ", ".join(near_names(name))
             yield unknown(
-                f"{name} is no GPU that rtbuild knows"
-                + (f"; is it one of {near}?" if near else ".")
-                + " Its compute capability would settle it (`nvidia-smi --query-gpu=compute_cap`): "
+                f"{name} is no GPU that rtbuild knows{f'; is it one of {near}?' if near else '.'} Its "
+                "compute capability would settle it (`nvidia-smi --query-gpu=compute_cap`): "
                 "write sm_90 for 9.0",
-                Value("gpu", name, CELL),
+                asked,
             )
+        if row is None:
             continue
         if row.platform not in {None, stack.cell.platform}:
             yield impossible(
@@ -154,11 +145,8 @@ def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
     if given is None:
         return
     if row is None:
-        yield unknown(
-            f"which drivers serve {gpu.name} ({gpu.capability}) is not known; nvidia-smi beside it says so",
-            given,
-            _capability(gpu),
-        )
+        text = f"which drivers serve {gpu.name} ({gpu.capability}) is not known; nvidia-smi beside it says so"
+        yield unknown(text, given, _capability(gpu))
         return
     if row.since is not None and not at_least(given.text, row.since):
         outcome = _against(given.text, row.since)
@@ -178,10 +166,9 @@ def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         family = load().families.get(str(major(cuda.text)))
         if family is None or family.capability_min is None or family.capability_max is None:
             continue
-        if not at_least(gpu.capability, family.capability_min) or not at_least(
-            family.capability_max, gpu.capability
-        ):
-            span = f"{family.capability_min} to {family.capability_max}"
+        oldest, newest = family.capability_min, family.capability_max
+        if not at_least(gpu.capability, oldest) or not at_least(newest, gpu.capability):
+            span = f"{oldest} to {newest}"
             yield impossible(
                 f"CUDA {family.major} serves compute capability {span}; {gpu.name} has {gpu.capability}",
                 _capability(gpu),
@@ -190,10 +177,8 @@ def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
 
 
 def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
-    for copy in stack.copies:
-        if copy.version is None:
-            continue
-        text = short(copy.version.text, 3)
+    for version in (copy.version for copy in stack.copies if copy.version is not None):
+        text = short(version.text, 3)
         row, newer = _lines_around(text)
         if row is None:
             continue
@@ -212,7 +197,7 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         yield Finding(
             outcome,
             f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}",
-            (_capability(gpu), copy.version, Value(line, span, row.source)),
+            (_capability(gpu), version, Value(line, span, row.source)),
         )
 
 
@@ -248,18 +233,11 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
         yield impossible(f"{framework.label} has no code for {gpu.name} ({gpu.capability})", *values)
         return
     own = own_driver(framework.cuda) if framework.cuda is not None else None
+    only = f"{framework.label} has only PTX for {gpu.name}"
     if stack.driver is not None and own is not None and not at_least(stack.driver.text, own.text):
-        yield impossible(
-            f"{framework.label} has only PTX for {gpu.name}, and compiling it needs driver {own.text}",
-            *values,
-            own,
-        )
-        return
-    yield warns(
-        f"{framework.label} has only PTX for {gpu.name} ({gpu.capability}): the first start compiles for "
-        "minutes",
-        *values,
-    )
+        yield impossible(f"{only}, and compiling it needs driver {own.text}", *values, own)
+    else:
+        yield warns(f"{only} ({gpu.capability}): the first start compiles for minutes", *values)
 
 
 def _not_listed(framework: CellFramework, gpu: GpuRow, platform: str) -> Iterator[Finding]:

@@ -73,8 +73,8 @@ def _no_such_release(framework: CellFramework) -> str | None:
     inside = key(known[0]) <= key(public) and (key(public) <= newest or key(public)[:2] == newest[:2])
     if not inside or table.of(version, name):
         return None
-    line = [v for v in known if key(v)[:2] == key(public)[:2]]
-    near = f"there are {', '.join(line)}" if line else f"releases go from {known[0]} to {known[-1]}"
+    line = ", ".join(v for v in known if key(v)[:2] == key(public)[:2])
+    near = f"there are {line}" if line else f"releases go from {known[0]} to {known[-1]}"
     return f"there is no {name} {public} with a wheel on the package index, as read on {table.date}: {near}"
 
 
@@ -85,10 +85,8 @@ def _why(framework: CellFramework) -> str:
     if version is None:
         return f"{framework.requirement} does not name one version"
     if at_least(version, table.newest):
-        return (
-            f"{framework.label} is newer than the tables, which end at {table.newest}, "
-            "and its wheel was not read"
-        )
+        end = f"which end at {table.newest}, and its wheel was not read"
+        return f"{framework.label} is newer than the tables, {end}"
     others = sorted({row.variant for row in table.rows if contains(row.versions, version.split("+", 1)[0])})
     if others and framework.variant:
         there = ", ".join(others)
@@ -196,11 +194,9 @@ def platform(stack: Stack) -> Iterator[Finding]:
         row = framework.row
         if row is not None and framework.wheel is None and wanted not in row.platforms:
             there = ", ".join(row.platforms)
-            yield impossible(
-                f"{framework.label} has no wheel for {wanted} (it has {there})",
-                Value("platform", wanted, CELL),
-                Value(f"{framework.title} wheels for", there, row.source_of("platforms")),
-            )
+            has = Value(f"{framework.title} wheels for", there, row.source_of("platforms"))
+            text = f"{framework.label} has no wheel for {wanted} (it has {there})"
+            yield impossible(text, Value("platform", wanted, CELL), has)
 
 
 def _wheels_for(framework: CellFramework, asked: Value) -> Iterator[Finding]:
@@ -209,18 +205,12 @@ def _wheels_for(framework: CellFramework, asked: Value) -> Iterator[Finding]:
         allowed = takes(wheel.requires_python, asked.text)
         if not allowed or (wheel.tags and not any(_serves(tag, asked.text) for tag in wheel.tags)):
             text = wheel.requires_python if not allowed and wheel.requires_python else ", ".join(wheel.tags)
-            yield impossible(
-                f"{wheel.file} does not install on Python {asked.text}",
-                asked,
-                Value(f"{framework.title} wheel for", text, wheel.source),
-            )
+            said = Value(f"{framework.title} wheel for", text, wheel.source)
+            yield impossible(f"{wheel.file} does not install on Python {asked.text}", asked, said)
     elif row is not None and asked.text not in row.python:
-        there = ", ".join(row.python)
-        yield impossible(
-            f"{framework.label} has no wheel for Python {asked.text} (it has {there})",
-            asked,
-            Value(f"{framework.title} wheels for", there, row.source),
-        )
+        there = Value(f"{framework.title} wheels for", ", ".join(row.python), row.source)
+        text = f"{framework.label} has no wheel for Python {asked.text} (it has {there.text})"
+        yield impossible(text, asked, there)
 
 
 def _serves(tag: str, python: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from builder import resources
 from builder.facts import tables as facts
-from builder.facts.refresh import Change, Origin, apply
+from builder.facts.refresh import Change, apply
 from builder.facts.tables import FactsError
 
 TABLE = """\
@@ -31,37 +31,39 @@ date = "2020-01-01"
 reference = "wheels"
 date = "2020-01-01"
 """
-ORIGIN = Origin(id="metadata", reference="wheels", date="2026-02-03")
+DATE = "2026-02-03"
 
 
-def change(row, key, new, old=None):
-    return Change(file="thing.toml", row=row, label="thing", key=key, old=old, new=new)
+def change(row, key, new, old=None, file="companions.toml"):
+    return Change(file=file, row=row, label="thing", key=key, old=old, new=new)
 
 
 def test_values_change_and_all_else_stays() -> None:
-    done = apply(TABLE, [change(1, "latest", "2.1"), change(1, "python", ["3.9", "3.10"])], ORIGIN)
+    done = apply(TABLE, [change(1, "latest", "2.1"), change(1, "python", ["3.9", "3.10"])], DATE)
     expected = TABLE.replace('latest = "2.0", python = ["3.9"]', 'latest = "2.1", python = ["3.9", "3.10"]')
     head, _, tail = expected.rpartition('date = "2020-01-01"')
     assert done == f'{head}date = "2026-02-03"{tail}'
 
 
 def test_a_row_names_the_source_that_changed_it() -> None:
-    rows = tomllib.loads(apply(TABLE, [change(0, "pins", ["b[x]==3", 'c; a == "]"'])], ORIGIN))["rows"]
+    rows = tomllib.loads(apply(TABLE, [change(0, "pins", ["b[x]==3", 'c; a == "]"'])], DATE))["rows"]
     assert rows[0]["pins"] == ["b[x]==3", 'c; a == "]"']
     assert rows[0]["sources"] == ["docs", "metadata"]
     assert rows[1]["sources"] == ["docs", "metadata"]
 
 
 def test_a_new_source_is_added_first_where_it_decides_and_a_new_key_is_set() -> None:
-    origin = Origin(id="registry", reference="tags", date="2026-02-03", first=True)
-    document = tomllib.loads(apply(TABLE, [change(0, "cudnn", "9.1")], origin))
+    document = tomllib.loads(apply(TABLE, [change(0, "cudnn", "9.1", file="tags.toml")], DATE))
     assert document["rows"][0]["cudnn"] == "9.1"
     assert document["rows"][0]["sources"] == ["registry", "docs"]
-    assert document["sources"]["registry"] == {"reference": "tags", "date": "2026-02-03"}
+    assert document["sources"]["registry"] == {
+        "reference": "tag listing and image configs of nvidia/cuda on Docker Hub",
+        "date": DATE,
+    }
 
 
 def test_nothing_to_change_changes_no_byte() -> None:
-    assert apply(TABLE, [], ORIGIN) == TABLE
+    assert apply(TABLE, [], DATE) == TABLE
 
 
 def test_a_layout_that_would_be_spoilt_is_refused() -> None:
@@ -69,7 +71,7 @@ def test_a_layout_that_would_be_spoilt_is_refused() -> None:
         'latest = "2.0"', 'latest="2.0"'
     )
     with pytest.raises(FactsError, match="in place"):
-        apply(spread, [change(1, "latest", "2.1")], ORIGIN)
+        apply(spread, [change(1, "latest", "2.1")], DATE)
 
 
 def test_every_table_that_is_refreshed_can_be_changed(tmp_path) -> None:
@@ -79,8 +81,13 @@ def test_every_table_that_is_refreshed_can_be_changed(tmp_path) -> None:
         path = folder / f"{stem}.toml"
         rows = tomllib.loads(path.read_text())["rows"]
         names = ("latest", "python", "cuda", "cudnn", "pins", "versions", "state", "requires")
-        every = [change(n, key, row[key]) for n, row in enumerate(rows) for key in names if key in row]
-        path.write_text(apply(path.read_text(), every, ORIGIN))
+        every = [
+            change(n, key, row[key], file=path.name)
+            for n, row in enumerate(rows)
+            for key in names
+            if key in row
+        ]
+        path.write_text(apply(path.read_text(), every, DATE))
     assert len(facts.read(folder).tags) == len(facts.load().tags)
 
 
@@ -88,4 +95,4 @@ def test_a_source_without_a_date_is_refused_and_no_other_source_gets_it() -> Non
     table = TABLE.replace('reference = "wheels"\ndate = "2020-01-01"', 'reference = "wheels"')
     table += '\n[sources.other]\nreference = "elsewhere"\ndate = "2020-01-01"\n'
     with pytest.raises(FactsError, match="metadata has no date"):
-        apply(table, [change(1, "latest", "2.1")], ORIGIN)
+        apply(table, [change(1, "latest", "2.1")], DATE)

@@ -79,7 +79,7 @@ def test_a_part_of_a_library_is_none(length: int) -> None:
 
 
 def truth_of(*needed: str, glibc: tuple[str, ...] = ()) -> WheelTruth:
-    (linked,) = (part for part in parts_of(ORT, "small") if re.fullmatch(part.pattern, LIBRARY))
+    (linked,) = (part for part in parts_of(ORT, "small") if re.fullmatch(part.member, LIBRARY))
     told = Told(file=ORT, metadata="Name: x\n", values=linked.read(library(*needed, glibc=glibc)))
     return truth_of_reading(ORT, told, sha256="a" * 64)
 
