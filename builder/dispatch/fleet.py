@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from builder.matrix.nodes import Hole, Items, Node, Scalar, Table, compose
 from builder.matrix.source import Problems, nearest, read
@@ -16,11 +16,7 @@ Place = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_/][A-Za-z0-9_.:@/
 Count = Annotated[int, Field(ge=1, le=100_000)]
 
 
-class _FleetPart(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Resources(_FleetPart):
+class Resources(BaseModel, extra="forbid", frozen=True):
     """The resources of a task. Fields of the other scheduler are ignored."""
 
     partition: Word | None = None
@@ -32,7 +28,7 @@ class Resources(_FleetPart):
     minutes: Count | None = None
 
 
-class BuildLane(Resources):
+class BuildLane(Resources, frozen=True):
     """Slurm: how builds are asked for, and whose signature on ready-made layers counts."""
 
     cpus: Count = 2
@@ -41,7 +37,7 @@ class BuildLane(Resources):
     key: Place = Field(description="As build --key, on a node.")
 
 
-class Lane(Resources):
+class Lane(Resources, frozen=True):
     """How one class of GPU is asked for."""
 
     gres: Word | None = Field(None, description="Slurm: gpu:t4:1. By default gpu:CLASS:1 in small letters.")
@@ -51,7 +47,7 @@ class Lane(Resources):
     queue: Word | None = Field(None, description="Kubernetes: the queue of Kueue, if it is not the fleet's.")
 
 
-class Fleet(_FleetPart):
+class Fleet(BaseModel, extra="forbid", frozen=True):
     version: Literal["1"]
     scheduler: Literal["slurm", "kubernetes"]
     staging: Word | None = Field(None, description="Repository of the images; --from counts first.")
@@ -91,12 +87,11 @@ def load_fleet(path: Path) -> Fleet:
     if problems.noted:
         raise problems.error()
     try:
-        fleet = Fleet.model_validate(plain)
+        return Fleet.model_validate(plain)
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             _note(fault, spans, root, problems)
         raise problems.error() from error
-    return fleet
 
 
 def _plain(node: Node, place: tuple[str | int, ...], spans: dict[tuple[str | int, ...], Span]) -> Any:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ class JobState(Scheduled):
     pod: str | None
     exit_code: int | None
     """Of the probe in that pod."""
-    stuck: bool
+    stuck: bool = False
     """Its image cannot be pulled: it has not ended, and holds a GPU until its deadline."""
 
 
@@ -135,32 +136,24 @@ def jobs(fleet: Fleet) -> Mapping[str, JobState]:
 
 
 def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobState:
+    """Until a Job has ended, no log is read; an ended one without a pod has no log."""
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
     good = [pod for pod in newest if _part(pod, "status").get("phase") == "Succeeded"]
-    pod = next(iter(good or newest), None)
-    word = None if pod is None else _unpullable(pod)
-    found = _progress(job, pod)
-    stuck = word is not None and not found.ended
-    return JobState(
-        **vars(Scheduled(word=word, ended=True) if word is not None and stuck else found),
-        pod=None if pod is None else str(pod["metadata"]["name"]),
-        exit_code=None if pod is None else _state_of(pod, "terminated").get("exitCode"),
-        stuck=stuck,
-    )
+    pod: Mapping[str, Any] = next(iter(good or newest), {})
+    name = str(pod["metadata"]["name"]) if pod else None
+    state = partial(JobState, pod=name, exit_code=_state_of(pod, "terminated").get("exitCode"))
+    for condition in _part(job, "status").get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
+            return state(word=_words(condition["type"].lower(), condition), ended=True, again=not pod)
+    if word := _unpullable(pod):
+        return state(word=word, ended=True, stuck=True)
+    if _part(job, "spec").get("suspend"):
+        return state(word="suspended: it waits in its queue", queued=True)
+    return state(word=_pod_word(pod) if pod else "no pod yet", queued=True)
 
 
 def _part(item: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return item.get(name) or {}
-
-
-def _progress(job: Mapping[str, Any], pod: Mapping[str, Any] | None) -> Scheduled:
-    """Where a Job stands. Until it has ended, no log is read; an ended one without a pod has no log."""
-    for condition in _part(job, "status").get("conditions") or ():
-        if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
-            return Scheduled(word=_words(condition["type"].lower(), condition), ended=True, again=pod is None)
-    if _part(job, "spec").get("suspend"):
-        return Scheduled(word="suspended: it waits in its queue", queued=True)
-    return Scheduled(word="no pod yet" if pod is None else _pod_word(pod), queued=True)
 
 
 def _state_of(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

@@ -46,9 +46,6 @@ class NodeResult:
 
     exit_code: int
     message: str
-    verdict: str | None = None
-    card: str | None = None
-    """The class of the GPU that the report saw."""
     attached: bool = False
 
 
@@ -80,12 +77,12 @@ def verify_digest(
     staged = _patiently(lambda: read_image(registry, repository, digest))
     there = _patiently(lambda: _verdict_there(registry, staged, card, own))
     if there is not None:
-        told = f"{there}, by a report that is there"
-        return NodeResult(exit_code=EXIT_CODES[there], message=told, verdict=there, card=card)
-    used = tool or next((name for name in _TOOLS if shutil.which(name)), None)
+        return NodeResult(exit_code=EXIT_CODES[there], message=f"{there}, by a report that is there")
+    tools = _TOOLS if tool is None else (tool,)
+    used = next((name for name in tools if shutil.which(name)), None)
     if used is None:
-        said = "there is neither docker nor podman nor apptainer on this node"
-        raise MissingToolError(said, hint="install one, or name where it is: PATH")
+        hint = "`runtime` in the fleet file says which is taken; PATH names the place of one"
+        raise MissingToolError(f"there is no {' or '.join(tools)} on this node", hint=hint)
     given = re.sub("[^A-Za-z0-9_.-]", "-", _given(os.environ)) or "all"
     name = f"rtbuild-{digest.removeprefix('sha256:')[:12]}-{given}"
     code, text = _run(container(used, staged.reference, os.environ, name), used, name, seconds)
@@ -94,7 +91,12 @@ def verify_digest(
         told = "\n  ".join([f"{used} ended with {code} and no report", *tail])
         return NodeResult(exit_code=PROBE_FAILED, message=told)
     report = printed_report(text.decode("utf-8", "replace")).encode()
-    return _report(registry, staged, report, code, card=card, signer=signer)
+    verdict, seen, reports = report_on(staged, report, signer, exit_code=code)
+    # the same report at each attempt, of which one may have arrived
+    attached = bool(_patiently(lambda: share(registry, staged, reports)))
+    if wrong := other_card(card, seen):
+        return NodeResult(exit_code=2, message=wrong, attached=attached)
+    return NodeResult(exit_code=code, message=f"{verdict} on {seen or 'no GPU'}", attached=attached)
 
 
 def reports_beside(registry: Registry, staged: Staged, reporters: People | None) -> list[SealedReport]:
@@ -111,18 +113,25 @@ def _verdict_there(registry: Registry, staged: Staged, card: str, own: People | 
 
 
 def report_on(
-    staged: Staged, text: bytes, signer: Signer | None = None, *, verified: datetime | None = None
+    staged: Staged,
+    text: bytes,
+    signer: Signer | None = None,
+    *,
+    exit_code: int | None = None,
+    verified: datetime | None = None,
 ) -> tuple[str, str | None, list[SealedReport]]:
     """The verdict of a report, the class of GPU that it saw, and the reports to put beside the image.
 
     A report without a GPU says nothing about a card, and a test double's says nothing: neither is put there.
-    ``verified`` is now by default.
+    ``exit_code`` is the probe's, if it is known; ``verified`` is now by default.
 
     Raises:
-        CellError: the text is no report.
+        CellError: the text is no report, or one of another exit code.
         CommandError: it could not be signed.
     """
     document = parse(text)
+    if exit_code is not None and EXIT_CODES[document.verdict] != exit_code:
+        raise CellError(f"the report says {document.verdict}, and its container ended with {exit_code}")
     key = key_of(staged.content, document, staged.digest)
     if key is None or not key.gpus:
         return document.verdict, None, []
@@ -137,9 +146,11 @@ def report_on(
     return document.verdict, seen, [entry]
 
 
-def wrong_card(asked: str, seen: str | None) -> bool:
-    """Whether a report saw another class of GPU than the fleet says."""
-    return seen is not None and seen.casefold() != asked.casefold()
+def other_card(asked: str, seen: str | None) -> str | None:
+    """What to say of a report that saw another class of GPU than the fleet says; None if it did not."""
+    if seen is None or seen.casefold() == asked.casefold():
+        return None
+    return f"the fleet says {asked}, and its node has {seen}: mend the fleet file"
 
 
 def _patiently(call: Callable[[], _Answer]) -> _Answer:
@@ -154,20 +165,6 @@ def _patiently(call: Callable[[], _Answer]) -> _Answer:
             sys.stderr.flush()
             time.sleep(seconds)
     return call()
-
-
-def _report(
-    registry: Registry, staged: Staged, text: bytes, code: int, *, card: str, signer: Signer | None
-) -> NodeResult:
-    verdict, seen, reports = report_on(staged, text, signer)
-    if EXIT_CODES[verdict] != code:
-        raise CellError(f"the probe says {verdict} and ended with {code}")
-    # the same report at each attempt, of which one may have arrived
-    attached = bool(_patiently(lambda: share(registry, staged, reports)))
-    told = f"{verdict} on {seen or 'no GPU'}"
-    if wrong_card(card, seen):
-        code, told = 2, f"the fleet says {card}, and this node has {seen}: mend the fleet file"
-    return NodeResult(exit_code=code, message=told, verdict=verdict, card=seen, attached=attached)
 
 
 def _given(environment: Mapping[str, str]) -> str:
@@ -212,7 +209,8 @@ def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[i
     """
     _remove(tool, name)
     late = threading.Event()
-    try:
+    with contextlib.ExitStack() as failed:
+        failed.callback(_remove, tool, name)
         with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
 
             def end() -> None:
@@ -229,23 +227,16 @@ def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[i
             finally:
                 limit.cancel()
                 _kill(process.pid)
-    except FileNotFoundError as error:
-        said = f"there is no {command[0]} on this node"
-        raise MissingToolError(said, hint="see `runtime` in the fleet") from error
-    except BaseException:  # SIGTERM of the scheduler, as KeyboardInterrupt
-        _remove(tool, name)
-        raise
-    if late.is_set() or len(text) > _LIMIT:
-        _remove(tool, name)
-    if late.is_set():
-        raise errors.CommandError(
-            f"the container was not done after {seconds} s",
-            command=command,
-            returncode=124,
-            hint="kernels that are compiled from PTX take long: `minutes` in the fleet file",
-        )
-    if len(text) > _LIMIT:
-        raise CellError(f"the container printed more than {_LIMIT >> 20} MiB, which is no report")
+        if late.is_set():
+            raise errors.CommandError(
+                f"the container was not done after {seconds} s",
+                command=command,
+                returncode=124,
+                hint="kernels that are compiled from PTX take long: `minutes` in the fleet file",
+            )
+        if len(text) > _LIMIT:
+            raise CellError(f"the container printed more than {_LIMIT >> 20} MiB, which is no report")
+        failed.pop_all()
     return process.returncode, text
 
 

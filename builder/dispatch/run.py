@@ -14,7 +14,7 @@ from builder.dispatch import kubernetes, slurm
 from builder.dispatch.client import Scheduled
 from builder.dispatch.fleet import Fleet
 from builder.dispatch.follow import Work
-from builder.dispatch.node import report_on, reports_beside, wrong_card
+from builder.dispatch.node import other_card, report_on, reports_beside
 from builder.dispatch.plan import CONCLUSIVE, Task, TaskVerdict, verdicts
 from builder.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
 from builder.evidence.cosign import People, Signer
@@ -26,7 +26,6 @@ from builder.oci.staging import Staged, find_staged, repository_of
 from builder.pipeline.site import LockKeeper, refuse_stale
 from builder.recipe.render import render
 from builder.recipe.values import Recipe
-from builder.verify.document import EXIT_CODES, parse
 
 Say = Callable[[str], None]
 
@@ -275,14 +274,11 @@ def _collect(registry: Registry, image: Staged, task: Task, job: kubernetes.JobS
     if job.pod is None:
         raise CellError("its pod is gone, and its log with it")
     text = _json_in(kubernetes.log_of(job.pod, fleet))
-    said = parse(text).verdict
-    if job.exit_code is not None and job.exit_code != EXIT_CODES[said]:
-        raise CellError(f"the report says {said}, and its pod ended with {job.exit_code}")
     signer = None if fleet.key is None else Signer(key=fleet.key)
-    verdict, seen, reports = report_on(image, text, signer)
+    verdict, seen, reports = report_on(image, text, signer, exit_code=job.exit_code)
     new = bool(share(registry, image, reports))
-    if wrong_card(task.column, seen):
-        raise CellError(f"the fleet says {task.column}, and its node has {seen}: mend the fleet file")
+    if wrong := other_card(task.column, seen):
+        raise CellError(wrong)
     if verdict not in CONCLUSIVE:
         raise CellError(f"the report says {verdict}, which is no verdict on the image")
     return new

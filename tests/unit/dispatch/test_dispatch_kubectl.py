@@ -285,7 +285,7 @@ def test_an_evicted_pod_and_its_successor(desk: Desk, cluster: KubeDouble) -> No
         (A100, {}, "the fleet says T4, and its node has A100"),
         (T4, {"verdict": "host", "cause": "driver-missing"}, "the report says host"),
         (T4, {"test_double": True}, None),
-        (T4, {"verdict": "broken", "cause": "cudnn-missing"}, "says broken, and its pod ended with 0"),
+        (T4, {"verdict": "broken", "cause": "cudnn-missing"}, "says broken, and its container ended with 0"),
     ],
     ids=["a fleet that lies", "host", "a double", "its exit code"],
 )

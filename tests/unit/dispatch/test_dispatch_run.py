@@ -229,7 +229,7 @@ def test_the_container_gets_the_part_of_a_gpu_that_the_scheduler_gave(tool: Any,
 def test_a_node_attaches_its_report(desk: Desk) -> None:
     desk.docker(report(desk.images()[0]), 0)
     found = desk.on_node()
-    assert (found.exit_code, found.verdict, found.card, found.attached) == (0, "works", "T4", True)
+    assert (found.exit_code, found.message, found.attached) == (0, "works on T4", True)
 
 
 def test_a_task_that_was_submitted_twice_runs_once(desk: Desk) -> None:
@@ -263,7 +263,7 @@ def test_a_fleet_that_lies_about_a_card_is_told(desk: Desk) -> None:
     found = desk.on_node(card="A100")
     assert found.exit_code == 2
     assert found.attached
-    assert "the fleet says A100, and this node has T4" in found.message
+    assert "the fleet says A100, and its node has T4" in found.message
 
 
 def test_a_test_double_is_never_attached(desk: Desk) -> None:
@@ -274,12 +274,13 @@ def test_a_test_double_is_never_attached(desk: Desk) -> None:
 def test_a_probe_that_fails_says_nothing_about_the_image(desk: Desk) -> None:
     desk.program("docker", "echo 'no such image'; exit 125")
     found = desk.on_node()
-    assert (found.exit_code, found.verdict, found.attached) == (30, None, False)
+    assert (found.exit_code, found.attached) == (30, False)
+    assert "ended with 125 and no report\n  no such image" in found.message
 
 
 def test_a_report_that_contradicts_its_exit_code_is_none(desk: Desk) -> None:
     desk.docker(report(desk.images()[0]), 20)
-    with pytest.raises(CellError, match="says works and ended with 20"):
+    with pytest.raises(CellError, match="says works, and its container ended with 20"):
         desk.on_node()
 
 
