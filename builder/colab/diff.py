@@ -2,7 +2,7 @@
 
 import enum
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -30,13 +30,11 @@ class _Missing(pydantic.BaseModel):
     detail: str
 
 
-class Listed(pydantic.BaseModel):
+class Listed(pydantic.BaseModel, strict=True, frozen=True):
     """What a runtime holds, and what is known of the packages that no index has.
 
     As much of a record as a comparison needs; :func:`builder.colab.imports.record` writes it.
     """
-
-    model_config = pydantic.ConfigDict(strict=True, frozen=True)
 
     version: Literal[1] = pydantic.Field(default=1, alias="schema")
     runtime: str
@@ -87,9 +85,6 @@ class ParityRow:
     status: ParityStatus
     why: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        return {**vars(self), "status": self.status.value}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Parity:
@@ -136,9 +131,9 @@ class Parity:
             "present_percent": round(self.present, 2),
             "same_percent": round(self.same, 2),
             "reached": self.reached,
-            "counts": {status.value: self.count(status) for status in ParityStatus},
-            "core": [row.as_json() for row in self.core],
-            "packages": [row.as_json() for row in self.packages if row.status is not ParityStatus.SAME],
+            "counts": {status: self.count(status) for status in ParityStatus},
+            "core": list(map(vars, self.core)),
+            "packages": [vars(row) for row in self.packages if row.status is not ParityStatus.SAME],
         }
 
 
@@ -161,7 +156,7 @@ def compare(runtime: Listed, image: Inventory) -> Parity:
     others = sorted((*rows.values(), *extra), key=lambda row: row.name.casefold())
     return Parity(
         runtime=runtime.runtime,
-        core=(_python(runtime, image), *_libraries(runtime, image, asked), *frameworks),
+        core=(_python(runtime, image), *_libraries(runtime, image), *frameworks),
         packages=tuple(others),
     )
 
@@ -198,29 +193,23 @@ def _python(runtime: Listed, image: Inventory) -> ParityRow:
     return ParityRow(name="Python", asked=asked, found=found, status=status, why=why)
 
 
-def _libraries(
-    runtime: Listed, image: Inventory, asked: dict[str, tuple[str, str | None]]
-) -> tuple[ParityRow, ...]:
+def _libraries(runtime: Listed, image: Inventory) -> Iterator[ParityRow]:
     """CUDA and cuDNN as the frameworks load them, by the probe; on Colab the wheels' cuDNN goes first."""
-    wheels = [v for key, (_, v) in asked.items() if key.startswith("nvidia-cudnn")]
-    cudnn = wheels[0] if wheels and wheels[0] else runtime.cudnn
-    rows = [
-        _loaded("CUDA", runtime.cuda, image.report.loaded("cuda", "libcudart.so"), 2),
-        _loaded("cuDNN", cudnn, image.report.loaded("cudnn", "libcudnn.so"), 3),
-    ]
-    return tuple(row for row in rows if row is not None)
-
-
-def _loaded(name: str, asked: str | None, found: list[str], parts: int) -> ParityRow | None:
-    if asked is None:
-        return None
-    if not found:
-        why = "no framework in the image says what it loads"
-        return ParityRow(name=name, asked=asked, found=None, status=ParityStatus.MISSING, why=why)
-    same = all(first_parts(version, parts) == first_parts(asked, parts) for version in found)
-    status = ParityStatus.SAME if same else ParityStatus.OTHER
-    why = f"compared to {parts} numbers, as the library tells them"
-    return ParityRow(name=name, asked=asked, found=", ".join(sorted(set(found))), status=status, why=why)
+    wheels = [v for name, v in runtime.packages.items() if canonicalize_name(name).startswith("nvidia-cudnn")]
+    libraries = (
+        ("CUDA", runtime.cuda, image.report.loaded("cuda", "libcudart.so"), 2),
+        ("cuDNN", (wheels and wheels[0]) or runtime.cudnn, image.report.loaded("cudnn", "libcudnn.so"), 3),
+    )
+    for name, asked, found, parts in libraries:
+        if asked is None:
+            continue
+        status, why = ParityStatus.MISSING, "no framework in the image says what it loads"
+        if found:
+            same = {first_parts(version, parts) for version in found} == {first_parts(asked, parts)}
+            status = ParityStatus.SAME if same else ParityStatus.OTHER
+            why = f"compared to {parts} numbers, as the library tells them"
+        told = ", ".join(sorted(set(found))) or None
+        yield ParityRow(name=name, asked=asked, found=told, status=status, why=why)
 
 
 def _percent(part: int, whole: int) -> float:

@@ -1,4 +1,7 @@
-"""From a Colab runtime to a matrix, and to the record that says what became of each of its packages."""
+"""From a Colab runtime to a matrix, and to the record that says what became of each of its packages.
+
+Its image can stand on any base, with a standalone Python, else on one that has its Python.
+"""
 
 import json
 import re
@@ -8,16 +11,18 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from builder.colab.bases import BaseChoice, choose_bases, standalone_version
 from builder.colab.match import Match, Matching, Progress, match_packages
 from builder.colab.runtimes import REPOSITORY, Runtime
 from builder.colab.sources import build_missing
 from builder.errors import CellError
 from builder.facts.tables import load
+from builder.facts.versions import at_least
 from builder.facts.versions import key as version_key
 from builder.image.pythons import Pythons
 from builder.index.client import Index
+from builder.index.pythons import offered
 from builder.index.target import Target
+from builder.matrix.bases import SUITES
 from builder.model import Profile
 from builder.sdist import Workshop
 
@@ -33,6 +38,21 @@ _APT = (
 )  # fmt: skip
 # Loaded by wheels (scikit-learn's, PyTorch's) and part of every Ubuntu with a compiler, as Colab's is.
 _OPENMP = "libgomp1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseChoice:
+    """One base for the runtime. ``note`` says in what it is not Colab's own system."""
+
+    base: str
+    system: str
+    """Its row in the table of systems."""
+    note: str = ""
+
+    @property
+    def suite(self) -> str | None:
+        """The Debian release, whose CUDA and cuDNN are NVIDIA's wheels; None for NVIDIA's image."""
+        return self.base.removeprefix("rootfs:debian/") if self.base.startswith("rootfs:") else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +102,8 @@ def import_runtime(
         CellError: no base has its Python, or none of its frameworks is on the index.
         PackageIndexError: the index did not answer.
     """
-    standalone = standalone_version(runtime)
+    known = {one.version for one in offered(PLATFORM)}
+    standalone = runtime.python if runtime.python in known else None
     choices, no_base = choose_bases(runtime, any_python=standalone is not None)
     if not choices:
         said = "\n  ".join([f"nothing to build {runtime.name} on:", *no_base])
@@ -90,12 +111,7 @@ def import_runtime(
         raise CellError(said, hint=hint)
     glibc = min((load().systems[choice.system].glibc for choice in choices), key=version_key)
     target = Target(python=runtime.python_minor, platform=PLATFORM, glibc=glibc)
-    matching = match_packages(
-        runtime.packages,
-        index=index,
-        target=target,
-        progress=lambda name, done, of: progress(f"asking for {name}", done, of),
-    )
+    matching = match_packages(runtime.packages, index=index, target=target, progress=progress)
     asked = [name for name in _APT if name in runtime.apt and runtime.apt[name].manual]
     apt = tuple(sorted({*asked, _OPENMP}))
     runtime_apt: tuple[str, ...] = ()
@@ -111,7 +127,7 @@ def import_runtime(
             workshop=workshop,
             interpreter=interpreter,
             suite=suite,
-            progress=lambda name, done, of: progress(f"building {name}", done, of),
+            progress=progress,
         )
         loaded = {name for m in matching.found if m.compiled is not None for name in m.compiled.libraries}
         if suite is not None and loaded:
@@ -135,6 +151,63 @@ def import_runtime(
             hint="another index may have them: UV_INDEX, or pip's extra-index-url",
         )
     return imported
+
+
+def choose_bases(runtime: Runtime, *, any_python: bool) -> tuple[tuple[BaseChoice, ...], tuple[str, ...]]:
+    """The bases, most faithful first, and for each kind that has none, why.
+
+    Most faithful is NVIDIA's image with the runtime's CUDA and cuDNN; Debian's own packages need no registry.
+    ``any_python``: the image gets a standalone one, so the base need not have it.
+    """
+    # Colab's since August 2023, if the lists do not say.
+    own = (runtime.system or "Ubuntu 22.04").removeprefix("Ubuntu ")[:5]
+    kinds = [kind(runtime, own, any_python=any_python) for kind in (_nvidia_image, _debian)]
+    choices = tuple(found for found in kinds if isinstance(found, BaseChoice))
+    return choices, tuple(found for found in kinds if isinstance(found, str))
+
+
+def _nvidia_image(runtime: Runtime, own: str, *, any_python: bool) -> BaseChoice | str:
+    facts = load()
+    rows = [row for row in facts.tags if row.cuda == runtime.cuda and row.state == "listed"]
+    if runtime.cuda is None or not rows:
+        return f"nvidia/cuda has no image of CUDA {runtime.cuda or '(not in the apt list)'} with cuDNN"
+    fitting = [
+        (row, ubuntu)
+        for row in rows
+        for ubuntu in row.ubuntu
+        if (system := facts.systems.get(f"ubuntu{ubuntu}")) is not None
+        and (any_python or runtime.python_minor in system.python)
+    ]
+    if not fitting:
+        there = sorted({ubuntu for row in rows for ubuntu in row.ubuntu})
+        return (
+            f"no nvidia/cuda image has both CUDA {runtime.cuda} and Python {runtime.python_minor}: "
+            f"the tags are of Ubuntu {', '.join(there)}"
+        )
+    row, ubuntu = min(fitting, key=lambda pair: (own != pair[1], pair[1]))
+    whose = "" if any_python else f", whose own Python is {runtime.python_minor}"
+    notes = [] if own == ubuntu else [f"Ubuntu {ubuntu}{whose}"]
+    if runtime.cudnn is not None and row.cudnn != runtime.cudnn:
+        notes.append(f"the image's cuDNN is {row.cudnn or 'not known'}, Colab's {runtime.cudnn}")
+    base = f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-ubuntu{ubuntu}"
+    return BaseChoice(base=base, system=f"ubuntu{ubuntu}", note="; ".join(notes))
+
+
+def _debian(runtime: Runtime, own: str, *, any_python: bool) -> BaseChoice | str:
+    """The Debian release with that Python; with any, the oldest whose glibc is not older than Ubuntu's."""
+    systems = load().systems
+    rows = {suite: systems[f"debian/{suite}"] for suite in SUITES}
+    if any_python:
+        ubuntu = systems.get(f"ubuntu{own}")
+        new = [suite for suite, row in rows.items() if ubuntu is None or at_least(row.glibc, ubuntu.glibc)]
+        suite = min(new, key=lambda suite: float(rows[suite].glibc), default=None)
+    else:
+        suite = next((suite for suite, row in rows.items() if runtime.python_minor in row.python), None)
+    if suite is None:
+        has = ", ".join(f"{suite} {row.python[0]}" for suite, row in rows.items())
+        return f"no Debian release has Python {runtime.python_minor} ({has})"
+    note = f"Debian {suite} in place of {runtime.system or 'Ubuntu'}; CUDA and cuDNN are NVIDIA's wheels"
+    return BaseChoice(base=f"rootfs:debian/{suite}", system=f"debian/{suite}", note=note)
 
 
 def _framework(match: Match, by_name: dict[str, Match]) -> str:

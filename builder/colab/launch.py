@@ -102,19 +102,19 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
     if mode == "jupyter" and not wish.colab:
         hint = "add `profile: colab` to its cell and build it; or start it with --shell"
         raise CellError(f"{wish.image} has no Jupyter: it was not built with `profile: colab`", hint=hint)
-    gpu, notes = _gpu(wish, machine)
+    notes: list[str] = []
     name = f"rtbuild-{wish.port}" if mode == "jupyter" else None
     command = [*machine.docker, "run", "--rm"]
     command += ["--name", name] if name is not None else []
     command += [] if wish.colab else ["--init"]  # images of the profile colab have one
-    command += gpu
+    command += _gpu(wish, machine, notes)
     if mode == "verify":
         # as `rtbuild verify` runs it: no root, no network, nothing to write to but /tmp
         command += ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
         command += [wish.image, "cudnn-verify"]
-        return LaunchPlan(mode=mode, command=tuple(command), name=None, port=None, notes=notes)
-    user, said = _user(wish, machine)
-    mounts, folders, unmounted = _mounts(wish, machine)
+        return LaunchPlan(mode=mode, command=tuple(command), name=None, port=None, notes=tuple(notes))
+    user = _user(wish, machine, notes)
+    mounts, folders = _mounts(wish, machine, notes)
     command += [*_settings(wish, machine), *_route(machine)]
     command += ["--user", f"{user[0]}:{user[1]}", *mounts]
     if mode == "jupyter":
@@ -129,28 +129,28 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
         command=(*command, wish.image, *(["bash"] if mode == "shell" else [])),
         name=name,
         port=wish.port if mode == "jupyter" else None,
-        notes=(*notes, *said, *unmounted),
+        notes=tuple(notes),
         folders=folders,
         user=user,
     )
 
 
-def _gpu(wish: Wish, machine: Machine) -> tuple[list[str], tuple[str, ...]]:
-    """The flags that hand the GPUs in, or none and why not."""
+def _gpu(wish: Wish, machine: Machine, notes: list[str]) -> list[str]:
+    """The flags that hand the GPUs in, or none and a note why not."""
     facts = machine.engine.gpu
     # If the engine knows neither, they are asked for all the same: its refusal says why.
     flags = ["--device", "nvidia.com/gpu=all"] if facts.request == "cdi" else ["--gpus", "all"]
     # For NCCL and pinned memory: https://docs.nvidia.com/deeplearning/frameworks/user-guide/
     flags += ["--ulimit", "memlock=-1"]
-    if wish.gpus is not None:
-        return (flags if wish.gpus else []), ()
-    if facts.usable:
-        return flags, ()
-    if not facts.traces:
-        return [], ("no GPU on this machine: started without one",)
-    lacking = next((check for check in gpu_checks(facts) if check.outcome == "failed"), None)
-    remedy = f"; {lacking.found}: {lacking.remedy}" if lacking and lacking.remedy else ""
-    return [], (f"this machine has a GPU, which its engine cannot hand to a container{remedy}",)
+    if wish.gpus or (wish.gpus is None and facts.usable):
+        return flags
+    if wish.gpus is None and not facts.traces:
+        notes.append("no GPU on this machine: started without one")
+    elif wish.gpus is None:
+        lacking = next((check for check in gpu_checks(facts) if check.outcome == "failed"), None)
+        remedy = f"; {lacking.found}: {lacking.remedy}" if lacking and lacking.remedy else ""
+        notes.append(f"this machine has a GPU, which its engine cannot hand to a container{remedy}")
+    return []
 
 
 def _settings(wish: Wish, machine: Machine) -> list[str]:
@@ -181,22 +181,23 @@ def _route(machine: Machine) -> list[str]:
     return flags
 
 
-def _user(wish: Wish, machine: Machine) -> tuple[tuple[int, int], tuple[str, ...]]:
+def _user(wish: Wish, machine: Machine, notes: list[str]) -> tuple[int, int]:
     """Whose files the container writes, and a note if that may surprise."""
     if wish.user is not None:
-        return parse_user(wish.user), ()
+        return parse_user(wish.user)
     if machine.rootless:
-        return (0, 0), ()  # who is the caller outside
+        return 0, 0  # who is the caller outside
     if machine.user[0] != 0:
-        return machine.user, ()
-    if wish.content is None or not wish.content.exists():
-        return IMAGE_USER, ()
-    owner = wish.content.stat()
-    if owner.st_uid != 0:
-        return (owner.st_uid, owner.st_gid), ()
-    number, folder = IMAGE_USER[0], wish.content
-    note = f"you are root, and the container runs as user {number}, who cannot write to {folder}: it is"
-    return IMAGE_USER, (f"{note} root's (chown {number} {folder}, or --user 0:0)",)
+        return machine.user
+    if (folder := wish.content) is not None and folder.exists():
+        owner, number = folder.stat(), IMAGE_USER[0]
+        if owner.st_uid != 0:
+            return owner.st_uid, owner.st_gid
+        notes.append(
+            f"you are root, and the container runs as user {number}, who cannot write to {folder}: it is"
+            f" root's (chown {number} {folder}, or --user 0:0)"
+        )
+    return IMAGE_USER
 
 
 def parse_user(text: str) -> tuple[int, int]:
@@ -207,11 +208,12 @@ def parse_user(text: str) -> tuple[int, int]:
     return int(user), int(group or user)
 
 
-def _mounts(wish: Wish, machine: Machine) -> tuple[list[str], tuple[Path, ...], tuple[str, ...]]:
-    """The flags, the folders to make for them, and what to say."""
+def _mounts(wish: Wish, machine: Machine, notes: list[str]) -> tuple[list[str], tuple[Path, ...]]:
+    """The flags, and the folders to make for them."""
     volumes = [flag for volume in wish.volumes for flag in ("--volume", volume)]
     if not machine.local:
-        return volumes, (), ("the engine is on another machine: no folder of this one is mounted",)
+        notes.append("the engine is on another machine: no folder of this one is mounted")
+        return volumes, ()
     flags: list[str] = []
     if (content := wish.content) is not None:
         if not content.is_dir():
@@ -222,12 +224,12 @@ def _mounts(wish: Wish, machine: Machine) -> tuple[list[str], tuple[Path, ...], 
             raise UsageError(f"{said}, and your home folder is in it", hint=hint)
         flags += ["--mount", mount(content, _CONTENT)]
     if not wish.colab:
-        return [*flags, *volumes], (), ()
+        return [*flags, *volumes], ()
     # What frameworks download and compile stays for the next start.
     kept = machine.cache / "home"
     flags += ["--mount", mount(kept, _CACHE)]
     flags += ["--env", f"KERAS_HOME={_CACHE}/keras", "--env", f"CUDA_CACHE_PATH={_CACHE}/nv"]
-    return [*flags, *volumes], (kept,), ()
+    return [*flags, *volumes], (kept,)
 
 
 def mount(source: Path, target: str) -> str:

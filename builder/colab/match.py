@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -22,7 +22,7 @@ from builder.lock.sources import sdist_version
 from builder.model import Compilation
 
 Progress = Callable[[str, int, int], None]
-"""Gets a name, the number that is done, and the number of all."""
+"""Gets what is being done, the number that is done, and the number of all."""
 Reason = Literal[
     "own",  # Google's own package, published nowhere
     "repository",  # installed from a version control system
@@ -90,7 +90,7 @@ def match_packages(
     *,
     index: Index,
     target: targets.Target,
-    progress: Progress = lambda _name, _done, _of: None,
+    progress: Progress = lambda _text, _done, _of: None,
 ) -> Matching:
     """Ask the user's index about every package.
 
@@ -98,18 +98,14 @@ def match_packages(
         PackageIndexError: the user's own index did not answer. One that only the runtime names may be silent.
     """
     named = further_indexes(packages)
-    answering, silent = _answering(named, index)
-    asker = _Asker(index=index, target=target, fitting=target.tags(), named=named, answering=answering)
-    found: dict[PipPackage, Match] = {}
-    pool = ThreadPoolExecutor(_THREADS)
-    try:
-        futures = {pool.submit(asker.match, package): package for package in packages}
-        for future in as_completed(futures):
-            found[futures[future]] = future.result()
-            progress(futures[future].name, len(found), len(packages))
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return Matching(matches=tuple(found[package] for package in packages), silent=silent)
+    silent = _silent(named, index)
+    asker = _Asker(index=index, target=target, fitting=target.tags(), named=named, silent=silent)
+    found: list[Match] = []
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for match in pool.map(asker.match, packages):  # an error leaves the others unasked
+            found.append(match)
+            progress(f"asking for {match.package.name}", len(found), len(packages))
+    return Matching(matches=tuple(found), silent=tuple(silent.values()))
 
 
 def further_indexes(packages: Sequence[PipPackage]) -> dict[PipPackage, str]:
@@ -146,19 +142,15 @@ def further_index(package: PipPackage) -> str | None:
     return None
 
 
-def _answering(named: Mapping[PipPackage, str], index: Index) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The further indexes that answer. Each is asked once, so that one that is down costs one wait."""
-    answering: set[str] = set()
-    silent: list[str] = []
-    for url in sorted(set(named.values())):
-        example = next(package for package, further in named.items() if further == url)
+def _silent(named: Mapping[PipPackage, str], index: Index) -> dict[str, str]:
+    """Why a further index does not answer, by its address. Each is asked once, for one wait at most."""
+    silent: dict[str, str] = {}
+    for url, example in sorted({url: package for package, url in named.items()}.items()):
         try:
             index.with_extra((url,)).offers_of(url, example.key)
         except PackageIndexError as problem:
-            silent.append(problem.message)
-        else:
-            answering.add(url)
-    return frozenset(answering), tuple(silent)
+            silent[url] = problem.message
+    return silent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +159,7 @@ class _Asker:
     target: targets.Target
     fitting: Mapping[Tag, int]
     named: Mapping[PipPackage, str]
-    answering: frozenset[str]
+    silent: Mapping[str, str]
 
     def match(self, package: PipPackage) -> Match:
         if package.key in _OWN:
@@ -180,14 +172,18 @@ class _Asker:
         further = self.named.get(package)
         if first.requirement is not None or further is None:
             return first
-        if further in self.answering:
-            return self._on_further(package, package.version, further) or first
-        return _unasked(first, further)
+        if further in self.silent:
+            return _unasked(first, further)
+        return self._on_further(package, package.version, further) or first
 
     def _on_default(self, package: PipPackage, version: str) -> Match:
         files = self.index.offers(package.name)
+        if not files and package.kind == "wheel":
+            return _no(package, "address", f"not on the index; installed from {package.url}")
+        if not files and package.kind == "file":
+            return _no(package, "own", f"not on the index; built by Google ({package.url})")
         if not files:
-            return _unknown(package)
+            return _no(package, "absent", "the index has no project of this name")
         wanted = Version(version)
         same = [file for file in files if _is(file, wanted.public)]
         best = self._best(same)
@@ -195,8 +191,8 @@ class _Asker:
             return self._why_not(package, version, files, same)
         if wanted.local is not None and not _is(best, version, local=True):
             return self._by_its_word(package, wanted, best)
-        requirement = f"{package.name}=={version}"
-        return Match(package=package, requirement=requirement, file=best, detail=_remark(package, best))
+        match = Match(package=package, requirement=f"{package.name}=={version}", file=best)
+        return replace(match, detail=_remark(package, best))
 
     def _by_its_word(self, package: PipPackage, wanted: Version, best: IndexFile) -> Match:
         """A wheel without a label in its name is the same build if its own code says so."""
@@ -223,11 +219,10 @@ class _Asker:
 
     def _on_further(self, package: PipPackage, version: str, further: str) -> Match | None:
         offered = self.index.with_extra((further,)).offers_of(further, package.name)
-        exact = [file for file in offered if _is(file, version, local=True)]
-        best = self._best(exact)
-        requirement = f"{package.name}=={version}"
-        match = Match(package=package, requirement=requirement, index=further, file=best)
-        return match if best is not None else None
+        best = self._best([file for file in offered if _is(file, version, local=True)])
+        if best is None:
+            return None
+        return Match(package=package, requirement=f"{package.name}=={version}", index=further, file=best)
 
     def _best(self, files: Sequence[IndexFile]) -> IndexFile | None:
         ranked = [
@@ -255,23 +250,13 @@ class _Asker:
         return _no(package, "python", f"no wheel of {version} for {place}; there are {', '.join(pythons)}")
 
 
-def _unknown(package: PipPackage) -> Match:
-    match package.kind:
-        case "wheel":
-            return _no(package, "address", f"not on the index; installed from {package.url}")
-        case "file":
-            return _no(package, "own", f"not on the index; built by Google ({package.url})")
-        case _:
-            return _no(package, "absent", "the index has no project of this name")
-
-
 def _unasked(first: Match, further: str) -> Match:
     """The match if the further index is silent; ``first`` is the match of the user's own index."""
     package = first.package
     if first.reason == "other-build":  # the matrix names the right one, which locks once its index answers
-        requirement = f"{package.name}=={package.version}"
+        wanted = f"{package.name}=={package.version}"
         note = "PyTorch's own index did not answer: not looked at"
-        return Match(package=package, requirement=requirement, index=further, detail=note)
+        return Match(package=package, requirement=wanted, index=further, detail=note)
     detail = f"{first.detail}; {_own_index(further)}, which has it, does not answer"
     return replace(first, index=further, detail=detail)
 

@@ -4,8 +4,7 @@ import datetime
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +28,6 @@ NAMED: Mapping[str, str] = {
     "2026.04": "77d5dbef56d73b96db5efef2280679cb548c9bd9",
     "2026.07": "ec53f93fe44a9cab118dc5451527b18e36e1a643",
 }
-
-
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -77,9 +74,11 @@ def read_runtime(
         UsageError: a list is not there or cannot be read, or nothing says which Python the runtime has.
     """
     dated = at if at and _DATE.fullmatch(at) else None
-    commit = _commit_of(source, dated) if dated else NAMED.get(at, at) if at else None
-    reader = _at_commit(source, commit) if source is not None and commit else _in_folder(source)
-    texts = [_read(given, names, reader) for given, names in ((freeze, FREEZE), (apt, APT), (system, SYSTEM))]
+    if source is not None and not source.is_dir():
+        raise UsageError(f"{source} is no folder", hint="name one that holds the lists")
+    commit = _commit_of(source, at) if at else None
+    lists = ((freeze, FREEZE), (apt, APT), (system, SYSTEM))
+    texts = [_read(given, names, source, commit) for given, names in lists]
     if texts[0] is None:
         raise UsageError(
             f"there is no pip freeze in {source or 'the files given'}: looked for {' and '.join(FREEZE)}",
@@ -112,55 +111,47 @@ def read_runtime(
 
 
 def _read(
-    given: Path | None, names: tuple[str, ...], reader: Callable[[str], str | None]
+    given: Path | None, names: tuple[str, ...], source: Path | None, commit: str | None
 ) -> tuple[str, str] | None:
-    """A list's text, and its name for messages."""
-    if given is not None:
-        return _text(given), str(given)
-    texts = ((reader(name), name) for name in names)
-    return next(((text, name) for text, name in texts if text is not None), None)
+    """A list's text, and its name for messages; None if it is not there. Raises UsageError."""
+    if given is None and source is not None and commit is not None:
+        # bare or not: a work tree is left alone
+        shown = ((_git(source, "show", f"{commit}:{name}"), name) for name in names)
+        return next(((done.stdout, name) for done, name in shown if done.returncode == 0), None)
+    places = [(source / name, name) for name in names] if source is not None else []
+    for path, name in places if given is None else [(given, str(given))]:
+        try:
+            return path.read_text(encoding="utf-8"), name
+        except (OSError, UnicodeDecodeError) as error:
+            if given is not None or not isinstance(error, FileNotFoundError):
+                raise UsageError(f"{path} cannot be read: {error}") from error
+    return None
 
 
-def _text(path: Path) -> str:
-    with _reading(path):
-        return path.read_text(encoding="utf-8")
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-
-
-def _in_folder(folder: Path | None) -> Callable[[str], str | None]:
-    if folder is not None and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder", hint="name one that holds the lists")
-
-    def reader(name: str) -> str | None:
-        if folder is not None:
-            with _reading(folder / name), suppress(FileNotFoundError):
-                return (folder / name).read_text(encoding="utf-8")
-        return None
-
-    return reader
-
-
-def _commit_of(folder: Path | None, date: str) -> str:
-    """The last commit of a checkout's branch up to the end of a day in UTC."""
-    try:
-        datetime.date.fromisoformat(date)
-    except ValueError as error:
-        said = f"'{date}' is no date: {error}"
-        raise UsageError(said, hint="year, month and day, as in 2024-07-15") from error
-    done = _git(folder, "rev-list", "-1", f"--before={date}T23:59:59Z", "HEAD")
-    if done.returncode != 0:
-        said = f"{folder} is no clone in which a date could be looked up"
-        raise UsageError(said, hint=f"clone github.com/{REPOSITORY}")
-    if not done.stdout.strip():
-        raise UsageError(f"{folder} has no commit up to {date}", hint="its lists begin later")
-    return done.stdout.strip()
+def _commit_of(folder: Path | None, at: str) -> str:
+    """A commit of a clone: its own name, a past runtime's, or the last one up to the end of a day in UTC."""
+    if _DATE.fullmatch(at):
+        try:
+            datetime.date.fromisoformat(at)
+        except ValueError as error:
+            said = f"'{at}' is no date: {error}"
+            raise UsageError(said, hint="year, month and day, as in 2024-07-15") from error
+        done = _git(folder, "rev-list", "-1", f"--before={at}T23:59:59Z", "HEAD")
+        if done.returncode != 0:
+            said = f"{folder} is no clone in which a date could be looked up"
+            raise UsageError(said, hint=f"clone github.com/{REPOSITORY}")
+        if not done.stdout.strip():
+            raise UsageError(f"{folder} has no commit up to {at}", hint="its lists begin later")
+        return done.stdout.strip()
+    commit = NAMED.get(at, at)
+    if not re.fullmatch(r"[0-9a-f]{7,40}", commit):
+        said = f"'{commit}' is neither a commit, nor a date, nor a past runtime"
+        raise UsageError(said, hint=f"2024-07-15, or one of: {', '.join(NAMED)}")
+    words = ("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    if folder is not None and _git(folder, *words).returncode != 0:
+        hint = f"a full clone of github.com/{REPOSITORY} has it"
+        raise UsageError(f"{folder} has no commit {commit}", hint=hint)
+    return commit
 
 
 def _git(folder: Path | None, *words: str) -> subprocess.CompletedProcess[str]:
@@ -176,22 +167,6 @@ def _git(folder: Path | None, *words: str) -> subprocess.CompletedProcess[str]:
         )
     except FileNotFoundError as error:
         raise UsageError("git is not installed", hint="or name a folder that holds the lists") from error
-
-
-def _at_commit(folder: Path | None, commit: str) -> Callable[[str], str | None]:
-    """Files of a git repository, bare or not, as they were at a commit; its work tree is left alone."""
-    if not re.fullmatch(r"[0-9a-f]{7,40}", commit):
-        said = f"'{commit}' is neither a commit, nor a date, nor a past runtime"
-        raise UsageError(said, hint=f"2024-07-15, or one of: {', '.join(NAMED)}")
-    if _git(folder, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").returncode != 0:
-        hint = f"a full clone of github.com/{REPOSITORY} has it"
-        raise UsageError(f"{folder} has no commit {commit}", hint=hint)
-
-    def reader(name: str) -> str | None:
-        done = _git(folder, "show", f"{commit}:{name}")
-        return done.stdout if done.returncode == 0 else None
-
-    return reader
 
 
 def _newest(listed: Mapping[str, AptPackage], name: str, version: str) -> str | None:

@@ -1,6 +1,6 @@
 """Packages of a runtime of which the index has only sources: those that can be built are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +22,7 @@ from builder.lock.sources import (
     suite_of,
     system_of,
 )
-from builder.model import Base, StandalonePython
+from builder.model import Base, Sdist, StandalonePython
 from builder.sdist import advice
 
 _THREADS = 2
@@ -40,7 +40,7 @@ def build_missing(
     workshop: SdistBuilder,
     interpreter: StandalonePython | None = None,
     suite: str | None = None,
-    progress: Progress = lambda _name, _done, _of: None,
+    progress: Progress = lambda _text, _done, _of: None,
 ) -> Matching:
     """The same, with a match in the place of each package that came out as a wheel; others say why not.
 
@@ -55,31 +55,28 @@ def build_missing(
     tried = [match for match in matching.missing if match.reason in _TRIED]
     if not tried:
         return matching
+    done: list[Match] = []
     if interpreter is None and suite_of(target.python) is None:
         reason = CellError(f"there is no Python {target.python} here to build with")
-        return _with(matching, [_not_built(match, reason) for match in tried])
-    builder = _Builder(
-        index=index,
-        target=target,
-        debian=debian,
-        workshop=workshop,
-        pins=[match.requirement for match in matching.found if match.requirement is not None],
-        system=system_of(target.python, interpreter, debian=debian, pythons=None),
-        compiles=(suite or suite_of(target.python)) if target.platform == host_platform() else None,
-    )
-    done: list[Match] = []
-    with ThreadPoolExecutor(_THREADS) as pool:
-        try:
-            for match in pool.map(builder.build, tried):
-                done.append(match)
-                progress(match.package.name, len(done), len(tried))
-        except BaseException:
-            workshop.cancel.set()  # those that run now would take minutes
-            raise
-    return _with(matching, done)
-
-
-def _with(matching: Matching, done: Sequence[Match]) -> Matching:
+        done = [_not_built(match, reason) for match in tried]
+    else:
+        builder = _Builder(
+            index=index,
+            target=target,
+            debian=debian,
+            workshop=workshop,
+            pins=[match.requirement for match in matching.found if match.requirement is not None],
+            system=system_of(target.python, interpreter, debian=debian, pythons=None),
+            suite=(suite or suite_of(target.python)) if target.platform == host_platform() else None,
+        )
+        with ThreadPoolExecutor(_THREADS) as pool:
+            try:
+                for match in pool.map(builder.build, tried):
+                    done.append(match)
+                    progress(f"building {match.package.name}", len(done), len(tried))
+            except BaseException:
+                workshop.cancel.set()  # those that run now would take minutes
+                raise
     by_key = {match.package.key: match for match in done}
     return replace(matching, matches=tuple(by_key.get(m.package.key, m) for m in matching.matches))
 
@@ -92,54 +89,44 @@ class _Builder:
     workshop: SdistBuilder
     pins: Sequence[str]
     system: BuildRoot
-    compiles: str | None
+    suite: str | None
     """The Debian release to compile in; None if nothing can be compiled."""
 
     def build(self, match: Match) -> Match:
         package = match.package
+        wanted = Requirement(f"{package.name}=={package.version}")
         try:
-            wanted = Requirement(f"{package.name}=={package.version}")
             sdist = choose(wanted, self.index.offers(package.name), self.target)
+            if sdist is None:
+                return match
+            built, how = self._built(sdist, load().build_needs(package.key, sdist.version))
         except CellError as problem:
             return _not_built(match, problem)
-        if sdist is None:
-            return match
+        return replace(
+            match,
+            requirement=str(wanted),
+            reason=None,
+            detail=f"the index has only sources: {how}",
+            built=built.path,
+            compiled=None if built.wheel.source is None else built.wheel.source.compiled,
+        )
+
+    def _built(self, sdist: Sdist, needs: Sequence[str] | None) -> tuple[LocalWheel, str]:
+        """The wheel, and how it came about. Of two builds that fail, the second one's reason counts."""
         lock = partial(self.workshop.lock, sdist, index=self.index, pins=self.pins)
         try:
-            built = lock(target=self.target, system=self.system)
+            return lock(target=self.target, system=self.system), f"built from {sdist.file}"
         except CellError as problem:
-            needs = load().build_needs(package.key, sdist.version)
             of_code = (problem.hint or "").startswith(advice.COMPILED)
-            if self.compiles is None or (needs is None and not of_code):
-                return _not_built(match, problem)
-            return self._compile(match, lock, self.compiles, needs or ())
-        return _built(match, built, f"built from {sdist.file}")
-
-    def _compile(
-        self, match: Match, lock: Callable[..., LocalWheel], suite: str, needs: tuple[str, ...]
-    ) -> Match:
-        """The second try. It fails for a reason of its own, and that is the one that counts."""
-        base = Base(kind="rootfs", name=f"debian/{suite}")
-        target = replace(self.target, glibc=load().systems[base.name].glibc)
-        try:
-            python, platform = self.system.interpreter, target.platform
-            root = compiler_system(base, needs, platform=platform, debian=self.debian, python=python is None)
-            built = lock(target=target, system=BuildRoot(base=root, interpreter=python), needs=needs)
-        except CellError as problem:
-            return _not_built(match, problem)
-        return _built(match, built, f"compiled in Debian {suite}, for images on it alone")
-
-
-def _built(match: Match, built: LocalWheel, how: str) -> Match:
-    source = built.wheel.source
-    return replace(
-        match,
-        requirement=f"{match.package.name}=={match.package.version}",
-        reason=None,
-        detail=f"the index has only sources: {how}",
-        built=built.path,
-        compiled=source.compiled if source is not None else None,
-    )
+            if self.suite is None or (needs is None and not of_code):
+                raise
+        base, needs = Base(kind="rootfs", name=f"debian/{self.suite}"), needs or ()
+        target, python = replace(self.target, glibc=load().systems[base.name].glibc), self.system.interpreter
+        root = compiler_system(
+            base, needs, platform=target.platform, debian=self.debian, python=python is None
+        )
+        built = lock(target=target, system=BuildRoot(base=root, interpreter=python), needs=needs)
+        return built, f"compiled in Debian {self.suite}, for images on it alone"
 
 
 def _not_built(match: Match, problem: CellError) -> Match:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.colab.bases import choose_bases
 from builder.colab.diff import listed
-from builder.colab.imports import Imported, matrix_text, record_text
+from builder.colab.imports import Imported, choose_bases, matrix_text, record_text
 from builder.colab.match import Matching, match_packages
 from builder.colab.runtimes import read_runtime
 from builder.colab.sources import build_missing

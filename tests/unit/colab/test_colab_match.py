@@ -6,8 +6,7 @@ import json
 import pytest
 
 from builder.colab import match as matching
-from builder.colab.bases import choose_bases
-from builder.colab.imports import import_runtime, matrix_text, record_text
+from builder.colab.imports import choose_bases, import_runtime, matrix_text, record_text
 from builder.colab.match import further_indexes, match_packages
 from builder.colab.parse import parse_freeze
 from builder.colab.runtimes import read_runtime
