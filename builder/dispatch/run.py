@@ -254,10 +254,11 @@ def try_push(registry: Registry, tasks: Sequence[Task], warn: Say | None = None)
     """
     for repository in sorted({task.repository for task in tasks}):
         host = repository.partition("/")[0]
-        with registry.request("POST", repository, "blobs/uploads/", actions="pull,push") as answer:
+        options: dict[str, Any] = {"good": range(1000), "actions": "pull,push"}
+        with registry.request("POST", repository, "blobs/uploads/", **options) as answer:
             place = urljoin(answer.url, answer.headers.get("Location", ""))
         if answer.status_code == 202:
-            registry.request("DELETE", repository, place, actions="pull,push").close()
+            registry.request("DELETE", repository, place, **options).close()
             continue
         if answer.status_code >= 500 or answer.status_code == 429:
             said = f"{repository} begins no upload (HTTP {answer.status_code})"
