@@ -9,7 +9,7 @@ from pathlib import Path
 from builder import resources
 from builder.catalogue.releases import cards_of, judgement, releases_of
 from builder.catalogue.values import Catalogue, CataloguedImage, Cause, Part, Run, largest_first, newest_first
-from builder.colab.diff import Listed, listed
+from builder.colab.diff import listed
 from builder.documents import MalformedError, parse_object, read_file, shown
 from builder.errors import CellError, RtbuildError
 from builder.evidence.verification import no_proof
@@ -45,7 +45,12 @@ def collect(
     published = _published(results, notes)
     images = []
     for matrix in matrices:
-        locked = _locked(matrix, notes)
+        lock = None
+        try:
+            lock = read_lock(lock_path(matrix.path))
+        except RtbuildError as error:
+            notes.append(error.message)
+        locked = {} if lock is None else lock.cells
         for cell in (cell for cell in matrix.cells if cell.excluded is None):
             target, digest, earlier = published.get((matrix.name, cell.id), (None, None, ()))
             entry = locked.get(cell.id)
@@ -61,12 +66,18 @@ def collect(
                     earlier=earlier,
                 )
             )
+    known = []
+    for path in sorted(runtimes.glob("colab-*.runtime.json")):
+        try:
+            known.append(listed(str(path), folder=runtimes))
+        except RtbuildError as error:
+            notes.append(error.message)
     return Catalogue(
         releases=tuple(releases_of()),
         cards=cards_of(),
         images=_together(images, registered, notes),
         causes=causes_of(),
-        runtimes=_runtimes(runtimes, notes),
+        runtimes=tuple(known),
         notes=tuple(notes),
     )
 
@@ -177,15 +188,6 @@ def _publications(path: Path) -> list[tuple[tuple[str, str], tuple[str, str, str
     return rows
 
 
-def _locked(matrix: Matrix, notes: list[str]) -> Mapping[str, LockEntry]:
-    try:
-        lock = read_lock(lock_path(matrix.path))
-    except RtbuildError as error:
-        notes.append(error.message)
-        return {}
-    return {} if lock is None else lock.cells
-
-
 def _parts(entry: LockEntry) -> tuple[Part, ...]:
     size = getattr(entry.base, "size", None)
     if size is None:
@@ -217,16 +219,6 @@ def _sections(name: str) -> Iterator[configparser.SectionProxy]:
     parser = configparser.RawConfigParser(delimiters=("=",), comment_prefixes=("#",))
     parser.read_string((resources.probe() / name).read_text("utf-8"))
     return (parser[section] for section in parser.sections())
-
-
-def _runtimes(folder: Path, notes: list[str]) -> tuple[Listed, ...]:
-    found = []
-    for path in sorted(folder.glob("colab-*.runtime.json")):
-        try:
-            found.append(listed(str(path), folder=folder))
-        except RtbuildError as error:
-            notes.append(error.message)
-    return tuple(found)
 
 
 def cell_frameworks(cell: Cell) -> tuple[tuple[str, str], ...]:

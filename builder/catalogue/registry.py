@@ -5,7 +5,7 @@ its digest and judged as ``rtbuild audit`` does, and whatever cannot be read is 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -52,36 +52,33 @@ def images_of(
     notes = [f"{repository} has {len(tags)} tags, of which {MOST} are shown"] if len(tags) > MOST else []
     names: dict[str, list[str]] = {}
     found: list[CataloguedImage] = []
+
+    def answers(jobs: Mapping[str, Future[Any]]) -> Iterator[tuple[str, Any]]:
+        """Of the jobs by tag; a note for each that failed."""
+        for tag, job in jobs.items():
+            try:
+                yield tag, job.result()
+            except RtbuildError as error:
+                notes.append(f"{repository}:{tag} is not shown: {shown(error.message)}")
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         say(f"{repository}: {len(tags)} tags")
-        resolved = pool.map(lambda tag: _digest(registry, f"{repository}:{tag}"), tags[:MOST])
-        for tag, digest in zip(tags, resolved, strict=False):
-            if isinstance(digest, str):
-                names.setdefault(digest, []).append(tag)
+        asked = {tag: pool.submit(registry.digest_of, f"{repository}:{tag}") for tag in tags[:MOST]}
+        for tag, digest in answers(asked):
+            if digest is None:
+                notes.append(f"{repository}:{tag} is not shown: it is gone")
             else:
-                notes.append(f"{repository}:{tag} is not shown: {digest.message if digest else 'it is gone'}")
-        jobs = [
-            pool.submit(_read, registry, f"{repository}@{digest}", mine, verifier, now)
+                names.setdefault(digest, []).append(tag)
+        read = {
+            mine[0]: pool.submit(_read, registry, f"{repository}@{digest}", mine, verifier, now)
             for digest, mine in names.items()
-        ]
-        for number, (digest, job) in enumerate(zip(names, jobs, strict=True), 1):
-            try:
-                image, doubts = job.result()
-            except RtbuildError as error:
-                notes.append(f"{repository}:{names[digest][0]} is not shown: {shown(error.message)}")
-                continue
+        }
+        for number, (_, (image, doubts)) in enumerate(answers(read), 1):
             found.append(image)
-            notes += [f"{repository}@{digest[:19]}…: {shown(doubt)}" for doubt in doubts]
+            notes += [f"{repository}@{image.digest[:19]}…: {shown(doubt)}" for doubt in doubts]
             if number % 50 == 0:
                 say(f"{repository}: {number} of {len(names)} images")
     return found, notes
-
-
-def _digest(registry: Registry, reference: str) -> str | RtbuildError | None:
-    try:
-        return registry.digest_of(reference)
-    except RtbuildError as error:
-        return error
 
 
 def _read(
@@ -100,6 +97,20 @@ def _read(
     words = [*weighed.verified, *weighed.against]
     if verifier is None:
         words += _reports(registry, image, now, doubts)
+    runs = [
+        Run(
+            gpu=word.gpu,
+            card=word.gpu_class,
+            driver=word.driver or "unknown",
+            when=word.when,
+            verdict=word.verdict,
+            cause=word.report.cause,
+            digest=word.key.digest,
+            evidence=f"{repository}@{word.key.digest}",
+        )
+        for word in words
+        if word.gpus
+    ]
     held = {
         row.kind: piece.statement.predicate
         for piece, row in zip(gathered.pieces, weighed.held, strict=True)
@@ -114,7 +125,7 @@ def _read(
         possible=possible,
         parts=_layers(registry, image),
         packages=_packages(held.get("sbom"), doubts),
-        runs=newest_first(_runs(words, repository)),
+        runs=newest_first(runs),
         published=f"{repository}:{name}" if name else reference,
         digest=digest,
     )
@@ -134,38 +145,18 @@ def _reports(registry: Registry, image: Staged, now: datetime, doubts: list[str]
             doubts.append(word.reason.text)
 
 
-def _runs(words: list[JudgedReport], repository: str) -> Iterator[Run]:
-    for word in words:
-        if word.gpus:
-            yield Run(
-                gpu=word.gpu,
-                card=word.gpu_class,
-                driver=word.driver or "unknown",
-                when=word.when,
-                verdict=word.verdict,
-                cause=word.report.cause,
-                digest=word.key.digest,
-                evidence=f"{repository}@{word.key.digest}",
-            )
-
-
 def _cell(
     cell_id: str, matrix: str, image: Staged, provenance: Mapping[str, Any] | None
 ) -> tuple[Cell, Judgement]:
     """The cell that the provenance names, and the judgement of the rules."""
-    unread = Cell(
-        id=cell_id,
-        matrix=matrix,
-        frameworks=(),
-        python="unknown",
-        base=Base(kind="registry", name=image.label(BASE_NAME) or "unknown"),
-        cuda=Cuda(provider="none"),
-    )
-    if provenance is None:
-        return unread, Judgement(answer="unknown", reason="no provenance lies beside it")
-    stated = cell_of(provenance)
+    stated = None if provenance is None else cell_of(provenance)
     if stated is None:
-        return unread, Judgement(answer="unknown", reason="its provenance names no cell")
+        why = "no provenance lies beside it" if provenance is None else "its provenance names no cell"
+        base = Base(kind="registry", name=image.label(BASE_NAME) or "unknown")
+        unread = Cell(
+            id=cell_id, matrix=matrix, frameworks=(), python="unknown", base=base, cuda=Cuda(provider="none")
+        )
+        return unread, Judgement(answer="unknown", reason=why)
     profile: Profile = "colab" if image.label("io.rtbuild.profile") == "colab" else "plain"
     cell = replace(stated[0], id=cell_id, matrix=matrix, profile=profile)
     return cell, judgement(check(cell, suggest=False))
@@ -173,18 +164,16 @@ def _cell(
 
 def _layers(registry: Registry, image: Staged) -> tuple[Part, ...]:
     """The layers as the manifest has them, named by the history of the image's config; the largest first."""
-    config = parse_object(registry.blob(image.repository, image.config_digest))
-    sizes = [size for _, size in image.blobs[1:]]
-    history = config.get("history")
+    history = parse_object(registry.blob(image.repository, image.config_digest)).get("history")
     steps = [row for row in history if isinstance(row, dict)] if isinstance(history, list) else []
     titles = [str(row.get("created_by", "")) for row in steps if not row.get("empty_layer")]
+    sizes = [size for _, size in image.blobs[1:]]
     if len(titles) != len(sizes):
         titles = [f"layer {number}" for number in range(1, len(sizes) + 1)]
-    parts = (
+    return largest_first(
         Part(name=shown(title.removeprefix("rtbuild: "), most=80) or "layer", version="", size=size)
         for title, size in zip(titles, sizes, strict=True)
     )
-    return largest_first(parts)
 
 
 def _packages(sbom: Mapping[str, Any] | None, doubts: list[str]) -> dict[str, str]:

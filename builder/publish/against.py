@@ -14,7 +14,7 @@ from itertools import groupby
 
 from builder.errors import EvidenceError, RegistryError
 from builder.evidence.attach import attach_statements, failure_statement
-from builder.evidence.cosign import People, Signer
+from builder.evidence.cosign import Signer
 from builder.evidence.gather import gather
 from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, denied, judge, standing, without_exempt
 from builder.evidence.statement import Statement
@@ -58,37 +58,29 @@ def find_failures(
     registry: Registry,
     row: Publication,
     *,
-    names: Sequence[str],
     reports: Sequence[SealedReport | Damaged],
-    reporters: People | None,
+    policy: Policy,
     warn: Callable[[str], None],
 ) -> tuple[Failing, ...]:
     """The statements to attach to the cell's public images; nothing is written. Raises RegistryError.
 
-    ``names`` are the tags that move with the cell, ``reports`` those of this machine, ``reporters`` whose
-    reports are published.
+    ``reports`` are those of this machine; the policy says whose reports are published.
     """
-    cell = row.cell
-    look = _Look(registry, row, Policy(now=datetime.now(UTC), reporters=reporters), warn)
-    on = {name: registry.digest_of(f"{row.target}:{name}") for name in names}
-    own = [
-        report
-        for report in reports
-        if isinstance(report, SealedReport) and (report.cell, report.matrix) == (cell.id, cell.matrix)
-    ]
+    look = _Look(registry, row, policy, warn)
+    on = {name: registry.digest_of(f"{row.target}:{name}") for name in row.moving}
+    mine = row.cell.id, row.cell.matrix
+    own = [one for one in reports if isinstance(one, SealedReport) and (one.cell, one.matrix) == mine]
+    staged = row.found.staged.digest if row.found is not None else None
+    decided = row.decision.against if row.decision is not None else ()
     digests = {report.key.digest for report in own if report.verdict in AGAINST_IMAGE}
-    digests |= {digest for digest in on.values() if digest is not None}
-    decided: dict[str, tuple[SealedReport, ...]] = {}
-    if row.found is not None:
-        decided[row.found.staged.digest] = row.decision.against if row.decision is not None else ()
     found: list[Failing] = []
-    for digest in sorted(digests | decided.keys()):
-        image = look.public(digest) if decided.get(digest) != () else None
+    for digest in sorted(digests | set(filter(None, (staged, *on.values())))):
+        image = look.public(digest) if digest != staged or decided else None
         if image is None:
             continue
-        against = decided.get(digest) or look.against(image, own)
+        against = decided if digest == staged else look.against(image, own)
         if against:
-            found += look.failing(image, against, tuple(name for name in names if on[name] == digest))
+            found += look.failing(image, against, tuple(name for name in on if on[name] == digest))
     return tuple(found)
 
 

@@ -34,7 +34,7 @@ from builder.pipeline.site import LockKeeper, refuse_stale
 from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.gate import Decision, decide
 from builder.publish.publication import Found, Order, Publication, refuse_clashes
-from builder.publish.tags import TagKind, steps, tags_of
+from builder.publish.tags import TagKind, moving_tags, steps, tags_of
 from builder.recipe.bundle import bundle
 from builder.recipe.render import render
 from builder.verify.entry import ReportStore
@@ -89,17 +89,15 @@ def _noted(
         raise row.error from problem
     finally:
         row.seconds = sum(walk.seconds.values())
-    return result if not row.refusals else _refused(walk, row)
-
-
-def _refused(walk: Walk, row: Publication) -> CellResult:
+    if not row.refusals:
+        return result
     row.state = "refused"
     hints = list(dict.fromkeys(refusal.hint for refusal in row.refusals if refusal.hint))
-    error = PublishRefusedError(
+    refused = PublishRefusedError(
         "not published: " + "\n  ".join(f"{refusal.text} ({refusal.kind})" for refusal in row.refusals),
         hint="; ".join(hints[:2]) or None,
     )
-    return walk.ended(CellOutcome.REFUSED, error=error)
+    return walk.ended(CellOutcome.REFUSED, error=refused)
 
 
 class _Line:
@@ -125,9 +123,11 @@ class _Line:
                 )
             return staging.repository_of(repository)
 
-        source = named("--from", order.source or said.staging, "staging")
         return Publication(
-            cell=cell, source=source, target=named("--to", order.target or said.repository, "repository")
+            cell=cell,
+            source=named("--from", order.source or said.staging, "staging"),
+            target=named("--to", order.target or said.repository, "repository"),
+            moving=moving_tags(cell, said.aliases),
         )
 
     def judge(self, walk: Walk, row: Publication) -> None:
@@ -141,7 +141,11 @@ class _Line:
                 row.found = found
                 if not found.origin.proven:
                     walk.note(f"{found.staged.digest[:19]}…: {found.origin.text}", warning=True)
-                self._admit(walk, row, found)
+                decision = self._decide(row, found)
+                if not row.refusals and decision.measured is not None:
+                    digest = found.staged.digest
+                    self._plan(row, found, tags_of(row.cell, decision.measured, digest, row.moving))
+                    walk.done(f"verified on {', '.join(decision.claims)}: {digest[:19]}")
             self._look_back(walk, row)
         self._say_failures(walk, row)
 
@@ -182,28 +186,13 @@ class _Line:
         origin = origin_of(self.registry, staged, recipe, made=made, builders=builders)
         return origin.refused or Found(staged=staged, recipe=recipe, origin=origin)
 
-    def _admit(self, walk: Walk, row: Publication, found: Found) -> None:
-        """Have the gate decide, and plan the tags."""
-        decision = self._decide(row, found)
-        if row.refusals or decision.measured is None:
-            return
-        aliases = self.matrices[row.cell.matrix].publish.aliases
-        self._plan(row, found, tags_of(row.cell, decision.measured, found.staged.digest, aliases))
-        walk.done(f"verified on {', '.join(decision.claims)}: {found.staged.digest[:19]}")
-
     def _look_back(self, walk: Walk, row: Publication) -> None:
         """Look for reports against images of the cell that are public already."""
         if any(refusal.kind == "clock" for refusal in row.refusals):
             return  # it is unknown which report is newer
-        aliases = self.matrices[row.cell.matrix].publish.aliases
-        row.failures = find_failures(
-            self.registry,
-            row,
-            names=(row.cell.id, *(alias for alias, named in aliases if named == row.cell.id)),
-            reports=self.reports,
-            reporters=self.order.reporters,
-            warn=lambda text: walk.note(text, warning=True),
-        )
+        policy = Policy(now=datetime.now(UTC), reporters=self.order.reporters)
+        warn = partial(walk.note, warning=True)
+        row.failures = find_failures(self.registry, row, reports=self.reports, policy=policy, warn=warn)
 
     def _say_failures(self, walk: Walk, row: Publication) -> None:
         """Attach those reports to the images."""

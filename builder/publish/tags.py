@@ -129,11 +129,16 @@ def _cut(text: str, length: int) -> str:
     return f"{text[: length - _DIGITS - 1]}-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
 
-def tags_of(cell: Cell, measured: str, digest: str, aliases: Sequence[tuple[str, str]]) -> dict[str, TagKind]:
+def moving_tags(cell: Cell, aliases: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The cell's id and its aliases, out of all aliases of its matrix with the cells that they name."""
+    return (cell.id, *(alias for alias, named in aliases if named == cell.id))
+
+
+def tags_of(cell: Cell, measured: str, digest: str, moving: Sequence[str]) -> dict[str, TagKind]:
     """All tags of one image in the order in which they are put: the immutable one first, aliases last."""
     tags: dict[str, TagKind] = {immutable_tag(measured, cell, digest): "immutable"}
     tags.setdefault(tag_of(measured, cell), "measured")
-    for name in (cell.id, *(alias for alias, named in aliases if named == cell.id)):
+    for name in moving:
         tags.setdefault(name, "cell" if name == cell.id else "alias")
     return tags
 

@@ -13,7 +13,7 @@ from publish_doubles import Project, report
 from builder.errors import CellError, RegistryError
 from builder.oci.staging import NoImageError
 from builder.publish.publication import Publication, refuse_clashes
-from builder.publish.tags import LONGEST, TagStep, immutable_tag, measure, steps, tag_of, tags_of
+from builder.publish.tags import LONGEST, TagStep, immutable_tag, measure, moving_tags, steps, tag_of, tags_of
 from builder.verify.document import parse
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_tags_are_legal_and_bounded(cell: Cell) -> None:
 
 def test_the_order_of_the_tags(cell: Cell) -> None:
     aliases = (("latest", cell.id), ("other", "another-cell"), ("2.15", cell.id))
-    tags = tags_of(cell, measured(cell), DIGEST, aliases)
+    tags = tags_of(cell, measured(cell), DIGEST, moving_tags(cell, aliases))
     assert list(tags.values()) == ["immutable", "measured", "cell", "alias", "alias"]
     assert list(tags)[2:] == [cell.id, "latest", "2.15"]
 
