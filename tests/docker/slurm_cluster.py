@@ -182,6 +182,19 @@ class Cluster:
                 self.call("scancel", *ids)
             time.sleep(0.5)
 
+    def resume(self) -> None:
+        """Do an administrator's part: give back the nodes that Slurm drained, and the jobs that it holds.
+
+        A controller that lost its last seconds starts a job again; if that runs still, Slurm drains its node
+        ("Duplicate jobid") and holds the job ("launch failed requeued held").
+        """
+        drained = self.call("sinfo", "--noheader", "--partition=gpu", "--states=drain", "--format=%N").strip()
+        if drained:
+            self.call("scontrol", "update", f"NodeName={drained}", "State=RESUME")
+        rows = self.call("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i|%r").splitlines()
+        if held := [row.partition("|")[0] for row in rows if row.endswith("requeued held")]:
+            self.call("scontrol", "release", *held)
+
     def up(self) -> None:
         self.start("ctld")
         for name in NODES:

@@ -104,23 +104,26 @@ class Scene:
         return os.environ | {"PATH": path, "PYTHONPATH": str(TESTS.parent)}
 
     def dispatch(self, *words: str) -> tuple[int, list[dict[str, Any]]]:
-        done = subprocess.run(
-            self.command("--wait", "--every", "1", "--json", *words),
-            env=self.env(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=570,
-        )
-        assert done.stdout, done.stderr + self.cluster.logs()
+        with self.start(*words) as waiting:
+            until = time.monotonic() + 570
+            while True:
+                try:
+                    text, talk = waiting.communicate(timeout=5)
+                    break
+                except subprocess.TimeoutExpired:
+                    self.cluster.resume()
+                    if time.monotonic() > until:
+                        waiting.kill()
+                        pytest.fail(waiting.communicate()[1] + self.cluster.logs())
+        assert text, talk + self.cluster.logs()
         for log in sorted(self.folder.glob("log-*"))[:3]:
             sys.stderr.write(f"{log.name}: {log.read_text()[-600:]}")
-        return done.returncode, json.loads(done.stdout)["tasks"]
+        return waiting.returncode, json.loads(text)["tasks"]
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, *words: str) -> subprocess.Popen[str]:
         """A dispatcher that waits, in the background."""
         return subprocess.Popen(
-            self.command("--wait", "--every", "1", "--json"),
+            self.command("--wait", "--every", "1", "--json", *words),
             env=self.env(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -329,6 +332,18 @@ def test_a_controller_that_dies_and_a_dispatcher_that_is_killed(scene: Scene, cl
     # a controller that lost its last seconds runs again what was running then; nothing else is done twice
     again = sum(scene.runs().values()) - len(rows)
     assert 0 <= again <= len(NODES)
+
+
+def test_a_job_that_is_held_after_its_report(small: Scene, cluster: Cluster) -> None:
+    """The report ends its task, whatever the queue says; nobody has to release the job."""
+    code, _ = small.dispatch()
+    ended = ["--noheader", "--states=COMPLETED", "--name=rtbuild-a100", "--format=%i"]
+    job = max(cluster.call("squeue", *ended).split(), key=lambda name: int(name.partition("_")[0]))
+    cluster.call("scontrol", "requeuehold", job)
+    again, rows = small.dispatch()
+    assert (code, again, {row["verdict"] for row in rows}) == (0, 0, {"works"})
+    assert set(small.runs().values()) == {1}
+    assert "held" in cluster.call("squeue", "--noheader", "--states=PENDING", "--format=%r")
 
 
 def test_the_fleet_is_tried_before(scene: Scene) -> None:
