@@ -257,7 +257,7 @@ class Stacked:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.lease.release()
+        self.lease.close()
 
 
 def make_missing(
@@ -285,7 +285,7 @@ def stack(
         made, base = make_missing(begun, wheel_paths=wheel_paths, rootfs_tar=rootfs_tar, **options)
         check_collisions(made)
     except BaseException:
-        lease.release()
+        lease.close()
         raise
     return Stacked(store=store, lease=lease, plan=made, base=base)
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from builder.image.compose import ComposedImage
     from builder.layers.types import Layer
 
-_POLL = 0.1
-
 
 class Engine(ImageStore):
     """A Docker Engine that answers. Threads may share one."""
@@ -123,48 +121,27 @@ class Engine(ImageStore):
         blob: Callable[[Layer], Path],
         name: str,
         *,
-        memory: Path,
         cancel: threading.Event,
         progress: Callable[[int], None],
     ) -> StoredImage:
         """Give the engine an image under ``name``: of cells that share layers, one after another.
 
-        ``blob`` gives the file of a layer that the engine lacks; ``memory`` is a folder where manifests that
-        engines were given are remembered; ``progress`` is told of bytes that are sent. Raises CommandError
-        with the engine's words, or CancelledError.
+        ``blob`` gives the file of a layer that the engine lacks; ``progress`` is told of bytes that are sent.
+        Raises CommandError with the engine's words, or CancelledError.
         """
-        from builder.engine.receive import receive
+        from builder.engine.receive import known_blobs, receive
 
-        def advance(size: int) -> None:
-            if cancel.is_set():
-                raise CancelledError(f"{name} was not given to the engine")
-            progress(size)
-
-        with _held(self._receiving, advance):
-            receive(
-                self,
-                self._connection.docker,
-                image,
-                blob,
-                name,
-                memory=memory,
-                partly=self.facts().store == "containerd",
-                kept=self._kept,
-                advance=advance,
-            )
+        with _turn(self._receiving, name, cancel, progress) as advance:
+            partly = self.facts().store == "containerd"
+            there = known_blobs(self) | self._kept if partly else frozenset[str]()
+            receive(self, self._connection.docker, image, blob, name, there=there, advance=advance)
         stored = self.inspect(name)
         if stored is None:
             raise CellError(f"{name} was given to the engine, and it has no such image")
         return stored
 
     def keep(
-        self,
-        layer: Layer,
-        blob: Callable[[Layer], Path],
-        name: str,
-        *,
-        memory: Path,
-        cancel: threading.Event,
+        self, layer: Layer, blob: Callable[[Layer], Path], name: str, *, cancel: threading.Event
     ) -> None:
         """Give a containerd store a layer that :meth:`receive` need not send, unless it has it.
 
@@ -172,12 +149,8 @@ class Engine(ImageStore):
         """
         from builder.engine.receive import keep, known_blobs
 
-        def advance(_size: int) -> None:
-            if cancel.is_set():
-                raise CancelledError(f"{layer.title} was not given to the engine")
-
-        with _held(self._keeping, advance):
-            if layer.digest not in self._kept and layer.digest not in known_blobs(self, memory):
+        with _turn(self._keeping, layer.title, cancel, lambda _size: None) as advance:
+            if layer.digest not in self._kept and layer.digest not in known_blobs(self):
                 keep(self._connection.docker, layer, blob(layer), name, advance)
                 self._kept.add(layer.digest)
 
@@ -228,11 +201,19 @@ class Engine(ImageStore):
 
 
 @contextmanager
-def _held(lock: threading.Lock, advance: Callable[[int], None]) -> Iterator[None]:
-    """Hold a lock, for which ``advance`` may refuse to wait any longer."""
-    while not lock.acquire(timeout=_POLL):
+def _turn(
+    lock: threading.Lock, what: str, cancel: threading.Event, progress: Callable[[int], None]
+) -> Iterator[Callable[[int], None]]:
+    """Hold a lock; gives what is told of bytes that are sent. It and the wait raise CancelledError."""
+
+    def advance(size: int) -> None:
+        if cancel.is_set():
+            raise CancelledError(f"{what} was not given to the engine")
+        progress(size)
+
+    while not lock.acquire(timeout=0.1):
         advance(0)
     try:
-        yield
+        yield advance
     finally:
         lock.release()

@@ -14,6 +14,7 @@ from typing import Any
 import docker
 import requests
 
+from builder import resources
 from builder.digests import content_of
 from builder.errors import CancelledError, CellError, ImageMissingError, RegistryError
 
@@ -61,6 +62,8 @@ class ImageStore:
 
     def __init__(self, client: docker.DockerClient) -> None:
         self._client = client
+        self.memory = resources.cache() / "received"
+        """Where the manifests of images that engines were given are remembered."""
 
     def inspect(self, reference: str) -> StoredImage | None:
         """The image of that name or digest; None if the store has none."""

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -49,23 +49,17 @@ def receive(
     blob: Callable[[Layer], Path],
     name: str,
     *,
-    memory: Path,
-    partly: bool,
-    kept: Collection[str],
+    there: frozenset[str],
     advance: Callable[[int], None],
 ) -> None:
-    """Give the engine an image as ``name``, first without what it has; if that fails, the whole of it.
+    """Give the engine an image as ``name``, first without the layers ``there``; if that fails, all of it.
 
     The image has a name of its own until it is whole: an image called ``name`` stays as it is if this fails.
-    ``kept`` are the layers that :func:`keep` gave it. ``advance`` is told of bytes that are sent, and often
-    of none; what it raises ends the transfer. The other parameters are those of
-    :meth:`builder.engine.engine.Engine.receive`.
-
-    Raises CommandError with the engine's words.
+    ``advance`` is told of bytes that are sent, and often of none; what it raises ends the transfer. Raises
+    CommandError with the engine's words.
     """
-    there = (known_blobs(images, memory) | set(kept)) & _layers(image.manifest) if partly else frozenset()
-    for without in (there, frozenset[str]()) if there else (there,):
-        with passing_names(images, memory) as named:
+    for without in dict.fromkeys((there & _layers(image.manifest), frozenset[str]())):
+        with passing_names(images) as named:
             passing = named("image")
             try:
                 load(command, archive_parts(image, passing, blob, without=without), name, advance)
@@ -74,7 +68,7 @@ def receive(
             except CommandError:
                 if not without:
                     raise
-    write_whole(memory / image.digest.removeprefix("sha256:"), image.manifest)
+    write_whole(images.memory / image.digest.removeprefix("sha256:"), image.manifest)
 
 
 def keep(command: Sequence[str], layer: Layer, blob: Path, name: str, advance: Callable[[int], None]) -> None:
@@ -90,15 +84,15 @@ def keep(command: Sequence[str], layer: Layer, blob: Path, name: str, advance: C
 
 
 @contextmanager
-def passing_names(images: ImageStore, memory: Path) -> Iterator[Callable[[str], str]]:
+def passing_names(images: ImageStore) -> Iterator[Callable[[str], str]]:
     """Gives names in the engine, by their tags, that are gone when the block ends.
 
     They are noted in a locked file. The kernel frees the lock if this process is killed, and
-    :func:`sweep_passing` of a later one with the same ``memory`` removes them.
+    :func:`sweep_passing` of a later one removes them.
     """
     token = uuid.uuid4().hex[:12]
-    memory.mkdir(parents=True, exist_ok=True)
-    noted = memory / f"{_NOTED}{token}"
+    images.memory.mkdir(parents=True, exist_ok=True)
+    noted = images.memory / f"{_NOTED}{token}"
     with locked(noted) as file:
 
         def name(tag: str) -> str:
@@ -113,9 +107,9 @@ def passing_names(images: ImageStore, memory: Path) -> Iterator[Callable[[str], 
                 _forget(images, noted)
 
 
-def sweep_passing(images: ImageStore, memory: Path) -> None:
+def sweep_passing(images: ImageStore) -> None:
     """Remove the names that killed processes left in the engine. Raises CellError if it does not answer."""
-    for noted in memory.glob(f"{_NOTED}*"):
+    for noted in images.memory.glob(f"{_NOTED}*"):
         if try_lock(noted):
             _forget(images, noted)
 
@@ -127,12 +121,12 @@ def _forget(images: ImageStore, noted: Path) -> None:
     noted.unlink(missing_ok=True)
 
 
-def known_blobs(images: ImageStore, memory: Path) -> frozenset[str]:
+def known_blobs(images: ImageStore) -> frozenset[str]:
     """The layers of images that the engine has, as far as their manifests are remembered."""
     found: set[str] = set()
     for name in {name for names in images.built().values() for name in names if name.startswith("sha256:")}:
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # not given from here
-            content = (memory / name.removeprefix("sha256:")).read_bytes()
+            content = (images.memory / name.removeprefix("sha256:")).read_bytes()
             if sha256_of(content) == name:
                 found |= _layers(content)
     return frozenset(found)

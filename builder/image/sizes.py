@@ -78,11 +78,8 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
     Wheels that are neither layers nor downloaded are estimated from their sizes in the lock. Files are those
     that installing leaves, without those that the matrix's ``slim`` leaves out.
     """
-    lease = store.lease()
-    try:
+    with store.lease() as lease:
         planned = plan(pinned, lease)
-    finally:
-        lease.release()
     base, python = pinned.base, pinned.python
     if isinstance(base, RegistryBase):
         layers = [_layer(base.reference, None, base.size, base.size * BASE_UNPACKED, base.digest)]

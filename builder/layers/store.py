@@ -25,6 +25,7 @@ from typing import Any
 
 from builder import temporary
 from builder.digests import file_sha256
+from builder.files import read_cached, write_whole
 from builder.layers import memory
 from builder.layers.types import Layer
 from builder.temporary import disk_errors, locked, try_lock
@@ -40,14 +41,15 @@ class Record:
     """Only on the way in; :meth:`LayerStore.files` reads it back."""
 
 
-class Lease:
-    """Keeps blobs from being pruned until it is released or its process ends."""
+class Lease(contextlib.ExitStack[bool | None]):
+    """Keeps blobs from being pruned until it is closed or its process ends."""
 
     def __init__(self, store: LayerStore) -> None:
+        super().__init__()
         self.store = store
-        self._path = store.folder("leases") / f"{os.getpid()}-{uuid.uuid4().hex}"
-        self._held = contextlib.ExitStack()
-        self._file = self._held.enter_context(locked(self._path))
+        path = store.folder("leases") / f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._file = self.enter_context(locked(path))
+        self.callback(path.unlink, missing_ok=True)
 
     def add(self, name: str) -> None:
         """Keep the blob ``name``. Call it under the store's lock, with the blob still there."""
@@ -59,10 +61,6 @@ class Lease:
         self.add(path.name)
         return path
 
-    def release(self) -> None:
-        self._path.unlink(missing_ok=True)
-        self._held.close()
-
 
 class LayerStore:
     """Layers under ``root``, by digest, with an index from what they are made of. ``limit`` is in bytes."""
@@ -70,7 +68,6 @@ class LayerStore:
     def __init__(self, root: Path, *, limit: int | None = None) -> None:
         self.root = root
         self.limit = limit
-        self._good: dict[str, tuple[int, ...]] = {}
 
     def folder(self, name: str) -> Path:
         path = self.root / name
@@ -83,7 +80,7 @@ class LayerStore:
         return self.root / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
     def lease(self) -> Lease:
-        """A new lease; release it when the blobs are no longer needed."""
+        """A new lease; close it when the blobs are no longer needed."""
         with self._lock():  # else a prune could take it for a dead one before its lock is held
             return Lease(self)
 
@@ -185,8 +182,8 @@ class LayerStore:
         document = json.dumps({"layer": asdict(record.layer), "details": record.details})
         with self._lock():
             made.replace(target)
-            self._replace(self._index(key, "files"), record.files)
-            self._replace(self._index(key), document.encode())
+            write_whole(self._index(key, "files"), record.files)
+            write_whole(self._index(key), document.encode())
             lease.add(record.layer.digest)
             stamp = _stamp(target)
         # Just written and hashed on the way: no need to read it again.
@@ -201,7 +198,8 @@ class LayerStore:
         if stamp[1] != size:
             self._discard(digest, stamp)
             return False
-        return stamp in (self._good.get(digest), self._recalled(digest)) or self._hash_is_right(digest)
+        known = read_cached(self._note(digest), lambda found: tuple(map(int, found)))
+        return stamp == known or self._hash_is_right(digest)
 
     def _hash_is_right(self, digest: str) -> bool:
         """Read and hash the blob; remove it if its hash is not its name."""
@@ -218,27 +216,11 @@ class LayerStore:
 
     def _remember(self, digest: str, stamp: tuple[int, ...]) -> None:
         """Note that the blob is sound as long as it bears this stamp, for this process and the next."""
-        self._good[digest] = stamp
         with self._lock():
-            self._replace(self._note(digest), json.dumps(stamp).encode())
-
-    def _recalled(self, digest: str) -> tuple[int, ...] | None:
-        try:
-            return tuple(json.loads(self._note(digest).read_bytes()))
-        except (FileNotFoundError, ValueError, TypeError):
-            return None
+            write_whole(self._note(digest), json.dumps(stamp).encode())
 
     def _note(self, digest: str) -> Path:
         return self.folder("hashed") / digest.removeprefix("sha256:")
-
-    def _replace(self, path: Path, content: bytes) -> None:
-        """Under the store's lock, without which an unfinished file that no lease names is a dead one's."""
-        beside = self.folder("tmp") / uuid.uuid4().hex
-        try:
-            beside.write_bytes(content)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
 
     def _discard(self, digest: str, stamp: tuple[int, ...]) -> None:
         """Remove a blob that was found bad, unless somebody has put a good one in its place meanwhile."""
@@ -272,10 +254,12 @@ class LayerStore:
 
     def _sweep(self, leased: set[str]) -> None:
         """Remove what points at blobs that are gone, and what dead processes left."""
-        for path in self.folder("index").glob("*.json"):
-            record = self._read(path.stem)
+        for path in self.folder("index").iterdir():
+            record = self._read(path.stem) if path.suffix == ".json" else None
             if record is not None and not self.blob(record.layer.digest).exists():
                 self._forget(path.stem)
+            if path.name.startswith("."):  # a file that was being written
+                path.unlink(missing_ok=True)
         for path in self.folder("hashed").iterdir():
             if not self.blob(path.name).exists():
                 path.unlink(missing_ok=True)

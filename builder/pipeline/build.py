@@ -133,7 +133,7 @@ def _maker(site: Site, stack: ExitStack, missing: Sequence[Pinned]) -> Callable[
     if site.engine is not None:
         from builder.engine.receive import sweep_passing
 
-        sweep_passing(site.engine, site.settings.cache / "received")
+        sweep_passing(site.engine)
         if any(one.installs for one in missing):
             _ = site.engine.buildx  # a lack of it is said before gigabytes are fetched
     check_room(site, missing)

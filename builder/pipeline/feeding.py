@@ -87,11 +87,8 @@ class EngineFeed:
     store takes them.
     """
 
-    def __init__(
-        self, engine: Engine, *, memory: Path, blob: Callable[[Layer], Path], cancel: threading.Event
-    ) -> None:
+    def __init__(self, engine: Engine, *, blob: Callable[[Layer], Path], cancel: threading.Event) -> None:
         self._engine = engine
-        self._memory = memory
         self._blob = blob
         self._cancel = cancel
         self._passing = ExitStack()
@@ -105,7 +102,7 @@ class EngineFeed:
         self._keeps = self._gives = True
 
     def __enter__(self) -> Self:
-        self._named = self._passing.enter_context(passing_names(self._engine, self._memory))
+        self._named = self._passing.enter_context(passing_names(self._engine))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -140,7 +137,7 @@ class EngineFeed:
         if self._keeps:
             name = self._named(layer.digest.removeprefix("sha256:"))
             try:
-                self._engine.keep(layer, self._blob, name, memory=self._memory, cancel=self._cancel)
+                self._engine.keep(layer, self._blob, name, cancel=self._cancel)
             except CellError:
                 self._keeps = False
         self._waits_for.discard(layer.digest)
@@ -161,7 +158,6 @@ class EngineFeed:
                 base_image(BaseLayers(layers=layers, config=config)),
                 self._blob,
                 name,
-                memory=self._memory,
                 cancel=self._cancel,
                 progress=lambda _size: None,
             )

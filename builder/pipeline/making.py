@@ -66,13 +66,11 @@ class Maker:
         """
         site, settings, walk = self.site, self.site.settings, self.walk
         with ExitStack() as stack:
-            stack.callback(self._lease.release)
+            stack.enter_context(self._lease)
             uploads = stack.enter_context(Uploads(settings.push, site.shared, site.layers, site.writing))
             feed = None
             if site.engine is not None and site.engine.facts().store == "containerd":
-                memory = settings.cache / "received"
-                feed = EngineFeed(site.engine, memory=memory, blob=self._blob, cancel=walk.cancel)
-                stack.enter_context(feed)
+                feed = stack.enter_context(EngineFeed(site.engine, blob=self._blob, cancel=walk.cancel))
             planned, base = self._layers(uploads, feed)
             with walk.stage(Stage.BUILD):
                 image = self._composed(planned, base)
@@ -165,7 +163,6 @@ class Maker:
             image,
             self._blob,
             name,
-            memory=self.site.settings.cache / "received",
             cancel=walk.cancel,
             progress=walk.counter("into the engine", sum(layer.size for layer in image.layers)),
         )

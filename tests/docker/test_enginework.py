@@ -84,7 +84,7 @@ def composed(folder: Path, system: Path, runner: Runner, steps: tuple[RecipeStep
                 runner=runner,
             )
         )
-    lease.release()
+    lease.close()
     return image
 
 

@@ -66,7 +66,7 @@ class Images:
         record, _ = self.store.obtain(
             key, lease, lambda target: tar_layer(path, target, "test", "zstd", lambda _size: None)
         )
-        lease.release()
+        lease.close()
         return record.layer
 
     def image(self, word: str) -> ComposedImage:
@@ -87,7 +87,8 @@ class Images:
         def blob(layer: Layer) -> Path:
             return self.store.blob(layer.digest)
 
-        settings = {"cancel": threading.Event(), "progress": count, "memory": self.memory, **options}
+        engine.memory = self.memory
+        settings = {"cancel": threading.Event(), "progress": count, **options}
         return engine.receive(image, blob, name, **settings)
 
 
@@ -165,7 +166,7 @@ def test_a_blob_that_the_engine_lost_is_sent_after_all(
     engine: Engine, images: Images, name: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = images.image("lost")
-    monkeypatch.setattr(receive, "known_blobs", lambda _client, _memory: digests(image))
+    monkeypatch.setattr(receive, "known_blobs", lambda _client: digests(image))
     stored = images.give(engine, image, called := name())
     assert stored.digest == image.digest
     assert images.sent > 100_000
@@ -175,12 +176,8 @@ def test_a_blob_that_the_engine_lost_is_sent_after_all(
 @pytest.fixture
 def feed(engine: Engine, images: Images, monkeypatch: pytest.MonkeyPatch) -> EngineFeed:
     monkeypatch.setattr(feeding, "LEAST", 1)
-    return EngineFeed(
-        engine,
-        memory=images.memory,
-        blob=lambda layer: images.store.blob(layer.digest),
-        cancel=threading.Event(),
-    )
+    engine.memory = images.memory
+    return EngineFeed(engine, blob=lambda layer: images.store.blob(layer.digest), cancel=threading.Event())
 
 
 def parts(engine: Engine, count: int) -> None:
@@ -202,9 +199,9 @@ def test_what_a_killed_process_left_under_passing_names_is_swept(
     noted = images.memory / f"receiving-{token}"
     noted.write_text(f"{left}\n{kept}\n")  # as after a kill: nobody holds its lock
     engine.tag(kept, left)
-    with receive.passing_names(engine, images.memory) as named:
+    with receive.passing_names(engine) as named:
         engine.tag(kept, alive := named("1"))
-        receive.sweep_passing(engine, images.memory)
+        receive.sweep_passing(engine)
         assert engine.inspect(left) is None
         assert engine.inspect(alive) is not None
     assert engine.inspect(alive) is None
@@ -346,12 +343,14 @@ def test_an_archive_that_is_cut_in_half(engine: Engine, images: Images, name: Ca
     called, cancel = name(), threading.Event()
     images.give(engine, images.image("good"), called)
     cut = images.image("cut")
+    memory, images.memory = images.memory, images.memory / "empty"  # so that the whole archive is sent
 
     def stop(_size: int) -> None:
         cancel.set()
 
     with pytest.raises(CancelledError):
-        images.give(engine, cut, called, cancel=cancel, progress=stop, memory=images.memory / "empty")
+        images.give(engine, cut, called, cancel=cancel, progress=stop)
+    images.memory = memory
     assert word(called) == "good"
     assert images.give(engine, cut, called).digest == cut.digest
     assert word(called) == "cut"

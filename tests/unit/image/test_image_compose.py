@@ -128,7 +128,7 @@ class Bench:
                     runner=Runner(),
                 )
             )
-        lease.release()
+        lease.close()
         return image
 
 

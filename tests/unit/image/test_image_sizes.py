@@ -46,7 +46,7 @@ def test_before_and_after_the_layers_are_made(made: list[Made], tmp_path: Path) 
     paths = {one.wheel.sha256: one.path for one in made}
     lease = store.lease()
     make_missing(plan(cell, lease), wheel_paths=paths, rootfs_tar=rootfs)
-    lease.release()
+    lease.close()
     after = sizes(cell, made, tmp_path / "store")
     assert [layer.made for layer in after.layers] == [True, True, True]
     assert after.layers[0].unpacked == 10240

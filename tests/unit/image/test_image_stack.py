@@ -401,7 +401,7 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
         assert {ready.get(timeout=20), ready.get(timeout=20)} == {"one 1.0", "rootfs bookworm"}
         missing.wheel(pip.wheel, pip.path)
         made, base = missing.finish()
-    lease.release()
+    lease.close()
     assert [made.known[group].record.layer.title for group in made.groups] == ["one 1.0", "pip 26.0.1"]
     assert [layer.title for layer in base.layers] == ["rootfs bookworm"]
 
@@ -442,7 +442,7 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
             missing.wheel(one.wheel, one.path)
         go.set()
         missing.finish()
-    given.lease.release()
+    given.lease.close()
     assert order == (["low 1.0", "much 1.0"] if fed else ["much 1.0", "low 1.0"])
     assert (max(told) == 5) if fed else not told
 
@@ -472,7 +472,7 @@ def test_a_failure_is_raised_at_the_next_arrival(
 
     with pytest.raises(MissingToolError if fault == "rootfs" else CellError):
         arrivals()
-    lease.release()
+    lease.close()
 
 
 class FakeRegistry:
@@ -548,7 +548,7 @@ def test_a_registry_base_keeps_its_layers_config_and_history(builder: Builder, s
 def test_blobs_of_a_registry_base_are_fetched_once(builder: Builder, store: LayerStore) -> None:
     registry, made = FakeRegistry(), [builder.pip()]
     for _ in range(2):
-        stack(registry.pinned(made), store=store, wheel_paths=paths(made), registry=registry).lease.release()
+        stack(registry.pinned(made), store=store, wheel_paths=paths(made), registry=registry).lease.close()
     assert sorted(registry.asked) == sorted([registry.digest, registry.digest, *registry.blobs])
 
 

@@ -31,7 +31,7 @@ def put(store: LayerStore, key: str, content: bytes = b"content") -> tuple[Recor
     try:
         return store.obtain(key, lease, lambda path: write(path, content))
     finally:
-        lease.release()
+        lease.close()
 
 
 def write(path: Path, content: bytes) -> Record:
@@ -113,7 +113,7 @@ def test_a_full_disk_leaves_nothing_behind(store: LayerStore) -> None:
     lease = store.lease()
     with pytest.raises(MissingToolError, match="no room left on the disk") as caught:
         store.obtain("k", lease, make)
-    lease.release()
+    lease.close()
     assert "RTBUILD_CACHE" in str(caught.value.hint)
     assert names(store, "tmp") == []
     assert sum(size for _, size in store._blobs()) == 0
@@ -152,7 +152,7 @@ def test_pruning_spares_what_is_in_use(store: LayerStore) -> None:
     record, _ = store.obtain("k", lease, lambda path: write(path, b"content"))
     assert LayerStore(store.root).prune(0) == 0
     assert store.blob(record.layer.digest).exists()
-    lease.release()
+    lease.close()
     assert LayerStore(store.root).prune(0) == 7
 
 
@@ -188,7 +188,7 @@ def test_what_a_dead_process_began_is_swept_by_the_next(store: LayerStore, by: s
     with locked_folder(store.folder("tmp"), "bases-") as laid_out:
         LayerStore(store.root).sweep() if by == "sweep" else store.prune(1000)
         assert set(names(store, "tmp")) == kept | {laid_out.name}
-    living.release()
+    living.close()
     LayerStore(store.root).sweep()
     assert (names(store, "tmp"), names(store, "leases")) == ([], [])
 
@@ -214,7 +214,7 @@ def test_threads_that_want_one_layer_make_it_once(store: LayerStore) -> None:
     def want() -> None:
         lease = store.lease()
         store.obtain("k", lease, make)
-        lease.release()
+        lease.close()
 
     threads = [threading.Thread(target=want) for _ in range(8)]
     for thread in threads:
@@ -233,7 +233,7 @@ def _stress(root: str, seed: int) -> None:
         record, _ = store.obtain(f"k{number}", lease, lambda path, content=content: write(path, content))
         if store.blob(record.layer.digest).read_bytes() != content:
             os._exit(3)
-        lease.release()
+        lease.close()
 
 
 def test_processes_that_make_use_and_prune_at_once(store: LayerStore) -> None:

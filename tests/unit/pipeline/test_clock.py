@@ -68,7 +68,7 @@ def digests(folder: Path) -> list[str]:
     blobs = dict.fromkeys(recipe.blobs, rootfs)
     write(recipe, folder / "recipe", blobs=blobs)
     files = [folder / "recipe" / name for name in recipe.files]
-    lease.release()
+    lease.close()
     return [
         *(made.known[group].record.layer.digest for group in made.groups),
         *([made.rootfs.record.layer.digest] if made.rootfs else []),
@@ -114,8 +114,8 @@ def test_a_layer_with_a_strange_time_is_as_good_as_any(tmp_path: Path, stamp: fl
     assert store.prune(0) == 0, "all is leased"
     again = plan(pinned, LayerStore(tmp_path / "store").lease())
     assert again.known.keys() == made.known.keys()
-    again.lease.release()
-    lease.release()
+    again.lease.close()
+    lease.close()
     assert store.prune(0) > 0
     assert not store.blob(digest).exists()
 

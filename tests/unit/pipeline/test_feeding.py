@@ -56,7 +56,8 @@ def engine() -> EngineDouble:
 @pytest.fixture
 def feed(engine: EngineDouble, tmp_path: Path) -> EngineFeed:
     given: Any = engine
-    return EngineFeed(given, memory=tmp_path, blob=lambda _layer: tmp_path, cancel=threading.Event())
+    given.memory = tmp_path
+    return EngineFeed(given, blob=lambda _layer: tmp_path, cancel=threading.Event())
 
 
 def until(true: Callable[[], bool]) -> None:

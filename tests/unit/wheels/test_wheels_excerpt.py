@@ -126,7 +126,7 @@ def test_prune_knows_it_and_a_lease_keeps_it(made: Plan) -> None:
     paths = [look(layer, made).path for layer in layers(made)]
     made.lease.store.prune(0)
     assert all(path.exists() for path in paths)
-    made.lease.release()
+    made.lease.close()
     made.lease.store.prune(0)
     assert not any(path.exists() for path in paths)
 
