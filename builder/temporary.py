@@ -107,12 +107,6 @@ def sweep(parent: Path, prefix: str) -> None:
                 os.close(file)
 
 
-def shared_folder() -> Path:
-    """The place for temporary files outside of :func:`one_folder`: all processes and users find it."""
-    here = Path(tempfile.gettempdir())
-    return here.parent if here.name.startswith(own_prefix()) else here
-
-
 @contextlib.contextmanager
 def one_folder() -> Iterator[None]:
     """Have every temporary file of this process below one folder that a later process finds.

@@ -6,10 +6,8 @@ another's memory. TensorFlow takes nearly all of it as it starts
 """
 
 import errno
-import fcntl
 import hashlib
-import os
-import stat
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +23,6 @@ from docker.utils.socket import STDERR, STDOUT, frames_iter
 
 from builder.engine.facts import GpuRequest
 from builder.errors import CancelledError, CellError
-from builder.temporary import shared_folder
 
 LABEL = "io.rtbuild.probe"
 """On every container made here, to find any that outlived a crash: ``docker ps -a --filter label=…``."""
@@ -138,11 +135,11 @@ def _create(client: docker.DockerClient, request: ContainerRequest) -> str:
 class _Output:
     """Collects both streams in a thread of its own, up to :data:`MAX_OUTPUT` bytes each."""
 
-    def __init__(self, socket: Any) -> None:
+    def __init__(self, attached: Any) -> None:
         self._kept = {STDOUT: bytearray(), STDERR: bytearray()}
         self.truncated = False
         self.ended = threading.Event()
-        self._socket = socket
+        self._attached = attached
         self._thread = threading.Thread(target=self._collect, name="rtbuild-probe-output", daemon=True)
         self._thread.start()
 
@@ -150,7 +147,7 @@ class _Output:
         try:
             # A container that is removed cuts the connection, which ends the output like any other end.
             with suppress(OSError, ValueError, *_TRANSPORT_ERRORS):
-                for stream, chunk in _frames(self._socket, tty=False):
+                for stream, chunk in _frames(self._attached, tty=False):
                     kept = self._kept[stream]
                     kept += chunk[: MAX_OUTPUT - len(kept)]
                     if len(kept) >= MAX_OUTPUT:
@@ -167,7 +164,7 @@ class _Output:
     def close(self) -> None:
         self._thread.join(_SECONDS_TO_DRAIN)
         # The SDK hangs the response on its socket to keep both alive; closing it closes the connection too.
-        getattr(self._socket, "_response", self._socket).close()
+        getattr(self._attached, "_response", self._attached).close()
 
 
 def _follow(
@@ -214,27 +211,28 @@ def _not_started(error: docker.errors.APIError) -> ProbeRun:
     return ProbeRun(started=False, daemon_error=str(error.explanation or error))
 
 
-def turn_file(host: str, *, remote: bool) -> Path:
-    """Where the processes of all users of this machine meet; the engines on it share its GPUs."""
-    name = hashlib.sha256(host.encode()).hexdigest()[:12] if remote else "here"
-    return shared_folder() / f"rtbuild-gpus-{name}.lock"
+def turn_name(host: str, *, remote: bool) -> str:
+    """The name under which the processes of all users of this machine meet; its engines share its GPUs."""
+    return f"rtbuild-gpus-{hashlib.sha256(host.encode()).hexdigest()[:12] if remote else 'here'}"
 
 
 @contextmanager
 def turn(
-    file: Path, *, cancel: threading.Event | None = None, waits: Callable[[], None] | None = None
+    name: str, *, cancel: threading.Event | None = None, waits: Callable[[], None] | None = None
 ) -> Iterator[None]:
     """Hold the GPUs until the block ends. ``waits`` is called once, if another process has them.
 
-    The kernel lets go of the lock with the process, however that ends. Raises CancelledError, and CellError
-    if the file cannot be opened.
+    An abstract socket has the name: of no file, so of no user, and the kernel lets go of it with the process,
+    however that ends (https://man7.org/linux/man-pages/man7/unix.7.html). Raises CancelledError.
     """
-    descriptor = _open(file)
-    try:
+    with socket.socket(socket.AF_UNIX) as held:
         while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                held.bind(f"\0{name}")
                 break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
             if waits is not None:
                 waits()
                 waits = None
@@ -242,32 +240,3 @@ def turn(
                 raise CancelledError("cancelled while another probe had the GPU")
             time.sleep(_POLL_SECONDS)
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _open(file: Path) -> int:
-    """A file that is never removed: a lock on a name that is gone keeps nobody out."""
-    try:
-        # Without O_CREAT, which the kernel refuses for another user's file in a folder like /tmp
-        # (https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-regular).
-        with suppress(FileNotFoundError):
-            return _regular(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
-        with suppress(FileExistsError):
-            descriptor = os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-            os.fchmod(descriptor, 0o644)  # whatever the umask is: others have to read it
-            return descriptor
-        return _regular(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
-    except OSError as error:
-        raise CellError(
-            f"{file}, by which probes take turns on the GPU, cannot be opened: {error.strerror}",
-            hint="remove it, or set TMPDIR to a folder that can be written",
-        ) from error
-
-
-def _regular(descriptor: int) -> int:
-    """Not a pipe or folder that somebody else put there. Raises OSError."""
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no regular file")
-    return descriptor

@@ -188,8 +188,8 @@ class Engine(ImageStore):
         cancel = cancel or threading.Event()
         if facts is None:
             return container.run(self._client, request, cancel)
-        file = container.turn_file(facts.host, remote=facts.gpu.remote)
-        with container.turn(file, cancel=cancel, waits=waits):
+        name = container.turn_name(facts.host, remote=facts.gpu.remote)
+        with container.turn(name, cancel=cancel, waits=waits):
             return container.run(self._client, request, cancel)
 
     def disk_free(self) -> int | None:

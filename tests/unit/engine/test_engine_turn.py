@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,35 +16,32 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.engine import container
-from builder.engine.container import turn, turn_file
+from builder.engine.container import turn, turn_name
 from builder.engine.engine import Engine
 from builder.engine.facts import EngineFacts, GpuFacts
-from builder.errors import CancelledError, CellError
-from builder.temporary import one_folder
+from builder.errors import CancelledError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 HOLDER = """
 import sys, time
-from pathlib import Path
 from builder.engine.container import turn
-with turn(Path(sys.argv[1])):
+with turn(sys.argv[1]):
     print("has it", flush=True)
     time.sleep(60)
 """
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "gpus.lock"
+def name() -> str:
+    return f"rtbuild-test-{uuid.uuid4().hex}"
 
 
 @pytest.fixture
-def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
+def holder(name: str) -> Iterator[subprocess.Popen[str]]:
     """Another process that has the GPUs."""
-    command = [sys.executable, "-c", HOLDER, str(file)]
+    command = [sys.executable, "-c", HOLDER, name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "has it\n"
@@ -55,8 +52,8 @@ def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
 class Machine:
     """A double of an engine with a GPU: how many containers ran at once."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        monkeypatch.setattr(container, "turn_name", lambda _host, remote: f"{name}-{remote}")
         monkeypatch.setattr(container, "run", self.run)
         self.most = self.now = 0
         self.guard = threading.Lock()
@@ -89,8 +86,8 @@ def probe(engine: Engine, *, gpus: bool, waited: list[str]) -> Any:
     return engine.run_probe("x", ["probe"], gpus=gpus, timeout=1, waits=lambda: waited.append("waits"))
 
 
-def test_probes_of_a_gpu_take_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    machine, waited = Machine(monkeypatch, tmp_path), []
+def test_probes_of_a_gpu_take_turns(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    machine, waited = Machine(monkeypatch, name), []
     # Two engines of one machine share its GPUs.
     engines = [machine.engine(), machine.engine(), machine.engine()]
     with ThreadPoolExecutor(3) as pool:
@@ -100,18 +97,17 @@ def test_probes_of_a_gpu_take_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert waited, "those that had to wait say so"
 
 
-def test_probes_without_a_gpu_run_side_by_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    machine, waited = Machine(monkeypatch, tmp_path), []
+def test_probes_without_a_gpu_run_side_by_side(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    machine, waited = Machine(monkeypatch, name), []
     engine = machine.engine()
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _number: probe(engine, gpus=False, waited=waited), range(3)))
     assert machine.most == 3
     assert not waited
-    assert not list(tmp_path.iterdir())
 
 
 def test_another_process_is_waited_for_until_it_ends_or_dies(
-    file: Path, holder: subprocess.Popen[str]
+    name: str, holder: subprocess.Popen[str]
 ) -> None:
     waited: list[float] = []
 
@@ -119,43 +115,35 @@ def test_another_process_is_waited_for_until_it_ends_or_dies(
         waited.append(time.monotonic())
         os.kill(holder.pid, signal.SIGKILL)
 
-    with turn(file, waits=waits):
+    with turn(name, waits=waits):
         assert len(waited) == 1, "said once, and not again and again"
-    assert file.exists(), "removed it would keep nobody out"
 
 
-def test_waiting_can_be_cancelled(file: Path, holder: subprocess.Popen[str]) -> None:
+@pytest.mark.usefixtures("holder")
+def test_waiting_can_be_cancelled(name: str) -> None:
     cancel = threading.Event()
-    with pytest.raises(CancelledError), turn(file, cancel=cancel, waits=cancel.set):
+    with pytest.raises(CancelledError), turn(name, cancel=cancel, waits=cancel.set):
         pytest.fail("it has the GPUs, and so has another process")
 
 
-def test_the_file_is_readable_by_all_and_no_link(tmp_path: Path, file: Path) -> None:
-    before = os.umask(0o077)
-    try:
-        with turn(file):
-            assert file.stat().st_mode & 0o777 == 0o644
-    finally:
-        os.umask(before)
-    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "folder").mkdir()
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("link", "folder", "pipe"):
-        with pytest.raises(CellError, match="cannot be opened"), turn(tmp_path / name):
-            pytest.fail("another user's file is none")
-    assert not (tmp_path / "elsewhere").exists()
-
-
-def test_processes_meet_outside_of_their_own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = turn_file("x", remote=False)
-    with one_folder():
-        assert tempfile.gettempdir() != str(tmp_path)
-        assert turn_file("x", remote=False) == before == tmp_path / "rtbuild-gpus-here.lock"
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_waits_too(name: str) -> None:
+    with turn(name):
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            cancel = threading.Event()
+            cancel.set()
+            try:
+                with turn(name, cancel=cancel):
+                    os._exit(1)
+            except CancelledError:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_who_shares_gpus() -> None:
-    here = turn_file("unix:///var/run/docker.sock", remote=False)
-    assert here == turn_file("unix:///run/user/1000/docker.sock", remote=False)
-    far = turn_file("ssh://gpu-box", remote=True)
-    assert len({here, far, turn_file("ssh://other", remote=True)}) == 3
+    here = turn_name("unix:///var/run/docker.sock", remote=False)
+    assert here == turn_name("unix:///run/user/1000/docker.sock", remote=False)
+    far = turn_name("ssh://gpu-box", remote=True)
+    assert len({here, far, turn_name("ssh://other", remote=True)}) == 3
