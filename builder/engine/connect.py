@@ -84,8 +84,7 @@ def connect(context: str | None = None, builder: str | None = None) -> Connectio
     with ExitStack() as stack:
         door = None
         if endpoint.host.startswith("ssh://"):
-            door = SshDoor(ssh_command(endpoint.host))
-            stack.callback(door.close)
+            door = stack.enter_context(SshDoor(ssh_command(endpoint.host)))
         client, version = _reach(endpoint, door)
         stack.callback(client.close)
         if _numbers(version) < _numbers(MINIMUM_ENGINE):
@@ -109,11 +108,8 @@ def _endpoint(command: tuple[str, ...], context: str | None) -> Endpoint:
     """This machine's own engine if nothing names another, else as ``docker context inspect`` says."""
     if not (context or _another_is_named()):
         return Endpoint(host=_USUAL)
-    done = _run([*command[:1], "context", "inspect", *([context] if context else [])])
-    if done.returncode != 0:
-        said = done.stderr.strip() or "failed without a word"
-        raise MissingToolError(f"docker context inspect: {said}", hint="docker context ls")
-    found = json.loads(done.stdout)[0]
+    inspect = [*command[:1], "context", "inspect", *([context] if context else [])]
+    found = json.loads(_said(inspect, "docker context inspect", "docker context ls"))[0]
     endpoint = found["Endpoints"]["docker"]
     folder = Path(found.get("Storage", {}).get("TLSPath") or "/nonexistent") / "docker"
     tls = _tls(folder, verify=not endpoint.get("SkipTLSVerify")) if folder.is_dir() else _environment_tls()
@@ -171,14 +167,14 @@ def _reach(endpoint: Endpoint, door: SshDoor | None) -> tuple[docker.DockerClien
     try:
         if endpoint.local:  # the error that this gives is not wrapped by three libraries
             _knock(endpoint.socket)
-        first = _client(address, endpoint.tls, _SECONDS_TO_ANSWER)
-        try:
-            version = str(first.version()["Version"])
-        finally:
-            first.close()
-        return _client(address, endpoint.tls, _SECONDS_TO_WORK), version
+        client = docker.DockerClient(base_url=address, tls=endpoint.tls or False, timeout=_SECONDS_TO_ANSWER)
+        if address.startswith("unix://"):
+            client.api.trust_env = False  # no proxy leads there: looking for one is a third of each request
+        version = str(client.version()["Version"])
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
         raise _unreachable(endpoint, error, door.said() if door is not None else "") from error
+    client.api.timeout = _SECONDS_TO_WORK
+    return client, version
 
 
 def _knock(path: Path) -> None:
@@ -186,13 +182,6 @@ def _knock(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as door:
         door.settimeout(_SECONDS_TO_ANSWER)
         door.connect(str(path))
-
-
-def _client(address: str, tls: TLSConfig | None, timeout: int) -> docker.DockerClient:
-    client = docker.DockerClient(base_url=address, tls=tls or False, timeout=timeout)
-    if address.startswith("unix://"):
-        client.api.trust_env = False  # no proxy leads to a socket: looking for one is a third of each request
-    return client
 
 
 def _unreachable(endpoint: Endpoint, error: BaseException, said: str) -> MissingToolError:
@@ -215,12 +204,10 @@ def _unreachable(endpoint: Endpoint, error: BaseException, said: str) -> Missing
 
 def buildx_version(command: tuple[str, ...]) -> str:
     """The version of buildx. MissingToolError if there is none, or an old one."""
-    done = _run([*command, "buildx", "version"])
     hint = "sudo apt-get install docker-buildx-plugin   (Debian's own package: docker-buildx)"
-    if done.returncode != 0:
-        raise MissingToolError("the docker client has no buildx plugin, which builds images", hint=hint)
+    lacks = "the docker client has no buildx plugin, which builds images"
     # github.com/docker/buildx v0.13.1 788433953af10f2a698f5c07611dddce2e08c7a0
-    words = done.stdout.split()
+    words = _said([*command, "buildx", "version"], lacks, hint).split()
     version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
     if _numbers(version) < _numbers(MINIMUM_BUILDX):
         said = f"buildx {version} is too old: {MINIMUM_BUILDX} is the oldest that rtbuild knows"
@@ -230,10 +217,8 @@ def buildx_version(command: tuple[str, ...]) -> str:
 
 def _builder_driver(command: tuple[str, ...], builder: str, endpoint: Endpoint) -> str:
     """How buildx reaches a builder. One with the driver ``docker`` is an engine, and keeps what it built."""
-    done = _run([*command, "buildx", "inspect", builder])
-    if done.returncode != 0:
-        raise MissingToolError(f"no buildx builder {builder}: {done.stderr.strip()}", hint="docker buildx ls")
-    said = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
+    text = _said([*command, "buildx", "inspect", builder], f"no buildx builder {builder}", "docker buildx ls")
+    said = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     driver = said.get("Driver", "").strip() or "unknown"
     if driver == "docker" and builder != endpoint.context:
         raise MissingToolError(
@@ -243,13 +228,17 @@ def _builder_driver(command: tuple[str, ...], builder: str, endpoint: Endpoint) 
     return driver
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _said(command: Sequence[str], problem: str, hint: str) -> str:
+    """The output of a docker command. MissingToolError with ``problem`` and its own words if it fails."""
     seconds = _SECONDS_TO_ANSWER
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
     except subprocess.TimeoutExpired as error:
         said = f"{shlex.join(command)} did not answer within {seconds} s"
         raise MissingToolError(said, hint="docker info") from error
+    if done.returncode != 0:
+        raise MissingToolError(f"{problem}: {done.stderr.strip() or 'failed without a word'}", hint=hint)
+    return done.stdout
 
 
 def _install_command() -> str:

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -44,8 +45,8 @@ def ssh_command(host: str) -> list[str]:
     return [*command, "--", parts.hostname, *remote]
 
 
-class SshDoor:
-    """A socket on this machine behind which an engine on another one answers, until :meth:`close`."""
+class SshDoor(ExitStack[None]):
+    """A socket on this machine behind which an engine on another one answers, until it is closed."""
 
     def __init__(self, command: Sequence[str]) -> None:
         if shutil.which(command[0]) is None:
@@ -53,40 +54,32 @@ class SshDoor:
                 f"{command[0]} is not on PATH, and the engine is reached by it",
                 hint="sudo apt-get install openssh-client",
             )
+        super().__init__()
         self._command = list(command)
-        self._folder = Path(tempfile.mkdtemp(prefix="rtbuild-ssh-"))  # mode 0700
-        self._words = (self._folder / "stderr").open("a+b")  # several write to it
+        folder = tempfile.TemporaryDirectory(prefix="rtbuild-ssh-", ignore_cleanup_errors=True)  # mode 0700
+        place = Path(self.enter_context(folder))
+        self.socket = place / "docker.sock"
+        self._words = self.enter_context((place / "stderr").open("a+b"))  # several write to it
         self._children: list[subprocess.Popen[bytes]] = []
-        self._door = socket.socket(socket.AF_UNIX)
+        self.callback(self._end_children)
+        self._door = self.enter_context(socket.socket(socket.AF_UNIX))
         self._door.bind(str(self.socket))
         self._door.listen(16)
-        self._closed = False
+        self.callback(self._door.shutdown, socket.SHUT_RDWR)  # wakes accept
         atexit.register(self.close)
+        self.callback(atexit.unregister, self.close)
         threading.Thread(target=self._serve, name="ssh-door", daemon=True).start()
-
-    @property
-    def socket(self) -> Path:
-        return self._folder / "docker.sock"
 
     def said(self) -> str:
         """The complaints of ssh, if there are any."""
         self._words.seek(0)
         return self._words.read()[-_WORDS:].decode(errors="replace").strip()
 
-    def close(self) -> None:
-        """End every connection. A second time does nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        atexit.unregister(self.close)
-        self._door.shutdown(socket.SHUT_RDWR)  # wakes accept
-        self._door.close()
+    def _end_children(self) -> None:
         for child in self._children:
             child.terminate()
         for child in self._children:
             child.wait()
-        self._words.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _serve(self) -> None:
         while True:
