@@ -20,6 +20,14 @@ from builder.model import Deb
 from builder.net.http import redact
 from builder.temporary import locked
 
+_HINTS = {
+    "Unable to locate package|was not found": "check the name: the suite's archive does not have the package",
+    "unmet dependencies": "these packages cannot be installed together: loosen the versions asked for",
+    "is expired": "this mirror is no longer updated: name another one in RTBUILD_DEBIAN_MIRROR",
+    "NO_PUBKEY|is not signed": "its signature is not Debian's: is debian-archive-keyring up to date?",
+    "": "check the network, the proxy, and RTBUILD_DEBIAN_MIRROR or this machine's apt sources",
+}
+"""Remedies by apt's own words; the first that fits counts."""
 _RELEASE_MISSING = re.compile(r"The repository '(\S+) (\S+) (?:In)?Release' does not have a Release file")
 
 
@@ -93,27 +101,16 @@ class Apt:
 
     def dates(self) -> tuple[int, ...]:
         """The ``Date`` of each Release file, in seconds since 1970."""
-        found = []
-        for path in sorted((self._folder / "lists").glob("*Release")):
-            match = re.search(r"^Date: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-            if match:
-                found.append(int(email.utils.parsedate_to_datetime(match.group(1)).timestamp()))
-        return tuple(found)
+        texts = (path.read_text(encoding="utf-8") for path in (self._folder / "lists").glob("*Release"))
+        found = (re.search(r"^Date: (.+)$", text, re.MULTILINE) for text in texts)
+        return tuple(int(email.utils.parsedate_to_datetime(one[1]).timestamp()) for one in found if one)
 
     def _set_up(self) -> None:
         for name in ("lists/partial", "cache/archives/partial", "etc", "log"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)
         (self._folder / "status").write_text("")
         # The host's own settings, apart from its credentials for private mirrors
-        unused = (
-            "main",
-            "parts",
-            "sourceparts",
-            "preferences",
-            "preferencesparts",
-            "trusted",
-            "trustedparts",
-        )
+        empty = ("main", "parts", "sourceparts", "preferences", "preferencesparts", "trusted", "trustedparts")
         lines = [
             *host_acquire_options(),
             f'Dir "{self._folder}";',
@@ -123,7 +120,7 @@ class Apt:
             f'Dir::Log "{self._folder}/log";',
             f'Dir::Etc "{self._folder}/etc";',
             f'Dir::Etc::sourcelist "{self._folder}/sources.list";',
-            *(f'Dir::Etc::{name} "/dev/null";' for name in unused),
+            *(f'Dir::Etc::{name} "/dev/null";' for name in empty),
             # The host's credentials for private mirrors stay usable.
             'Dir::Etc::netrc "/etc/apt/auth.conf";',
             'Dir::Etc::netrcparts "/etc/apt/auth.conf.d";',
@@ -144,15 +141,7 @@ class Apt:
     def _failure(what: str, said: str) -> PackageIndexError:
         wanted = ("E:", "W:", " ", "The following packages have unmet dependencies")
         lines = [line for line in redact(said).splitlines() if line.startswith(wanted)]
-        hint = "check the network, the proxy, and RTBUILD_DEBIAN_MIRROR or this machine's apt sources"
-        if "Unable to locate package" in said or "was not found" in said:
-            hint = "check the name of the package: the suite's archive does not have it"
-        elif "unmet dependencies" in said:
-            hint = "these packages cannot be installed together: loosen the versions asked for"
-        elif "is expired" in said:
-            hint = "this mirror is no longer updated: name another one in RTBUILD_DEBIAN_MIRROR"
-        elif "NO_PUBKEY" in said or "is not signed" in said:
-            hint = "the archive is not signed with Debian's key: is debian-archive-keyring up to date?"
+        hint = next(hint for pattern, hint in _HINTS.items() if re.search(pattern, said))
         return PackageIndexError("\n".join([what, *(f"  {line.rstrip()}" for line in lines)]), hint=hint)
 
 

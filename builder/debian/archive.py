@@ -35,12 +35,8 @@ _MERGED_USR: Mapping[str, tuple[str, ...]] = {
     # on base-files is merged by itself: https://wiki.debian.org/UsrMerge
     "bookworm": ("usr-is-merged",),
 }
-_SUITES = frozenset(
-    {
-        *("bullseye", "bookworm", "trixie", "forky", "sid"),
-        *("oldoldstable", "oldstable", "stable", "testing", "unstable"),
-    }
-)
+_SUITES = {"bullseye", "bookworm", "trixie", "forky", "sid"}
+_SUITES |= {"oldoldstable", "oldstable", "stable", "testing", "unstable"}
 
 
 @dataclass
@@ -145,16 +141,13 @@ class Debian:
         named = self.archives is not None or any(os.environ.get(name) for name in VARIABLES.values())
         # bullseye gets no more updates: its Release files' Valid-Until has passed for good.
         check = suite != "bullseye" and not named
-        wanted = (
-            ("debian", suite, False),
-            ("debian", f"{suite}-updates", True),
-            ("debian-security", f"{suite}-security", True),
-        )
-        return [
-            AptSource(archives[archive], name, optional, check)
-            for archive, name, optional in wanted
-            if archives[archive]
+        main, security = archives["debian"], archives["debian-security"]
+        sources = [
+            AptSource(main, suite, optional=False, check_valid_until=check),
+            AptSource(main, f"{suite}-updates", optional=True, check_valid_until=check),
+            AptSource(security, f"{suite}-security", optional=True, check_valid_until=check),
         ]
+        return [one for one in sources if one.uri]
 
     def _archives(self) -> Mapping[str, str]:
         with self._guard:
@@ -175,15 +168,12 @@ def archives_of(environ: Mapping[str, str], host: Callable[[], Sequence[HostSour
 
     Raises MissingToolError if neither names one; the message says which variable to set.
     """
-    found: dict[str, str] = {
-        archive: environ[name].rstrip("/") for archive, name in VARIABLES.items() if environ.get(name)
-    }
+    found = {archive: environ[name].rstrip("/") for archive, name in VARIABLES.items() if environ.get(name)}
     if len(found) < len(VARIABLES):
         for source in host():
-            release = source.suite.partition("/")[0].split("-")[0]
             debians = source.origin in ("", "Debian") and source.component == "main"
-            known = debians and release in _SUITES
-            if known and source.uri.startswith(("http://", "https://")):
+            known = source.suite.partition("/")[0].split("-")[0] in _SUITES
+            if debians and known and source.uri.startswith(("http://", "https://")):
                 found.setdefault("debian-security" if "security" in source.suite else "debian", source.uri)
     if "debian" not in found:
         raise MissingToolError(

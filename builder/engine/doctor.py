@@ -41,10 +41,9 @@ def diagnose(engine: Engine | RtbuildError, *, cache: Path) -> list[DoctorCheck]
     free = shutil.disk_usage(existing).free if existing else None
     # The wheels of an image are about 3 GB, and as many again as layers.
     remedy = "set RTBUILD_CACHE to a folder with more room"
+    install = "sudo apt-get install mmdebstrap   (for rootfs bases)"
     tools = [
-        _tool(
-            "mmdebstrap", shutil.which("mmdebstrap"), "sudo apt-get install mmdebstrap   (for rootfs bases)"
-        ),
+        _tool("mmdebstrap", shutil.which("mmdebstrap"), install),
         _tool("uv", _uv(), "pip install uv   (for rtbuild lock)"),
         _sandbox(),
     ]
@@ -63,7 +62,7 @@ def gpu_checks(gpu: GpuFacts) -> list[DoctorCheck]:
     }[gpu.request]
     setup = TOOLKIT_SETUP if gpu.toolkit else f"install it: {TOOLKIT_GUIDE}"
     driver = gpu.driver or ("the engine is on another machine" if gpu.remote else "not loaded")
-    load = "sudo modprobe nvidia, or install NVIDIA's driver" if here and not gpu.driver else None
+    load = "sudo modprobe nvidia, or install NVIDIA's driver" if here else None
     names = ", ".join(
         f"{card.name} (compute capability {card.compute_capability or '?'})" for card in gpu.gpus
     )
@@ -72,14 +71,14 @@ def gpu_checks(gpu: GpuFacts) -> list[DoctorCheck]:
         look = "nvidia-smi   (its error says what the driver lacks)"
     else:
         look = "images are built, and checked as far as a CPU goes; run rtbuild verify where a GPU is"
+    rows = (
+        ("NVIDIA toolkit", gpu.request, toolkit, setup),
+        ("NVIDIA driver", gpu.driver, driver, load),
+        ("GPU", gpu.gpus, names or "no trace of one", look),
+    )
     return [
-        DoctorCheck(
-            "NVIDIA toolkit", "passed" if gpu.request else nothing, toolkit, None if gpu.request else setup
-        ),
-        DoctorCheck("NVIDIA driver", "passed" if gpu.driver else nothing, driver, load),
-        DoctorCheck(
-            "GPU", "passed" if gpu.gpus else nothing, names or "no trace of one", None if gpu.gpus else look
-        ),
+        DoctorCheck(name, *(("passed", found) if good else (nothing, found, remedy)))
+        for name, good, found, remedy in rows
     ]
 
 

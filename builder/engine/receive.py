@@ -33,8 +33,6 @@ ArchiveParts = Iterable[tuple[str, bytes | Path]]
 """Files by their paths in an archive."""
 
 _BUFFER = 4 << 20
-_TAIL = 25
-_POLL = 0.1
 RECEIVING = "rtbuild-receiving"
 """The repository that an image is in until it is known to be whole."""
 _NOTED = "receiving-"
@@ -148,7 +146,7 @@ def load(command: Sequence[str], parts: ArchiveParts, name: str, advance: Callab
                 _send(process, parts, advance)
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    status = process.wait(_POLL)
+                    status = process.wait(0.1)
                     break
                 advance(0)
         except BaseException:
@@ -157,7 +155,7 @@ def load(command: Sequence[str], parts: ArchiveParts, name: str, advance: Callab
             process.wait()
             raise
         said.seek(0)
-        tail = said.read().decode("utf-8", "replace").splitlines()[-_TAIL:]
+        tail = said.read().decode("utf-8", "replace").splitlines()[-25:]
     if status != 0:
         reason = tail[-1] if tail else f"docker load ended with status {status}"
         raise CommandError(

@@ -104,12 +104,5 @@ def _described(base: RegistryBase, described: Mapping[str, Any], diff_id: str) -
             f"{base.reference} has a layer of type {described['mediaType']}, which cannot be taken over",
             hint="use another base image",
         )
-    size = described["size"]
-    return Layer(
-        title=base.reference,
-        digest=described["digest"],
-        diff_id=diff_id,
-        size=size,
-        unpacked=0,
-        media_type=media_type,
-    )
+    known = {"digest": described["digest"], "size": described["size"], "unpacked": 0}
+    return Layer(title=base.reference, diff_id=diff_id, media_type=media_type, **known)

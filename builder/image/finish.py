@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Self
 
 from builder.digests import digest_of
 from builder.errors import CellError
@@ -116,19 +115,13 @@ def _made(work: Assembly, keys: Mapping[str, str], *, memory: bool) -> dict[str,
         return {name: _keep(work, key, name, scratch.root / "out" / name) for name, key in keys.items()}
 
 
-class Workbench:
+class Workbench(ExitStack[bool | None]):
     """Bases that were laid out in a run, for steps that see no wheels: of any cell, one after another."""
 
     def __init__(self) -> None:
-        self._open = ExitStack()
+        super().__init__()
         self._bases: dict[str, Scratch] = {}
         self._guard = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
 
     @contextmanager
     def system(self, work: Assembly, *, alone: bool, memory: bool) -> Iterator[Scratch]:
@@ -143,7 +136,7 @@ class Workbench:
         name = digest_of([layer.diff_id for layer in work.below])
         with self._guard:
             if name not in self._bases:
-                self._bases[name] = self._open.enter_context(_laid_base(work, memory=memory))
+                self._bases[name] = self.enter_context(_laid_base(work, memory=memory))
             try:
                 yield self._bases[name]
             finally:

@@ -29,6 +29,7 @@ from builder.layers.tar import MTIME
 from builder.layers.untar import TarEntry, TarReader
 from builder.model import StandalonePython
 from builder.temporary import locked
+from builder.wheels.wheel import parents
 
 FORMAT = 2
 """To be raised when the same archive is laid out otherwise."""
@@ -87,7 +88,7 @@ class PythonTree:
         """Write it as a tar: sorted, owned by 0:0, of one time; a function of the archive's content alone."""
         files = {f"{FOLDER}/{name}": one for name, one in self._kept.items()}
         with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            for path in sorted({*files, *(folder for name in files for folder in _parents(name))}):
+            for path in sorted({*files, *(folder for name in files for folder in parents(name))}):
                 info, content = tarfile.TarInfo(path), b""
                 info.mtime, info.mode = MTIME, 0o755
                 one = files.get(path)
@@ -119,14 +120,15 @@ class PythonTree:
                     )
                 if entry.kind == "folder":
                     continue
-                if name in seen or any(parent in self._kept for parent in _parents(name)):
-                    raise self._wrong(f"it holds {shown(name)!r} twice, or below something that is no folder")
+                if name in seen:
+                    raise self._wrong(f"it holds {shown(name)!r} twice")
                 seen.add(name)
                 one = self._content(entry, name, reader)
                 if not _LEFT_OUT.fullmatch(name):
                     self._kept[name] = one
-        if any(parent in self._kept for name in self._kept for parent in _parents(name)):
-            raise self._wrong("it holds files below something that is no folder")
+        lost = sorted(name for name in seen if not self._kept.keys().isdisjoint(parents(name)))
+        if lost:
+            raise self._wrong(f"it holds {shown(lost[0])!r} below something that is no folder")
 
     def _content(self, entry: TarEntry, name: str, reader: TarReader) -> _Kept:
         if entry.kind == "file":
@@ -205,10 +207,6 @@ def _mended(name: str, content: bytes) -> bytes:
         for pattern, text in _BUILT_WITH:
             content = pattern.sub(text, content)
     return content
-
-
-def _parents(name: str) -> list[str]:
-    return [name[:at] for at, letter in enumerate(name) if letter == "/"]
 
 
 class Pythons:

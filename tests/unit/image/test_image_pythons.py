@@ -149,9 +149,9 @@ LINK = tarfile.SYMTYPE
         ({"python/lib/x": {"type": LINK, "linkname": "../../../x"}}, "'lib/x' links out of it"),
         (
             {"python/lib/y": {"type": LINK, "linkname": "bin"}, "python/lib/y/z": b""},
-            "twice, or below something",
+            "it holds 'lib/y/z' below something that is no folder",
         ),
-        ({"python/lib/y/z": b"", "python/lib/y": b""}, "below something that is no folder"),
+        ({"python/lib/y/z": b"", "python/lib/y": b""}, "'lib/y/z' below something that is no folder"),
         ({"python/x": {"type": tarfile.LNKTYPE, "linkname": "/etc/shadow"}}, "which is not before it"),
         ({"python/x": {"type": tarfile.FIFOTYPE}}, "'x' is a device or a pipe"),
         ({"python/x": {"type": tarfile.CHRTYPE}}, "'x' is a device or a pipe"),
