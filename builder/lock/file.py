@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pydantic
 
 from builder.digests import digest_of
-from builder.documents import MalformedError, parse_json, read_file
+from builder.documents import parse_json, read_file
 from builder.errors import UsageError
 from builder.files import write_whole
 from builder.lock import schema
@@ -38,7 +38,6 @@ from builder.model import (
 
 _Item = TypeVar("_Item", Wheel, Deb, Sdist, StandalonePython)
 _Named = TypeVar("_Named")
-_AGAIN = "restore it from version control, or delete it and run `rtbuild lock`"
 
 
 class LockStatus(enum.StrEnum):
@@ -76,46 +75,36 @@ def lock_path(matrix: Path) -> Path:
 
 def read_lock(path: Path) -> Lockfile | None:
     """The lock, or None without a lock file. Raises UsageError for a damaged one, or a newer rtbuild's."""
+    text = ""
     try:
         text = read_file(path).decode()
+        raw = parse_json(text)
+        version = raw.get("schema") if isinstance(raw, dict) else None
+        if isinstance(version, int) and version > schema.VERSION:
+            raise UsageError(
+                f"{path} has schema {version}, and this rtbuild knows up to {schema.VERSION}",
+                hint="a newer rtbuild wrote it: install that one",
+            )
+        return _from_document(schema.Document.model_validate(raw))
     except FileNotFoundError:
         return None
     except OSError as problem:
         raise UsageError(f"cannot read the lock {path}: {problem.strerror or problem}") from problem
     except ValueError as problem:
-        raise UsageError(f"{path} is not a lock file: {problem}", hint=_AGAIN) from problem
-    try:
-        raw = parse_json(text)
-    except MalformedError as problem:
-        conflict = "it holds conflict markers of a merge" if "\n<<<<<<< " in f"\n{text}" else str(problem)
-        raise UsageError(f"{path} is not a lock file: {conflict}", hint=_AGAIN) from problem
-    version = raw.get("schema") if isinstance(raw, dict) else None
-    if isinstance(version, int) and version > schema.VERSION:
+        why = str(problem)
+        if isinstance(problem, pydantic.ValidationError):
+            first = problem.errors()[0]
+            why = f"{'.'.join(map(str, first['loc'])) or 'top level'}: {first['msg']}"
+        elif "\n<<<<<<< " in f"\n{text}":
+            why = "it holds conflict markers of a merge"
         raise UsageError(
-            f"{path} has schema {version}, and this rtbuild knows up to {schema.VERSION}",
-            hint="a newer rtbuild wrote it: install that one",
-        )
-    try:
-        return _from_document(schema.Document.model_validate(raw))
-    except pydantic.ValidationError as problem:
-        first = problem.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "top level"
-        raise UsageError(f"{path} is not a lock file: {place}: {first['msg']}", hint=_AGAIN) from problem
-    except ValueError as problem:
-        raise UsageError(f"{path} is not a lock file: {problem}", hint=_AGAIN) from problem
-
-
-def write_lock(path: Path, lockfile: Lockfile) -> None:
-    """Write beside and rename: a reader sees the old file or the new one. Equal content is left alone."""
-    data = render(lockfile).encode()
-    with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == data:
-            return
-    write_whole(path, data)
+            f"{path} is not a lock file: {why}",
+            hint="restore it from version control, or delete it and run `rtbuild lock`",
+        ) from problem
 
 
 def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> Lockfile:
-    """Put ``pinned`` cells (by id) into the matrix's lock and write it.
+    """Put ``pinned`` cells (by id) into the matrix's lock and write it, unless it is the same.
 
     Other cells keep their entries, also those whose new resolution failed; entries of cells that the matrix
     no longer has are dropped.
@@ -134,7 +123,11 @@ def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> Lockfile:
             python=one.python,
         )
     new = Lockfile(matrix=matrix.name, cells=dict(sorted(cells.items())))
-    write_lock(path, new)
+    data = render(new).encode()
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == data:
+            return new
+    write_whole(path, data)
     return new
 
 

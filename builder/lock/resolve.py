@@ -36,7 +36,7 @@ def pin(
     debian: Debian,
     previous: Pinned | None = None,
     upgrade: Collection[str] | bool = False,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda _text: None,
     workshop: SdistBuilder | None = None,
     pythons: PythonSource | None = None,
 ) -> Pinned:
@@ -59,19 +59,19 @@ def pin(
         base = _new_base(cell, registry, debian)
     system = system_of(base)
     row = load().systems.get(system) if system else None
-    unknown = f"{base_name(base)} is of no known system, so only wheels for glibc {_OLDEST_GLIBC} are taken"
-    if row is None and note is not None:
+    unknown = f"{cell.base} is of no known system, so only wheels for glibc {_OLDEST_GLIBC} are taken"
+    if row is None:
         note(unknown)
     own = has_own_python(cell, row)
     if own and row is not None and cell.python not in row.python:
         has = " and ".join(row.python)
         raise CellError(
-            f"{base_name(base)} has Python {has}, but the cell wants {cell.python} from the base",
+            f"{cell.base} has Python {has}, but the cell wants {cell.python} from the base",
             hint=f"leave out 'from: base', set python to {row.python[0]}, or take another base",
         )
     glibc = row.glibc if row is not None else _OLDEST_GLIBC
     python = None if own else _python(cell, pythons, previous, glibc=glibc, upgrade=upgrade, note=note)
-    old = previous.wheels if previous is not None else ()
+    old = () if previous is None else previous.wheels
     moves = upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names
     index = index.with_extra(cell.index)
     target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
@@ -122,7 +122,7 @@ def _python(
     *,
     glibc: str,
     upgrade: Collection[str] | bool,
-    note: Callable[[str], None] | None,
+    note: Callable[[str], None],
 ) -> StandalonePython:
     """The one that was locked before, if it fits and nothing moves it; else the newest."""
     kept = previous.python if previous is not None and previous.cell.platform == cell.platform else None
@@ -173,10 +173,6 @@ def system_of(base: RegistryBase | RootfsBase) -> str | None:
         return f"ubuntu{ubuntu.group(1)}.{ubuntu.group(2)}"
     suites = [name for name in load().systems if name.startswith("debian/")]
     return next((suite for suite in suites if suite.removeprefix("debian/") in tag), None)
-
-
-def base_name(base: RegistryBase | RootfsBase) -> str:
-    return f"rootfs:debian/{base.suite}" if isinstance(base, RootfsBase) else base.reference
 
 
 def _kept_base(cell: Cell, previous: Pinned | None) -> RegistryBase | RootfsBase | None:

@@ -171,22 +171,21 @@ def system_of(
     archive, or the mirror of standalone Pythons, did not answer.
     """
     here = host_platform()
-    suite = suite_of(python) if interpreter is None else None
-    if suite is not None:
-        return BuildRoot(base=debian.resolve(suite, platform=here))
-    if interpreter is None and pythons is None:
-        raise ValueError(f"no Debian release has Python {python}, and nothing is given to choose one with")
-    if interpreter is None and pythons is not None:
+    if interpreter is None:
+        if (suite := suite_of(python)) is not None:
+            return BuildRoot(base=debian.resolve(suite, platform=here))
+        if pythons is None:
+            raise ValueError(
+                f"no Debian release has Python {python}, and nothing is given to choose one"
+            )
         interpreter = pythons.pin(python, here, glibc=None)
     return BuildRoot(base=debian.resolve(_NEWEST, platform=here, python=False), interpreter=interpreter)
 
 
 def suite_of(python: str) -> str | None:
     """The Debian release whose own Python that is: ``bookworm`` for ``3.11``."""
-    for name, row in load().systems.items():
-        if name.startswith("debian/") and python in row.python:
-            return name.removeprefix("debian/")
-    return None
+    suites = (name for name, row in load().systems.items() if python in row.python)
+    return next((name.removeprefix("debian/") for name in suites if name.startswith("debian/")), None)
 
 
 def host_platform() -> str:
@@ -273,9 +272,8 @@ def refuse_missing(wheels: Iterable[Wheel], base: RootfsBase) -> None:
     there = {deb.package for deb in base.debs}
     missing: dict[str, list[str]] = {}
     for wheel in wheels:
-        compiled = wheel.source.compiled if wheel.source is not None else None
-        for package in compiled.libraries if compiled is not None else ():
-            if package not in there:
+        if wheel.source is not None and wheel.source.compiled is not None:
+            for package in set(wheel.source.compiled.libraries) - there:
                 missing.setdefault(package, []).append(wheel.name)
     if missing:
         listed = "; ".join(f"{package}, by {', '.join(names)}" for package, names in sorted(missing.items()))
