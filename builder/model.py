@@ -17,7 +17,6 @@ from builder.digests import digest_of
 Profile = Literal["plain", "colab"]
 """The purpose of an image: plain ones run a command, those of ``colab`` start Jupyter for Colab's page."""
 
-
 PythonFrom = Literal["base", "standalone"]
 """Whose Python an image has: its distribution's, or an archive's that runs on any of them."""
 

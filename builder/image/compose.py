@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from builder.digests import canonical_json, content_of, sha256_of
-from builder.errors import UsageError
 from builder.files import write_whole
 from builder.image.finish import Assembly, added_layers
 from builder.image.stack import check_collisions
 from builder.layers.store import Record
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.oci.spec import INDEX, MANIFEST
-from builder.recipe.values import Recipe, RecipeSetting
+from builder.recipe.values import Recipe, RecipeSetting, refuse_foreign
 from builder.temporary import disk_errors, locked
 
 _REF = "org.opencontainers.image.ref.name"
@@ -225,7 +224,7 @@ def write_layout(
     """
     index = folder / "index.json"
     with disk_errors(folder):
-        _refuse_foreign(folder)
+        refuse_foreign(folder, {"blobs"}, "OCI layout")
         (folder / _place("")).mkdir(parents=True, exist_ok=True)
         for layer in image.layers:
             target = folder / _place(layer.digest)
@@ -288,11 +287,3 @@ def _entry(annotations: dict[str, str], image: ComposedImage) -> dict[str, Any]:
 
 def _index(entries: list[dict[str, Any]]) -> bytes:
     return canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
-
-
-def _refuse_foreign(folder: Path) -> None:
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if (folder.exists() and not folder.is_dir()) or (names and "blobs" not in names):
-        raise UsageError(
-            f"{folder} is there and is no OCI layout", hint="name a folder that does not exist, or remove it"
-        )

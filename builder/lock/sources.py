@@ -175,9 +175,7 @@ def system_of(
         if (suite := suite_of(python)) is not None:
             return BuildRoot(base=debian.resolve(suite, platform=here))
         if pythons is None:
-            raise ValueError(
-                f"no Debian release has Python {python}, and nothing is given to choose one"
-            )
+            raise ValueError(f"no Debian release has Python {python}, and nothing is given to choose one")
         interpreter = pythons.pin(python, here, glibc=None)
     return BuildRoot(base=debian.resolve(_NEWEST, platform=here, python=False), interpreter=interpreter)
 

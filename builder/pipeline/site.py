@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from builder import resources
 from builder.errors import StaleLockError, UsageError
+from builder.evidence.made import MadeImages
+from builder.layers.store import LayerStore
 from builder.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, status
 from builder.model import Cell, Matrix, Pinned
 from builder.pipeline.events import Note
+from builder.pipeline.settings import Settings
+from builder.recipe.bundle import kept_bundle
 
 if TYPE_CHECKING:
     from builder.debian.archive import Debian
     from builder.engine.engine import Engine
     from builder.evidence.cosign import People
-    from builder.evidence.made import MadeImages
     from builder.image.pythons import Pythons
     from builder.index.client import Index
-    from builder.layers.store import LayerStore
     from builder.oci.registry import Registry
     from builder.pipeline.schedule import Emit, Walk
-    from builder.pipeline.settings import Settings
     from builder.pipeline.sharing import SharedLayers
     from builder.sdist.workshop import Workshop
     from builder.verify.entry import ReportStore
@@ -108,15 +109,11 @@ class Site:
 
     @_Door
     def layers(self) -> LayerStore:
-        from builder.layers.store import LayerStore
-
         return LayerStore(self.settings.cache / "layers", limit=self.settings.layer_limit)
 
     @property
     def made(self) -> MadeImages:
         """The images that were made with this cache."""
-        from builder.evidence.made import MadeImages
-
         return MadeImages(self.settings.cache / "made")
 
     @_Door
@@ -152,8 +149,6 @@ class Site:
     @_Door
     def probe(self) -> bytes:
         """``cudnn-verify``, the one file."""
-        from builder.recipe.bundle import kept_bundle
-
         return kept_bundle(resources.cache())
 
     @_Door

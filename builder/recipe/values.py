@@ -101,7 +101,7 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
     """
     if missing := sorted(recipe.blobs.keys() - blobs.keys()):
         raise ValueError(f"no file is given for {', '.join(missing)}")
-    _refuse_foreign(directory)
+    refuse_foreign(directory, {"Dockerfile", "expect.json"}, "recipe of rtbuild", link=directory.is_symlink())
     directory.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{directory.name}.rtbuild-"
     sweep(directory.parent, prefix)
@@ -126,14 +126,12 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
         made.rename(directory)
 
 
-def _refuse_foreign(directory: Path) -> None:
-    if not os.path.lexists(directory):
-        return
-    names = {entry.name for entry in directory.iterdir()} if directory.is_dir() else {"no folder"}
-    if directory.is_symlink() or (names and not {"Dockerfile", "expect.json"} <= names):
+def refuse_foreign(folder: Path, marks: set[str], kind: str, *, link: bool = False) -> None:
+    """Raise UsageError if ``folder`` is a ``link``, or is there, is not empty, and lacks one of its marks."""
+    names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set[str]()
+    if link or (names and not marks <= names) or (os.path.lexists(folder) and not folder.is_dir()):
         raise UsageError(
-            f"{directory} exists and was not made by rtbuild",
-            hint="name a folder that does not exist, or remove it",
+            f"{folder} is there and is no {kind}", hint="name a folder that does not exist, or remove it"
         )
 
 

@@ -116,7 +116,7 @@ def test_what_is_no_recipe_is_left_alone(tmp_path, recipe, blobs, kind):
         place.write_text("x")
     else:
         place.symlink_to(tmp_path)
-    with pytest.raises(UsageError, match="was not made by rtbuild"):
+    with pytest.raises(UsageError, match="is no recipe of rtbuild"):
         write(recipe, place, blobs=blobs)
     assert place.exists()
 
