@@ -17,9 +17,8 @@ from builder.index.client import Index
 from builder.resolve import conda, proof, solve
 from builder.resolve import requirements as reading
 from builder.resolve.clash import nothing
-from builder.resolve.proof import Proofs
 from builder.resolve.requirements import Wishes
-from builder.resolve.solve import Demand, distributions
+from builder.resolve.solve import Demand, Proposal, distributions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +47,7 @@ class ProposedMatrix:
     demand: Demand
     asked: Wishes
     offers: Mapping[str, Offer]
-    proofs: Proofs
+    proposals: Sequence[Proposal]
 
 
 def resolve(
@@ -145,17 +144,18 @@ def propose(
     if not found.possible:
         raise nothing(demand, found, available)
     if index is None:
-        proofs = proof.unproven(found.possible[:limit], "the index was not asked (--offline)")
+        why = "the index was not asked (--offline)"
+        standing, refused = [replace(one, unasked=why) for one in found.possible[:limit]], list[str]()
     else:
-        proofs = proof.prove(found.possible, demand, index, limit)
-    if not proofs.standing:
+        standing, refused = proof.prove(found.possible, demand, index, limit)
+    if not standing:
         raise CellError(
             "the rules let it pass, and the resolver finds no set of wheels:\n"
-            + "\n".join(f"  {line}" for text in proofs.refused[:3] for line in text.splitlines()[:8]),
+            + "\n".join(f"  {line}" for text in refused[:3] for line in text.splitlines()[:8]),
             hint="loosen a requirement that the resolver names, or the Python",
         )
-    text = solve.to_matrix_yaml([one.proposal for one in proofs.standing], name)
-    return ProposedMatrix(text=text, demand=demand, asked=asked, offers=offers, proofs=proofs)
+    text = solve.to_matrix_yaml(standing, name)
+    return ProposedMatrix(text=text, demand=demand, asked=asked, offers=offers, proposals=standing)
 
 
 def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:
@@ -216,15 +216,15 @@ def say_origins(found: ProposedMatrix, on: AskedMachine) -> None:
         origin, why = _origin(wish, found.offers)
         beside = "" if wish.place == "the command line" else f" ({wish.place})"
         say(f"{wish}{beside}: versions from the {origin}: {why}")
-    for number, one in enumerate(found.proofs.standing, 1):
-        cell = one.proposal.cell
+    for number, one in enumerate(found.proposals, 1):
+        cell = one.cell
         python = f"Python {cell.python}{' (standalone)' * solve.needs_standalone(cell)}"
         parts = ", ".join((*cell.frameworks, python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
         proven = f"the resolver finds {one.wheels} wheels for it"
         if one.unasked is not None:
             proven = f"not through the resolver: {one.unasked}"
-        say(f"{number}. {parts}: {one.proposal.outcome.answer}; {proven}")
-        for finding in one.proposal.findings:
+        say(f"{number}. {parts}: {one.outcome.answer}; {proven}")
+        for finding in one.findings:
             if finding.outcome is Outcome.WARNS:
                 say(f"   {finding.rule}: {finding.message}")
 
@@ -244,14 +244,14 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
         "driver": demand.driver,
         "proposals": [
             {
-                "outcome": one.proposal.outcome.old_name,
-                "answer": one.proposal.outcome.answer,
+                "outcome": one.outcome.old_name,
+                "answer": one.outcome.answer,
                 "resolved": one.unasked is None,
                 **({"wheels": one.wheels} if one.unasked is None else {"reason": one.unasked}),
-                "cell": one.proposal.cell.inputs() | {"gpus": list(one.proposal.cell.gpus)},
-                "findings": [finding.as_json() for finding in one.proposal.findings],
+                "cell": one.cell.inputs() | {"gpus": list(one.cell.gpus)},
+                "findings": [finding.as_json() for finding in one.findings],
             }
-            for one in found.proofs.standing
+            for one in found.proposals
         ],
         "matrix": found.text,
     }

@@ -3,12 +3,12 @@
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from builder.errors import CellError, NoSolutionError, PackageIndexError
-from builder.facts.availability import Files, page
+from builder.facts.availability import page
 from builder.facts.base import system_of
 from builder.facts.tables import load
 from builder.facts.versions import canonical, key, pinned, requirement
@@ -27,58 +27,41 @@ _ABSENT = "was not found in the package registry"
 """uv's words for a package that no index has, on whichever Python."""
 _TURNS = 6
 """How often the resolver is asked for older versions than the rules refuse."""
+_Silent = Callable[[Sequence[str]], str | None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """The resolver's answer about one proposal."""
+def prove(
+    proposals: Sequence[Proposal], demand: Demand, index: Index, limit: int
+) -> tuple[list[Proposal], list[str]]:
+    """The first ``limit`` proposals for which there is a set of wheels, by the resolver that locks use.
 
-    proposal: Proposal
-    wheels: int | None = None
-    """How many wheels the solution has; None if the resolver could not be asked."""
-    unasked: str | None = None
-    """The reason: the index did not answer, or nothing was to be asked."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proofs:
-    """Proposals that stand, in their order, and the resolver's reasons against others."""
-
-    standing: tuple[Proof, ...]
-    refused: tuple[str, ...] = ()
-
-
-def unproven(proposals: Sequence[Proposal], why: str) -> Proofs:
-    """All of them, with the reason why no resolver was asked."""
-    return Proofs(standing=tuple(Proof(proposal=proposal, unasked=why) for proposal in proposals))
-
-
-def prove(proposals: Sequence[Proposal], demand: Demand, index: Index, limit: int) -> Proofs:
-    """The first ``limit`` proposals for which there is a set of wheels, by the resolver that locks use."""
+    With them its reasons against others. What it could not be asked about stands if it is better than those.
+    """
     started = time.monotonic()
-    standing: list[Proof] = []
+    standing: list[Proposal] = []
     refused: dict[str, None] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        silence = _Silence(demand.frameworks[0].name, index, pool)
-        silence.ask([*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)])
-        narrowed = (
-            []
-            if silence.among(demand.index)
-            else _narrowed(proposals, demand, index, silence, until=started + SECONDS / 2)
-        )
+        asked = functools.cache(functools.partial(pool.submit, page, demand.frameworks[0].name, index))
+
+        def silent(urls: Sequence[str]) -> str | None:
+            """Why the first of these indexes that does not answer is silent; None if all answer."""
+            pages = [asked(url) for url in urls]
+            return next((why for one in pages if isinstance(why := one.result(), str)), None)
+
+        for url in (*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)):
+            asked(url)  # they are read while uv resolves
+        narrowed = []
+        if not silent(demand.index):
+            narrowed = _narrowed(proposals, demand, index, silent, until=started + SECONDS / 2)
         ordered = distinct([*narrowed, *proposals])
-        unasked = [
-            Proof(proposal=proposal, unasked=why)
-            for proposal in ordered[:MOST]
-            if (why := silence.among(proposal.cell.index))
-        ]
-        queue = [proposal for proposal in ordered if silence.among(proposal.cell.index) is None]
+        unasked = [replace(one, unasked=why) for one in ordered[:MOST] if (why := silent(one.cell.index))]
+        queue = [proposal for proposal in ordered if silent(proposal.cell.index) is None]
         count = _AT_ONCE if narrowed else 1  # the first answer leaves uv the index's pages for the others
         while queue and len(standing) < limit and time.monotonic() - started < SECONDS:
             batch, queue = queue[:count], queue[count:]
             count = _AT_ONCE
             for one, answer in zip(batch, pool.map(_ask, batch, itertools.repeat(index)), strict=True):
-                if isinstance(answer, Proof):
+                if isinstance(answer, Proposal):
                     (standing if answer.unasked is None else unasked).append(answer)
                     continue
                 refused[answer] = None
@@ -86,45 +69,26 @@ def prove(proposals: Sequence[Proposal], demand: Demand, index: Index, limit: in
                     queue = [other for other in queue if other.cell.index != one.cell.index]
     if standing:
         # what the resolver was asked about comes first; of the rest, only what is better keeps a place
-        place = {id(proposal): n for n, proposal in enumerate(ordered)}
-        best = place[id(standing[0].proposal)]
-        unasked = [one for one in unasked if place[id(one.proposal)] < best]
+        place = {proposal.cell: n for n, proposal in enumerate(ordered)}
+        unasked = [one for one in unasked if place[one.cell] < place[standing[0].cell]]
         standing = standing[: limit - 1 if unasked and limit > 1 else limit]
     elif refused and demand.companions:
         unasked = []  # what the resolver says against the others, it would say against these
-    return Proofs(standing=(*standing, *unasked[: limit - len(standing)]), refused=tuple(refused))
+    return [*standing, *unasked[: limit - len(standing)]], list(refused)
 
 
-class _Silence:
-    """The indexes that do not answer, each with the reason; each is asked once, while uv resolves."""
-
-    def __init__(self, name: str, index: Index, pool: ThreadPoolExecutor) -> None:
-        self._name, self._index, self._pool = name, index, pool
-        self._pages: dict[str, Future[Files]] = {}
-
-    def ask(self, urls: Iterable[str]) -> None:
-        for url in urls:
-            if url not in self._pages:
-                self._pages[url] = self._pool.submit(page, self._name, self._index, url)
-
-    def among(self, urls: Sequence[str]) -> str | None:
-        """Why the first silent one of them does not answer; None if all do."""
-        self.ask(urls)
-        return next((why for url in urls if isinstance(why := self._pages[url].result(), str)), None)
-
-
-def _ask(proposal: Proposal, index: Index) -> Proof | str:
+def _ask(proposal: Proposal, index: Index) -> Proposal | str:
     try:
         wheels = _resolved(requirements(proposal.cell), proposal.cell, index)
     except NoSolutionError as problem:
         return problem.message
     except PackageIndexError as problem:
-        return Proof(proposal=proposal, unasked=problem.message.partition("\n")[0])
-    return Proof(proposal=proposal, wheels=len(wheels))
+        return replace(proposal, unasked=problem.message.partition("\n")[0])
+    return replace(proposal, wheels=len(wheels))
 
 
 def _narrowed(
-    proposals: Sequence[Proposal], demand: Demand, index: Index, silence: _Silence, *, until: float
+    proposals: Sequence[Proposal], demand: Demand, index: Index, silent: _Silent, *, until: float
 ) -> list[Proposal]:
     """Proposals with the versions that the resolver takes, the frameworks' versions left open.
 
@@ -137,7 +101,7 @@ def _narrowed(
     for python in list(dict.fromkeys(proposal.cell.python for proposal in proposals))[:3]:
         mine = [proposal for proposal in proposals if proposal.cell.python == python]
         bounds: list[str] = []
-        heard = functools.partial(_heard, python=python, silence=silence)
+        heard = functools.partial(_heard, python=python, silent=silent)
         for _ in range(_TURNS):
             if time.monotonic() > until:
                 return []
@@ -153,13 +117,13 @@ def _narrowed(
     return []
 
 
-def _heard(demand: Demand, *, python: str, silence: _Silence) -> list[Proposal]:
+def _heard(demand: Demand, *, python: str, silent: _Silent) -> list[Proposal]:
     """The possible cells with this Python all of whose indexes answer."""
     try:
         found = search(replace(demand, python=python), most=2000).possible
     except CellError:
         return []  # a release that no table has
-    return [proposal for proposal in found if silence.among(proposal.cell.index) is None]
+    return [proposal for proposal in found if silent(proposal.cell.index) is None]
 
 
 def _bounds(

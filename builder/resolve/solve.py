@@ -120,10 +120,14 @@ def meant(name: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A possible cell, and the findings on it."""
+    """A possible cell, and the answers of the rules and of the resolver."""
 
     cell: Cell
     findings: tuple[Finding, ...]
+    wheels: int | None = None
+    """How many wheels the resolver's solution has; None if it was not asked."""
+    unasked: str | None = None
+    """The reason: the index did not answer, or nothing was to be asked."""
 
     @property
     def outcome(self) -> Outcome:
