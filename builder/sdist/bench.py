@@ -45,7 +45,8 @@ _STANDALONE = f"{pythons.FOLDER}/bin"
 _WHEEL = re.compile(r"[\w.!+-]{1,251}\.whl", re.ASCII)
 _EPOCH = 315619200
 """1980-01-02: zip files can hold it, and it does not depend on an index's upload times."""
-_UNREAD = ("./usr/share/doc/", "./usr/share/man/", "./usr/share/locale/", "./var/lib/dpkg/", "./var/cache/")
+_UNREAD = re.compile(r"\./(usr/share/(doc|man|locale)|var/cache|var/lib/dpkg(?!/info/.*\.list$))/")
+"""dpkg's lists of files name the package of a library."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,23 +219,16 @@ _ENVIRONMENT = {
 
 
 def _lay_wheel(archive: Archive, target: Path) -> None:
+    """All in one folder, without scripts, headers and the like."""
     for name, member in archive.members.items():
-        place = _installed(name)
-        if place is not None:
+        first, _, rest = name.partition("/")
+        scheme, _, place = rest.partition("/") if first.endswith(".data") else ("purelib", "", name)
+        if scheme in {"purelib", "platlib"}:
             path = target / place
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
                 file.writelines(archive.chunks(member))
             path.chmod(0o755 if member.executable else 0o644)
-
-
-def _installed(name: str) -> str | None:
-    """The path of a wheel's file below one folder; None for scripts, headers and the like."""
-    first, _, rest = name.partition("/")
-    if not first.endswith(".data"):
-        return name
-    scheme, _, path = rest.partition("/")
-    return path if scheme in {"purelib", "platlib"} else None
 
 
 @contextlib.contextmanager
@@ -254,7 +248,7 @@ def _lay(rootfs: Path, folder: Path) -> None:
     owner, group = os.geteuid(), os.getegid()
     with tarfile.open(rootfs) as archive:
         for member in archive:
-            if _unread(member.name) or member.isdev():
+            if _UNREAD.match(member.name) or member.isdev():
                 continue
             member.uid, member.gid, member.uname, member.gname = owner, group, "", ""
             member.mode = (member.mode & 0o755) | (0o755 if member.isdir() else 0o444)
@@ -262,9 +256,3 @@ def _lay(rootfs: Path, folder: Path) -> None:
     for name in ("build", "dev", "tmp", "requires", "sdist"):  # the sandbox mounts something there
         (folder / name).mkdir(exist_ok=True)
     folder.chmod(0o755)
-
-
-def _unread(name: str) -> bool:
-    """dpkg's lists of files name the package of a library."""
-    of_dpkg = name.startswith("./var/lib/dpkg/info/") and name.endswith(".list")
-    return name.startswith(_UNREAD) and not of_dpkg

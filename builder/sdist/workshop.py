@@ -71,21 +71,27 @@ class Workshop:
         self.progress(f"building {sdist.file}")
         archive = index.fetch(sdist, cache=self.cache)
         sdist = replace(sdist, size=archive.stat().st_size)
-        with ExitStack() as stack:
-            compiled = None if needs is None else Compilation(needs=tuple(needs), libraries=())
-            source = WheelSource(
-                sdist=sdist,
-                requires=(),
-                system=system.base,
-                python=target.python,
-                compiled=compiled,
-                interpreter=system.interpreter,
+        compiled = None if needs is None else Compilation(needs=tuple(needs), libraries=())
+        source = WheelSource(
+            sdist=sdist,
+            requires=(),
+            system=system.base,
+            python=target.python,
+            compiled=compiled,
+            interpreter=system.interpreter,
+        )
+        build = partial(
+            self.lock, index=index, target=target, system=system, pins=pins, needs=needs, inner=True
+        )
+        with self._bench(source, archive) as bench:
+            requirements = _Requirements(
+                bench=bench,
+                index=index,
+                target=replace(target, python=bench.python, platform=host_platform()),
+                pins=pins,
+                build=None if inner else build,
             )
-            bench = stack.enter_context(self._bench(source, archive))
-            build = partial(
-                self.lock, index=index, target=target, system=system, pins=pins, needs=needs, inner=True
-            )
-            source = replace(source, requires=_equip(bench, index, target, pins, None if inner else build))
+            source = replace(source, requires=requirements.lay())
             if (known := self._known(source)) is not None:
                 return known
             name, content = bench.build()
@@ -198,43 +204,28 @@ def _wheel(source: WheelSource, file: str, sha256: str, size: int = 0) -> Wheel:
     return Wheel(name=name, version=version, file=file, sha256=sha256, size=size, source=source)
 
 
-def _equip(
-    bench: Bench,
-    index: Index,
-    target: Target,
-    pins: Sequence[str],
-    build: Callable[[Sdist], LocalWheel] | None,
-) -> tuple[Wheel, ...]:
-    """Resolve the requirements of the build, and lay them."""
-    needs = _Requirements(
-        index=index,
-        target=replace(target, python=bench.python, platform=host_platform()),
-        pins=pins,
-        own=bench.distributions() if bench.compiles else {},
-        build=build,
-    )
-    asked = bench.system.requires
-    requires = needs.resolve(asked)
-    bench.lay(requires, index)
-    if more := bench.requires_of_hook():
-        requires = needs.resolve([*asked, *more])
-        bench.lay(requires, index)
-    return requires
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Requirements:
-    """What the requirements of a build are resolved with."""
+    """The requirements of a build, and the means to resolve them."""
 
+    bench: Bench
     index: Index
     target: Target
     pins: Sequence[str]
     """The cell's own requirements."""
-    own: Mapping[str, str]
-    """Versions of the system's Python packages, by name."""
     build: Callable[[Sdist], LocalWheel] | None
 
-    def resolve(self, asked: Sequence[str]) -> tuple[Wheel, ...]:
+    def lay(self) -> tuple[Wheel, ...]:
+        """Resolve what the project names, then what its backend adds, and lay it on the bench."""
+        asked = self.bench.system.requires
+        requires = self._resolve(asked)
+        self.bench.lay(requires, self.index)
+        if more := self.bench.requires_of_hook():
+            requires = self._resolve([*asked, *more])
+            self.bench.lay(requires, self.index)
+        return requires
+
+    def _resolve(self, asked: Sequence[str]) -> tuple[Wheel, ...]:
         """The wheels that the build requires, with the cell's own pins on the same packages if possible.
 
         Of what no index has wheels of, as pycairo for PyGObject, the system's own packages do; others are
@@ -251,15 +242,12 @@ class _Requirements:
         try:
             return resolve(list(asked)) if asked else ()
         except PackageIndexError:
-            left = [text for text in asked if not self._has(Requirement(text))]
+            own = self.bench.distributions() if self.bench.compiles else {}
+            left = [text for text in asked if not _has(own, Requirement(text))]
             made = [self.build(sdist) for sdist in self._only_sources(left, same)] if self.build else []
             if len(left) == len(asked) and not made:
                 raise
             return resolve(left, built=made) if left else ()
-
-    def _has(self, wanted: Requirement) -> bool:
-        version = self.own.get(canonicalize_name(wanted.name))
-        return version is not None and wanted.specifier.contains(version, prereleases=True)
 
     def _only_sources(self, asked: Sequence[str], pins: Sequence[str]) -> Iterator[Sdist]:
         """The sources of the requirements that have no wheel, at the version of ``pins``."""
@@ -275,3 +263,8 @@ class _Requirements:
                 continue  # the resolver's own words say more
             if sdist is not None:
                 yield sdist
+
+
+def _has(versions: Mapping[str, str], wanted: Requirement) -> bool:
+    version = versions.get(canonicalize_name(wanted.name))
+    return version is not None and wanted.specifier.contains(version, prereleases=True)
