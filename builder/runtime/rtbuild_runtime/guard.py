@@ -42,11 +42,6 @@ def allowed(origin: str | None, host: str) -> bool:
     return parts.scheme in ("http", "https") and parts.netloc == host
 
 
-def without_tokens(text: str) -> str:
-    """``?token=…`` as later Jupyters log it."""
-    return re.sub(r"(?i)(\btoken[=:]\s*)[^\s&\"'\[]+", r"\1[secret]", text)
-
-
 def readable(path: str) -> bool:
     """Whether the path of an address could be a file's: what a NUL is in, no system has."""
     return "\0" not in unquote(path)
@@ -97,7 +92,9 @@ def _mask_tokens() -> None:
         except (TypeError, ValueError, KeyError):  # the logger's own fault; logging reports it
             return record
         if "token" in text.lower():
-            record.msg, record.args = without_tokens(text), ()
+            # as later Jupyters log it
+            record.msg = re.sub(r"(?i)(\btoken[=:]\s*)[^\s&\"'\[]+", r"\1[secret]", text)
+            record.args = ()
         return record
 
     logging.setLogRecordFactory(masked)

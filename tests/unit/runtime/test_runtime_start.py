@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import tornado.web
-from rtbuild_runtime import folders, guard, memory, server, settings, start, verdict
+from rtbuild_runtime import guard, server, settings, start
 
 RUNTIME = Path(settings.__file__).resolve().parents[1]
 
@@ -204,21 +204,25 @@ def test_tokens_do_not_reach_the_log(
 # -- folders
 
 
-def test_a_home_is_made_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_is_made_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    said: list[str] = []
     environment = {"HOME": "/proc/self"}
-    home = folders.settle_home(environment, said.append)
+    home = start.settle_home(environment)
     assert home == environment["HOME"]
     assert Path(home).parent == tmp_path
     assert environment["USER"] == environment["LOGNAME"]
-    assert "the home folder /proc/self cannot be written to" in said[0]
+    assert "! the home folder /proc/self cannot be written to" in capsys.readouterr().out
 
 
-def test_a_user_without_a_name_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_gets_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 54321)
     environment = {"HOME": str(tmp_path)}
-    assert folders.settle_home(environment, pytest.fail) == str(tmp_path)
+    assert start.settle_home(environment) == str(tmp_path)
+    assert capsys.readouterr().out == ""
     assert environment["USER"] == "user54321"
 
 
@@ -228,7 +232,7 @@ def test_nowhere_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("tempfile.mkdtemp", nowhere)
     with pytest.raises(settings.StartError, match="neither the home folder /proc/self") as raised:
-        folders.settle_home({"HOME": "/proc/self"}, lambda _: None)
+        start.settle_home({"HOME": "/proc/self"})
     assert raised.value.status == 5
 
 
@@ -244,7 +248,7 @@ def told(script: str) -> str:
         said.append(text)
         done.set()
 
-    verdict.Verdict(tell, ["sh", "-c", script])
+    start.Verdict(tell, ["sh", "-c", script])
     assert done.wait(10)
     return said[0]
 
@@ -274,13 +278,13 @@ def test_all_else_is_said_in_large_letters(status: int, headline: str) -> None:
 
 def test_a_probe_that_is_not_there() -> None:
     said: list[str] = []
-    verdict.Verdict(said.append, ["/no/such/program"]).stop()
+    start.Verdict(said.append, ["/no/such/program"]).stop()
     assert "N O T   V E R I F I E D" in said[0]
 
 
 def test_a_probe_that_is_stopped_says_nothing() -> None:
     said: list[str] = []
-    under_way = verdict.Verdict(said.append, ["sleep", "60"])
+    under_way = start.Verdict(said.append, ["sleep", "60"])
     under_way.stop()
     assert under_way._process is not None
     assert under_way._process.wait(10) != 0
@@ -294,7 +298,7 @@ def test_kills_for_memory_are_news_once(tmp_path: Path) -> None:
     events, limit = tmp_path / "memory.events", tmp_path / "memory.max"
     events.write_text("low 0\noom 1\noom_kill 1\n")
     limit.write_text("2000000000\n")
-    watch = memory.Watch((str(events),), (str(limit),))
+    watch = start.MemoryWatch((str(events),), (str(limit),))
     assert watch.news() is None
     events.write_text("low 0\noom 2\noom_kill 2\n")
     assert "a process was killed at the limit of 2.0 GB" in str(watch.news())
@@ -305,7 +309,7 @@ def test_kills_for_memory_are_news_once(tmp_path: Path) -> None:
 
 
 def test_no_cgroup_no_news(tmp_path: Path) -> None:
-    assert memory.Watch((str(tmp_path / "nothing"),), ()).news() is None
+    assert start.MemoryWatch((str(tmp_path / "nothing"),), ()).news() is None
 
 
 # -- the whole
