@@ -25,8 +25,6 @@ _MARKS = {
     Outcome.UNKNOWN: ("⊘", "33"),
     Outcome.IMPOSSIBLE: ("✗", "31;1"),
 }
-_REASON = 200
-"""Characters of a reason that ``--fix`` writes into the file."""
 
 
 def check(
@@ -122,8 +120,7 @@ def _judge(
         from builder.index.client import Index
         from builder.oci.registry import Registry
 
-        registry = Registry.from_user(mirrors)
-        index = Index.from_user(brief=True)
+        index, registry = Index.from_user(brief=True), Registry.from_user(mirrors)
         reading = read_all(pairs, index=index, registry=registry, memory=memory, deep=deep)
         truths = reading.truths
         figures = {
@@ -165,17 +162,16 @@ def _fix(matrices: Sequence[Matrix], found: Mapping[str, tuple[Finding, ...]]) -
         there = {cell.id for cell in matrix.cells}
         replacements = []
         for cell in matrix.cells:
-            refusals = [f for f in found.get(cell.id, ()) if f.outcome is Outcome.IMPOSSIBLE]
-            if not refusals or cell.excluded is not None:
+            refusal = next((f for f in found.get(cell.id, ()) if f.outcome is Outcome.IMPOSSIBLE), None)
+            if refusal is None or cell.excluded is not None:
                 continue
-            nearest = refusals[0].nearest
-            if nearest is None:
+            if refusal.nearest is None:
                 helpless.append(cell.id)
                 continue
-            reason = f"{refusals[0].rule}: {refusals[0].message}"[:_REASON]
-            lines = _entry(nearest.cell, cell, there)
+            reason = f"{refusal.rule}: {refusal.message}"[:200]
+            lines = _entry(refusal.nearest.cell, cell, there)
             replacements.append(Replacement(cell=cell.id, reason=reason, entry=lines))
-            say(f"{matrix.path}: {cell.id} excluded; in its place: {nearest}")
+            say(f"{matrix.path}: {cell.id} excluded; in its place: {refusal.nearest}")
         if replacements:
             amend(matrix.path, replacements)
     return helpless

@@ -45,8 +45,6 @@ _WORDS = {
     ParityStatus.UNASKED: "out of reach",
     ParityStatus.EXTRA: "extra",
 }
-_SHOWN = 40
-"""Rows of each kind in the table; --verbose and --json have them all."""
 
 colab = typer.Typer(
     help="Google Colab's runtimes: import one, measure how near an image is to it, run the probe on one.",
@@ -94,7 +92,8 @@ def import_(
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error}") from error
     matrix = load(matrix_path)
-    _say_import(imported, matrix, terminal)
+    for line in _import_lines(imported, matrix):
+        terminal.say(line)
     results: list[CellResult] = []
     if lock:
         cells = [cell for cell in matrix.cells if cell.excluded is None]
@@ -131,29 +130,26 @@ def _asked(runtime: Runtime, profile: Profile, terminal: Terminal, *, build: boo
     return imported
 
 
-def _say_import(imported: Imported, matrix: Matrix, terminal: Terminal) -> None:
+def _import_lines(imported: Imported, matrix: Matrix) -> Iterator[str]:
     runtime, matching = imported.runtime, imported.matching
-    terminal.say(
+    yield (
         f"{runtime.name}: {runtime.system or 'a system not named'}, Python {runtime.python}, "
         f"CUDA {runtime.cuda or 'not listed'}, cuDNN {runtime.cudnn or 'not listed'} by apt, "
         f"{len(runtime.packages)} Python packages"
     )
-    for silent in matching.silent:
-        terminal.say(f"not asked: {silent}")
+    yield from (f"not asked: {silent}" for silent in matching.silent)
     for kind, count in sorted(Counter(str(m.reason) for m in matching.missing).items()):
-        terminal.say(f"not matched, {kind} ({count}):")
+        yield f"not matched, {kind} ({count}):"
         if kind == "source-only" and not any(match.built for match in matching.found):
-            terminal.say("  --from-source builds those that can be")
+            yield "  --from-source builds those that can be"
         for match in (m for m in matching.missing if m.reason == kind):
-            terminal.say(f"  {match.package.name} {match.package.version or ''}: {match.detail}")
-    for match in matching.found:
-        if match.detail:
-            terminal.say(f"note: {match.package.name} {match.package.version}: {match.detail}")
-    for reason in imported.no_base:
-        terminal.say(f"note: {reason}")
+            yield f"  {match.package.name} {match.package.version or ''}: {match.detail}"
+    for match in (m for m in matching.found if m.detail):
+        yield f"note: {match.package.name} {match.package.version}: {match.detail}"
+    yield from (f"note: {reason}" for reason in imported.no_base)
     found = len(matching.found)
     share = 100 * found / len(runtime.packages)
-    terminal.say(
+    yield (
         f"{found} of {len(runtime.packages)} packages ({share:.1f} %) at Colab's version, "
         f"{len(imported.apt)} of {len(runtime.apt)} system packages; "
         f"{counted(matrix.cells, 'cell')} in {matrix.path}"
@@ -195,7 +191,7 @@ def _table(image: str, parity: Parity, *, verbose: bool) -> Iterator[str]:
     yield "  " + ", ".join(f"{name} {parity.count(status)}" for status, name in _WORDS.items())
     for status in (ParityStatus.OTHER, ParityStatus.MISSING, ParityStatus.UNASKED, ParityStatus.EXTRA):
         rows = [row for row in parity.packages if row.status is status]
-        most = len(rows) if verbose else _SHOWN
+        most = len(rows) if verbose else 40
         if rows:
             yield from ("", f"{_WORDS[status]} ({len(rows)})", *map(_line, rows[:most]))
         if len(rows) > most:

@@ -16,8 +16,6 @@ from builder.errors import UsageError
 from builder.files import write_whole
 from builder.index.client import Index
 
-_SCHEMA = "matrix.schema.json"
-
 
 def init(
     words: list[str] | None = opt.WORDS,
@@ -59,11 +57,9 @@ def _ask(gpu: str | None) -> tuple[list[str], str | None]:
     """A framework and a card, asked at the terminal."""
     if not sys.stdin.isatty():
         raise UsageError("no framework is named", hint="as in `rtbuild init torch`")
-    words = shlex.split(
-        typer.prompt("Framework (torch, tensorflow==2.15.*, jax …)", default="torch", err=True)
-    )
+    words = typer.prompt("Framework (torch, tensorflow==2.15.*, jax …)", default="torch", err=True)
     card = gpu or typer.prompt("Card (T4, H100; empty for any)", default="", show_default=False, err=True)
-    return words, card or None
+    return shlex.split(words), card or None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +96,8 @@ def matrix_text(wish: MatrixWish) -> str:
     on = machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver))
     index = None if wish.offline else Index.from_user(once=True)
     found = propose(wishes(wish.words), on, python=wish.python, limit=1, name=wish.title, index=index)
-    if wish.jupyter:
-        return found.text.replace("\ninclude:\n", "\ndefaults: {profile: colab}\n\ninclude:\n", 1)
-    return found.text
+    defaults = "\ndefaults: {profile: colab}\n" if wish.jupyter else ""
+    return found.text.replace("\ninclude:\n", f"{defaults}\ninclude:\n", 1)
 
 
 def write_matrix(text: str, path: Path, *, force: bool) -> None:
@@ -110,10 +105,11 @@ def write_matrix(text: str, path: Path, *, force: bool) -> None:
     if not force:
         _refuse_existing(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    project = path.parent.parent / "docs" / _SCHEMA
-    if not project.is_file():
-        (path.parent / _SCHEMA).write_text((resources.schemas() / _SCHEMA).read_text("utf-8"), "utf-8")
-    where = f"../docs/{_SCHEMA}" if project.is_file() else _SCHEMA
+    name = where = "matrix.schema.json"
+    if (path.parent.parent / "docs" / name).is_file():
+        where = f"../docs/{name}"
+    else:
+        (path.parent / name).write_text((resources.schemas() / name).read_text("utf-8"), "utf-8")
     write_whole(path, f"# yaml-language-server: $schema={where}\n{text}".encode())
     say(f"{path} is written")
 

@@ -15,6 +15,7 @@ from builder.colab.launch import Mode
 from builder.console import Progress, Terminal, say
 from builder.engine.facts import nvidia_smi
 from builder.errors import UsageError
+from builder.lock.file import lock_path
 from builder.oci.registry import Registry
 from builder.pipeline import build as pipeline
 from builder.pipeline.settings import Settings
@@ -79,9 +80,8 @@ def _matrix(wish: MatrixWish, *, save: bool) -> Path:
         return kept
     path = Path("matrices") / kept.name
     write_matrix(kept.read_text("utf-8").partition("\n")[2], path, force=False)
-    locked = kept.with_name(f"{kept.stem}.lock.json")
-    if locked.is_file():
-        shutil.copyfile(locked, path.with_name(locked.name))
+    if lock_path(kept).is_file():
+        shutil.copyfile(lock_path(kept), lock_path(path))
     return path
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from typer.testing import CliRunner
 
-from builder.cli import images
 from builder.cli import run as running
 from builder.cli.app import app
 from builder.colab.launch import LaunchPlan
@@ -47,17 +46,17 @@ def test_two_modes_exclude_each_other() -> None:
 @pytest.mark.parametrize("name", ["numpy2.2.6-py3.11-bookworm-cpu-colab", "*-colab", "*{colab,jupyter}"])
 def test_a_cell_by_id_or_glob(tmp_path: Path, name: str) -> None:
     (tmp_path / "two.yaml").write_text(MATRIX)
-    image = images._cell_image(name, [tmp_path / "two.yaml"])
+    image = running._cell_image(name, [tmp_path / "two.yaml"])
     assert image == "rtbuild/two:numpy2.2.6-py3.11-bookworm-cpu-colab"
 
 
 def test_one_cell_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "two.yaml").write_text(MATRIX)
     with pytest.raises(UsageError, match=r"'numpy\*' matches 2 cells, and one is started"):
-        images._cell_image("numpy*", [tmp_path / "two.yaml"])
-    assert images._cell_image("torch*", [tmp_path / "two.yaml"]) is None
+        running._cell_image("numpy*", [tmp_path / "two.yaml"])
+    assert running._cell_image("torch*", [tmp_path / "two.yaml"]) is None
     monkeypatch.chdir(tmp_path)
-    assert images._cell_image("anything", None) is None  # no matrices here: it is an image's name
+    assert running._cell_image("anything", None) is None  # no matrices here: it is an image's name
 
 
 class StoreDouble:
@@ -82,12 +81,12 @@ class StoreDouble:
 
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow==2.19", "TensorFlow2.19.0"])
 def test_an_image_is_found_by_what_it_holds(name: str) -> None:
-    assert images.find_image(name, None, StoreDouble()) == "rtbuild/multi:all"  # type: ignore[arg-type,comparison-overlap]
+    assert running.find_image(name, None, StoreDouble()) == "rtbuild/multi:all"  # type: ignore[arg-type,comparison-overlap]
 
 
 def test_several_that_hold_it_are_named() -> None:
     with pytest.raises(UsageError, match=r"2 images here hold torch==2\.6") as raised:
-        images.find_image("torch==2.6", None, StoreDouble())  # type: ignore[arg-type]
+        running.find_image("torch==2.6", None, StoreDouble())  # type: ignore[arg-type]
     assert "rtbuild/multi:all" in str(raised.value)
 
 
@@ -100,13 +99,13 @@ def test_several_that_hold_it_are_named() -> None:
 )
 def test_a_mistyped_word_is_not_pulled(name: str, hint: str) -> None:
     with pytest.raises(UsageError, match="there is no image") as raised:
-        images.find_image(name, None, StoreDouble())  # type: ignore[arg-type]
+        running.find_image(name, None, StoreDouble())  # type: ignore[arg-type]
     assert hint in str(raised.value.hint)
 
 
 def test_a_name_with_a_tag_is_pulled(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match="could not be pulled"):
-        images.find_image("zz:latest", None, StoreDouble())  # type: ignore[arg-type]
+        running.find_image("zz:latest", None, StoreDouble())  # type: ignore[arg-type]
     assert "+ false pull zz:latest" in capfd.readouterr().err
 
 
