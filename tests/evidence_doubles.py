@@ -14,6 +14,7 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from builder.evidence.attach import attach_statements, statements
 from builder.evidence.documents import Evidence
 from builder.model import Base, Cell, Cuda, Deb, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.oci.spec import MANIFEST, Manifest
@@ -22,9 +23,12 @@ from builder.recipe.values import Recipe, RecipeFile
 from builder.verify.entry import ReportKey, SealedReport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from builder.evidence.cosign import Signer, Verifier
+    from builder.evidence.documents import Attached
+    from builder.oci.registry import Registry
 
 PROBE = "ab" * 32
 INPUTS = "sha256:" + "1" * 64
@@ -298,6 +302,19 @@ def evidence(image: Staged, **changes: Any) -> Evidence:
 
 def _sha256(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def attach_all(
+    registry: Registry,
+    image: Staged,
+    evidence: Evidence,
+    *,
+    signer: Signer | None = None,
+    note: Callable[[str], None] = lambda _text: None,
+) -> tuple[Attached, ...]:
+    """All evidence about an image attached to it, as publishing does."""
+    made = statements(registry, image, evidence, note=note)
+    return attach_statements(registry, image, made, signer=signer, note=note)
 
 
 class SigningDouble:

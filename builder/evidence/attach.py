@@ -33,27 +33,6 @@ _SIGNING_ROUNDS = 4
 KINDS: Mapping[str, Kind] = {TEST_RESULT: "verification", CYCLONEDX: "sbom", PROVENANCE: "provenance"}
 
 
-def attach_all(
-    registry: Registry,
-    image: Staged,
-    evidence: Evidence,
-    *,
-    signer: Signer | None = None,
-    note: Callable[[str], None] = lambda _text: None,
-) -> tuple[Attached, ...]:
-    """Attach all evidence about the image to it in its repository.
-
-    The image itself must be there; its tags need not. Evidence that is there already is left as it is, so a
-    second run changes nothing, and a run after an interruption continues.
-
-    Raises:
-        EvidenceError: the evidence is about another image, contradicts it, or does not cover its claims.
-        RegistryError, MissingToolError (no cosign), CommandError (cosign refused).
-    """
-    made = statements(registry, image, evidence, note=note)
-    return attach_statements(registry, image, made, signer=signer, note=note)
-
-
 def failure_statement(image: Staged, report: SealedReport) -> Statement:
     """The statement that would be attached for a report against the image. Raises EvidenceError."""
     _refuse_other_digest(image, report)
@@ -71,7 +50,14 @@ def attach_statements(
     signer: Signer | None = None,
     note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[Attached, ...]:
-    """Attach statements about the image, as :func:`attach_all` does, in their order."""
+    """Attach statements about the image to it in its repository, in their order, and sign them.
+
+    The image itself must be there; its tags need not. Evidence that is there already is left as it is, so a
+    second run changes nothing, and a run after an interruption continues.
+
+    Raises RegistryError, MissingToolError (no cosign), CommandError (cosign refused), and EvidenceError for
+    signatures that were lost or do not hold.
+    """
     name = parse_reference(image.repository).at(image.digest)
     subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
     placed: list[tuple[Statement, Attachment]] = []
@@ -102,7 +88,11 @@ def attach_statements(
 def statements(
     registry: Registry, image: Staged, evidence: Evidence, *, note: Callable[[str], None] = lambda _text: None
 ) -> tuple[Statement, ...]:
-    """The statements that would be attached; nothing is written. Raises as :func:`attach_all`."""
+    """All statements about the image; nothing is written.
+
+    Raises EvidenceError if the evidence is about another image, contradicts it, or does not cover its claims,
+    and RegistryError.
+    """
     if image.inputs != evidence.recipe.inputs:
         raise EvidenceError(
             f"{image.repository}@{image.digest} was built from other inputs ({image.inputs}) than matrix and "
@@ -167,9 +157,10 @@ def _sign_all(
             for statement in missing:
                 say(f"signing {KINDS[statement.predicate_type]}")
                 cosign.sign(image, statement, signer)
-            if signer.key is not None and verifier is not None:
-                missing, why = _unsigned(cosign, image, missing, verifier)
-            if signer.key is None or not missing:
+            if signer.key is None or verifier is None:
+                return fresh
+            missing, why = _unsigned(cosign, image, missing, verifier)
+            if not missing:
                 return fresh
     if why:
         hint = "check that it reads and writes the same registry, with the same login and key"

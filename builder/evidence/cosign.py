@@ -6,20 +6,17 @@ Tried with cosign 2.5. Secrets never stand on a command line: the key's password
 config.json; cosign reads all three itself.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
+from typing import Any, Self
 
 from builder.digests import canonical_json
 from builder.documents import MalformedError, parse_json
@@ -35,7 +32,6 @@ _NOTHING = re.compile(
     r"no (matching )?attestations|no signatures found|MANIFEST_UNKNOWN|none of the attestations"
 )
 
-
 SIGNATURE = "io.rtbuild.signature"
 """The annotation that holds a bundle."""
 _LARGEST_BUNDLE = 64 << 10
@@ -48,11 +44,6 @@ class Signer:
 
     key: str | None = None
     """A key's file, or a key service's URI (``awskms://…``): private to sign, public to verify."""
-
-    @property
-    def logs(self) -> bool:
-        """Whether sigstore's public log has the signature: that of an identity, not that of a key."""
-        return self.key is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +59,9 @@ class Verifier(Signer):
         return f"key {self.key}" if self.key else f"{self.identity} ({self.issuer})"
 
     def arguments(self) -> list[str]:
-        who = ["--certificate-identity", self.identity or "", "--certificate-oidc-issuer", self.issuer or ""]
-        who = ["--key", self.key] if self.key else who
-        return who if self.logs else [*who, "--insecure-ignore-tlog=true", "--private-infrastructure=true"]
+        if self.key:  # sigstore's public log has signatures of identities alone
+            return ["--key", self.key, "--insecure-ignore-tlog=true", "--private-infrastructure=true"]
+        return ["--certificate-identity", self.identity or "", "--certificate-oidc-issuer", self.issuer or ""]
 
 
 def ci_identity(environment: Mapping[str, str]) -> tuple[str, str] | None:
@@ -103,7 +94,7 @@ class Cosign:
     program: str
 
     @classmethod
-    def find(cls) -> Cosign:
+    def find(cls) -> Self:
         """Raises MissingToolError."""
         program = shutil.which("cosign")
         if program is None:
@@ -197,10 +188,9 @@ class People:
 
     keys: tuple[Verifier, ...]
     _known: dict[tuple[bytes, str], str] = field(default_factory=dict, compare=False, repr=False)
-    _guard: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
 
     @classmethod
-    def named(cls, keys: Sequence[str], option: str) -> People | None:
+    def named(cls, keys: Sequence[str], option: str) -> Self | None:
         """The owners of public keys, given as files or key services' URIs; None without any.
 
         Raises UsageError for an empty name or a file that is not there, and MissingToolError without cosign.
@@ -214,7 +204,7 @@ class People:
         return cls(keys=tuple(Verifier(key=key) for key in keys))
 
     @classmethod
-    def holding(cls, signer: Signer) -> People:
+    def holding(cls, signer: Signer) -> Self:
         """The owner of a private key. Raises CommandError if it cannot be read, and MissingToolError."""
         key = str(signer.key)
         return cls(keys=(Verifier(key=key, public=Cosign.find().public_key(key)),))
@@ -223,14 +213,11 @@ class People:
         """The one who signed ``text``; empty if none did."""
         if not signature or len(signature) > _LARGEST_BUNDLE:
             return ""
-        with self._guard:
-            known = self._known.get((text, signature))
-        if known is None:
+        if (text, signature) not in self._known:
             cosign = Cosign.find()
-            known = next((str(key) for key in self.keys if not cosign.verify_text(text, signature, key)), "")
-            with self._guard:
-                self._known[text, signature] = known
-        return known
+            signed = (str(key) for key in self.keys if not cosign.verify_text(text, signature, key))
+            self._known[text, signature] = next(signed, "")
+        return self._known[text, signature]
 
 
 def signature_in(document: dict[str, Any]) -> str:
@@ -242,8 +229,9 @@ def signature_in(document: dict[str, Any]) -> str:
 
 def _signing(signer: Signer) -> list[str]:
     """The options of a signer. Without a token cosign would wait for a code typed into a browser."""
-    who = ["--fulcio-auth-flow=token"] if signer.key is None else ["--key", signer.key]
-    return [f"--tlog-upload={str(signer.logs).lower()}", *who]
+    if signer.key is None:
+        return ["--tlog-upload=true", "--fulcio-auth-flow=token"]
+    return ["--tlog-upload=false", "--key", signer.key]
 
 
 def _payload(envelope: Any) -> Statement:

@@ -3,18 +3,12 @@
 A label in an image says the same, but anyone who pushes an image can write one.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.documents import MalformedError, parse_object, read_file
 from builder.files import write_whole
-
-if TYPE_CHECKING:
-    from builder.image.compose import ComposedImage
 
 
 @dataclass(frozen=True)
@@ -23,10 +17,9 @@ class MadeImages:
 
     folder: Path
 
-    def remember(self, inputs: str, image: ComposedImage) -> None:
+    def remember(self, inputs: str, *, digest: str, content: str) -> None:
         """Note an image that was put together here. Raises OSError."""
-        made = {"digest": image.digest, "content": image.content}
-        write_whole(self._path(inputs), json.dumps(made).encode())
+        write_whole(self._path(inputs), json.dumps({"digest": digest, "content": content}).encode())
 
     def digest(self, inputs: str) -> str | None:
         """Digest of the manifest that was made last; None if there is none."""

@@ -58,7 +58,7 @@ def sbom(evidence: Evidence, image: Staged, system: DpkgList) -> dict[str, Any]:
     """The document. It is the same for the same image: the time is the lock's, the number the digest's."""
     pinned = evidence.recipe.pinned
     name = image.repository.rpartition("/")[2].lower()  # no host: a mirror has the same SBOM
-    components = [*_interpreter(pinned), *_python(pinned), *_debian(pinned, system.packages or ())]
+    components = [*_python(pinned), *_debian(pinned, system.packages or ())]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": SPEC_VERSION,
@@ -98,7 +98,7 @@ def refuse_difference(evidence: Evidence, system: DpkgList, reports: list[Mappin
             hint = "a newer cudnn-verify does: build the image again, and verify it"
             raise EvidenceError(said, hint=hint)
         differences += _python_differences(pinned, found)
-        differences += _debian_differences(pinned, system, system_packages(report))
+        differences += _debian_differences(pinned, system, _packages(report, "system_packages") or {})
     if unique := list(dict.fromkeys(differences)):
         more = f"; and {len(unique) - _SHOWN} more" if len(unique) > _SHOWN else ""
         raise EvidenceError(
@@ -151,16 +151,12 @@ def _component(
     return row
 
 
-def _interpreter(pinned: model.Pinned) -> Iterator[dict[str, Any]]:
-    """A Python outside of dpkg. The libraries inside it are not listed."""
+def _python(pinned: model.Pinned) -> Iterator[dict[str, Any]]:
     python = pinned.python
-    if python is not None:
+    if python is not None:  # outside of dpkg
         inside = ("libraries-inside", "not listed: OpenSSL, SQLite and others")
         url, file = purl(python), ("file", python.file)
         yield _component("cpython", python.version, url, python.sha256, file, inside, kind="application")
-
-
-def _python(pinned: model.Pinned) -> Iterator[dict[str, Any]]:
     for wheel in sorted(pinned.wheels):
         name, url = canonicalize_name(wheel.name), purl(wheel)
         row = _component(name, wheel.version, url, wheel.sha256, ("file", wheel.file))
@@ -259,11 +255,6 @@ def python_packages(report: Mapping[str, Any]) -> dict[str, str] | None:
     """Canonical name → version of all Python packages in the image; None for a report without them."""
     packages = _packages(report, "packages")
     return None if packages is None else {canonicalize_name(name): packages[name] for name in packages}
-
-
-def system_packages(report: Mapping[str, Any]) -> dict[str, str]:
-    """cuDNN's and CUDA's Debian packages, as the probe found them."""
-    return _packages(report, "system_packages") or {}
 
 
 def _packages(report: Mapping[str, Any], kind: str) -> dict[str, str] | None:

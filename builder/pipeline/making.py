@@ -76,7 +76,7 @@ class Maker:
                 image = self._composed(planned, base)
                 if feed is not None:
                     feed.stop()
-                site.made.remember(self.recipe.inputs, image)
+                site.made.remember(self.recipe.inputs, digest=image.digest, content=image.content)
                 made = self._kept(image)
             if settings.push is not None:
                 made = replace(made, pushed=self._pushed(image, settings.push, uploads))

@@ -87,7 +87,7 @@ def find_failures(
 def say_failures(
     registry: Registry, found: Sequence[Failing], *, signer: Signer | None, note: Callable[[str], None]
 ) -> tuple[Failing, ...]:
-    """Attach the statements, sign them if there is a signer. Raises as ``attach_all``."""
+    """Attach the statements, sign them if there is a signer. Raises as :func:`attach_statements`."""
     done: list[Failing] = []
     for _, group in groupby(found, key=lambda one: one.image.digest):
         rows = list(group)

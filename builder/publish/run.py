@@ -16,7 +16,7 @@ from builder.errors import (
     StaleLockError,
     UsageError,
 )
-from builder.evidence.attach import attach_all, statements
+from builder.evidence.attach import attach_statements, statements
 from builder.evidence.cosign import Cosign
 from builder.evidence.documents import Evidence, Refusal
 from builder.evidence.judgement import CLOCKS, Policy
@@ -257,7 +257,10 @@ class _Line:
             evidence = self._evidence(row, found, decision)
             with walk.stage(Stage.EVIDENCE):
                 signer = self.order.signer
-                row.evidence = attach_all(self.registry, public, evidence, signer=signer, note=walk.progress)
+                made = statements(self.registry, public, evidence, note=walk.progress)
+                row.evidence = attach_statements(
+                    self.registry, public, made, signer=signer, note=walk.progress
+                )
                 new = sum(piece.new for piece in row.evidence)
                 words = f"{len(row.evidence)} attached, {new} of them new" if new else "there already"
                 walk.done(f"{words}, {'signed' if signer else 'NOT SIGNED'}")

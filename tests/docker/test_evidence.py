@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 
 from builder.cli.app import app
 from builder.errors import CommandError
-from builder.evidence.attach import attach_all
 from builder.evidence.cosign import Signer
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.net.http import Client
@@ -122,7 +121,7 @@ def user(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def publish(site: Site, folder: Path, name: str, **options: Any) -> Staged:
     image = doubles.push_image(site.registry, f"{site.host}/team/{name}", folder)
-    attach_all(site.registry, image, doubles.evidence(image), **options)
+    doubles.attach_all(site.registry, image, doubles.evidence(image), **options)
     return image
 
 
@@ -173,7 +172,7 @@ def signed(site: Site, once: dict[str, Any], tmp_path: Path) -> Staged:
     if not once:
         image = doubles.push_image(site.registry, f"{site.host}/team/once", tmp_path)
         evidence = doubles.evidence(image)
-        attach_all(site.registry, image, evidence, signer=Signer(key=str(site.key)))
+        doubles.attach_all(site.registry, image, evidence, signer=Signer(key=str(site.key)))
         once.update(image=image, evidence=evidence)
     found: Staged = once["image"]
     return found
@@ -188,7 +187,7 @@ def test_signing_twice_adds_no_signature(site: Site, signed: Staged, once: dict[
     image = signed
     tag = f"{image.repository}:sha256-{image.digest.removeprefix('sha256:')}.att"
     before = site.registry.digest_of(tag)
-    again = attach_all(site.registry, image, once["evidence"], signer=Signer(key=str(site.key)))
+    again = doubles.attach_all(site.registry, image, once["evidence"], signer=Signer(key=str(site.key)))
     assert site.registry.digest_of(tag) == before
     assert not any(row.new for row in again)
 
@@ -263,7 +262,7 @@ def test_what_oras_attached_stays(site: Site, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    attach_all(site.registry, image, doubles.evidence(image))
+    doubles.attach_all(site.registry, image, doubles.evidence(image))
     shown = json.loads(site.run("oras", "discover", "--format", "json", image.reference).stdout)
     kinds = sorted(entry["artifactType"] for entry in shown["manifests"])
     assert kinds == ["application/vnd.in-toto+json"] * 3 + ["application/x-note"]
@@ -277,7 +276,7 @@ def test_four_publishers_at_once(site: Site, tmp_path: Path) -> None:
     def publisher(number: int) -> tuple[Attached, ...]:
         report = doubles.verification(image, verified=doubles.moment(days=number + 1))
         own = Registry(client=Client(ca=site.environment["SSL_CERT_FILE"], retries=1))
-        return attach_all(own, image, doubles.evidence(image, verifications=(report,)))
+        return doubles.attach_all(own, image, doubles.evidence(image, verifications=(report,)))
 
     with ThreadPoolExecutor(4) as pool:
         made = {row.digest for rows in pool.map(publisher, range(4)) for row in rows}
@@ -291,7 +290,7 @@ def test_a_registry_with_the_referrers_api(tmp_path: Path) -> None:
     with registry_double.serve() as double:
         registry = Registry(client=Client(retries=0), login=lambda _host: None)
         image = doubles.push_image(registry, f"{double.host}/team/tf", tmp_path)
-        made = attach_all(registry, image, doubles.evidence(image))
+        made = doubles.attach_all(registry, image, doubles.evidence(image))
         assert {row.by for row in made} == {"referrers"}
         done = subprocess.run(
             [tool("oras"), "discover", "--plain-http", "--format", "json", image.reference],

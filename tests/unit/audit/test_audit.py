@@ -15,7 +15,6 @@ from registry_double import INDEX, RegistryDouble
 from builder.audit import AuditOutcome, Question
 from builder.audit.run import Audit, audit
 from builder.errors import MissingToolError, RegistryError
-from builder.evidence.attach import attach_all
 from builder.evidence.cosign import Signed, Verifier
 from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
 from builder.oci.referrers import Artifact, Descriptor, attach
@@ -45,7 +44,7 @@ def hang_on(registry: Registry, image: Staged, predicate: dict[str, Any], kind: 
 
 
 def test_known_to_work(registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed, exempt=("K80",)))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed, exempt=("K80",)))
     found = ask(registry, pushed)
     assert found.works
     assert found.claims == ("T4",)
@@ -67,7 +66,7 @@ def test_no_evidence_at_all(registry: Registry, pushed: Staged) -> None:
 def test_an_sbom_and_provenance_alone_prove_nothing(
     server: RegistryDouble, registry: Registry, pushed: Staged
 ) -> None:
-    made = attach_all(registry, pushed, doubles.evidence(pushed))
+    made = doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     del server.manifests[made[0].digest]
     found = ask(registry, pushed)
     assert not found.works
@@ -75,12 +74,12 @@ def test_an_sbom_and_provenance_alone_prove_nothing(
 
 
 def test_by_digest(registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     assert audit(registry, pushed.reference, Question()).works
 
 
 def test_the_tag_is_asked_for_once(server: RegistryDouble, registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     server.requests.clear()
     ask(registry, pushed)
     assert [r for r in server.requests if r.endswith("/manifests/1")] == ["HEAD /v2/team/tf/manifests/1"]
@@ -89,7 +88,7 @@ def test_the_tag_is_asked_for_once(server: RegistryDouble, registry: Registry, p
 def test_of_an_index_the_image_for_this_platform(
     server: RegistryDouble, registry: Registry, pushed: Staged
 ) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     entry = {
         "mediaType": MANIFEST,
         "digest": pushed.digest,
@@ -108,7 +107,7 @@ def test_an_index_with_an_image_that_the_engine_takes_instead_is_refused(
     server: RegistryDouble, registry: Registry, pushed: Staged, tmp_path: Path, *, first: bool
 ) -> None:
     """The verified image under one variant, another one beside it: docker run may take the other."""
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     other = doubles.push_image(
         registry, pushed.repository, tmp_path, layers=(doubles.LAYERS[0],), tag="other"
     )
@@ -149,7 +148,7 @@ def test_a_report_replayed_from_another_image(registry: Registry, pushed: Staged
     other = doubles.push_image(
         registry, pushed.repository, tmp_path, layers=(doubles.LAYERS[0],), tag="other"
     )
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     found = audit(registry, f"{pushed.repository}:1", Question())
     true = _predicate(registry, found)
     hang_on(registry, other, true)
@@ -168,7 +167,7 @@ def _predicate(registry: Registry, found: Audit) -> dict[str, Any]:
 
 def test_the_layers_were_exchanged(registry: Registry, pushed: Staged, tmp_path: Path) -> None:
     """The tag now leads to an image with the same labels and other layers; its evidence stays behind."""
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     layers = (*doubles.LAYERS, doubles.layer({"usr/bin/evil": b"x"}))
     doubles.push_image(registry, pushed.repository, tmp_path, layers=layers, tag="1")
     assert not ask(registry, pushed).works
@@ -198,7 +197,7 @@ def test_a_report_that_proves_nothing(report: dict[str, Any], registry: Registry
 
 
 def test_junk_beside_good_evidence_changes_nothing(registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     hang_on(registry, pushed, {"result": "PASSED"})
     hang_on(
         registry,
@@ -214,7 +213,7 @@ def test_junk_beside_good_evidence_changes_nothing(registry: Registry, pushed: S
 
 
 def test_too_old(registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     assert ask(registry, pushed, max_age=timedelta(days=3)).works
     found = ask(registry, pushed, max_age=timedelta(days=1))
     assert not found.works
@@ -223,7 +222,7 @@ def test_too_old(registry: Registry, pushed: Staged) -> None:
 
 def test_an_older_digest_that_was_put_back(registry: Registry, pushed: Staged) -> None:
     """Its evidence holds, and its signatures do not grow old: the asker has seen a newer one."""
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     (newest,) = {found.when for found in ask(registry, pushed).verified}
     assert ask(registry, pushed, at_least=newest).works
     found = ask(registry, pushed, at_least=newest + timedelta(seconds=1))
@@ -233,14 +232,14 @@ def test_an_older_digest_that_was_put_back(registry: Registry, pushed: Staged) -
 
 def test_old_is_said(registry: Registry, pushed: Staged) -> None:
     old = (doubles.verification(pushed, verified=doubles.moment(days=200)),)
-    attach_all(registry, pushed, doubles.evidence(pushed, verifications=old))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed, verifications=old))
     found = ask(registry, pushed)
     assert found.works
     assert outcome(found, "age") is AuditOutcome.MIND
 
 
 def test_the_reader_s_clock_is_years_behind(registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     found = audit(
         registry, f"{pushed.repository}:1", Question(), now=datetime.now(UTC) - timedelta(days=1000)
     )
@@ -270,7 +269,7 @@ class TestSignatures:
     def test_unsigned_evidence_does_not_count(
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
-        attach_all(registry, pushed, doubles.evidence(pushed))
+        doubles.attach_all(registry, pushed, doubles.evidence(pushed))
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert not found.works
         assert outcome(found, "signature") is AuditOutcome.FAILS
@@ -282,7 +281,7 @@ class TestSignatures:
         from builder.evidence.attach import statements
 
         evidence = doubles.evidence(pushed)
-        attach_all(registry, pushed, evidence)
+        doubles.attach_all(registry, pushed, evidence)
         signed += statements(registry, pushed, evidence)
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert found.works
@@ -296,7 +295,7 @@ class TestSignatures:
         from builder.evidence.attach import statements
 
         evidence = doubles.evidence(pushed)
-        attach_all(registry, pushed, evidence)
+        doubles.attach_all(registry, pushed, evidence)
         signed += statements(registry, pushed, evidence)[1:]
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert not found.works
@@ -324,7 +323,7 @@ def test_cosign_is_missing(
 def test_a_config_that_is_not_the_manifest_s(
     server: RegistryDouble, registry: Registry, pushed: Staged
 ) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     server.lies[pushed.config_digest] = b"{}"
     with pytest.raises(RegistryError, match="another content"):
         ask(registry, pushed)
@@ -333,7 +332,7 @@ def test_a_config_that_is_not_the_manifest_s(
 def test_a_manifest_that_is_not_what_the_digest_says(
     server: RegistryDouble, registry: Registry, pushed: Staged
 ) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     server.lies[pushed.digest] = pushed.manifest + b" "
     with pytest.raises(RegistryError, match="another content"):
         ask(registry, pushed)
@@ -341,7 +340,7 @@ def test_a_manifest_that_is_not_what_the_digest_says(
 
 def test_labels_are_not_believed_over_content(registry: Registry, pushed: Staged, tmp_path: Path) -> None:
     """The same layers under the labels of another cell: the content is another, too."""
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     other = doubles.push_image(
         registry, pushed.repository, tmp_path, labels={"io.rtbuild.cell": "jax0.4"}, tag="2"
     )
@@ -360,7 +359,7 @@ def test_several_machines(registry: Registry, pushed: Staged) -> None:
         doubles.verification(pushed, document=a100, verified=doubles.moment(hours=1)),
     )
     evidence = replace(doubles.evidence(pushed), verifications=both, claims=("A100", "T4"))
-    attach_all(registry, pushed, evidence)
+    doubles.attach_all(registry, pushed, evidence)
     found = ask(registry, pushed)
     assert found.claims == ("A100", "T4")
     assert [v.gpu for v in found.verified] == ["NVIDIA A100-SXM4-40GB", "Tesla T4"]
@@ -378,15 +377,15 @@ def test_an_exemption_takes_back_what_an_earlier_statement_claims(registry: Regi
     t4 = doubles.verification(pushed, verified=monday)
     a100 = doubles.verification(pushed, document=doubles.double_report(**A100), verified=tuesday)
     evidence = replace(doubles.evidence(pushed), verifications=(t4, a100), claims=("A100", "T4"))
-    attach_all(registry, pushed, evidence)
+    doubles.attach_all(registry, pushed, evidence)
     assert ask(registry, pushed, gpu="A100").works
     taken = replace(evidence, verifications=(t4,), claims=("T4",), exempt=("A100",), as_of=wednesday)
-    attach_all(registry, pushed, taken)
+    doubles.attach_all(registry, pushed, taken)
     assert not ask(registry, pushed, gpu="A100").works
     found = ask(registry, pushed, gpu="T4")
     assert (found.works, found.claims) == (True, ("T4",))
     mended = replace(a100, verified=doubles.moment(hours=1))
-    attach_all(registry, pushed, replace(evidence, verifications=(t4, mended)))
+    doubles.attach_all(registry, pushed, replace(evidence, verifications=(t4, mended)))
     assert ask(registry, pushed, gpu="A100").works, "a newer report brings the claim back"
 
 
@@ -404,7 +403,7 @@ def test_a_document_that_is_listed_and_not_given_may_be_against_it(
     registry: Registry, server: RegistryDouble, pushed: Staged, kind: str
 ) -> None:
     """Else one failing answer of the registry is a yes for an image that was found broken."""
-    made = attach_all(registry, pushed, doubles.evidence(pushed))
+    made = doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     assert ask(registry, pushed).works
     manifest = next(one.digest for one in made if one.kind == "sbom")
     statement = json.loads(server.manifests[manifest][1])["layers"][0]["digest"]

@@ -17,7 +17,7 @@ from builder.audit import AuditOutcome, Question
 from builder.audit.run import Audit, audit
 from builder.cli.audit import answer, document, page
 from builder.console import Terminal
-from builder.evidence.attach import attach_all, attach_statements, failure_statement, statements
+from builder.evidence.attach import attach_statements, failure_statement, statements
 from builder.evidence.cosign import Signed, Verifier
 from builder.evidence.verification import predicate_of
 
@@ -50,7 +50,7 @@ def broken(image: Staged, verified: datetime | None = None, **changes: Any) -> S
 
 
 def published(registry: Registry, image: Staged, *reports: SealedReport, claims: tuple[str, ...]) -> None:
-    attach_all(registry, image, doubles.evidence(image, verifications=reports, claims=claims))
+    doubles.attach_all(registry, image, doubles.evidence(image, verifications=reports, claims=claims))
 
 
 def ask(registry: Registry, image: Staged, **question: Any) -> Audit:
@@ -70,7 +70,7 @@ def said(found: Audit) -> list[tuple[str, AuditOutcome]]:
     ids=["there", "on another GPU", "with another driver", "without a GPU"],
 )
 def test_found_broken_it_is_a_no(registry: Registry, pushed: Staged, elsewhere: dict[str, Any]) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     assert ask(registry, pushed).works
     attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, **elsewhere))])
     for question in ({}, {"gpu": "T4", "driver": "535"}):
@@ -84,7 +84,7 @@ def test_found_broken_it_is_a_no(registry: Registry, pushed: Staged, elsewhere: 
 
 
 def test_who_where_and_why_is_said_everywhere(registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, **A100))])
     found = ask(registry, pushed)
     words = "broken, cudnn-shadowed, on NVIDIA A100-SXM4-40GB with driver 550.54.15, 20"
@@ -100,7 +100,7 @@ def test_who_where_and_why_is_said_everywhere(registry: Registry, pushed: Staged
 
 
 def test_a_newer_report_of_that_gpu_and_driver_takes_it_back(registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, **A100))])
     mended_elsewhere = told(pushed, doubles.moment(hours=2))
     published(registry, pushed, mended_elsewhere, claims=("T4",))
@@ -152,7 +152,7 @@ def test_a_gpu_that_it_does_not_run_on_takes_that_claim_alone(registry: Registry
 
 
 def test_with_another_driver_as_well(registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed, **T4 | OLD_DRIVER))])
     found = ask(registry, pushed)
     assert (found.works, found.claims) == (False, ()), "no claim is left"
@@ -160,7 +160,7 @@ def test_with_another_driver_as_well(registry: Registry, pushed: Staged) -> None
 
 
 def test_a_gpu_that_nobody_claimed_changes_nothing(registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed, **A100))])
     found = ask(registry, pushed)
     assert (found.works, said(found)) == (True, [])
@@ -175,13 +175,13 @@ def test_an_exemption_holds_where_its_own_verification_is_contradicted(
     evidence = doubles.evidence(
         pushed, verifications=(t4,), claims=("T4",), exempt=("A100",), as_of=doubles.moment(days=2)
     )
-    attach_all(registry, pushed, evidence)
+    doubles.attach_all(registry, pushed, evidence)
     attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed))])
     assert ask(registry, pushed).claims == ()
 
 
 def test_a_double_takes_nothing_down(registry: Registry, pushed: Staged) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     hang_on(registry, pushed, predicate_of(broken(pushed, test_double=True), pushed, claims=(), exempt=()))
     found = ask(registry, pushed)
     assert (found.works, found.failed) == (True, ())
@@ -213,7 +213,7 @@ class TestSignatures:
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
         signed += statements(registry, pushed, doubles.evidence(pushed))
-        attach_all(registry, pushed, doubles.evidence(pushed))
+        doubles.attach_all(registry, pushed, doubles.evidence(pushed))
         attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed))])
         found = ask(registry, pushed, verifier=self.KEY)
         assert (found.works, said(found)) == (True, [("broken", AuditOutcome.MIND)])

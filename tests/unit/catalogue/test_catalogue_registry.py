@@ -14,7 +14,6 @@ from builder.catalogue.collect import collect
 from builder.catalogue.registry import images_of
 from builder.catalogue.site import write_site
 from builder.errors import RegistryError
-from builder.evidence.attach import attach_all
 from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
 from builder.evidence.travel import REPORT_TYPE, share
 from builder.oci.referrers import Artifact, Descriptor, attach
@@ -58,7 +57,7 @@ def tag(registry: Registry, image: Staged, name: str) -> None:
 def test_a_published_image_tells_cell_card_packages_and_layers(
     registry: Registry, pushed: Staged, tmp_path: Path
 ) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     tag(registry, pushed, CELL)
     (image,), notes = found(registry, pushed.repository)
     assert notes == []
@@ -119,7 +118,7 @@ def test_statements_of_another_kind_make_no_yes(
     "content", [b"", b'{"half', b"[" * 5000, b'{"_type": "https://in-toto.io/Statement/v9"}', b"\xff\xfe"]
 )
 def test_half_a_statement_is_named(registry: Registry, pushed: Staged, content: bytes) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     hang(registry, pushed, content)
     (image,), notes = found(registry, pushed.repository)
     assert image.works_on == ("T4",)
@@ -172,7 +171,7 @@ def test_a_provenance_that_names_no_possible_cell_makes_no_yes(
 def test_two_digests_of_one_cell_both_have_a_page(
     server: RegistryDouble, registry: Registry, pushed: Staged, tmp_path: Path
 ) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     tag(registry, pushed, CELL)
     (tmp_path / "other").mkdir()
     other = doubles.push_image(
@@ -187,7 +186,7 @@ def test_two_digests_of_one_cell_both_have_a_page(
 def test_what_rtbuild_did_not_make_is_named_and_survived(
     server: RegistryDouble, registry: Registry, pushed: Staged, tmp_path: Path
 ) -> None:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     (tmp_path / "other").mkdir()
     doubles.push_image(
         registry,

@@ -11,7 +11,7 @@ import pytest
 
 from builder.errors import EvidenceError, RegistryError
 from builder.evidence import attach as module
-from builder.evidence.attach import attach_all, statements
+from builder.evidence.attach import statements
 from builder.evidence.cosign import Signed, Signer
 from builder.evidence.gather import gather
 from builder.net.http import Client
@@ -32,7 +32,7 @@ OTHER = "sha256:" + "9" * 64
 def test_three_pieces(api: bool, server: RegistryDouble, registry: Registry, pushed: Staged) -> None:
     server.referrers = api
     said: list[str] = []
-    made = attach_all(registry, pushed, doubles.evidence(pushed), note=said.append)
+    made = doubles.attach_all(registry, pushed, doubles.evidence(pushed), note=said.append)
     assert [(row.kind, row.by, row.new, row.signed) for row in made] == [
         (kind, "referrers" if api else "tag", True, False) for kind in ("verification", "sbom", "provenance")
     ]
@@ -44,9 +44,9 @@ def test_three_pieces(api: bool, server: RegistryDouble, registry: Registry, pus
 
 def test_twice_changes_nothing(server: RegistryDouble, registry: Registry, pushed: Staged) -> None:
     evidence = doubles.evidence(pushed)
-    first = attach_all(registry, pushed, evidence)
+    first = doubles.attach_all(registry, pushed, evidence)
     before = dict(server.manifests)
-    second = attach_all(registry, pushed, evidence)
+    second = doubles.attach_all(registry, pushed, evidence)
     assert [replace(row, new=True) for row in second] == list(first)
     assert not any(row.new for row in second)
     assert server.manifests == before
@@ -65,10 +65,10 @@ def test_it_goes_on_where_it_was(server: RegistryDouble, registry: Registry, pus
 
     server.before_put = die
     with pytest.raises((RegistryError, OSError)):
-        attach_all(registry, pushed, evidence)
+        doubles.attach_all(registry, pushed, evidence)
     server.before_put = None
     registry = Registry(client=Client(retries=0), login=lambda _host: None)  # the next run's own
-    made = attach_all(registry, pushed, evidence)
+    made = doubles.attach_all(registry, pushed, evidence)
     assert [row.new for row in made] == [False, True, True]
     assert len(whole) == len(made)
 
@@ -126,7 +126,7 @@ def test_nothing_is_attached_that_does_not_hold(
     fields: dict[str, Any] = {"verifications": (doubles.verification(pushed, **verification),)} | changes
     before = dict(server.manifests)
     with pytest.raises(EvidenceError, match=reason):
-        attach_all(registry, pushed, doubles.evidence(pushed, **fields))
+        doubles.attach_all(registry, pushed, doubles.evidence(pushed, **fields))
     assert server.manifests == before
 
 
@@ -185,7 +185,7 @@ def cosign(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> C
 def test_a_signature_that_got_lost_is_made_again(
     cosign: CosignDouble, registry: Registry, pushed: Staged
 ) -> None:
-    made = attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer(key="k"))
+    made = doubles.attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer(key="k"))
     assert all(row.signed for row in made)
     assert len(cosign.kept) == 3
     assert cosign.calls == 3 + cosign.loses
@@ -194,7 +194,7 @@ def test_a_signature_that_got_lost_is_made_again(
 @pytest.mark.parametrize("cosign", [1000], indirect=True)
 def test_signatures_that_never_stay(cosign: CosignDouble, registry: Registry, pushed: Staged) -> None:
     with pytest.raises(EvidenceError, match="were lost 4 times"):
-        attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer(key="k"))
+        doubles.attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer(key="k"))
 
 
 @pytest.mark.parametrize("cosign", [0], indirect=True)
@@ -206,7 +206,7 @@ def test_signatures_that_cosign_does_not_verify_are_no_other_publisher_s_fault(
     with pytest.raises(
         EvidenceError, match=r"does not verify its own signature on .*: x509: certificate signed by unknown"
     ):
-        attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer(key="k"))
+        doubles.attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer(key="k"))
 
 
 @pytest.mark.usefixtures("workflow")
@@ -214,7 +214,7 @@ def test_signatures_that_cosign_does_not_verify_are_no_other_publisher_s_fault(
 def test_an_identity_signs_once(cosign: CosignDouble, registry: Registry, pushed: Staged) -> None:
     evidence = doubles.evidence(pushed)
     for _ in range(2):
-        attach_all(registry, pushed, evidence, signer=Signer())
+        doubles.attach_all(registry, pushed, evidence, signer=Signer())
     assert cosign.calls == 3
 
 
@@ -226,7 +226,7 @@ def test_what_another_identity_signed_does_not_keep_our_signature_away(
     """Whoever may push can sign the very same statements; our readers ask for our name."""
     evidence = doubles.evidence(pushed)
     cosign.foreign = list(statements(registry, pushed, evidence))
-    attach_all(registry, pushed, evidence, signer=Signer())
+    doubles.attach_all(registry, pushed, evidence, signer=Signer())
     assert cosign.kept == cosign.foreign
 
 
@@ -236,5 +236,5 @@ def test_who_does_not_know_his_identity_signs_anew(
 ) -> None:
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     for _ in range(2):
-        attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer())
+        doubles.attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer())
     assert cosign.calls == 6

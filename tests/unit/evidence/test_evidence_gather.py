@@ -11,7 +11,6 @@ from registry_double import RegistryDouble, sha256
 
 from builder.errors import RegistryError
 from builder.evidence import gather as gathering
-from builder.evidence.attach import attach_all
 from builder.evidence.cosign import Signed, Verifier
 from builder.evidence.gather import Gathered, check_signatures, gather
 from builder.evidence.statement import MEDIA_TYPE, TEST_RESULT, Statement
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def name(registry: Registry, pushed: Staged) -> Reference:
-    attach_all(registry, pushed, doubles.evidence(pushed))
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
     return parse_reference(pushed.repository).at(pushed.digest)
 
 

@@ -84,8 +84,7 @@ class Stage:
 
     def remember(self, digest: str) -> None:
         """What this machine made of these inputs, as a build notes it."""
-        image: Any = dataclasses.make_dataclass("Composed", ["digest", "content"])(digest, self.image.content)
-        self.made.remember(self.inputs, image)
+        self.made.remember(self.inputs, digest=digest, content=self.image.content)
 
     def report(
         self, *, signer: Signer | None = None, verified: datetime | None = None, **changes: Any
