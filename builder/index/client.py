@@ -119,7 +119,7 @@ class Index:
         """
         for url in self.settings.all:
             if failure := self.client.given_up(url):  # uv would wait for it anew, each time
-                raise _unanswered(url, failure)
+                raise simple_api.unanswered(url, failure)
         packages, warnings = uv.compile_requirements(
             [*requirements, *(f"{one.wheel.name}=={one.wheel.version}" for one in built)],
             target,
@@ -237,29 +237,7 @@ class Index:
             )
 
     def _page(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
-        url = f"{index}/{canonicalize_name(name)}/"
-        try:
-            page = simple_api.fetch(self.client, url)
-        except requests.RequestException as problem:
-            raise _unanswered(url, problem) from problem
-        if page.status in (403, 404, 410):
-            return ()  # PyTorch's index answers 403 for a name it does not carry
-        if page.status != 200:
-            advice = (
-                "credentials belong into the index URL or ~/.netrc"
-                if page.status == 401
-                else "the index has a problem of its own: try again later"
-            )
-            raise PackageIndexError(
-                f"package index {redact(url)}: HTTP {page.status} {page.reason}", hint=advice
-            )
-        try:
-            return simple_api.parse(page.text, page.content_type, page.url)
-        except simple_api.NotAPageError as problem:
-            raise PackageIndexError(
-                f"package index {redact(url)} answers with {problem}",
-                hint="is it the address of an index (often ending in /simple)? Does a proxy want a login?",
-            ) from problem
+        return simple_api.files(self.client, f"{index}/{canonicalize_name(name)}/")
 
     def _wheel(self, package: dict[str, Any], chosen: dict[str, Any]) -> Wheel:
         url, sha256 = chosen["url"], chosen["hashes"]["sha256"]
@@ -292,11 +270,6 @@ class Index:
                 hint="try again, or use an index that lists the file",
             )
         return int(size)
-
-
-def _unanswered(url: str, problem: requests.RequestException) -> PackageIndexError:
-    hint = "check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
-    return PackageIndexError(f"package index {redact(url)}: {explain(problem)}", hint=hint)
 
 
 def _with_login(url: str, index: str) -> str:

@@ -14,10 +14,13 @@ from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+import requests
+
 from builder import resources
 from builder.documents import parse_object, shown
+from builder.errors import PackageIndexError
 from builder.files import read_cached, write_cached
-from builder.net.http import Client, redact
+from builder.net.http import Client, explain, redact
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
@@ -51,10 +54,8 @@ class NotAPageError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """An answer, from the server or as it was kept."""
+    """A page as it is kept."""
 
-    status: int
-    reason: str
     text: str
     content_type: str
     url: str
@@ -62,32 +63,49 @@ class Page:
     validators: dict[str, str]
 
 
-def fetch(client: Client, url: str) -> Page:
-    """The page at ``url``, from the server or, if that says it did not change, from the cache.
+def files(client: Client, url: str) -> tuple[IndexFile, ...]:
+    """The files of the page at ``url``, from the server or, if that says it did not change, from the cache.
 
-    Raises requests.RequestException if the server did not answer.
+    None if the index does not carry the project. Raises PackageIndexError.
     """
     # By the whole address: an index may list other files for another login, which is not kept itself.
     key = hashlib.sha256(f"{_ACCEPT}\n{url}".encode()).hexdigest()
     path = resources.cache() / "pages" / key[:2] / f"{key}.json"
-    kept = read_cached(path, lambda found: Page(**found | {"validators": dict(found["validators"])}))
-    asking = {} if kept is None else {_VALIDATORS[name]: text for name, text in kept.validators.items()}
-    response = client.get(url, headers={"Accept": _ACCEPT, **asking})
-    if kept is not None and response.status_code == 304:
-        return kept
-    page = Page(
-        status=response.status_code,
-        reason=response.reason,
-        text=response.text,
-        content_type=response.headers.get("Content-Type", ""),
-        url=redact(response.url),
-        validators={name: response.headers[name] for name in _VALIDATORS if response.headers.get(name)},
-    )
-    # https://www.rfc-editor.org/rfc/rfc9111#name-no-store-2
-    held = "no-store" in response.headers.get("Cache-Control", "").lower()
-    if page.validators and page.status == 200 and not held:
-        write_cached(path, vars(page))
-    return page
+    page = read_cached(path, lambda found: Page(**found | {"validators": dict(found["validators"])}))
+    asking = {} if page is None else {_VALIDATORS[name]: text for name, text in page.validators.items()}
+    try:
+        response = client.get(url, headers={"Accept": _ACCEPT, **asking})
+    except requests.RequestException as problem:
+        raise unanswered(url, problem) from problem
+    status, where = response.status_code, f"package index {redact(url)}"
+    if status in (403, 404, 410):
+        return ()  # PyTorch's index answers 403 for a name it does not carry
+    if page is None or status != 304:
+        if status != 200:
+            hint = "the index has a problem of its own: try again later"
+            hint = "credentials belong into the index URL or ~/.netrc" if status == 401 else hint
+            raise PackageIndexError(f"{where}: HTTP {status} {response.reason}", hint=hint)
+        page = Page(
+            text=response.text,
+            content_type=response.headers.get("Content-Type", ""),
+            url=redact(response.url),
+            validators={name: response.headers[name] for name in _VALIDATORS if response.headers.get(name)},
+        )
+        # https://www.rfc-editor.org/rfc/rfc9111#name-no-store-2
+        if page.validators and "no-store" not in response.headers.get("Cache-Control", "").lower():
+            write_cached(path, vars(page))
+    try:
+        return parse(page.text, page.content_type, page.url)
+    except NotAPageError as problem:
+        raise PackageIndexError(
+            f"{where} answers with {problem}",
+            hint="is it the address of an index (often ending in /simple)? Does a proxy want a login?",
+        ) from problem
+
+
+def unanswered(url: str, problem: requests.RequestException) -> PackageIndexError:
+    hint = "check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
+    return PackageIndexError(f"package index {redact(url)}: {explain(problem)}", hint=hint)
 
 
 def parse(body: str, content_type: str, url: str) -> tuple[IndexFile, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, TypeVar
+from typing import TypeVar
 
 import requests
 
@@ -182,12 +182,6 @@ class Download:
                 )
             # What an earlier run left may have been the bad half: once more, from the start.
 
-    def _opened(self, mode: Literal["a", "w"]) -> IO[bytes]:
-        """The partial file, in a folder that others may write to: no link of theirs is followed."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        how = {"a": os.O_APPEND, "w": os.O_TRUNC}[mode]
-        return os.fdopen(os.open(self.part, flags | how, 0o666), f"{mode}b")
-
     def _have(self) -> int:
         try:
             return self.part.stat().st_size
@@ -217,7 +211,7 @@ class Download:
             with self._open(url, have) as response:
                 if response.status_code != 206:
                     have, digest = 0, hashlib.sha256()
-                with self._opened("a" if have else "w") as file:
+                with open(self.part, "ab" if have else "wb", opener=_no_link) as file:
                     for block in response.iter_content(_CHUNK):
                         if self.stop is not None and self.stop():
                             hint = "what has arrived is kept, and the next run continues there"
@@ -253,6 +247,11 @@ class Download:
             self.part.unlink(missing_ok=True)
             raise _BrokenError(f"the server cannot continue a download (HTTP {status})")
         raise _MissingError(f"HTTP {status} {response.reason}".strip())
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Opens a file where others may write: no link of theirs is followed, and no pipe waited for."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
 def _describe(have: int, expected: int, response: requests.Response) -> str:

@@ -292,13 +292,10 @@ class Client:
         return self.request("HEAD", url, allow_redirects=True, **options)
 
     def _session(self) -> requests.Session:
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = self._new_session()
-        return session
-
-    def _new_session(self) -> requests.Session:
-        session = _Session()
+        found: requests.Session | None = getattr(self._local, "session", None)
+        if found is not None:
+            return found
+        session = self._local.session = _Session()
         session.headers["User-Agent"] = f"rtbuild/{__version__}"
         if authorities := self.ca or os.environ.get("SSL_CERT_FILE"):
             session.verify = authorities
