@@ -77,15 +77,17 @@ def installed_now():
     return {name: row["version"] for name, row in read_distributions(search_folders()).items()}
 
 
-def environment_after(text):
-    """The environment that ``unset NAME`` or ``export NAME=VALUE`` leads to; None for any other command."""
-    verb, name, *rest = shlex.split(text) + ["", ""]
-    variable, equals, value = name.partition("=")
-    environment = dict(os.environ)
-    environment.pop(variable, None)
-    if len(rest) != 2 or "$" in text or (verb, equals) not in (("unset", ""), ("export", "=")):
-        return None
-    return dict(environment, **{variable: value}) if equals else environment
+def environment_after(commands):
+    """The environment that ``unset NAME`` and ``export NAME=VALUE`` among commands lead to; None for none."""
+    environment, found = dict(os.environ), False
+    for text in (command["text"] for command in commands):
+        verb, name, *rest = shlex.split(text) + ["", ""]
+        variable, equals, value = name.partition("=")
+        if len(rest) == 2 and "$" not in text and (verb, equals) in (("unset", ""), ("export", "=")):
+            environment.pop(variable, None)
+            environment.update({variable: value} if equals else {})
+            found = True
+    return environment if found else None
 
 
 def repair(start, yes):
@@ -95,19 +97,24 @@ def repair(start, yes):
     tell("%(verdict)s: %(summary)s" % report)
     commands = report.get("commands") or []
     runnable = [command for command in commands if command["where"] in ("pip", "link")]
+    environment = environment_after(commands)
+    for command in commands:
+        tried = "for you to run: it is tried here in a child" if environment is not None else "for you to run"
+        note = command["note"] if command in runnable else tried
+        tell("  $ " + command["text"] + ("   # " + note if note else ""))
     if report["cause"] is None:
         tell("There is nothing to mend.")
     elif not commands:
         tell("There is no command for this; what to do: %s" % report["remedy"])
     elif not runnable:
-        _try_variables(work, commands, report)
+        if environment is not None:
+            helped = work.look(environment)["cause"] != report["cause"]
+            tell("Tried: with it, this cause is %s." % ("gone" if helped else "still there"))
+        tell("It is for you to run: no program can change the shell, or the host, that started it.")
+    elif yes or _asked("Run %s? [y/N] " % ("this" if len(runnable) == 1 else "these")):
+        report = _mend(work, runnable, report, environment)
     else:
-        for command in runnable:
-            tell("  $ " + command["text"] + ("   # " + command["note"] if command["note"] else ""))
-        if yes or _asked("Run %s? [y/N] " % ("this" if len(runnable) == 1 else "these")):
-            report = _mend(work, runnable, report, _changed_environment(commands))
-        else:
-            tell("Nothing was run.")
+        tell("Nothing was run.")
     return EXIT_CODES[report["verdict"]]
 
 
@@ -118,28 +125,6 @@ def _asked(question):
         return False
     write(question)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _try_variables(work, commands, report):
-    """The shell that started this cannot be changed from here; whether its change helps can be tried."""
-    for command in commands:
-        environment = environment_after(command["text"])
-        tell("  $ " + command["text"])
-        if environment is not None:
-            helped = work.look(environment)["cause"] != report["cause"]
-            tell("Tried: with it, this cause is %s." % ("gone" if helped else "still there"))
-    tell("It is for you to run: no program can change the shell, or the host, that started it.")
-
-
-def _changed_environment(commands):
-    """The environment after the variables among the commands; None if there are none."""
-    environment = None
-    for command in commands:
-        changed = environment_after(command["text"]) if command["where"] == "shell" else None
-        if changed is not None:
-            tell("  $ %s   # for you to run: it is tried here in a child" % command["text"])
-            environment = changed
-    return environment
 
 
 def _mend(work, commands, report, environment):

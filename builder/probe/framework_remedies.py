@@ -278,12 +278,9 @@ def serves(row, capability):
         # https://github.com/AUTOMATIC1111/stable-diffusion-webui/issues/9589
         return False
     if row["archs"]:
-        for name in row["archs"]:
-            found = re.match(r"(sm|compute)_(\d+)(\d)$", name)
-            have = (int(found.group(2)), int(found.group(3))) if found else None
-            if have and have <= wanted and (have[0] == wanted[0] or found.group(1) == "compute"):
-                return True
-        return False
+        found = re.findall(r"\b(sm|compute)_(\d+)(\d)\b", " ".join(row["archs"]))
+        have = [(kind, (int(major), int(minor))) for kind, major, minor in found]
+        return any(h <= wanted and (h[0] == wanted[0] or kind == "compute") for kind, h in have)
     cuda = numbers(row["cuda"])
     return bool(cuda) and card_within(cuda, wanted)
 

@@ -297,16 +297,14 @@ def _by_dlerror(answer, loader, name, facts):
 
 def _by_fault(run, text):
     """A signal: a truncated file explains SIGBUS, a missing symbol an exit of 127."""
-    if run.ending.get("signal") == 7:
-        shim = (run.params.get("candidate") or {}).get("path")
-        folder = os.path.dirname(os.path.realpath(shim)) if shim else None
-        names = sorted(os.listdir(folder)) if folder else []
-        loader = Loader()
-        problems = ((n, loader.problem(os.path.join(folder, n))) for n in names if "libcudnn" in n)
-        bad = next((row for row in problems if row[1]), None)
-        if bad:
-            run.prove("file headers", "confirmed", "%s: %s" % bad)
-            return "cudnn-file-corrupt"
+    shim = (run.params.get("candidate") or {}).get("path")
+    if run.ending.get("signal") == 7 and shim:
+        folder, loader = os.path.dirname(os.path.realpath(shim)), Loader()
+        for name in sorted(name for name in os.listdir(folder) if "libcudnn" in name):
+            problem = loader.problem(os.path.join(folder, name))
+            if problem:
+                run.prove("file headers", "confirmed", "%s: %s" % (name, problem))
+                return "cudnn-file-corrupt"
     if re.search(r"has no function cudnn", text):
         return "cudnn-file-corrupt"
     if re.search(r"symbol lookup error", text):

@@ -81,7 +81,8 @@ def execute(name, params, timeout, environment=None, program=None, extend=False)
         child.follow(child.began + timeout, extend)
     finally:
         child.stop()
-    child.lines = _json_lines(child.buffers[0])
+    # what a killed child left half written is dropped
+    child.lines = [json.loads(line) for line in child.buffers[0].decode("ascii", "replace").split("\n")[:-1]]
     child.stderr = child.buffers[1].decode("utf-8", "replace")
     return child
 
@@ -208,17 +209,6 @@ class Child(object):
         self._close_stdin()
         for fd in self.readers:
             os.close(fd)
-
-
-def _json_lines(data):
-    """The JSON lines; what a killed child left half written is dropped."""
-    found = []
-    for line in data.decode("ascii", "replace").splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
 
 
 def kernel_state(pid):

@@ -3,7 +3,7 @@
 import pytest
 
 from builder.probe.causes import CAUSES, EXIT_CODES, PROBE_FAULT, VERDICT_OF_SIDE
-from builder.probe.verdict import decide_verdict
+from builder.probe.report import decide_verdict
 
 GPU = {"gpus": [{"name": "Tesla T4"}]}
 
