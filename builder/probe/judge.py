@@ -8,15 +8,7 @@ gave.
 import os
 import re
 
-from .counter import (
-    ABSENT_LIBRARY,
-    MISSING_SYMBOL,
-    TOO_OLD,
-    by_counter_tests,
-    record,
-    shadow_cause,
-    shorten,
-)
+from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, TOO_OLD, by_counter_tests, record, shadow_cause, shorten
 from .cuda import open_library
 from .distributions import read_distributions, read_record, search_folders
 from .environment import NO_MEMORY, memory_limit, no_temporary_folder, on_noexec_mount
@@ -154,23 +146,20 @@ def by_machine(run, text):
     paths = re.findall(r"(/[^\s:'\"]+)", text) if mapping else ()
     mounted = next(filter(on_noexec_mount, paths), None)
     if mounted:
-        run.prove("mount options", "confirmed", "%s lies on a file system mounted noexec" % mounted)
-        return "noexec-mount"
+        return run.proven(
+            "noexec-mount", "mount options", "%s lies on a file system mounted noexec" % mounted
+        )
     what = "a limit of %d MiB by %s" % (limit >> 20, who) if limit else "the machine has no more to give"
     if killed or NO_MEMORY.search(text):
         end = "the kernel killed it" if killed else "it got no memory"
-        run.prove("memory", "confirmed", "%s; %s" % (end, what))
-        return "host-memory"
+        return run.proven("host-memory", "memory", "%s; %s" % (end, what))
     if limit is not None and who.startswith("ulimit") and run.ending["kind"] in ("signal", "exit"):
-        run.prove("memory", "confirmed", "it died under %s" % what)
-        return "host-memory"
+        return run.proven("host-memory", "memory", "it died under %s" % what)
     full = no_temporary_folder()
     if full and re.search(r"tempor|No space left|Read-only file system|tmp", text, re.I):
-        run.prove("temporary files", "confirmed", full)
-        return "no-temporary-space"
+        return run.proven("no-temporary-space", "temporary files", full)
     if re.search(r"Permission denied|PermissionError|Errno 13\b", text):
-        run.prove("permissions", "confirmed", text.splitlines()[0][:300])
-        return "file-access-denied"
+        return run.proven("file-access-denied", "permissions", text.splitlines()[0][:300])
     return None
 
 
@@ -178,15 +167,13 @@ def by_packages(run, check, text):
     """The cause if a package is not of the version that was asked for, or a file is damaged; or None."""
     stranger = (run.facts.get("strangers") or {}).get(run.stage.name)
     if stranger:
-        run.prove("the module's file", "confirmed", "%s is not the file that pip installed" % stranger)
-        return "module-shadowed"
-    about = text + "\n" + "\n".join(run.ending.get("trace", ()))
-    if run.ending["kind"] == "raised":
-        for entry in run.facts.get("unmet", ()):
-            word = r"\b%s\b" % re.escape(entry["name"].replace("-", "_"))
-            if re.search(word, about.replace("-", "_"), re.I):
-                run.prove("pins", "confirmed", "%(by)s needs %(wants)s, installed is %(found)s" % entry)
-                return "package-pin-mismatch"
+        what = "%s is not the file that pip installed" % stranger
+        return run.proven("module-shadowed", "the module's file", what)
+    about = "\n".join([text] + run.ending.get("trace", [])).replace("-", "_")
+    for entry in run.facts.get("unmet", ()) if run.ending["kind"] == "raised" else ():
+        if re.search(r"\b%s\b" % re.escape(entry["name"].replace("-", "_")), about, re.I):
+            what = "%(by)s needs %(wants)s, installed is %(found)s" % entry
+            return run.proven("package-pin-mismatch", "pins", what)
     if run.ending["kind"] in ("signal", "exit"):
         hashed = run_named(run.program, "hashes")
         damaged = dict(hashed.new_facts).get("damaged") or []
@@ -202,12 +189,10 @@ def _by_loader(run, text):
     """Ask the loader about each library that the text names."""
     newer = TOO_OLD.search(text)
     if newer:
-        run.prove("the loader's answer", "confirmed", newer.group(0)[:300])
-        return "libc-too-old"
+        return run.proven("libc-too-old", "the loader's answer", newer.group(0)[:300])
     mixed = re.search(r"\S+: version `(lib(?:cu|nv|nccl)[\w.]+)' not found.*", text)
     if mixed:
-        run.prove("the loader's answer", "confirmed", mixed.group(0)[:300])
-        return "cudnn-sublibrary-mismatch" if "libcudnn" in mixed.group(1) else "toolkit-mixed"
+        return run.proven(_mixed(mixed.group(1)), "the loader's answer", mixed.group(0)[:300])
     loader = Loader()
     shim = (run.params.get("candidate") or {}).get("path")
     for name in _named(text):
@@ -216,28 +201,30 @@ def _by_loader(run, text):
         path = beside if os.path.exists(beside) else path
         if path is None:
             cause = absent_cause(name, loader, run.facts)
-            if cause is None:
-                continue
-            run.prove("resolve %s" % name, "confirmed", "the loader finds no %s" % name)
-            return cause
-        answer = dlerror_of(path)
-        if answer is None:
-            continue
-        run.prove("dlerror of %s" % os.path.basename(path), "confirmed", answer)
-        cause = _by_dlerror(answer, loader, name, run.facts)
-        if cause is not None:
+            test, answer = "resolve %s" % name, cause and "the loader finds no %s" % name
+        else:
+            test, answer = "dlerror of %s" % os.path.basename(path), dlerror_of(path)
+            cause = answer and _by_dlerror(answer, loader, name, run.facts)
+        if answer:
+            run.prove(test, "confirmed", answer)
+        if cause:
             return cause
     if re.search(r"VERSION_MISMATCH|undefined symbol: cudnn|version libcudnn\w*\.so", text):
-        proof = "the sub-libraries' own version check, or a missing symbol of another version, says so"
-        if shim is not None:
-            folders = {os.path.dirname(loader.resolve(part, shim)["path"] or "?") for part in parts_of(shim)}
-            proof = "shim %s, sub-libraries from %s" % (shim, ", ".join(sorted(folders)))
+        if shim is None:
+            proof = "the sub-libraries' own version check, or a missing symbol of another version, says so"
+            return run.proven("cudnn-sublibrary-mismatch", "sub-libraries", proof)
+        folders = {os.path.dirname(loader.resolve(part, shim)["path"] or "?") for part in parts_of(shim)}
+        proof = "shim %s, sub-libraries from %s" % (shim, ", ".join(sorted(folders)))
         run.prove("sub-libraries", "confirmed", proof)
-        if shim is not None:
-            what = "the same stage with every file of %s preloaded" % os.path.dirname(shim)
-            record(run, run.again("preloaded"), "preloaded", what)
+        what = "the same stage with every file of %s preloaded" % os.path.dirname(shim)
+        record(run, run.again("preloaded"), "preloaded", what)
         return "cudnn-sublibrary-mismatch"
     return None
+
+
+def _mixed(text):
+    """The cause for a symbol or a version that one library misses in another."""
+    return "cudnn-sublibrary-mismatch" if "libcudnn" in text else "toolkit-mixed"
 
 
 def _named(text):
@@ -289,7 +276,7 @@ def _by_dlerror(answer, loader, name, facts):
     if "GLIBC" in answer or "CXXABI" in answer:
         return "libc-too-old"
     if MISSING_SYMBOL.search(answer):
-        return "cudnn-sublibrary-mismatch" if "libcudnn" in answer else "toolkit-mixed"
+        return _mixed(answer)
     if answer.startswith("the process died: signal 7"):
         return "cudnn-file-corrupt" if "libcudnn" in name else "package-overwritten"
     return None
@@ -303,12 +290,11 @@ def _by_fault(run, text):
         for name in sorted(name for name in os.listdir(folder) if "libcudnn" in name):
             problem = loader.problem(os.path.join(folder, name))
             if problem:
-                run.prove("file headers", "confirmed", "%s: %s" % (name, problem))
-                return "cudnn-file-corrupt"
+                return run.proven("cudnn-file-corrupt", "file headers", "%s: %s" % (name, problem))
     if re.search(r"has no function cudnn", text):
         return "cudnn-file-corrupt"
     if re.search(r"symbol lookup error", text):
-        return "cudnn-sublibrary-mismatch" if "libcudnn" in text else "toolkit-mixed"
+        return _mixed(text)
     return None
 
 
@@ -316,6 +302,5 @@ def _fallback(run):
     importing = (run.in_flight or "import").startswith("import")
     if run.ending["kind"] == "raised" and run.stage.layer in ("framework", "coimport") and importing:
         return "framework-import"
-    if run.ending["kind"] in ("signal", "exit"):
-        return "crash"
-    return "execution-failed" if run.stage.layer in ("convolution", "framework") else "crash"
+    alive = run.ending["kind"] not in ("signal", "exit") and run.stage.layer in ("convolution", "framework")
+    return "execution-failed" if alive else "crash"

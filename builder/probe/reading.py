@@ -130,8 +130,7 @@ class TextReading(object):
             position = data.find(word)
             while position >= 0:
                 starts.add(data.rfind(b"\n", 0, position) + 1)
-                end = data.find(b"\n", position)
-                position = data.find(word, end) if end >= 0 else -1
+                position = data.find(word, data.find(b"\n", position))  # the data ends with a line
         done = 0
         for start in sorted(starts):
             if start < done:

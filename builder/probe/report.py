@@ -1,5 +1,5 @@
-"""The report as one JSON document, and its differences to an older one. There is one verdict and one cause: the
-first layer that failed; later failures are consequences.
+"""The report as one JSON document, and its differences to an older one. It has one verdict and one cause:
+the first layer that failed; later failures are consequences.
 """
 
 import hashlib

@@ -135,6 +135,11 @@ class Run(object):
         row = {"stage": self.stage.name, "test": test, "outcome": outcome, "detail": detail}
         self.program.proof.append(row)
 
+    def proven(self, cause, test, detail):
+        """The cause, once the test that confirms it is in the proof."""
+        self.prove(test, "confirmed", detail)
+        return cause
+
     def fail(self, id, summary, cause, evidence=None):
         """Add a failed check, and give it back."""
         self.checks.append(new_check(self.stage.name, id, "failed", summary, cause, evidence))
