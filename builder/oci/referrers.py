@@ -8,14 +8,13 @@ other: each reads the tag again after writing, and writes once more if its entry
 """
 
 import contextlib
-import functools
 import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -32,6 +31,7 @@ EMPTY = "application/vnd.oci.empty.v1+json"
 """https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidance-for-an-empty-descriptor"""
 
 _Made = TypeVar("_Made")
+_Asked = ParamSpec("_Asked")
 
 _MOST = 4096
 """Referrers that are looked at: an image has a handful, and a list without end is an attack."""
@@ -41,6 +41,21 @@ _NO_API = (404, 405, 501)
 
 Kept = Literal["referrers", "tag"]
 """Who keeps the list: the registry, or its clients under a tag."""
+
+
+def _again(attempt: Callable[_Asked, _Made]) -> Callable[_Asked, _Made]:
+    """Docker's registry 2.8 refuses now and then what two clients put or read at the same moment (HTTP 400,
+    "provided digest did not match uploaded content"), and takes it a moment later."""
+
+    def patient(*args: _Asked.args, **options: _Asked.kwargs) -> _Made:
+        for pause in (0.2, 0.6):
+            try:
+                return attempt(*args, **options)
+            except RegistryError:
+                time.sleep(pause * (1 + random.random()))  # noqa: S311 - only to get out of step
+        return attempt(*args, **options)
+
+    return patient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +149,8 @@ def referrers(registry: Registry, image: Reference) -> Listing:
         response = registry.request("GET", image, path, good=(200, *_NO_API), headers={"Accept": oci.INDEX})
         if response.status_code != 200:
             response.close()
-            tagged = functools.partial(_tagged_index, registry, image, tag_of(image.digest))
-            kept, query, entries = "tag", "", _again(tagged)["manifests"]
+            kept, query = "tag", ""
+            entries = _tagged_index(registry, image, tag_of(image.digest))["manifests"]
             break
         entries += _listed(response, place_of(image, {}))
         # Only the query of the link is followed: a link to another host would carry our login there.
@@ -168,13 +183,14 @@ def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: 
     known = any(entry.digest == own.digest for entry in listed.descriptors)
     if known and registry.digest_of(image.at(own.digest)):
         return Attachment(descriptor=own, kept=listed.kept, new=False)
-    response = _again(lambda: _push(registry, image, artifact.content, content))
+    response = _push(registry, image, artifact.content, content)
     if response.headers.get("OCI-Subject") == subject.digest:
         return Attachment(descriptor=own, kept="referrers", new=True)
     keep_in_tag(registry, image, subject.digest, (own,))
     return Attachment(descriptor=own, kept="tag", new=True)
 
 
+@_again
 def _push(registry: Registry, image: Reference, document: bytes, manifest: bytes) -> requests.Response:
     with tempfile.TemporaryDirectory(prefix="rtbuild-artifact-") as folder:
         for blob in (b"{}", document):
@@ -188,27 +204,15 @@ def _push(registry: Registry, image: Reference, document: bytes, manifest: bytes
     )
 
 
-def _again(attempt: Callable[[], _Made]) -> _Made:
-    """Docker's registry 2.8 refuses now and then what two clients put or read at the same moment (HTTP 400,
-    "provided digest did not match uploaded content"), and takes it a moment later."""
-    for pause in (0.2, 0.6):
-        try:
-            return attempt()
-        except RegistryError:
-            time.sleep(pause * (1 + random.random()))  # noqa: S311 - only to get out of step
-    return attempt()
-
-
 def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tuple[Descriptor, ...]) -> None:
     """Put ``wanted`` into the index under the tag; entries of other writers stay.
 
     Raises RegistryError if something else than an index has that tag, or others overwrote it again and again.
     """
     tag = tag_of(subject)
-    tagged = functools.partial(_tagged_index, registry, image, tag)
     seen: dict[str, dict[str, Any]] = {}
     for attempt in range(1, _TRIES + 1):
-        document = _again(tagged)
+        document = _tagged_index(registry, image, tag)
         there = {entry["digest"]: entry for entry in document["manifests"]}
         # Entries of another writer that a third one overwrote meanwhile are restored, too.
         seen = {entry.digest: entry.document() for entry in wanted} | seen | there
@@ -216,11 +220,11 @@ def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tupl
         if not missing:
             return
         wider = {**document, "manifests": [*document["manifests"], *missing]}
-        for digest in _again(functools.partial(_put_index, registry, image, tag, wider)):
+        for digest in _put_index(registry, image, tag, wider):
             seen.pop(digest, None)
         # Longer than another writer's way from reading to writing, and out of step with it.
         time.sleep(0.05 * attempt * (1 + random.random()))  # noqa: S311
-    kept = {entry["digest"] for entry in _again(tagged)["manifests"]}
+    kept = {entry["digest"] for entry in _tagged_index(registry, image, tag)["manifests"]}
     if all(entry.digest in kept for entry in wanted):
         return
     raise RegistryError(
@@ -229,6 +233,7 @@ def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tupl
     )
 
 
+@_again
 def _put_index(registry: Registry, image: Reference, tag: str, document: Mapping[str, Any]) -> frozenset[str]:
     """Put the index; which entries had to be left out, because their manifests were deleted since."""
     name = image.tagged(tag)
@@ -244,6 +249,7 @@ def _put_index(registry: Registry, image: Reference, tag: str, document: Mapping
     return frozenset()
 
 
+@_again
 def _tagged_index(registry: Registry, image: Reference, tag: str) -> dict[str, Any]:
     """The index under the tag, or an empty one."""
     name = image.tagged(tag)

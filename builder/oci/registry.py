@@ -20,16 +20,7 @@ from builder.net.http import Client
 from builder.oci import spec as oci
 from builder.oci import wire
 from builder.oci.auth import Login, docker_login
-from builder.oci.spec import (
-    Manifest,
-    Place,
-    Reference,
-    blobs_of,
-    parse_config,
-    parse_manifest,
-    parse_mirrors,
-    parse_reference,
-)
+from builder.oci.spec import Manifest, Place, Reference
 from builder.oci.wire import BUSY, MIRROR_VARIABLE, Wire
 
 _ACCEPT = {"Accept": ", ".join((*oci.INDEXES, *oci.MANIFESTS))}
@@ -62,7 +53,7 @@ class Registry:
     @classmethod
     def from_user(cls, mirrors: Mapping[str, str] | None = None) -> Self:
         """``mirrors`` (from the command line) win over ``RTBUILD_REGISTRY_MIRROR``."""
-        named = parse_mirrors([os.environ.get(MIRROR_VARIABLE, "")])
+        named = oci.parse_mirrors([os.environ.get(MIRROR_VARIABLE, "")])
         return cls(named | dict(mirrors or {}))
 
     @classmethod
@@ -78,7 +69,7 @@ class Registry:
 
         Raises RegistryError if it is not there, not for this platform, or not as it should be.
         """
-        name = parse_reference(reference)
+        name = oci.parse_reference(reference)
         manifest = self.manifest(name)
         if manifest.media_type in oci.INDEXES:
             digest = oci.choose(manifest.document, platform, reference, baseline=True)
@@ -92,13 +83,12 @@ class Registry:
             ) from problem
 
     def _base(self, reference: str, manifest: Manifest, platform: str) -> RegistryBase:
-        (digest, _), *layers = blobs_of(manifest.document)
-        config = parse_config(self.blob(reference, digest))
+        (digest, _), *layers = oci.blobs_of(manifest.document)
+        config = oci.parse_config(self.blob(reference, digest))
         made_for = shown(f"{config.get('os')}/{config.get('architecture')}")
         if made_for != platform:
-            raise RegistryError(
-                f"{reference} is made for {made_for}, not for {platform}", hint="take another base"
-            )
+            hint = "take another base"
+            raise RegistryError(f"{reference} is made for {made_for}, not for {platform}", hint=hint)
         settings = config.get("config") or {}
         pairs = (text.partition("=") for text in settings.get("Env") or ())
         return RegistryBase(
@@ -139,10 +129,7 @@ class Registry:
         return response
 
     def manifest(self, reference: str | Reference) -> Manifest:
-        """A manifest or index, its bytes checked against the digest.
-
-        Raises as :meth:`inspect`.
-        """
+        """A manifest or index, its bytes checked against the digest. Raises as :meth:`inspect`."""
         place = self._wire.place(reference)
         name = place.name
         response = self.request("GET", name, f"manifests/{name.selector}", headers=_ACCEPT)
@@ -151,7 +138,7 @@ class Registry:
         expected = name.digest or response.headers.get("Docker-Content-Digest") or digest
         wire.refuse_altered(name, place, expected, digest)
         try:
-            document = parse_manifest(content)
+            document = oci.parse_manifest(content)
         except MalformedError as problem:
             raise wire.no_registry(place, f"something that is no manifest: {problem}") from None
         sent_as = response.headers.get("Content-Type", "").partition(";")[0]

@@ -116,10 +116,8 @@ def read_image(registry: Registry, repository: str, digest: str) -> Staged:
 def _image(registry: Registry, repository: str, manifest: Manifest, kept: Path | None = None) -> Staged:
     reference = f"{repository}@{manifest.digest}"
     if manifest.media_type in INDEXES:
-        raise NoImageError(
-            f"{reference} is an index of images, and a single one is wanted",
-            hint="build it by rtbuild build --push, which adds nothing to the image's own manifest",
-        )
+        hint = "build it by rtbuild build --push, which adds nothing to the image's own manifest"
+        raise NoImageError(f"{reference} is an index of images, and a single one is wanted", hint=hint)
     try:
         blobs = blobs_of(manifest.document)
         config = parse_config(_config(registry, repository, blobs[0][0], kept))

@@ -244,14 +244,11 @@ def refusal(response: requests.Response, place: Place) -> RegistryError:
             hint=f"check the name; if it is private: {login}",
         )
     if status == 429:
-        return RegistryError(
-            f"{place} has had too many requests from this address{said}",
-            hint=f"wait, or {login} for a higher limit, or use a mirror (--registry-mirror)",
-        )
+        hint = f"wait, or {login} for a higher limit, or use a mirror (--registry-mirror)"
+        return RegistryError(f"{place} has had too many requests from this address{said}", hint=hint)
     what = "has a problem of its own" if status >= 500 else "refuses"
-    return RegistryError(
-        f"{place} {what}: HTTP {status} {response.reason} for {name}{said}", hint="try again later"
-    )
+    hint = "try again later"
+    return RegistryError(f"{place} {what}: HTTP {status} {response.reason} for {name}{said}", hint=hint)
 
 
 def _own_words(response: requests.Response) -> str:
