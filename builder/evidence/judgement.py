@@ -14,15 +14,7 @@ from builder.digests import canonical_json
 from builder.errors import EvidenceError
 from builder.evidence.cosign import People
 from builder.evidence.documents import Refusal
-from builder.evidence.verification import (
-    TestResult,
-    about_another,
-    contradictions,
-    covered_class,
-    no_proof,
-    read,
-    timestamp,
-)
+from builder.evidence.verification import covered_class, doubts, no_proof, read, timestamp
 from builder.facts.gpus import class_of
 from builder.oci.staging import Staged
 from builder.verify.document import ProbeDocument, parse
@@ -202,9 +194,10 @@ def _days(length: timedelta) -> str:
 def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
     """A statement against the image counts at any age, also with a time in the future."""
     found, report = read(predicate)
-    details, failed = found.details, predicate.get("result") == "FAILED"
-    against = [*about_another(found, image)]
-    against += _not_against(found, report) if failed else _not_for(found, report, policy)
+    details, failed = found.details, found.result == "FAILED"
+    against = list(doubts(found, report, image))
+    if not failed and details.verified > policy.now + CLOCKS:
+        against.append(f"it is from the future ({timestamp(details.verified)}): a clock is wrong")
     key = key_of(image.content, report, image.digest)
     if key is None and failed:
         against.append("its report names no GPU")
@@ -229,23 +222,6 @@ def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> Judg
     hint = "verify again on such a machine; or delete the statement if it is wrong"
     kind: Literal["broken", "unsupported-gpu"] = "broken" if judged.verdict == "broken" else "unsupported-gpu"
     return replace(judged, reason=Refusal(kind, said, hint))
-
-
-def _not_for(found: TestResult, report: ProbeDocument, policy: Policy) -> Iterator[str]:
-    yield from no_proof(report)
-    yield from contradictions(found, report, "PASSED")
-    if found.details.verified > policy.now + CLOCKS:
-        yield f"it is from the future ({timestamp(found.details.verified)}): a clock is wrong"
-
-
-def _not_against(found: TestResult, report: ProbeDocument) -> Iterator[str]:
-    yield from contradictions(found, report, "FAILED")
-    if report.verdict not in AGAINST_IMAGE:
-        yield f"its report says {report.verdict}, which does not speak against the image"
-    if report.test_double:
-        yield "a test double stood in for the GPU or the driver"
-    if report.verdict == "unsupported-gpu" and not report.gpus:
-        yield "its report names no GPU"
 
 
 def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:

@@ -17,7 +17,7 @@ from builder.errors import CellError, EvidenceError
 from builder.facts.gpus import class_of
 from builder.oci.staging import Staged
 from builder.verify.document import ProbeDocument, parse
-from builder.verify.entry import SealedReport
+from builder.verify.entry import AGAINST_IMAGE, SealedReport
 
 EXTENSION = "rtbuildVerification"
 CONVOLUTIONS = frozenset({"C07", "F05"})
@@ -137,9 +137,9 @@ def read(predicate: Mapping[str, Any]) -> tuple[TestResult, ProbeDocument]:
     return found, report
 
 
-def about_another(found: TestResult, image: Staged) -> Iterator[str]:
-    """Why a predicate is about another image than this one."""
-    details = found.details
+def doubts(found: TestResult, report: ProbeDocument, image: Staged) -> Iterator[str]:
+    """Why a predicate does not count for the image, or, if it failed, against it."""
+    details, failing = found.details, found.result == "FAILED"
     if details.content != image.content:
         yield f"its report is about other content ({details.content[:19]}…) than this image's"
     for name, said in (("inputs", details.inputs), ("cell", details.cell), ("matrix", details.matrix)):
@@ -149,6 +149,16 @@ def about_another(found: TestResult, image: Staged) -> Iterator[str]:
     expected = details.report.get("expectation")
     if expected not in (None, details.cell):
         yield f"the image that was probed expected to be {expected}"
+    if not failing:
+        yield from no_proof(report)
+    yield from _contradictions(found, report, failing=failing)
+    if failing:
+        if report.verdict not in AGAINST_IMAGE:
+            yield f"its report says {report.verdict}, which does not speak against the image"
+        if report.test_double:
+            yield "a test double stood in for the GPU or the driver"
+        if report.verdict == "unsupported-gpu" and not report.gpus:
+            yield "its report names no GPU"
 
 
 def no_proof(report: ProbeDocument) -> Iterator[str]:
@@ -169,22 +179,20 @@ def no_proof(report: ProbeDocument) -> Iterator[str]:
         yield "no convolution ran in its report"
 
 
-def contradictions(
-    found: TestResult, report: ProbeDocument, result: Literal["PASSED", "FAILED"]
-) -> Iterator[str]:
-    """Contradictions between a predicate and the report inside; ``result`` is what it must state."""
-    if found.result != result or (result == "PASSED" and found.failed):
+def _contradictions(found: TestResult, report: ProbeDocument, *, failing: bool) -> Iterator[str]:
+    """Contradictions between a predicate and its report; it has to have passed unless it is ``failing``."""
+    if not failing and (found.result != "PASSED" or found.failed):
         failed = f", failed: {', '.join(found.failed)}" if found.failed else ""
         yield f"its result is {found.result}{failed}"
     if set(found.passed) != _checks(report, "passed"):
         yield "its list of passed tests differs from its report"
-    if result == "FAILED" and set(found.failed) != _checks(report, "failed"):
+    if failing and set(found.failed) != _checks(report, "failed"):
         yield "its list of failed tests differs from its report"
     probe = report.probe.sha256.removeprefix("sha256:")
     probes = {row.digest.get("sha256") for row in found.configuration if row.name == "cudnn-verify"}
     if probes != {probe}:
         yield "it names another cudnn-verify than the one that reported"
-    beyond = sorted(set(found.details.claims) - ({covered_class(report)} if result == "PASSED" else set()))
+    beyond = sorted(set(found.details.claims) - (set() if failing else {covered_class(report)}))
     if beyond:
-        why = "is from another GPU" if result == "PASSED" else "bears out no claim"
+        why = "bears out no claim" if failing else "is from another GPU"
         yield f"it claims {', '.join(beyond)}, and its report {why}"
