@@ -254,11 +254,12 @@ class Index:
 
     def _size(self, url: str, file: str) -> int:
         """An index in HTML does not say how large a file is; the server that has it does."""
+        headers = {"Accept-Encoding": "identity"}
         try:
             url = functools.reduce(_with_login, self.settings.all, url)
-            response = self.client.head(url, headers={"Accept-Encoding": "identity"})
+            response = self.client.request("HEAD", url, headers=headers)
             if response.status_code != 200:
-                response = self.client.get(url, headers={"Accept-Encoding": "identity"}, stream=True)
+                response = self.client.get(url, headers=headers, stream=True)
                 response.close()
         except requests.RequestException as problem:
             hint = "check the network and the proxy variables"
@@ -312,7 +313,6 @@ def _best(
         raise NoSolutionError(f"{name} has no wheel for {place}: {files}", hint=hint)
     best = min(ranked, key=lambda pair: (pair[0], _file_name(pair[1])))[1]
     if "sha256" not in best.get("hashes", {}):
-        raise PackageIndexError(
-            f"{name}: the index gives no sha256 for {_file_name(best)}", hint="use an index that does"
-        )
+        hint = "use an index that does"
+        raise PackageIndexError(f"{name}: the index gives no sha256 for {_file_name(best)}", hint=hint)
     return best

@@ -75,23 +75,21 @@ def _offered(machine: str, _settings: tuple[tuple[str, str], ...], _folder: str)
             check=False,
         )
         if done.returncode != 0:
-            raise UsageError(
-                f"uv lists no Pythons:\n{redact(done.stderr.strip())[-2000:]}", hint="rtbuild needs uv >= 0.9"
-            )
+            hint = "rtbuild needs uv >= 0.9"
+            raise UsageError(f"uv lists no Pythons:\n{redact(done.stderr.strip())[-2000:]}", hint=hint)
         keys = ("implementation", "variant", "os", "arch", "libc")
         wanted = ["cpython", "default", "linux", machine, "gnu"]
         rows = [row for row in json.loads(done.stdout) if [row[key] for key in keys] == wanted]
-        found = [(Version(row["version"]), _row(row["url"])) for row in rows]
+        found = [_named(row["url"]) for row in rows]
+        return tuple(sorted(filter(None, found), key=lambda one: Version(one.version)))
     except subprocess.TimeoutExpired:
         raise UsageError(f"uv gave no list of Pythons within {_PATIENCE} s") from None
     except (ValueError, LookupError, TypeError, AttributeError) as problem:
-        raise UsageError(
-            f"uv's list of Pythons is not as expected: {shown(str(problem), most=80)}"
-        ) from problem
-    return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]) if one is not None)
+        why = shown(str(problem), most=80)
+        raise UsageError(f"uv's list of Pythons is not as expected: {why}") from problem
 
 
-def _row(url: str) -> OfferedPython | None:
+def _named(url: str) -> OfferedPython | None:
     """None for the archives of 2021 and before, which have another form."""
     file = unquote(urlsplit(url).path.rpartition("/")[2])
     name = _NAME.fullmatch(file)
@@ -242,9 +240,8 @@ def machine_platform(file: str) -> str:
     for platform, machine in MACHINES.items():
         if name is not None and name["machine"] == machine:
             return platform
-    raise CellError(
-        f"{file} is no archive of a CPython for glibc", hint="lock the matrix again: `rtbuild lock`"
-    )
+    hint = "lock the matrix again: `rtbuild lock`"
+    raise CellError(f"{file} is no archive of a CPython for glibc", hint=hint)
 
 
 def _over_http(url: str) -> str:

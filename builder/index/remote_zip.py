@@ -95,7 +95,7 @@ class RemoteZip:
 
         Raises UnknownError if it could not be read, or not within the limit.
         """
-        end, total = self._get(f"bytes=-{TAIL}", None, TAIL)
+        end, total = self._get(None, TAIL)
         start, length = _directory(end, total)
         first = total - len(end)
         if start >= first:
@@ -116,14 +116,13 @@ class RemoteZip:
             raise UnknownError(f"its directory of {length} bytes is larger than what is read of one")
 
     def _range(self, start: int, length: int, *, cut: bool = False) -> bytes:
-        if length <= 0:
-            return b""
-        wanted = f"bytes={start}-{start + length - 1}"
-        return self._get(wanted, start, length, cut=cut)[0]
+        return self._get(start, length, cut=cut)[0] if length > 0 else b""
 
-    def _get(self, wanted: str, start: int | None, length: int, *, cut: bool = False) -> tuple[bytes, int]:
+    def _get(self, start: int | None, length: int, *, cut: bool = True) -> tuple[bytes, int]:
+        """Bytes from ``start`` on, or else the last ones, and the file's size; ``cut``: as many as it has."""
         if self.transferred + length > self.limit:
             raise UnknownError(f"more than {self.limit >> 10} KiB of it would have to be read")
+        wanted = f"bytes=-{length}" if start is None else f"bytes={start}-{start + length - 1}"
         headers = {"Range": wanted, "Accept-Encoding": "identity"}
         with self.session.get(self.url, stream=True, headers=headers) as answer:
             if answer.status_code == 200:
@@ -132,16 +131,15 @@ class RemoteZip:
             if answer.status_code != 206:
                 raise UnknownError(f"the server answers {answer.status_code}")
             first, last, total = _content_range(answer)
-            short = last - first + 1 < length and not (cut and last + 1 == total) and total > length
-            if (start is not None and first != start) or last + 1 > total or last < first or short:
+            begin = max(0, total - length) if start is None else start
+            end = min(begin + length, total) if cut else begin + length
+            if (first, last + 1) != (begin, end) or not first <= last < total:
                 raise UnknownError(f"the server was asked for {wanted} and sends {first}-{last}/{total}")
-            if start is None and last + 1 != total:
-                raise UnknownError(f"the server was asked for the end and sends {first}-{last}/{total}")
             if self.size not in {None, 0, total}:
                 raise UnknownError(f"it has {total} bytes, the index says {self.size}")
-            body = self.body(answer, last - first + 1)
-        if len(body) != last - first + 1:
-            raise UnknownError(f"{last - first + 1} bytes were announced, {len(body)} came")
+            body = self.body(answer, end - begin)
+        if len(body) != end - begin:
+            raise UnknownError(f"{end - begin} bytes were announced, {len(body)} came")
         return body, total
 
     def body(self, answer: requests.Response, limit: int) -> bytes:

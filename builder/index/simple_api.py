@@ -97,10 +97,8 @@ def files(client: Client, url: str) -> tuple[IndexFile, ...]:
     try:
         return parse(page.text, page.content_type, page.url)
     except NotAPageError as problem:
-        raise PackageIndexError(
-            f"{where} answers with {problem}",
-            hint="is it the address of an index (often ending in /simple)? Does a proxy want a login?",
-        ) from problem
+        hint = "is it the address of an index (often ending in /simple)? Does a proxy want a login?"
+        raise PackageIndexError(f"{where} answers with {problem}", hint=hint) from problem
 
 
 def unanswered(url: str, problem: requests.RequestException) -> PackageIndexError:

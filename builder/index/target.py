@@ -32,9 +32,8 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.platform not in MACHINES:
-            raise UsageError(
-                f"platform {self.platform} is not supported", hint=f"one of: {', '.join(sorted(MACHINES))}"
-            )
+            hint = f"one of: {', '.join(sorted(MACHINES))}"
+            raise UsageError(f"platform {self.platform} is not supported", hint=hint)
 
     @property
     def machine(self) -> str:

@@ -288,9 +288,6 @@ class Client:
     def get(self, url: str, **options: Any) -> requests.Response:
         return self.request("GET", url, **options)
 
-    def head(self, url: str, **options: Any) -> requests.Response:
-        return self.request("HEAD", url, allow_redirects=True, **options)
-
     def _session(self) -> requests.Session:
         found: requests.Session | None = getattr(self._local, "session", None)
         if found is not None:

@@ -279,10 +279,8 @@ def check_tags(wheel: Wheel, cell: Cell) -> None:
     if wheel_name(wheel.file) is None:
         raise CellError(f"{wheel.file} is no name of a wheel")
     if rank(wheel.file, _tags(cell.python, cell.platform)) is None:
-        raise CellError(
-            f"{wheel.file} does not run on Python {cell.python} on {cell.platform}",
-            hint=f"lock the cell {cell.id} again",
-        )
+        hint = f"lock the cell {cell.id} again"
+        raise CellError(f"{wheel.file} does not run on Python {cell.python} on {cell.platform}", hint=hint)
 
 
 @functools.cache
@@ -302,7 +300,5 @@ def check_python(name: str, requires: str | None, cell: Cell) -> None:
     except ValueError:
         return  # pip ignores what it cannot read
     if not fits:
-        raise CellError(
-            f"{name} asks for Python {requires}, the cell has {cell.python}",
-            hint=f"lock the cell {cell.id} again",
-        )
+        hint = f"lock the cell {cell.id} again"
+        raise CellError(f"{name} asks for Python {requires}, the cell has {cell.python}", hint=hint)
