@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from builder.facts.finding import Finding, Source, Value, decide
 from builder.facts.tables import SystemRow, TagRow, load
-from builder.facts.truth import BaseTruth
-from builder.model import Base, Cell
+from builder.facts.truth import BaseTruth, truth_of_base
+from builder.model import Base, Cell, RegistryBase, RootfsBase
 
 TAG = re.compile(
     r"(?P<registry>.*/)?nvidia/cuda:(?P<cuda>\d+\.\d+(?:\.\d+)?)(?:-(?P<infix>cudnn\d*))?"
@@ -35,9 +35,22 @@ def system_of(cell: Cell, read: BaseTruth | None = None) -> SystemRow | None:
     """The row of a base's system: as read from the registry, else as the reference says."""
     if cell.base.kind == "rootfs":
         return load().systems.get(cell.base.name)
-    tag = tag_of(cell.base)
-    told = read.system if read is not None else None
-    return load().systems.get(told or (tag.system if tag else _official(cell.base.name)))
+    return _system(cell.base.name, read.system if read is not None else None)
+
+
+def pinned_system(base: RegistryBase | RootfsBase) -> SystemRow | None:
+    """The same for a base that is locked."""
+    if isinstance(base, RootfsBase):
+        return load().systems.get(f"debian/{base.suite}")
+    return _system(base.reference, truth_of_base(base).system)
+
+
+def _system(reference: str, told: str | None) -> SystemRow | None:
+    """Labels come first: an image made from Ubuntu's may say its own version under the same ones, which is
+    no system then. Older images have none: for those the end of the reference is read."""
+    end = re.sub("[.:]", "", reference.partition("@")[0].rpartition("/")[2])
+    named = (row for name, row in load().systems.items() if re.sub(r"debian/|\.", "", name) in end)
+    return load().systems.get(told or "") or next(named, None)
 
 
 def has_own_python(cell: Cell, system: SystemRow | None) -> bool:
@@ -45,15 +58,6 @@ def has_own_python(cell: Cell, system: SystemRow | None) -> bool:
     if cell.python_patch is not None or cell.python_from is not None:
         return cell.python_patch is None and cell.python_from == "base"
     return system is None or cell.python in system.python
-
-
-def _official(name: str) -> str:
-    """The system of ``ubuntu:24.04`` and ``debian:bookworm-slim``, the distributions' own images."""
-    ubuntu = re.fullmatch(r"(?:.*/)?ubuntu:(\d\d\.\d\d)(?:@.*)?", name)
-    if ubuntu:
-        return f"ubuntu{ubuntu[1]}"
-    debian = re.fullmatch(r"(?:.*/)?debian:([a-z]+)(?:-slim)?(?:@.*)?", name)
-    return f"debian/{debian[1]}" if debian else ""
 
 
 def tag_of(base: Base) -> CudaTag | None:

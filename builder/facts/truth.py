@@ -84,9 +84,13 @@ class Truth:
         return next((wheel for wheel in self.wheels if wheel.name == wanted), None)
 
 
+# Set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), inherited by NVIDIA's.
+SYSTEM_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
+
+
 def truth_of_base(base: RegistryBase) -> BaseTruth:
     """From an inspection by the registry client."""
     labels = dict(base.labels)
-    name, version = (labels.get(f"org.opencontainers.image.{key}") for key in ("ref.name", "version"))
+    name, version = map(labels.get, SYSTEM_LABELS)
     system = f"{name}{version}" if name and version else None
     return BaseTruth(reference=base.reference, digest=base.digest, env=base.env, system=system)

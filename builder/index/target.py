@@ -124,10 +124,13 @@ def glibc_of(platform: str) -> str | None:
     return next((f"2.{minor}" for minor, name in _LEGACY.items() if platform.startswith(f"{name}_")), None)
 
 
+@functools.lru_cache(maxsize=4096)
 def takes(requires_python: str | None, python: str) -> bool:
-    """Whether ``Requires-Python`` admits the newest patch of a Python; as for pip, an invalid one does."""
+    """Whether ``Requires-Python`` admits a patch release of a Python; as for pip, an invalid one does."""
     try:
-        return requires_python is None or SpecifierSet(requires_python).contains(f"{python}.99", True)
+        admitted = SpecifierSet(requires_python or "")
+        # more than a Python has had; which one an image has, its base decides
+        return any(admitted.contains(f"{python}.{patch}", True) for patch in range(60))
     except ValueError:
         return True
 

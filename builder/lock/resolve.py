@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, NoSolutionError, PackageIndexError
-from builder.facts.base import has_own_python
+from builder.facts.base import has_own_python, pinned_system
 from builder.facts.memory import forget_failure, remember_failure
 from builder.facts.tables import load
+from builder.facts.truth import SYSTEM_LABELS
 from builder.index.client import Index, LocalWheel
 from builder.index.target import Target
 from builder.lock import sources
@@ -24,8 +24,6 @@ LARGE = 50_000_000
 """Bytes above which a wheel that is not NVIDIA's is stacked with the large ones."""
 
 _OLDEST_GLIBC = "2.17"
-# Set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), inherited by NVIDIA's.
-_SYSTEM_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
 
 
 def pin(
@@ -57,8 +55,7 @@ def pin(
     base = None if base_moves else _kept_base(cell, previous)
     if base is None:
         base = _new_base(cell, registry, debian)
-    system = system_of(base)
-    row = load().systems.get(system) if system else None
+    row = pinned_system(base)
     unknown = f"{cell.base} is of no known system, so only wheels for glibc {_OLDEST_GLIBC} are taken"
     if row is None:
         note(unknown)
@@ -106,7 +103,7 @@ def pin(
             remember_failure(cell, problem.message)
         if row is not None:
             raise
-        hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(_SYSTEM_LABELS)})"
+        hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(SYSTEM_LABELS)})"
         raise PackageIndexError(problem.message, hint=hint) from problem
     forget_failure(cell)
     epochs = [wheel.uploaded for wheel in wheels]
@@ -153,26 +150,6 @@ def stacked(wheels: Iterable[Wheel]) -> tuple[Wheel, ...]:
         return group, wheel.name, wheel.file
 
     return tuple(sorted(wheels, key=key))
-
-
-def system_of(base: RegistryBase | RootfsBase) -> str | None:
-    """The base's row in the table of systems (``ubuntu22.04``, ``debian/bookworm``), or None.
-
-    Labels of the image come first. Older images have none: for those the tag is read.
-    """
-    if isinstance(base, RootfsBase):
-        return f"debian/{base.suite}"
-    labels = dict(base.labels)
-    name, version = (labels.get(label, "") for label in _SYSTEM_LABELS)
-    # An image made from Ubuntu's may say its own version under the same label.
-    if name == "ubuntu" and f"ubuntu{version}" in load().systems:
-        return f"ubuntu{version}"
-    tag = base.reference.partition("@")[0].rpartition("/")[2]
-    ubuntu = re.search(r"ubuntu:?(\d\d)\.?(\d\d)", tag)
-    if ubuntu:
-        return f"ubuntu{ubuntu.group(1)}.{ubuntu.group(2)}"
-    suites = [name for name in load().systems if name.startswith("debian/")]
-    return next((suite for suite in suites if suite.removeprefix("debian/") in tag), None)
 
 
 def _kept_base(cell: Cell, previous: Pinned | None) -> RegistryBase | RootfsBase | None:

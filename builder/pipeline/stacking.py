@@ -4,9 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from builder.facts.tables import load
+from builder.facts.base import pinned_system
 from builder.image.rootfs import cached_rootfs
-from builder.lock.resolve import system_of
 from builder.model import RegistryBase, RootfsBase, StandalonePython, Wheel
 from builder.pipeline.events import Stage
 from builder.pipeline.schedule import Walk
@@ -52,7 +51,7 @@ def fetch_wheels(
 def python_tar(walk: Walk, site: Site, python: StandalonePython, base: RegistryBase | RootfsBase) -> Path:
     """The tar of a standalone Python, held against the base's glibc."""
     walk.progress(f"CPython {python.version}", quiet=False)
-    system = load().systems.get(system_of(base) or "")
+    system = pinned_system(base)
     return site.pythons.tar(
         python,
         glibc=system.glibc if system is not None else None,

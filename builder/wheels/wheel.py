@@ -15,13 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.message import Message
 
-from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from builder.documents import shown
 from builder.errors import CellError
-from builder.index.target import Target, rank, wheel_name
+from builder.index.target import Target, rank, takes, wheel_name
 from builder.model import Cell, Wheel
 from builder.recipe.slim import left_out
 from builder.wheels.archive import Archive, Member
@@ -291,14 +290,6 @@ def _tags(python: str, platform: str) -> Mapping[Tag, int]:
 
 def check_python(name: str, requires: str | None, cell: Cell) -> None:
     """Raise :class:`~builder.errors.CellError` if ``Requires-Python`` allows no patch release of it."""
-    if not requires:
-        return
-    try:
-        allowed = SpecifierSet(requires)
-        # More patch releases than a Python has had
-        fits = any(allowed.contains(f"{cell.python}.{patch}") for patch in range(60))
-    except ValueError:
-        return  # pip ignores what it cannot read
-    if not fits:
+    if not takes(requires, cell.python):
         hint = f"lock the cell {cell.id} again"
         raise CellError(f"{name} asks for Python {requires}, the cell has {cell.python}", hint=hint)

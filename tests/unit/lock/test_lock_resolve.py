@@ -9,8 +9,10 @@ import pytest
 from outside import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
 from builder.errors import CellError, PackageIndexError
+from builder.facts.base import pinned_system, system_of
+from builder.facts.truth import truth_of_base
 from builder.index.target import Target
-from builder.lock.resolve import LARGE, pin, requirements, stacked, system_of
+from builder.lock.resolve import LARGE, pin, requirements, stacked
 from builder.model import Base, RootfsBase, StandalonePython
 
 UBUNTU = {"org.opencontainers.image.ref.name": "ubuntu", "org.opencontainers.image.version": "22.04"}
@@ -224,13 +226,17 @@ def test_the_order_of_layers() -> None:
         ("nvidia/cuda:10.0-base-ubuntu1804@sha256:0", {}, "ubuntu18.04"),
         ("ubuntu:24.04", {}, "ubuntu24.04"),
         ("python:3.11-slim-bookworm", {}, "debian/bookworm"),
+        ("nvidia/cuda:12.9.1-base-rockylinux8", {}, "rockylinux8"),
         ("our.registry:5000/ubuntu22.04/base:1", {}, None),
         ("misleading:ubuntu18.04", UBUNTU, "ubuntu22.04"),
         ("made:from-ubuntu20.04", UBUNTU | {"org.opencontainers.image.version": "1.4.2"}, "ubuntu20.04"),
     ],
 )
 def test_the_system_of_a_base(reference: str, labels: dict[str, str], expected: str | None) -> None:
-    assert system_of(lock_registry_base(reference, **labels)) == expected
+    row = pinned_system(lock_registry_base(reference, **labels))
+    assert (row.name if row is not None else None) == expected
+    told = truth_of_base(lock_registry_base(reference, **labels))
+    assert system_of(lock_cell("a", base=Base(kind="registry", name=reference)), told) == row
 
 
 def test_nothing_is_asked_twice() -> None:

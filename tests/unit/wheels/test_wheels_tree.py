@@ -14,6 +14,7 @@ import pytest
 from layer_wheels import PROGRAM, Builder, Content, Made, pinned, record_hash, tricky
 
 from builder.errors import CellError
+from builder.index.target import takes
 from builder.wheels.archive import Archive
 from builder.wheels.convert import write_layer
 from builder.wheels.excerpt import Excerpt
@@ -307,10 +308,20 @@ def test_tags_against_the_cell(builder: Builder, tag: str, python: str, fits: bo
 
 @pytest.mark.parametrize(
     ("requires", "fits"),
-    [(">=3.7", True), (">=3.12", False), ("!=3.11.0,!=3.11.1,>=3.7", True), ("<3.11", False), (None, True)],
+    [
+        (">=3.7", True),
+        (">=3.12", False),
+        ("!=3.11.0,!=3.11.1,>=3.7", True),
+        ("<3.11.5", True),
+        (">=3.11.4", True),
+        ("<3.11", False),
+        ("no version", True),
+        (None, True),
+    ],
 )
 def test_requires_python_against_the_cell(builder: Builder, requires: str | None, fits: bool) -> None:
     cell = pinned([builder.pip()], python="3.11").cell
+    assert takes(requires, "3.11") is fits
     if fits:
         check_python("pkg", requires, cell)
     else:
