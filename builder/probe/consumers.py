@@ -127,18 +127,16 @@ def _check_shims(ctx, loader):
     lost = [row for row in consumers if row["path"] is None and not row["optional"]]
     if lost and not ctx.without_cuda:
         text, cause = _lost(lost[0], copies)
-        ctx.fails("E06", text, cause, {"consumers": consumers, "copies": copies})
-        return
+        return ctx.fails("E06", text, cause, {"consumers": consumers, "copies": copies})
     candidates = ctx.facts.get("candidates", [])
     if not candidates:
-        _check_absence(ctx)
-        return
+        return _check_absence(ctx)
     mixed = {row["path"]: mixed_folders(row, loader) for row in candidates}
     mixed = {path: names for path, names in mixed.items() if names}
-    ctx.fact("mixed", mixed)
     lines = ["%s by %s%s" % (r["path"], r["by"], " for " + r["for"] if r["for"] else "") for r in candidates]
     apart = "sub-libraries come from another folder than their shim; the cuDNN stage shows whether they fit"
-    ctx.passed("E06", "; ".join(lines), {"consumers": consumers, "mixed": mixed}, note=mixed and apart)
+    evidence = {"consumers": consumers, "mixed": mixed}
+    return ctx.passed("E06", "; ".join(lines), evidence, note=mixed and apart)
 
 
 def _check_absence(ctx):
@@ -148,12 +146,12 @@ def _check_absence(ctx):
     evidence = {"orphans": orphans, "packages": listed, "expected": ctx.expect.get("cudnn")}
     if orphans:
         text = "%(folder)s holds parts of cuDNN %(major)d, but no libcudnn.so.%(major)d" % orphans[0]
-        ctx.fails("E06", text, "cudnn-missing", evidence)
     elif ctx.expect.get("cudnn") or listed:
         who = listed[0] + " is installed" if listed else "cuDNN %s is expected" % ctx.expect["cudnn"]
-        ctx.fails("E06", "%s, and there is no libcudnn here" % who, "cudnn-missing", evidence)
+        text = "%s, and there is no libcudnn here" % who
     else:
-        ctx.not_run("E06", "no cuDNN here to resolve", evidence)
+        return ctx.not_run("E06", "no cuDNN here to resolve", evidence)
+    return ctx.fails("E06", text, "cudnn-missing", evidence)
 
 
 def _lost(row, copies):
@@ -176,8 +174,8 @@ def _check_unversioned(ctx, loader):
     places += [os.path.join(folder, "libcudnn.so.9") for folder in find_wheel_folders()]
     if paddle and not evidence["libcudnn.so"] and not any(map(os.path.exists, places)):
         text = "Paddle opens libcudnn.so, and only names with a version number are here"
-        ctx.fails("E07", text, "unversioned-name-missing", evidence)
-        return
+        return ctx.fails("E07", text, "unversioned-name-missing", evidence)
     absent = sorted(name for name, path in evidence.items() if path is None)
     note = absent and "not on the loader's path: %s" % ", ".join(absent)
-    ctx.passed("E07", "no installed framework needs an unversioned name that is missing", evidence, note=note)
+    text = "no installed framework needs an unversioned name that is missing"
+    return ctx.passed("E07", text, evidence, note=note)

@@ -2,6 +2,7 @@
 
 import struct
 import time
+from collections import namedtuple
 from itertools import product
 
 from .cuda import OUT_OF_MEMORY, CudaError, Driver, ctypes
@@ -19,6 +20,8 @@ _DIRECTIONS = {
     "BackwardData": (("w", "dy"), "dx"),
     "BackwardFilter": (("x", "dy"), "dw"),
 }
+# sources, wanted: the operands and the right answer, flat; descriptors: of both operands, convolution, result
+Problem = namedtuple("Problem", "direction data_type format sources descriptors wanted")
 
 
 def when_a_gpu_works(facts):
@@ -53,11 +56,9 @@ def convolution_stage(ctx):
     cudnn = open_candidate(ctx)
     _check_range(ctx, cudnn, ctx.facts["gpus"][0])
     handle = _create(ctx, driver, cudnn)
-    if handle is None:
-        return
-    bench = Bench(ctx, driver, cudnn, handle)
+    bench = Bench(ctx, driver, cudnn, handle) if handle is not None else None
     formats = ((FLOAT, "FP32"), (HALF, "FP16"))
-    if all(bench.convolve(way, *number) for number, way in product(formats, _DIRECTIONS)):
+    if bench and all(bench.convolve(way, *number) for number, way in product(formats, _DIRECTIONS)):
         bench.report()
 
 
@@ -73,11 +74,11 @@ def _check_range(ctx, cudnn, gpu):
     evidence["cudnn"] = dotted(cudnn.version)
     if cudnn.version >= (9, 11, 0) and capability < (7, 5):
         text = "cuDNN %s serves GPUs from 7.5 on, this is %s" % (dotted(cudnn.version), dotted(capability))
-        ctx.fails("C08", text, "cudnn-arch-dropped", evidence)
-        return
+        return ctx.fails("C08", text, "cudnn-arch-dropped", evidence)
     newer = "this GPU is newer than cuDNN %s, which may have no kernels for it" % dotted(cudnn.version)
     note = newest and capability > (newest // 100, newest % 100 // 10) and newer
-    ctx.passed("C08", "compute capability %s is in range" % gpu["compute_capability"], evidence, note=note)
+    text = "compute capability %s is in range" % gpu["compute_capability"]
+    return ctx.passed("C08", text, evidence, note=note)
 
 
 def _create(ctx, driver, cudnn):
@@ -146,7 +147,7 @@ class Bench(object):
         """
         ran, skipped = 0, []
         try:
-            problem = self._describe(direction, data_type)
+            problem = self._describe(direction, data_type, name)
             for algorithm in self._algorithms(problem):
                 try:
                     found, seconds = self._launch(problem, algorithm)
@@ -156,7 +157,7 @@ class Bench(object):
                     skipped.append(error)
                     continue
                 ran += 1
-                if not self._is_right(problem, algorithm, name, found, seconds):
+                if not self._is_right(problem, algorithm, found, seconds):
                     return False
             if not ran:
                 raise skipped[0]
@@ -166,41 +167,38 @@ class Bench(object):
         self.notes += ["%s %s: %s" % (name, direction, error) for error in skipped if error.cause]
         return True
 
-    def _describe(self, direction, data_type):
-        """One direction's sources, right answer and descriptors: both operands, convolution, result."""
+    def _describe(self, direction, data_type, name):
         cudnn, data = self.cudnn, self.data
         described = {"x": cudnn.tensor(data["x_shape"], data_type)}
         described["w"] = cudnn.filter(data["w_shape"], data_type)
         described["dy"] = described["y"] = cudnn.tensor(data["dy_shape"], data_type)
         sources, answer = _DIRECTIONS[direction]
         first, second = [described[key] for key in sources]
-        problem = {"direction": direction, "data_type": data_type, "wanted": data[answer]}
-        problem["descriptors"] = [first, second, cudnn.convolution(), described[answer.lstrip("d")]]
-        return dict(problem, sources=[data[key] for key in sources])
+        descriptors = [first, second, cudnn.convolution(), described[answer.lstrip("d")]]
+        operands = [data[key] for key in sources]
+        return Problem(direction, data_type, name, operands, descriptors, data[answer])
 
     def _algorithms(self, problem):
         """Algorithm 0, which needs no workspace, then the choice of the heuristics, then algorithm 1."""
         order = [0, 1]
         if "small" not in self.ctx.counter:
             try:
-                good = self.cudnn.suggested(problem["direction"], self.handle, *problem["descriptors"])
-                order = [0, good, 1]
+                order = [0, self.cudnn.suggested(problem.direction, self.handle, *problem.descriptors), 1]
             except CudnnError as error:
                 if not error.unsupported:
                     raise
-        return [a for index, a in enumerate(order) if a is not None and a not in order[:index]]
+        return [algorithm for algorithm in dict.fromkeys(order) if algorithm is not None]
 
     def _launch(self, problem, algorithm):
         """Run one algorithm twice; (numbers of the second run, seconds of each)."""
-        direction, data_type, descriptors = [problem[k] for k in ("direction", "data_type", "descriptors")]
-        size = self.cudnn.workspace(direction, self.handle, *descriptors, algorithm)
+        first, second, convolution, result = problem.descriptors
+        size = self.cudnn.workspace(problem.direction, self.handle, *problem.descriptors, algorithm)
         if size and "small" in self.ctx.counter:
             wanted = "%d bytes of workspace wanted" % size
             raise CudnnError("workspace", 0, "CUDNN_STATUS_NOT_SUPPORTED", wanted)
-        arrays = [encode(values, data_type) for values in problem["sources"]]
-        arrays.append(b"\xff" * len(encode(problem["wanted"], data_type)))
+        arrays = [encode(values, problem.data_type) for values in problem.sources]
+        arrays.append(b"\xff" * len(encode(problem.wanted, problem.data_type)))
         one, zero = ctypes.byref(ctypes.c_float(1.0)), ctypes.byref(ctypes.c_float(0.0))
-        first, second, convolution, result = descriptors
         taken, seconds = [], []
         try:
             for array in arrays:
@@ -211,34 +209,31 @@ class Bench(object):
             values += (taken[3], size, zero, result, taken[2])  # 1 * result + 0 * the output before
             for _ in range(2):
                 start = time.time()
-                self.cudnn.call("cudnnConvolution" + direction, self.handle, *values)
+                self.cudnn.call("cudnnConvolution" + problem.direction, self.handle, *values)
                 self.driver.call("cuCtxSynchronize")
                 seconds.append(round(time.time() - start, 6))
-            return decode(self.driver.download(taken[2], len(arrays[2])), data_type), seconds
+            return decode(self.driver.download(taken[2], len(arrays[2])), problem.data_type), seconds
         finally:
             for address in filter(None, taken):
                 self.driver.call("cuMemFree_v2", address)
 
-    def _is_right(self, problem, algorithm, name, found, seconds):
+    def _is_right(self, problem, algorithm, found, seconds):
         """C07 fails if the numbers are further off than this algorithm may be."""
-        direction, wanted = problem["direction"], problem["wanted"]
-        difference = largest_difference(found, wanted)
-        row = {"direction": direction, "format": name, "algorithm": algorithm, "seconds": seconds}
-        row["difference"] = difference if difference != float("inf") else "infinite"
-        row["allowed"] = allowed(direction, algorithm)
+        difference = largest_difference(found, problem.wanted)
+        row = {"direction": problem.direction, "format": problem.format, "algorithm": algorithm}
+        row.update(seconds=seconds, difference=difference if difference != float("inf") else "infinite")
+        row["allowed"] = allowed(problem.direction, algorithm)
         self.rows.append(row)
         if difference <= row["allowed"]:
             return True
-        text = "%s %s, algorithm %d: off by %s" % (name, direction, algorithm, row["difference"])
-        evidence = dict(row, found=[str(v) for v in found[:8]], wanted=wanted[:8])
-        self.ctx.fails("C07", text, "wrong-result", evidence)
-        return False
+        text = "%(format)s %(direction)s, algorithm %(algorithm)d: off by %(difference)s" % row
+        evidence = dict(row, found=[str(v) for v in found[:8]], wanted=problem.wanted[:8])
+        return self.ctx.fails("C07", text, "wrong-result", evidence)
 
     def _failed(self, what, error, skipped):
         """C07 fails by an error of a call; the cause is left to the judge unless memory is short."""
         text = str(error)
-        evidence = {"ran": self.rows, "not supported": [str(one) for one in skipped]}
-        evidence["by_status"] = error.cause
+        evidence = {"ran": self.rows, "not supported": list(map(str, skipped)), "by_status": error.cause}
         if "COMPILATION_FAILED" in text and not self.ctx.facts.get("nvrtc"):
             evidence["by_status"] = "nvrtc-missing"
         evidence["memory"] = "OUT_OF_MEMORY" in text or ("ALLOC" in text and "HOST_ALLOC" not in text)

@@ -14,13 +14,11 @@ try:
 except ImportError:  # a Python built without libffi
     ctypes = None
 
-ATTRIBUTE_COMPUTE_MODE = 20
-ATTRIBUTE_MAJOR = 75
-ATTRIBUTE_MINOR = 76
+ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR, ATTRIBUTE_COMPUTE_MODE = 75, 76, 20
 OUT_OF_MEMORY = 2
 
 # Results by number (cuda.h, enum cudaError_enum): the name, and the cause, for cuInit and a context.
-_RESULTS = {
+RESULTS = {
     0: ("CUDA_SUCCESS", None),
     1: ("CUDA_ERROR_INVALID_VALUE", None),
     2: ("CUDA_ERROR_OUT_OF_MEMORY", "out-of-memory"),
@@ -38,10 +36,7 @@ _RESULTS = {
     804: ("CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "compat-unsupported"),
     999: ("CUDA_ERROR_UNKNOWN", None),
 }
-RESULT_NAMES = {number: name for number, (name, _) in _RESULTS.items()}
-RESULT_CAUSES = {number: cause for number, (_, cause) in _RESULTS.items() if cause}
-
-
+RESULT_CAUSES = {number: cause for number, (_, cause) in RESULTS.items() if cause}
 # Result and parameters of every function called, by kind: i an int or an enum, n a size_t, p a pointer or a
 # handle, u a device address (CUdeviceptr), s a C string, v nothing. A test compares them with cuda.h.
 DRIVER_PROTOTYPES = {
@@ -79,7 +74,7 @@ class MissingSymbolError(Exception):
 
 
 def result_name(result):
-    return RESULT_NAMES.get(result, "not a known result")
+    return RESULTS.get(result, ("not a known result", None))[0]
 
 
 def need_ctypes():

@@ -79,10 +79,8 @@ def driver_stage(ctx):
     ctx.fact("gpu_state", "faulty" if trace["nvidia"] else "none")
     _check_nodes(ctx, trace)
     driver = _open_driver(ctx, trace)
-    if driver is None:
-        return
     try:
-        if _start_driver(ctx, driver, trace):
+        if driver and _start_driver(ctx, driver, trace):
             _check_devices(ctx, driver)
     except MissingSymbolError as error:
         ctx.fails("D03", str(error), "driver-error", {"symbol": error.symbol})
@@ -101,26 +99,25 @@ def _check_nodes(ctx, trace):
 
 
 def _open_driver(ctx, trace):
+    """D02: the open driver, or a false value."""
     taken = Loader().resolve("libcuda.so.1")
     if taken["path"] and taken["problem"]:
         # loading a file that ends early kills the process
         ctx.fact("gpu_state", "faulty")
         text = "%(path)s cannot be loaded: %(problem)s" % taken
-        ctx.fails("D02", text, "driver-error", dict(trace, unusable=[taken]))
-        return None
+        return ctx.fails("D02", text, "driver-error", dict(trace, unusable=[taken]))
     try:
         driver = Driver(ctx)
     except OSError as error:
-        _no_driver(ctx, trace, str(error))
-        return None
+        return _no_driver(ctx, trace, str(error))
     path, version = driver.path, library_file_version(driver.path)
     ctx.fact("test_double", driver.test_double)
     evidence = {"path": path, "file_version": version, "kernel_module": trace["kernel_module"]}
     ctx.fact("libraries", [{"name": "libcuda.so.1", "path": path, "version": version}])
     if "/stubs/" in path or path.endswith("/stubs"):
         ctx.fact("gpu_state", "faulty")
-        ctx.fails("D02", "the loader gives %s, a stub made for linking" % path, "driver-stub", evidence)
-        return None
+        text = "the loader gives %s, a stub made for linking" % path
+        return ctx.fails("D02", text, "driver-stub", evidence)
     note = "from cuda-compat: valid on data-centre GPUs only" if "/compat" in path else None
     ctx.passed("D02", "driver library %s" % path, evidence, note=note)
     return driver
@@ -167,10 +164,9 @@ def _start_driver(ctx, driver, trace):
         number = driver.number("cuDriverGetVersion")
     except (CudaError, MissingSymbolError):
         number = 0
-    api = dotted(cuda_tuple(number)) if number else None
-    evidence = dict(trace, cuInit=result, name=result_name(result), api=api, path=path)
-    evidence["file_version"] = library_file_version(path)
-    version = evidence["file_version"] or trace["kernel_module"]
+    api, version = dotted(cuda_tuple(number)) if number else None, library_file_version(path)
+    evidence = dict(trace, cuInit=result, name=result_name(result), api=api, path=path, file_version=version)
+    version = version or trace["kernel_module"]
     ctx.fact("driver", {"version": version, "api": api, "path": path})
     if result == 100 and compat and not (trace["nodes"] or trace["kernel_module"]):
         ctx.not_run("D03", "%s belongs to cuda-compat; there is no trace of a GPU" % path, evidence)
@@ -181,8 +177,8 @@ def _start_driver(ctx, driver, trace):
         if result == 803 and compat:
             # the image's cuda-compat was taken, and this host's driver is none that it is made for
             cause, why = "compat-unsupported", "; %s is of cuda-compat" % path
-        ctx.fails("D03", "cuInit returned %d (%s)%s" % (result, result_name(result), why), cause, evidence)
-        return False
+        text = "cuInit returned %d (%s)%s" % (result, result_name(result), why)
+        return ctx.fails("D03", text, cause, evidence)
     ctx.passed("D03", "driver %s, CUDA up to %s" % (version or "of unknown version", api), evidence)
     return _check_age(ctx, number)
 
@@ -229,34 +225,29 @@ def too_old(api, wanted):
 def _check_age(ctx, number):
     wanted, who = needed_cuda(ctx.facts, ctx.expect)
     if wanted is None:
-        ctx.not_run("R01", "nothing here says which CUDA it was built for")
-        return True
+        return ctx.not_run("R01", "nothing here says which CUDA it was built for")
     api = cuda_tuple(number)
     evidence = {"driver_api": dotted(api), "needed": dotted(wanted), "by": who}
     if number and too_old(api, wanted):
         text = "the driver serves CUDA up to %s; %s needs %s" % (dotted(api), who, dotted(wanted))
-        ctx.fails("R01", text, "driver-too-old", evidence)
-        return False
+        return ctx.fails("R01", text, "driver-too-old", evidence)
     older = "the driver is older than the toolkit: compiled kernels run, PTX of CUDA %s does not"
     note = number and api < wanted and older % dotted(wanted)
-    ctx.passed("R01", "driver API %s serves CUDA %s" % (dotted(api), dotted(wanted)), evidence, note=note)
-    return True
+    text = "driver API %s serves CUDA %s" % (dotted(api), dotted(wanted))
+    return ctx.passed("R01", text, evidence, note=note)
 
 
 def _check_devices(ctx, driver):
     count = driver.number("cuDeviceGetCount")
     if count == 0:
-        ctx.fails("D04", "the driver works but shows no device", "no-device", {"count": 0})
-        return
+        return ctx.fails("D04", "the driver works but shows no device", "no-device", {"count": 0})
     rows = [driver.describe(index) for index in range(count)]
     ctx.fact("gpus", rows)
-    forbidden = [row for row in rows if row["compute_mode"] == 2]
-    if len(forbidden) == count:
-        ctx.fails("D04", "every GPU is in compute mode PROHIBITED", "device-busy", {"gpus": rows})
-        return
+    if all(row["compute_mode"] == 2 for row in rows):
+        return ctx.fails("D04", "every GPU is in compute mode PROHIBITED", "device-busy", {"gpus": rows})
     names = ", ".join("%(name)s (%(compute_capability)s)" % row for row in rows)
     ctx.passed("D04", "%d GPU%s: %s" % (count, "" if count == 1 else "s", names), {"gpus": rows})
-    _check_memory(ctx, driver, rows)
+    return _check_memory(ctx, driver, rows)
 
 
 def _check_memory(ctx, driver, rows):
@@ -275,12 +266,11 @@ def _check_memory(ctx, driver, rows):
         if error.result in (3, 101) and rows[0]["compute_mode"] == 3:
             cause = "device-busy"
         evidence.update(call=error.call, result=error.result)
-        ctx.fails("D05", str(error), cause, evidence)
-        return
+        return ctx.fails("D05", str(error), cause, evidence)
     rows[0]["memory_free"] = free
     ctx.fact("gpus", rows)
     if back != data:
-        ctx.fails("D05", "4096 bytes came back from the GPU changed", "driver-error", evidence)
-        return
+        return ctx.fails("D05", "4096 bytes came back from the GPU changed", "driver-error", evidence)
     ctx.fact("gpu_state", "works")
-    ctx.passed("D05", "context, 1 MiB and a copy there and back; %d MiB free" % (free >> 20), evidence)
+    text = "context, 1 MiB and a copy there and back; %d MiB free" % (free >> 20)
+    return ctx.passed("D05", text, evidence)

@@ -64,16 +64,11 @@ def libc_version():
         return None
 
 
-def loaded_at_start():
-    """Files that Python's own start has loaded: CUDA libraries (by a ``.pth`` file), sitecustomize."""
-    custom = [getattr(sys.modules.get(name), "__file__", None) for name in ("sitecustomize", "usercustomize")]
-    return [row["path"] for row in mapped_libraries() or []] + list(filter(None, custom))
-
-
 @stage("environment", layer="environment", timeout=20)
 def environment_stage(ctx):
-    """Describe the machine and the variables."""
+    """Describe the machine, the variables, and what Python's start has loaded (.pth, sitecustomize)."""
     system = re.search(r'^PRETTY_NAME="?([^"\n]*)', read_text("/etc/os-release"), re.M)
+    at_colabs = "yes" if os.path.isdir("/usr/lib64-nvidia") else None
     here = {
         "python": platform.python_version(),
         "executable": sys.executable,
@@ -83,13 +78,14 @@ def environment_stage(ctx):
         "distribution": system.group(1) if system else None,
         "container": in_container(),
         "wsl": "microsoft" in os.uname()[2].lower(),
+        "colab": os.environ.get("COLAB_RELEASE_TAG") or at_colabs,
     }
-    at_colabs = "yes" if os.path.isdir("/usr/lib64-nvidia") else None
-    here["colab"] = os.environ.get("COLAB_RELEASE_TAG") or at_colabs
     ctx.fact("python", {"version": here["python"], "executable": here["executable"]})
     ctx.fact("machine", here)
     ctx.fact("ctypes", ctypes is not None)
-    ctx.fact("mapped_at_start", loaded_at_start())
+    custom = [getattr(sys.modules.get(name), "__file__", None) for name in ("sitecustomize", "usercustomize")]
+    at_start = [row["path"] for row in mapped_libraries() or []] + list(filter(None, custom))
+    ctx.fact("mapped_at_start", at_start)
     if ctypes is None:
         text = "%s has no module _ctypes, without which no framework loads a library" % here["executable"]
         ctx.fails("E01", text, "python-incomplete", here)
@@ -100,14 +96,13 @@ def environment_stage(ctx):
 
 
 def _check_variables(ctx):
-    limit, who = memory_limit()
     steering = {name: os.environ[name] for name in sorted(os.environ) if _STEERING.match(name)}
     ctx.fact("variables", steering)
     off = sorted(name for name, values in _SKIPS.items() if os.environ.get(name) in values)
     if off:
         text = "a framework's own cuDNN check is switched off: %s" % ", ".join(off)
-        ctx.fails("E02", text, "check-disabled", {"variables": steering, "off": off})
-        return
+        return ctx.fails("E02", text, "check-disabled", {"variables": steering, "off": off})
+    limit, who = memory_limit()
     preload, cards = os.environ.get("LD_PRELOAD"), os.environ.get("CUDA_VISIBLE_DEVICES")
     hidden, disabled = cards in ("", "-1", "none", "NoDevFiles"), os.environ.get("NVIDIA_DISABLE_REQUIRE", "")
     stubs = "/stubs" in os.environ.get("LD_LIBRARY_PATH", "")
@@ -122,7 +117,7 @@ def _check_variables(ctx):
         and "NVIDIA_DISABLE_REQUIRE: the driver was not compared with what the image needs",
     ]
     text = "%d variable%s steer CUDA and the loader" % (len(steering), "" if len(steering) == 1 else "s")
-    ctx.passed("E02", text, {"variables": steering}, note="; ".join(filter(None, notes)))
+    return ctx.passed("E02", text, {"variables": steering}, note="; ".join(filter(None, notes)))
 
 
 def preload_file():

@@ -14,10 +14,10 @@ from .library_files import (
     WAITS,
     folder_version,
     is_cuda_library,
-    named_sublibraries,
     required_sublibraries,
     shim_major,
     shim_name,
+    unshipped_sublibraries,
 )
 from .protocol import stage
 from .resolver import Loader, default_folders, read_cache, toolkit_folders
@@ -25,22 +25,11 @@ from .resolver import Loader, default_folders, read_cache, toolkit_folders
 
 @stage("files", layer="files", timeout=60)
 def files_stage(ctx):
-    scene = look_around()
-    for key, value in scene.items():
-        ctx.fact(key, value)
-    _check_inventory(ctx, scene)
-    in_play = copies_in_play(scene)
-    _check_integrity(ctx, scene, in_play)
-    _check_sets(ctx, scene, in_play)
-
-
-def look_around():
-    """The facts of this stage, by their keys."""
     folders, wheel_folders, loader = search_folders(), find_wheel_folders(), Loader()
     libraries = _inventory(_places(folders, wheel_folders, loader), loader)
     copies, orphans = _copies(libraries)
     consumers = find_consumers(folders, read_distributions(folders), loader, wheel_folders)
-    return {
+    scene = {
         "libraries_found": libraries,
         "copies": copies,
         "orphans": orphans,
@@ -50,6 +39,12 @@ def look_around():
         # opening one of these would wait for ever, and no stage that loads something is to try
         "waits": [row["path"] for row in libraries if row["problem"] == WAITS],
     }
+    for key, value in scene.items():
+        ctx.fact(key, value)
+    _check_inventory(ctx, scene)
+    in_play = copies_in_play(scene)
+    _check_integrity(ctx, scene, in_play)
+    _check_sets(ctx, scene, in_play)
 
 
 def _places(folders, wheel_folders, loader):
@@ -154,13 +149,11 @@ def _check_integrity(ctx, scene, in_play):
         text = "%s lies on a file system mounted noexec" % mounted[0]
         ctx.fails("E04", text, "noexec-mount", {"noexec": mounted})
     elif blocking:
-        row = blocking[0]
-        text = "%s is no usable library: %s" % (row["path"], row["problem"])
-        denied = row["problem"] == os.strerror(errno.EACCES)
+        denied = blocking[0]["problem"] == os.strerror(errno.EACCES)
+        text = "%(path)s is no usable library: %(problem)s" % blocking[0]
         ctx.fails("E04", text, "file-access-denied" if denied else "cudnn-file-corrupt", {"bad": bad})
     elif bad:
-        rows = "; ".join("%s (%s)" % (row["path"], row["problem"]) for row in bad[:5])
-        note = "not in use, but unusable: " + rows
+        note = "not in use, but unusable: " + "; ".join("%(path)s (%(problem)s)" % row for row in bad[:5])
         ctx.passed("E04", "all cuDNN files in use are whole", {"bad": bad}, note)
     else:
         count = len(scene["libraries_found"])
@@ -181,23 +174,18 @@ def _blocks(row, scene, in_play):
 def _check_sets(ctx, scene, in_play):
     relevant = [c for c in scene["copies"] if (os.path.realpath(c["folder"]), c["major"]) in in_play]
     if not relevant:
-        ctx.not_run("E05", "no cuDNN here to look at")
-        return
+        return ctx.not_run("E05", "no cuDNN here to look at")
     broken = [copy for copy in relevant if copy["missing"]]
     if broken:
         copy = broken[0]
         text = "cuDNN %d in %s lacks %s" % (copy["major"], copy["folder"], ", ".join(copy["missing"]))
         # the loader may fill the gap from there, with another version
         elsewhere = [row["path"] for row in scene["libraries_found"] if row["name"] in copy["missing"]]
-        ctx.fails("E05", text, "cudnn-sublibrary-missing", {"copies": broken, "elsewhere": elsewhere})
-        return
-    extra = {}
-    for copy in relevant:
-        named = named_sublibraries(copy["folder"], copy["major"])
-        extra[copy["folder"]] = [n for n in named if not os.path.exists(os.path.join(copy["folder"], n))]
-    extra = {folder: absent for folder, absent in extra.items() if absent}
-    texts = ["%s in %s" % (", ".join(names), folder) for folder, names in sorted(extra.items())]
+        evidence = {"copies": broken, "elsewhere": elsewhere}
+        return ctx.fails("E05", text, "cudnn-sublibrary-missing", evidence)
+    absent = {copy["folder"]: unshipped_sublibraries(copy["folder"], copy["major"]) for copy in relevant}
+    absent = {folder: names for folder, names in absent.items() if names}
+    texts = ["%s in %s" % (", ".join(names), folder) for folder, names in sorted(absent.items())]
     note = texts and "named inside cuDNN but not shipped beside it: " + "; ".join(texts)
-    ctx.fact("named_but_absent", extra)
     summary = "complete: " + ", ".join("cuDNN %d in %s" % (c["major"], c["folder"]) for c in relevant)
-    ctx.passed("E05", summary, {"copies": relevant, "named_but_absent": extra}, note=note)
+    return ctx.passed("E05", summary, {"copies": relevant, "named_but_absent": absent}, note=note)

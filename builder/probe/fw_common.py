@@ -164,8 +164,7 @@ def _check_build(ctx, framework):
     built, evidence = framework.cuda_build()
     if built:
         cuda = framework.compiled()["cuda"] or "(version not said)"
-        ctx.passed("P03", "%s is built for CUDA %s" % (framework.title, cuda), evidence)
-        return True
+        return ctx.passed("P03", "%s is built for CUDA %s" % (framework.title, cuda), evidence)
     summary = "%s %s is a build for the CPU: it can use no GPU" % (framework.title, framework.version())
     if ctx.without_cuda:
         ctx.passed("P03", summary, evidence, note=WITHOUT_CUDA)
@@ -182,8 +181,7 @@ def _check_cudnn(ctx, framework, about):
         reported = framework.touch()
     full = no_temporary_folder() if framework.compiles else None
     if full:
-        ctx.fails("R02", "%s compiles by XLA, and %s" % (framework.title, full), "no-temporary-space")
-        return False
+        return ctx.fails("R02", "%s compiles by XLA, and %s" % (framework.title, full), "no-temporary-space")
     if not check_wanted(ctx, framework):
         return False
     cudnn = framework_cudnn(ctx, framework, reported)

@@ -41,8 +41,7 @@ def check_gpu(ctx, framework, about):
         about["linkage"] = "none"
         ctx.not_run("F05", "%s has no cuDNN here" % framework.title)
         return
-    case = answers()
-    if not _check_convolutions(ctx, framework, device, capability, case):
+    if not _check_convolutions(ctx, framework, device, capability, answers()):
         return
     cudnn = framework_cudnn(ctx, framework)
     if cudnn["version"]:
@@ -59,25 +58,22 @@ def check_cpu(ctx, framework, reason):
     """Without a GPU: F05 is not run; the same code on the CPU shows that the framework itself is sound."""
     case = answers()
     if not (framework.on_cpu and framework.convolves):
-        ctx.not_run("F05", reason)
-        return
+        return ctx.not_run("F05", reason)
     with ctx.call("%s: convolution on the CPU" % framework.module):
         found = framework.convolve(None, "float32", case)
     off, devices = largest_difference(found["y"], case["y"]), found["devices"]
     if not off <= _FRAMEWORK_ROUNDING:
         summary = "%s computes a convolution wrongly on the CPU already" % framework.title
-        ctx.fails("F05", summary, "wrong-result", {"difference": off, "devices": devices})
-        return
+        return ctx.fails("F05", summary, "wrong-result", {"difference": off, "devices": devices})
     ctx.not_run("F05", reason, {"on the CPU": "the same convolution is right", "devices": devices})
     if not framework.trains:
-        return
+        return True
     losses, _, seconds = _train(ctx, framework, None, "training steps on the CPU")
     evidence = {"on the CPU": losses, "seconds": seconds}
     if loss_falls(losses):
-        ctx.not_run("F07", reason, evidence)
-    else:
-        summary = "%s cannot train on the CPU already: the loss does not fall" % framework.title
-        ctx.fails("F07", summary, "training-loss", evidence)
+        return ctx.not_run("F07", reason, evidence)
+    summary = "%s cannot train on the CPU already: the loss does not fall" % framework.title
+    return ctx.fails("F07", summary, "training-loss", evidence)
 
 
 def _train(ctx, framework, device, what):
@@ -93,21 +89,18 @@ def check_archs(ctx, archs, capability, gpu):
     archs = [arch for arch in archs if re.match(r"(sm|compute)_\d\d", str(arch).lower())]
     if not archs or not capability:
         unsaid = "it does not say for which GPUs it was built"
-        ctx.not_run("F03", unsaid if capability else "compute capability not known")
-        return True
+        return ctx.not_run("F03", unsaid if capability else "compute capability not known")
     how = arch_support(archs, capability)
     evidence = {"archs": archs, "compute_capability": dotted(capability), "how": how}
     if how is None:
         summary = "no kernels for %s (compute capability %s) in it" % (gpu or "this GPU", dotted(capability))
-        ctx.fails("F03", summary, cause="framework-arch-missing", evidence=evidence)
-        return False
+        return ctx.fails("F03", summary, cause="framework-arch-missing", evidence=evidence)
     # TensorFlow 2.8 took up to half an hour: https://github.com/tensorflow/tensorflow/issues/62320
     slow = "it holds PTX alone for this GPU: the driver compiles it at first use, for up to half an hour"
     if how == "PTX":
         ctx.extend(2400)
     text = "it holds %s for compute capability %s" % (how, dotted(capability))
-    ctx.passed("F03", text, evidence, note=how == "PTX" and slow)
-    return True
+    return ctx.passed("F03", text, evidence, note=how == "PTX" and slow)
 
 
 def arch_support(archs, capability):
@@ -169,20 +162,17 @@ def _check_convolutions(ctx, framework, device, capability, case):
     if elsewhere:
         summary = "%s put a result on %s although it was given %s"
         summary = summary % (framework.title, ", ".join(elsewhere), device)
-        ctx.fails("F04", summary, "framework-silent-cpu", {"devices": sorted(on)})
-        return False
+        return ctx.fails("F04", summary, "framework-silent-cpu", {"devices": sorted(on)})
     ctx.passed("F04", "every result is on %s" % ", ".join(sorted(on)), {"devices": sorted(on)})
     evidence = {"types": done, "skipped": skipped, "answers": list(framework.answers) + ["bias+relu"]}
-    offs = [(key, dtype, off) for dtype in done for key, off in done[dtype]["differences"].items()]
-    wrong = sorted((dtype, key, off) for key, dtype, off in offs if not off <= _FRAMEWORK_ROUNDING)
-    if wrong:
-        dtype, key, off = wrong[0]
-        summary = "%s gives wrong numbers on %s: %s in %s is off by %g"
-        ctx.fails("F05", summary % (framework.title, device, key, dtype, off), "wrong-result", evidence)
-    else:
+    offs = [(dtype, key, off) for dtype in done for key, off in done[dtype]["differences"].items()]
+    wrong = sorted(row for row in offs if not row[2] <= _FRAMEWORK_ROUNDING)
+    if not wrong:
         text = "convolutions of %s are right in %s" % (framework.title, ", ".join(sorted(done)))
-        ctx.passed("F05", text, evidence)
-    return not wrong
+        return ctx.passed("F05", text, evidence)
+    dtype, key, off = wrong[0]
+    summary = "%s gives wrong numbers on %s: %s in %s is off by %g"
+    return ctx.fails("F05", summary % (framework.title, device, key, dtype, off), "wrong-result", evidence)
 
 
 def _ask(ctx, framework, device, dtype, case, bias):

@@ -1,5 +1,6 @@
 """CuPy. Up to version 13 it offers cuDNN as an extra; from 14 on it has none."""
 
+import importlib
 import json
 import os
 
@@ -42,10 +43,9 @@ class Cupy(Eager):
     def _cudnn(self):
         """The module with cuDNN's calls, or None: CuPy warns and goes on if it finds no library."""
         try:
-            import cupy.cudnn
+            return importlib.import_module("cupy.cudnn")
         except ImportError:
             return None
-        return cupy.cudnn
 
     def wanted(self):
         compiled = self.compiled()
@@ -66,9 +66,7 @@ class Cupy(Eager):
                     continue  # it is opened by its name alone
 
     def touch(self):
-        if self._cudnn() is None:
-            return ()
-        return cudnn_tuple(self.api.cuda.cudnn.getVersion())
+        return cudnn_tuple(self.api.cuda.cudnn.getVersion()) if self._cudnn() is not None else ()
 
     def devices(self):
         runtime = self.api.cuda.runtime

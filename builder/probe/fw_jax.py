@@ -8,6 +8,7 @@ import re
 from .data import opened_libraries
 from .fw_common import flat, gpu_reason, shaped
 from .fw_eager import Eager
+from .runtime import in_folders
 from .versions import cuda_tuple, cudnn_tuple, dotted
 
 _JAX_VERSIONS = ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "jaxlib.cuda._versions")
@@ -44,8 +45,7 @@ class Jax(Eager):
 
     def cuda_build(self):
         plugins = {name: self._package(name) for name in ("jax-cuda13-plugin", "jax-cuda12-plugin")}
-        evidence = {"jaxlib": str(self.jaxlib.__version__)}
-        evidence["plugins"] = {name: version for name, version in plugins.items() if version}
+        evidence = {"jaxlib": str(self.jaxlib.__version__), "plugins": dict(filter(all, plugins.items()))}
         evidence["versions read from"] = self.built.__name__ if self.built else None
         return bool(self.built or self._tag()[0]), evidence
 
@@ -74,10 +74,9 @@ class Jax(Eager):
                 spec = importlib.util.find_spec("jax_plugins.xla_cuda%s" % major)
             except ImportError:
                 continue
-            for folder in (spec and spec.submodule_search_locations) or ():
-                path = os.path.join(folder, "xla_cuda_plugin.so")
-                if os.path.exists(path):
-                    return [path]
+            found = in_folders("xla_cuda_plugin.so", (spec and spec.submodule_search_locations) or ())
+            if found:
+                return [found]
         return []
 
     def touch(self):
@@ -120,15 +119,16 @@ class Jax(Eager):
         y, pull = self.api.vjp(self.conv, x, w)
         return (y,) + pull(dy)
 
+    def _relu(self, x, w, bias):
+        return self.api.nn.relu(self.conv(x, w) + bias.reshape((1, -1, 1, 1)))
+
     def layer(self, x, w, bias):
-        layer = self.api.jit(lambda x, w, b: self.api.nn.relu(self.conv(x, w) + b.reshape((1, -1, 1, 1))))
-        return layer(x, w, bias)
+        return self.api.jit(self._relu)(x, w, bias)
 
     def stepper(self, x, targets):
         def loss_of(weights):
             w, b, v = weights
-            hidden = self.api.nn.relu(self.conv(x, w) + b.reshape((1, -1, 1, 1)))
-            return ((hidden.mean((2, 3)) @ v - targets) ** 2).mean()
+            return ((self._relu(x, w, b).mean((2, 3)) @ v - targets) ** 2).mean()
 
         @self.api.jit  # the whole step, since each operation outside of it is compiled by itself
         def step(weights):

@@ -59,28 +59,23 @@ def check_wanted(ctx, framework):
     missing = unloadable(ctx, names, requesters)
     named = ", ".join(sorted(missing))
     if not missing:
-        ctx.passed("R02", "%s can open all %d libraries it asks for" % (framework.title, len(names)))
-        return True
+        return ctx.passed("R02", "%s can open all %d libraries it asks for" % (framework.title, len(names)))
     if ctx.without_cuda:
-        ctx.not_run("R02", "%s finds no %s; %s" % (framework.title, named, WITHOUT_CUDA), missing)
-        return True
+        return ctx.not_run("R02", "%s finds no %s; %s" % (framework.title, named, WITHOUT_CUDA), missing)
     with ctx.call("%s: its own remedy" % framework.module):
         remedy = framework.rescue()
     if remedy and not unloadable(ctx, missing, requesters):
         summary = "%s finds %s only after %s, and computes on the CPU without a word if that is not called"
-        ctx.fails("R02", summary % (framework.title, named, remedy), "framework-silent-cpu", missing)
-        return False
+        return ctx.fails("R02", summary % (framework.title, named, remedy), "framework-silent-cpu", missing)
     summary = "%s asks for %s, which cannot be opened" % (framework.title, named)
     optional = not framework.needs_cudnn and not asked_for(framework.name, ctx.expect)
     needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
-    if needed:
-        cudnn = any(name.startswith("libcudnn") for name in needed)
-        shadow = "cudnn-shadowed" if cudnn else "toolkit-mixed"
-        cause = cause_of_missing(needed, ctx.facts.get("copies") or ())
-        ctx.fails("R02", summary, None, {"cannot be opened": missing, "otherwise": cause, "shadow": shadow})
-    else:
-        ctx.passed("R02", summary, missing, note="%s works without cuDNN" % framework.title)
-    return not needed
+    if not needed:
+        return ctx.passed("R02", summary, missing, note="%s works without cuDNN" % framework.title)
+    shadow = "cudnn-shadowed" if any(name.startswith("libcudnn") for name in needed) else "toolkit-mixed"
+    cause = cause_of_missing(needed, ctx.facts.get("copies") or ())
+    evidence = {"cannot be opened": missing, "otherwise": cause, "shadow": shadow}
+    return ctx.fails("R02", summary, None, evidence)
 
 
 def loaded_row(cudnn):
@@ -115,16 +110,15 @@ def check_loaded(ctx, framework, cudnn, compiled):
     """F02, C02, C03 and C05; True if none of them failed."""
     if not cudnn["version"]:
         reason = "%s loads cuDNN only once it has a GPU" if framework.needs_cudnn else "%s has no cuDNN here"
-        ctx.not_run("F02", reason % framework.title)
-        return True
+        return ctx.not_run("F02", reason % framework.title)
     evidence = {"path": cudnn["path"], "linkage": cudnn["linkage"]}
     evidence.update(compiled=dotted(compiled) or None, loaded=dotted(cudnn["version"]))
     cause = cudnn_rule(compiled, cudnn["version"], ctx.strict)
     pair = (framework.title, evidence["compiled"] or "(not said)", evidence["loaded"])
     pair = "%s compiled for cuDNN %s, cuDNN %s loaded" % pair
     if cause:
-        ctx.fails("F02", pair, None if cause == "cudnn-too-old" else cause, dict(evidence, rule=cause))
-        return False
+        known = None if cause == "cudnn-too-old" else cause
+        return ctx.fails("F02", pair, known, dict(evidence, rule=cause))
     shared = min(len(compiled), 3)
     other = compiled[:shared] != cudnn["version"][:shared]
     note = other and "not the version that it was compiled for, which NVIDIA's rule allows"
@@ -138,12 +132,10 @@ def _check_flavour(ctx, framework, cudnn):
         return True
     evidence = {"cudnn_built_with": dotted(cudnn["cudart"]), "framework_built_with": dotted(wanted)}
     if wanted[0] == cudnn["cudart"][0]:
-        ctx.passed("C02", "cuDNN and %s are both of CUDA %d" % (framework.title, wanted[0]), evidence)
-        return True
+        return ctx.passed("C02", "cuDNN and %s are both of CUDA %d" % (framework.title, wanted[0]), evidence)
     summary = "cuDNN is the one for CUDA %d and %s is built for CUDA %d"
     summary = summary % (cudnn["cudart"][0], framework.title, wanted[0])
-    ctx.fails("C02", summary, None, dict(evidence, otherwise="cudnn-cuda-flavour"))
-    return False
+    return ctx.fails("C02", summary, None, dict(evidence, otherwise="cudnn-cuda-flavour"))
 
 
 def _check_one_cudnn(ctx, cudnn):
@@ -151,32 +143,28 @@ def _check_one_cudnn(ctx, cudnn):
     major = cudnn["version"][0]
     if major == 8 and ctx.facts.get("gpu_state") != "works":
         # up to 8.8 the parts that convolve abort the process where there is no libcuda.so
-        ctx.not_run("C03", "cuDNN 8's sub-libraries need the driver to load")
-        return True
+        return ctx.not_run("C03", "cuDNN 8's sub-libraries need the driver to load")
     answers = cudnn["opened"].version_checks() if cudnn["opened"] else {}
     paths = [row["path"] for row in mapped_libraries() or [] if row["name"].startswith("libcudnn")]
     wrong = sorted(name for name, status in answers.items() if status == VERSION_MISMATCH.get(major, 1002))
     evidence = {"files": paths, "checks": answers}
     if wrong:
-        ctx.fails("C03", "cuDNN's sub-libraries differ in version: %s" % ", ".join(wrong), None, evidence)
-        return False
+        text = "cuDNN's sub-libraries differ in version: %s" % ", ".join(wrong)
+        return ctx.fails("C03", text, None, evidence)
     if answers:
         ctx.passed("C03", "cuDNN's own version checks agree", {"checks": answers})
     folders = sorted({os.path.dirname(p) for p in paths if ".so.%d" % major in os.path.basename(p)})
     note = "files of one version out of several folders" if len(folders) > 1 else None
-    ctx.passed("C05", "cuDNN is mapped from %s" % " and ".join(folders), evidence, note=note)
-    return True
+    return ctx.passed("C05", "cuDNN is mapped from %s" % " and ".join(folders), evidence, note=note)
 
 
 def _cudart(rows, packages):
     """The version of the CUDA runtime in this process as text; None if it is linked statically."""
-    for row in rows:
-        if row["name"].startswith("libcudart.so"):
-            number = ctypes.c_int()
-            if open_library(row["path"]).cudaRuntimeGetVersion(ctypes.byref(number)) == 0:
-                return dotted(cuda_tuple(number.value))
-            return _cudart_without_driver(row["path"], packages)
-    return None
+    path = next((row["path"] for row in rows if row["name"].startswith("libcudart.so")), None)
+    number = ctypes.c_int()
+    if path and open_library(path).cudaRuntimeGetVersion(ctypes.byref(number)) == 0:
+        return dotted(cuda_tuple(number.value))
+    return _cudart_without_driver(path, packages) if path else None
 
 
 def _cudart_without_driver(path, packages):

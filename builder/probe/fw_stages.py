@@ -77,12 +77,11 @@ def coimport_stage(ctx):
         versions[framework.name] = dotted(cudnn["version"])
         cause = cudnn_rule(numbers(framework.compiled()["cudnn"]), cudnn["version"] or (), ctx.strict)
         if cause:
-            summary = "%s gets cuDNN %s when imported in the order %s"
-            summary = summary % (framework.title, versions[framework.name], ", ".join(order))
-            ctx.fails("F06", summary, cause="import-order-conflict", evidence={"order": order, "rule": cause})
-            return
+            told = (framework.title, versions[framework.name], ", ".join(order))
+            text, evidence = "%s gets cuDNN %s when imported in the order %s", {"order": order, "rule": cause}
+            return ctx.fails("F06", text % told, cause="import-order-conflict", evidence=evidence)
     files = [row["path"] for row in mapped_libraries() or [] if row["name"].startswith("libcudnn")]
-    _compare_orders(ctx, {"order": order, "cudnn": versions, "files": files})
+    return _compare_orders(ctx, {"order": order, "cudnn": versions, "files": files})
 
 
 def _compare_orders(ctx, mine):
@@ -93,12 +92,11 @@ def _compare_orders(ctx, mine):
     folders = sorted({os.path.dirname(path) for path in mine["files"]})
     evidence = dict(mine, before=before)
     if not before or before["cudnn"] == mine["cudnn"]:
-        ctx.passed("F06", "%s: cuDNN from %s" % (order, " and ".join(folders) or "nowhere"), evidence)
-        return
-    name = sorted(key for key in mine["cudnn"] if mine["cudnn"][key] != before["cudnn"].get(key))[0]
+        text = "%s: cuDNN from %s" % (order, " and ".join(folders) or "nowhere")
+        return ctx.passed("F06", text, evidence)
+    name = min(key for key in mine["cudnn"] if mine["cudnn"][key] != before["cudnn"].get(key))
     text = "%s gets cuDNN %s in the order %s, and %s in the one before"
     text = text % (name, mine["cudnn"][name], order, before["cudnn"].get(name))
     if ctx.strict:
-        ctx.fails("F06", text, cause="import-order-conflict", evidence=evidence)
-    else:
-        ctx.passed("F06", text, evidence, note="both serve it by NVIDIA's rule, but the order decides")
+        return ctx.fails("F06", text, cause="import-order-conflict", evidence=evidence)
+    return ctx.passed("F06", text, evidence, note="both serve it by NVIDIA's rule, but the order decides")

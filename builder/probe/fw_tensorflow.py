@@ -44,7 +44,7 @@ class Tensorflow(Framework):
         if not build.get("is_cuda_build"):
             return {"cuda": None, "cudnn": None}
         packages, own = self.ctx.facts.get("packages") or {}, ("tensorflow", "tensorflow-gpu", "tf-nightly")
-        lines = [line for name in own for line in (packages.get(name) or {}).get("requires") or ()]
+        lines = [line for name in own if name in packages for line in packages[name].get("requires") or ()]
         known = [newest_row("tensorflow", key, self._release()) or None for key in ("cuda", "cudnn")]
         cudnn, said = pinned_cudnn(lines) or known[1], build.get("cudnn_version")
         if said and (not cudnn or numbers(cudnn)[0] != numbers(said)[0]):
@@ -181,20 +181,18 @@ def _in_probes_order(y, dx, dw):
 
 
 def _graph_convolve(tf, device, dtype, case):
-    with tf.Graph().as_default():
-        with tf.device(device or "/CPU:0"):
-            x, w, dy = _inputs(tf, dtype, case)
-            y = _conv(tf, x, w)
-            dx, dw = tf.gradients(y, [x, w], grad_ys=dy)
+    with tf.Graph().as_default(), tf.device(device or "/CPU:0"):
+        x, w, dy = _inputs(tf, dtype, case)
+        y = _conv(tf, x, w)
+        dx, dw = tf.gradients(y, [x, w], grad_ys=dy)
         results, devices = _run_graph(tf, [y, dx, dw], device)
     return dict(_in_probes_order(*results), devices=devices)
 
 
 def _graph_fused(tf, device, dtype, case, bias):
-    with tf.Graph().as_default():
-        with tf.device(device or "/CPU:0"):
-            x, w, _ = _inputs(tf, dtype, case)
-            y = _layer(tf, x, w, tf.constant(bias, dtype=dtype))
+    with tf.Graph().as_default(), tf.device(device or "/CPU:0"):
+        x, w, _ = _inputs(tf, dtype, case)
+        y = _layer(tf, x, w, tf.constant(bias, dtype=dtype))
         results, devices = _run_graph(tf, [y], device)
     return {"y": flat(results[0], *_NHWC_TO_NCHW), "devices": devices}
 
@@ -235,9 +233,6 @@ def _run_graph(tf, tensors, device):
     trace = v1.RunMetadata()
     with _session(tf, device) as session:
         values = session.run(tensors, options=options, run_metadata=trace)
-    devices = set()
-    for step in trace.step_stats.dev_stats:
-        convolves = any("conv2d" in node.node_name.lower() for node in step.node_stats)
-        if convolves and "stream" not in step.device:
-            devices.add(str(step.device))
-    return values, sorted(devices) or [tensor.device or "/CPU:0" for tensor in tensors]
+    steps = [step for step in trace.step_stats.dev_stats if "stream" not in step.device]
+    convolve = [s for s in steps if any("conv2d" in node.node_name.lower() for node in s.node_stats)]
+    return values, sorted({str(s.device) for s in convolve}) or [t.device or "/CPU:0" for t in tensors]

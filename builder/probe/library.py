@@ -45,14 +45,13 @@ def open_candidate(ctx):
 @stage("cudnn", layer="cudnn", timeout=60, runs=each_candidate, judge=judge_cudnn)
 def library_stage(ctx):
     if "candidate" not in ctx.params:
-        _no_candidate(ctx)
-        return
+        return _no_candidate(ctx)
     cudnn = open_candidate(ctx)
     if cudnn.test_double:
         ctx.fact("test_double", True)
     cudart = cudnn.number_of("cudnnGetCudartVersion")
-    raw = {"path": cudnn.path, "version": dotted(cudnn.version), "cudart": cudart}
-    raw["max_device"] = cudnn.number_of("cudnnGetMaxDeviceVersion")
+    newest = cudnn.number_of("cudnnGetMaxDeviceVersion")
+    raw = {"path": cudnn.path, "version": dotted(cudnn.version), "cudart": cudart, "max_device": newest}
     ctx.fact("raw", raw)
     built = dotted(cuda_tuple(cudart)) if cudart else "unknown"
     ctx.passed("C01", "cuDNN %s, built with CUDA %s: %s" % (raw["version"], built, cudnn.path), raw)
@@ -62,34 +61,32 @@ def library_stage(ctx):
         _check_layout(ctx, cudnn)
     except CudnnError as error:
         evidence = {"status": error.status, "otherwise": error.cause or "execution-failed"}
-        ctx.fails("C04", str(error), None, evidence)
-        return
+        return ctx.fails("C04", str(error), None, evidence)
     if ctx.facts.get("gpu_state") != "works":
         # cudnnCreate must come back, with an error: a shim that does not fit its parts aborts here
         status = cudnn.status("cudnnCreate", ctypes.byref(ctypes.c_void_p()))
         evidence = {"status": status, "name": cudnn.status_name(status), "reason": cudnn.last_error()}
         ctx.not_run("C06", "no GPU; cudnnCreate comes back with %s" % evidence["name"], evidence)
-    _check_mapped(ctx, cudnn)
+    return _check_mapped(ctx, cudnn)
 
 
 def _no_candidate(ctx):
     installed = sorted(ctx.facts.get("installed", ()))
     if ctx.facts.get("gpu_state") == "works" and not installed and not ctx.without_cuda:
-        ctx.fails("C01", "there is a working GPU, but no cuDNN on this machine", "cudnn-missing")
-        return
+        return ctx.fails("C01", "there is a working GPU, but no cuDNN on this machine", "cudnn-missing")
     reason = "no cuDNN here"
     if installed:
         # PyTorch's wheels for CUDA 10.2 and older are linked with cuDNN statically
         reason = "no libcudnn here; whether %s has one inside shows there" % " or ".join(installed)
     for number in ("C01", "C02", "C03", "C04", "C05"):
         ctx.not_run(number, reason)
+    return True
 
 
 def _check_cuda_flavour(ctx, cudnn, cudart):
     """C02: cuDNN carries a CUDA runtime of its own; it must be of the major version of the program's CUDA."""
     if not cudart:
-        ctx.not_run("C02", "this cuDNN does not say which CUDA it was built with")
-        return
+        return ctx.not_run("C02", "this cuDNN does not say which CUDA it was built with")
     users = (ctx.params["candidate"]["for"] or "").split("/")
     rows = [row for row in ctx.facts.get("consumers", ()) if row["framework"] in users and row["cuda"]]
     packages = ctx.facts.get("packages", {})
@@ -98,11 +95,10 @@ def _check_cuda_flavour(ctx, cudnn, cudart):
     wanted = wanted or [(major, "%(name)s %(version)s" % packages[name]) for major, name in wheels]
     evidence, built = {"cudart": cudart, "wanted": wanted}, cuda_tuple(cudart)
     wrong = [(major, who) for major, who in wanted if major != built[0]]
-    if wrong:
-        text = "this cuDNN is built for CUDA %s, %s for CUDA %d" % (dotted(built), wrong[0][1], wrong[0][0])
-        ctx.fails("C02", text, None, dict(evidence, otherwise="cudnn-cuda-flavour"))
-    else:
-        ctx.passed("C02", "built for CUDA %s, as its users are" % dotted(built), evidence)
+    if not wrong:
+        return ctx.passed("C02", "built for CUDA %s, as its users are" % dotted(built), evidence)
+    text = "this cuDNN is built for CUDA %s, %s for CUDA %d" % (dotted(built), wrong[0][1], wrong[0][0])
+    return ctx.fails("C02", text, None, dict(evidence, otherwise="cudnn-cuda-flavour"))
 
 
 def _check_versions(ctx, cudnn):
@@ -127,8 +123,7 @@ def _check_layout(ctx, cudnn):
     x, w = cudnn.tensor(data["x_shape"], FLOAT), cudnn.filter(data["w_shape"], FLOAT)
     shape = cudnn.output_shape(cudnn.convolution(), x, w)
     if shape == data["dy_shape"]:
-        text = "descriptors work, the output would be %dx%dx%dx%d" % shape
-        ctx.passed("C04", text, {"shape": list(shape)})
+        ctx.passed("C04", "descriptors work, the output would be %dx%dx%dx%d" % shape, {"shape": list(shape)})
     else:
         text = "the output would be %r, not %r" % (shape, data["dy_shape"])
         ctx.fails("C04", text, "wrong-result", {"shape": list(shape)})
@@ -138,8 +133,7 @@ def _check_mapped(ctx, cudnn):
     """C05: the files that were really mapped."""
     rows = mapped_libraries()
     if rows is None:
-        ctx.not_run("C05", "no /proc here, so nobody says what is mapped")
-        return
+        return ctx.not_run("C05", "no /proc here, so nobody says what is mapped")
     version = dotted(cudnn.version)
     mine = [dict(r, version=version) for r in rows if r["name"].startswith("libcudnn")]
     ctx.fact("libraries", mine + [r for r in rows if not r["name"].startswith("libcudnn")])
@@ -147,21 +141,22 @@ def _check_mapped(ctx, cudnn):
     evidence = {"mapped": mine, "folders": folders}
     package, own = _own_version(ctx, cudnn)
     if any(row["deleted"] for row in mine):
-        ctx.fails("C05", "a mapped cuDNN file was replaced on disk meanwhile", "stale-process", evidence)
-    elif len(folders) > 1 and own and own != cudnn.version:
+        text = "a mapped cuDNN file was replaced on disk meanwhile"
+        return ctx.fails("C05", text, "stale-process", evidence)
+    if len(folders) > 1 and own and own != cudnn.version:
         # PyTorch with parts of two releases crashed: https://github.com/pytorch/pytorch/issues/104808
         text = "the shim of cuDNN %s has got parts of %s from %s" % (dotted(own), version, folders[0])
-        ctx.fails("C05", text, None, dict(evidence, weak=True, otherwise="cudnn-sublibrary-mismatch"))
-    elif len(folders) == 1 and own and own != cudnn.version:
+        return ctx.fails("C05", text, None, dict(evidence, weak=True, otherwise="cudnn-sublibrary-mismatch"))
+    if len(folders) == 1 and own and own != cudnn.version:
         text = "%s is cuDNN %s, by its package or folder it is %s" % (cudnn.path, version, dotted(own))
-        ctx.fails("C05", text, "package-overwritten", dict(evidence, weak=True, packages=package))
-    elif len(folders) > 1 and ctx.strict:
-        ctx.fails("C05", "parts of cuDNN come from %s" % " and ".join(folders), "cudnn-shadowed", evidence)
-    elif len(folders) > 1:
-        note = "parts of cuDNN come from %s; they fit, by cuDNN's own check" % " and ".join(folders)
-        ctx.passed("C05", "mapped parts are of one version", evidence, note=note)
-    else:
-        ctx.passed("C05", "all mapped parts come from %s" % (folders or ["nowhere"])[0], evidence)
+        return ctx.fails("C05", text, "package-overwritten", dict(evidence, weak=True, packages=package))
+    if len(folders) < 2:
+        return ctx.passed("C05", "all mapped parts come from %s" % (folders or ["nowhere"])[0], evidence)
+    text = "parts of cuDNN come from %s" % " and ".join(folders)
+    if ctx.strict:
+        return ctx.fails("C05", text, "cudnn-shadowed", evidence)
+    note = text + "; they fit, by cuDNN's own check"
+    return ctx.passed("C05", "mapped parts are of one version", evidence, note=note)
 
 
 def _own_version(ctx, cudnn):

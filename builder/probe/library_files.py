@@ -173,13 +173,13 @@ def preload_order(folder, major):
     return [path for path in parts if os.path.exists(path)]
 
 
-def named_sublibraries(folder, major):
-    """Further sub-libraries that the ones at hand name as strings: 9.20 names one that is not shipped."""
-    if major < 9:
-        return []
-    files = [os.path.join(folder, "%s.so.%d" % (part, major)) for part in ("libcudnn_graph", "libcudnn")]
-    names = [name for file in files for name in names_inside(file, rb"libcudnn_[a-z_]+")]
-    return sorted({"%s.so.%d" % (name, major) for name in names} - set(required_sublibraries(major)))
+def unshipped_sublibraries(folder, major):
+    """Sub-libraries that the ones at hand name as strings, and that are not beside them, as one of 9.20."""
+    parts = ("libcudnn_graph", "libcudnn") if major >= 9 else ()
+    files = [os.path.join(folder, "%s.so.%d" % (part, major)) for part in parts]
+    stems = {name for file in files for name in names_inside(file, rb"libcudnn_[a-z_]+")}
+    names = ["%s.so.%d" % (stem, major) for stem in sorted(stems)]
+    return [name for name in names if not os.path.exists(os.path.join(folder, name))]
 
 
 def folder_version(folder, major):
@@ -204,13 +204,8 @@ def mapped_paths(pid="self"):
             text = stream.read().decode("utf-8", "surrogateescape")
     except OSError:
         return None
-    for line in text.splitlines():
-        parts = line.split(None, 5)
-        if len(parts) < 6 or not parts[5].startswith("/"):
-            continue
-        deleted = parts[5].endswith(" (deleted)")
-        path = parts[5][: -len(" (deleted)")] if deleted else parts[5]
-        found[path] = found.get(path, False) or deleted
+    for path, deleted in re.findall(r"(?m)^(?:\S+ +){5}(/.*?)( \(deleted\))?$", text):
+        found[path] = found.get(path, False) or bool(deleted)
     return found
 
 
@@ -219,5 +214,5 @@ def mapped_libraries(pid="self"):
     paths = mapped_paths(pid)
     if paths is None:
         return None
-    rows = [(os.path.basename(path), path, paths[path]) for path in sorted(paths)]
-    return [dict(zip(("name", "path", "deleted"), row)) for row in rows if is_cuda_library(row[0])]
+    rows = [{"name": os.path.basename(p), "path": p, "deleted": paths[p]} for p in sorted(paths)]
+    return [row for row in rows if is_cuda_library(row["name"])]

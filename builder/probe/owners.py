@@ -109,14 +109,14 @@ def check_owners(ctx, distributions):
     evidence = dict({key: found[key][:count] for key, count in most}, gone=found["gone"])
     failure = _failure(found, evidence)
     if failure:
-        text, cause, names = failure
-        ctx.fails("P02", text, cause, dict(evidence, packages=names))
-        return
+        text, cause, evidence["packages"] = failure
+        return ctx.fails("P02", text, cause, evidence)
     shared = len(found["shared"])
     note = shared and "%d files have two owners with the same content" % shared
     gone = [path for rows in found["gone"].values() for path in rows[:3]]
     note = "missing since installation: " + ", ".join(gone) if gone else note
-    ctx.passed("P02", "%d libraries are as their packages installed them" % len(owners), evidence, note=note)
+    text = "%d libraries are as their packages installed them" % len(owners)
+    return ctx.passed("P02", text, evidence, note=note)
 
 
 def _failure(found, evidence):

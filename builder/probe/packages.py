@@ -58,10 +58,10 @@ def packages_stage(ctx):
 def strangers(distributions, modules):
     """{stage name: file} of frameworks whose module is none of the files that pip installed for it."""
     found = {}
-    for stage_name in sorted(modules):
+    for stage_name, module in sorted(modules.items()):
         folders = [row["location"] for row in packages_of(stage_name, distributions)]
-        origin = importlib.util.find_spec(modules[stage_name]).origin or ""
-        within = any(origin.startswith(folder + os.sep) for folder in folders)
+        origin = importlib.util.find_spec(module).origin or ""
+        within = origin.startswith(tuple(folder + os.sep for folder in folders))
         if folders and (not within or os.path.dirname(origin) in folders):
             found[stage_name] = origin
     return found
@@ -147,15 +147,6 @@ def _harmless(wanted, version):
     return True
 
 
-def _extras_asked_for(needs):
-    """For each distribution, the extras that others ask of it, as torch does: ``cuda-toolkit[cudart]``."""
-    asked = {}
-    for need in (need for rows in needs.values() for need in rows):
-        if need["extras"] and marker_applies(need["marker"]):
-            asked.setdefault(need["name"], set()).update(need["extras"])
-    return asked
-
-
 def _extras_installed(wanted, distributions):
     """Extras of which most NVIDIA packages are installed: no file records the extras of the call of pip."""
     extras = {}
@@ -172,7 +163,10 @@ def check_pins(ctx, distributions):
     found = {"missed": [], "allowed": [], "absent": [], "lost": [], "unmet": []}
     read = {name: map(requirement, row["requires"]) for name, row in distributions.items()}
     needs = {name: list(filter(None, rows)) for name, rows in read.items()}
-    asked = _extras_asked_for(needs)
+    asked = {}  # the extras of each, as torch asks for cuda-toolkit[cudart]
+    for need in (need for rows in needs.values() for need in rows):
+        if need["extras"] and marker_applies(need["marker"]):
+            asked.setdefault(need["name"], set()).update(need["extras"])
     for name, row in sorted(distributions.items(), key=lambda pair: pair[1]["name"].lower()):
         in_use = asked.get(name) or _extras_installed(needs[name], distributions)
         plain = {need["name"] for need in needs[name] if not need["optional"]}
@@ -185,14 +179,13 @@ def check_pins(ctx, distributions):
     ctx.fact("unmet", unmet[:50])
     if found["missed"] or found["lost"]:
         entry = (found["missed"] + found["lost"])[0]
-        ctx.fails("P01", _said("needs", entry), entry.get("cause", "package-pin-mismatch"), found)
-        return
+        cause = entry.get("cause", "package-pin-mismatch")
+        return ctx.fails("P01", _said("needs", entry), cause, found)
     others = [row for row in unmet if not row["name"].startswith("nvidia-")]
     others = [row for row in others if _ASKING.match(row["by"].lower())]
-    allowed = found["allowed"]
-    notes = [_said("asks for", entry) for entry in allowed + found["absent"] + others]
-    summary = "no pin is missed in a way that breaks" if allowed else "pins on NVIDIA's packages are met"
-    ctx.passed("P01", summary, found, note="; ".join(notes[:4]))
+    notes = [_said("asks for", entry) for entry in found["allowed"] + found["absent"] + others]
+    met = "no pin is missed in a way that breaks" if found["allowed"] else "pins on NVIDIA's packages are met"
+    return ctx.passed("P01", met, found, note="; ".join(notes[:4]))
 
 
 def _said(verb, entry):
@@ -221,13 +214,12 @@ def _compare(found, row, need, distributions, strict):
         found["lost"].append(dict(entry, cause="package-pin-mismatch"))
     elif name.startswith("nvidia-"):
         exact = any(operator in ("==", "===") for operator, _ in need["pins"])
-        wheel = re.match(r"nvidia-(.*?)(?:-cu(\d+))?$", name)
-        library = read_patterns()["wheels"].get(wheel.group(1))
+        stem, major = re.match(r"nvidia-(.*?)(?:-cu(\d+))?$", name).groups()
+        library = read_patterns()["wheels"].get(stem)
         # XLA opens NCCL only for more than one GPU
-        needed = wheel.group(1) != "nccl" if need["optional"] else exact
-        if library and needed and not lies_somewhere(library, wheel.group(2)):
-            cause = _ABSENT.get(wheel.group(1), "toolkit-library-missing")
-            found["lost"].append(dict(entry, cause=cause))
+        needed = stem != "nccl" if need["optional"] else exact
+        if library and needed and not lies_somewhere(library, major):
+            found["lost"].append(dict(entry, cause=_ABSENT.get(stem, "toolkit-library-missing")))
         else:
             found["absent"].append(entry)
 
@@ -237,12 +229,11 @@ def lies_somewhere(library, major):
     stem = library % int(major or 0) if "%" in library else library
     loader = Loader()
     folders = loader.library_path + loader.defaults + find_wheel_folders() + toolkit_folders()
-    for inner in ("torch/lib", "paddle/libs"):
-        folders += [os.path.join(folder, inner) for folder in user_path()]
+    inner = ("torch/lib", "paddle/libs")
+    folders += [os.path.join(folder, name) for folder in user_path() for name in inner]
     if stem == "ptxas":
         folders = os.environ.get("PATH", "").split(":") + ["/usr/local/cuda/bin"]
         folders += [os.path.join(os.environ.get("CUDA_HOME") or "/usr/local/cuda", "bin")]
-    if any(name.startswith(stem) for name, _ in read_cache()):
-        return True
     names = [name for folder in folders for name in list_folder(folder)]
-    return any(name == stem or name.startswith(stem + ".") for name in names)
+    there = any(name == stem or name.startswith(stem + ".") for name in names)
+    return there or any(name.startswith(stem) for name, _ in read_cache())

@@ -86,18 +86,20 @@ class Ctx(object):
             self.send({"t": "leave", "failed": failed})
 
     def passed(self, id, summary, evidence=None, note=None):
-        """Report a check that passed; ``note`` is a remark for people."""
-        self._check(id, "passed", summary, evidence=evidence, note=note)
+        """Report a check that passed, and give back true; ``note`` is a remark for people."""
+        return self._check(id, "passed", summary, evidence=evidence, note=note)
 
     def fails(self, id, summary, cause=None, evidence=None):
-        """Report a check that failed. Without a cause the stage's judge finds it by counter-tests."""
-        self._check(id, "failed", summary, cause, evidence)
+        """Report a check that failed, and give back false. Without a cause its judge finds one."""
+        return self._check(id, "failed", summary, cause, evidence)
 
     def not_run(self, id, reason, evidence=None):
-        self._check(id, "not_run", reason, evidence=evidence)
+        """Report a check that could not be run, and give back true: nothing failed."""
+        return self._check(id, "not_run", reason, evidence=evidence)
 
-    def _check(self, *row, **rest):
-        self.send(dict(new_check(self.stage, *row, **rest), t="check"))
+    def _check(self, id, outcome, *row, **rest):
+        self.send(dict(new_check(self.stage, id, outcome, *row, **rest), t="check"))
+        return outcome != "failed"
 
     def fact(self, key, value):
         """Hand a value to later stages and to the report.

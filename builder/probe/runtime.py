@@ -37,9 +37,9 @@ def judge_toolkit(run):
             absent = ABSENT_LIBRARY.search(check["evidence"].get("builtins") or "")
             if absent:
                 check["cause"] = absent_cause(absent.group(1), Loader(), run.facts)
-                check["summary"] = "%s: %s" % (check["summary"], check["evidence"]["builtins"])
-            otherwise = check["cause"] or ("toolkit-mixed" if mixed else "toolkit-library-missing")
-            check["cause"] = found or otherwise
+                check["summary"] += ": " + check["evidence"]["builtins"]
+            otherwise = "toolkit-mixed" if mixed else "toolkit-library-missing"
+            check["cause"] = found or check["cause"] or otherwise
 
 
 @stage("runtime", layer="runtime", timeout=60, judge=judge_toolkit)
@@ -77,8 +77,8 @@ def _load_blas(ctx, answers, evidence):
     for path in [path for name, path in sorted(answers.items()) if name.startswith("libcublas.so.")]:
         _, problem = _open(ctx, path)
         if problem:
-            ctx.fails("R02", "%s does not load: %s" % (path, problem), None, dict(evidence, dlerror=problem))
-            return False
+            text = "%s does not load: %s" % (path, problem)
+            return ctx.fails("R02", text, None, dict(evidence, dlerror=problem))
     return True
 
 
@@ -119,16 +119,12 @@ def needed_libraries(facts, loader):
 
 def _opened_by_cudnn(shim, packages):
     """cuDNN opens cuBLAS by name; its wheel says so by a requirement (``nvidia-cublas-cu12``)."""
-    rows = []
-    for wheel in wheels_of(shim, packages):
-        for text in packages[wheel]["requires"]:
-            found = re.match(r"nvidia-cublas-cu(\d+)", text)
-            if found:
-                part = os.path.join(os.path.dirname(shim), "libcudnn_ops.so.9")
-                requester = part if os.path.exists(part) else shim
-                for name in ("libcublas.so.", "libcublasLt.so."):
-                    rows.append((name + found.group(1), requester, wheel))
-    return rows
+    part = os.path.join(os.path.dirname(shim), "libcudnn_ops.so.9")
+    requester = part if os.path.exists(part) else shim
+    needs = [(wheel, text) for wheel in wheels_of(shim, packages) for text in packages[wheel]["requires"]]
+    found = [(wheel, re.match(r"nvidia-cublas-cu(\d+)", text)) for wheel, text in needs]
+    majors = [(wheel, match.group(1)) for wheel, match in found if match]
+    return [("lib%s.so.%s" % (n, m), requester, wheel) for wheel, m in majors for n in ("cublas", "cublasLt")]
 
 
 def nvrtc_names(facts):
@@ -165,18 +161,15 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
     summary = "%d needed CUDA librar%s found" % (count, "y" if count == 1 else "ies")
     if path is None:
         note = "no NVRTC here: cuDNN's runtime-compiled engines cannot be used"
-        ctx.passed("R02", summary, evidence, note=ctx.facts.get("candidates") and note)
-        return
+        return ctx.passed("R02", summary, evidence, note=ctx.facts.get("candidates") and note)
     problem = loader.problem(path)
     if problem:
-        evidence["problem"] = problem
-        ctx.fails("R02", "%s cannot be used: %s" % (path, problem), "nvrtc-missing", evidence)
-        return
+        text = "%s cannot be used: %s" % (path, problem)
+        return ctx.fails("R02", text, "nvrtc-missing", dict(evidence, problem=problem))
     library, problem = _open(ctx, path)
     if problem:
-        evidence["dlerror"] = problem
-        ctx.fails("R02", "%s does not load: %s" % (path, problem), "nvrtc-missing", evidence)
-        return
+        text = "%s does not load: %s" % (path, problem)
+        return ctx.fails("R02", text, "nvrtc-missing", dict(evidence, dlerror=problem))
     (status, log), note = _compile(ctx, library, path), None
     if status != 0:
         evidence["builtins"] = _open_builtins(ctx, path, log)
@@ -185,10 +178,9 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
             note = "NVRTC finds its builtins only if its program leads it to %s" % os.path.dirname(path)
     evidence.update(status=status, log=log)
     if status == 0:
-        ctx.passed("R02", summary + ", NVRTC compiles", evidence, note=note)
-    else:
-        text = "%s cannot compile (error %d): %s" % (path, status, log.splitlines()[0] if log else "no log")
-        ctx.fails("R02", text, "nvrtc-missing", evidence)
+        return ctx.passed("R02", summary + ", NVRTC compiles", evidence, note=note)
+    text = "%s cannot compile (error %d): %s" % (path, status, log.splitlines()[0] if log else "no log")
+    return ctx.fails("R02", text, "nvrtc-missing", evidence)
 
 
 def _compile(ctx, library, path):

@@ -121,8 +121,8 @@ def test_driver(release: str, tmp_path: Path) -> None:
     held(cuda.DRIVER_PROTOTYPES, found["functions"])
     numbers = found["numbers"]
     assert {name: numbers[name] for name in attributes} == attributes
-    assert {name: numbers.get(name) for name in cuda.RESULT_NAMES.values()} == {
-        name: number for number, name in cuda.RESULT_NAMES.items()
+    assert {name: numbers.get(name) for name in (name for name, _ in cuda.RESULTS.values())} == {
+        name: number for number, (name, _) in cuda.RESULTS.items()
     }
     assert set(cuda.RESULT_CAUSES) <= set(numbers.values())
     assert numbers["CUDA_ERROR_OUT_OF_MEMORY"] == cuda.OUT_OF_MEMORY
