@@ -10,12 +10,17 @@ import re
 
 from .data import read_frameworks
 from .distributions import find_wheel_folders, packages_of, read_text, requirement
-from .library_files import parts_of, shim_major, shim_name
+from .library_files import in_folders, parts_of, shim_major, shim_name
 from .protocol import stage
 from .resolver import Loader
 from .versions import numbers
 
 _CPU_BUILD = re.compile(r"is_cuda_build['\"]?\s*[,:=]\s*False")
+# The file in which a framework describes its build, and its words for CUDA's version there.
+_BUILT_FOR = {
+    "torch": ("version.py", r"(?m)^cuda[^=\n]*=\s*['\"]([\d.]+)"),
+    "tensorflow": ("python/platform/build_info.py", r"cuda_version['\"]?\s*[,:=]\s*['\"](\d[\d.]*)"),
+}
 _FLOORS = ("==", "===", ">=", "~=")
 
 
@@ -29,7 +34,9 @@ def find_consumers(folders, distributions, loader, wheel_folders):
     rows = []
     for framework, known in read_frameworks().items():
         requester = _requester(folders, known.get("requesters", "").split(), loader)
-        if requester is None or (framework == "tensorflow" and _CPU_BUILD.search(_build_info(requester))):
+        if requester is None:
+            continue
+        if framework == "tensorflow" and _CPU_BUILD.search(_own_words(framework, requester)):
             continue
         for name in map(shim_name, _majors(framework, requester, distributions, loader)):
             row = {"framework": framework, "requester": requester, "name": name}
@@ -52,20 +59,16 @@ def _requester(folders, patterns, loader):
     return None
 
 
-def _build_info(requester):
-    root = requester[: requester.rindex("/tensorflow/") + len("/tensorflow/")]
-    return read_text(os.path.join(root, "python/platform/build_info.py"))
+def _own_words(framework, requester):
+    """The text in which a framework describes its build."""
+    place = os.path.join(requester.rpartition("/%s/" % framework)[0], framework)
+    return read_text(os.path.join(place, _BUILT_FOR[framework][0]))
 
 
 def built_for_cuda(framework, requester, loader):
     """The CUDA version that a framework was built for, by its files: ``12.4``, ``12`` or None."""
-    if framework == "torch":
-        root = requester[: requester.rindex("/torch/") + len("/torch/")]
-        found = re.search(r"^cuda[^=\n]*=\s*['\"]([\d.]+)", read_text(os.path.join(root, "version.py")), re.M)
-        if found:
-            return found.group(1)
-    if framework == "tensorflow":
-        found = re.search(r"cuda_version['\"]?\s*[,:=]\s*['\"](\d[\d.]*)", _build_info(requester))
+    if framework in _BUILT_FOR:
+        found = re.search(_BUILT_FOR[framework][1], _own_words(framework, requester))
         if found:
             return found.group(1)
     names = "\n".join(loader.header(requester)["needed"] + [requester])
@@ -77,8 +80,8 @@ def _majors(framework, requester, distributions, loader):
     """The major versions of cuDNN that a framework asks for; [] if no file says so."""
     needed = [m for m in map(shim_major, loader.header(requester)["needed"]) if m is not None]
     if not needed and framework == "tensorflow":
-        info = _build_info(requester)
-        needed = [int(major) for major in re.findall(r"cudnn_version['\"]?\s*[,:=]\s*['\"](\d+)", info)[:1]]
+        said = re.findall(r"cudnn_version['\"]?\s*[,:=]\s*['\"](\d+)", _own_words(framework, requester))
+        needed = [int(major) for major in said[:1]]
     if needed:
         return needed
     key = "pins" if "pins" in read_frameworks()[framework] else "packages"
@@ -92,8 +95,7 @@ def _majors(framework, requester, distributions, loader):
 def _resolve(framework, name, requester, loader, wheel_folders, distributions):
     version = numbers(distributions.get("onnxruntime-gpu", {}).get("version"))
     preloads = framework == "jax" or (framework == "onnxruntime" and version >= (1, 21))
-    paths = [os.path.join(folder, name) for folder in wheel_folders] if preloads else ()
-    path = next(filter(os.path.exists, paths), None)
+    path = in_folders(name, wheel_folders) if preloads else None
     if path is None:
         return loader.resolve(name, requester)
     problem = loader.header(path)["problem"]

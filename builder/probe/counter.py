@@ -52,30 +52,24 @@ def _together(run, check, present):
 
 def _present(run, shadow):
     """(counter-test, cause, the thing taken away) for all such things that are here."""
-    framework = run.stage.layer in ("framework", "coimport")
-    rows = []
-    if os.environ.get("LD_PRELOAD"):
-        rows.append(("cleared-preload", "preload-interference", "LD_PRELOAD=%s" % os.environ["LD_PRELOAD"]))
-    if preload_file():
-        what = "/etc/ld.so.preload, which names %s" % ", ".join(preload_file()[:3])
-        rows.append(("no-preload-file", "preload-interference", what))
-    if run.facts.get("mapped_at_start"):
-        what = "what Python's start loads (%s)" % ", ".join(run.facts["mapped_at_start"][:3])
-        rows.append(("no-site", "startup-preload", what))
-    # a driver that is not found any more is no driver that works
-    if os.environ.get("LD_LIBRARY_PATH") and run.stage.layer != "driver":
-        what = "LD_LIBRARY_PATH=%s" % os.environ["LD_LIBRARY_PATH"]
-        rows.append(("cleared-path", shadow, what))
+    framework, driver = run.stage.layer in ("framework", "coimport"), run.stage.layer == "driver"
+    preload, path = os.environ.get("LD_PRELOAD"), os.environ.get("LD_LIBRARY_PATH")
+    files, loaded = ", ".join(preload_file()[:3]), (run.facts.get("mapped_at_start") or [])[:3]
     settings = sorted(name for name in os.environ if SETTINGS.match(name))
-    if framework and settings:
-        rows.append(("cleared-settings", "variable-breaks-framework", ", ".join(settings)))
-    shadowed = run.facts.get("shadowed_modules")
-    if framework and shadowed:
-        rows.append(("unshadowed", "module-shadowed", ", ".join(sorted(shadowed.values())[:3])))
+    shadowed = sorted((run.facts.get("shadowed_modules") or {}).values())[:3]
     limit, who = memory_limit()
-    if limit is not None and who.startswith("ulimit"):
-        rows.append(("unlimited", "host-memory", "the limit of %d MiB (%s)" % (limit >> 20, who)))
-    return rows
+    limited = limit is not None and who.startswith("ulimit")
+    rows = (
+        (preload, "cleared-preload", "preload-interference", "LD_PRELOAD=%s" % preload),
+        (files, "no-preload-file", "preload-interference", "/etc/ld.so.preload, which names " + files),
+        (loaded, "no-site", "startup-preload", "what Python's start loads (%s)" % ", ".join(loaded)),
+        # a driver that is not found any more is no driver that works
+        (path and not driver, "cleared-path", shadow, "LD_LIBRARY_PATH=%s" % path),
+        (framework and settings, "cleared-settings", "variable-breaks-framework", ", ".join(settings)),
+        (framework and shadowed, "unshadowed", "module-shadowed", ", ".join(shadowed)),
+        (limited, "unlimited", "host-memory", "the limit of %d MiB (%s)" % ((limit or 0) >> 20, who)),
+    )
+    return [row[1:] for row in rows if row[0]]
 
 
 def shadow_cause(text):

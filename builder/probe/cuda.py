@@ -3,10 +3,6 @@
 Reference: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
-import os
-import re
-
-from .distributions import read_text
 from .library_files import mapped_libraries
 
 try:
@@ -84,19 +80,6 @@ def need_ctypes():
     return ctypes
 
 
-def bind(library, path, symbol, prototype):
-    """The function ``symbol`` with the types of its ``prototype``; raises MissingSymbolError."""
-    kinds = {"i": ctypes.c_int, "n": ctypes.c_size_t, "p": ctypes.c_void_p, "u": ctypes.c_uint64}
-    kinds.update(s=ctypes.c_char_p, v=None)
-    try:
-        function = getattr(library, symbol)
-    except (AttributeError, UnicodeDecodeError):
-        raise MissingSymbolError(path, symbol)
-    function.restype = kinds[prototype[0]]
-    function.argtypes = [kinds[letter] for letter in prototype[2:-1]]
-    return function
-
-
 def open_library(path, **options):
     """``ctypes.CDLL``, whose OSError also comes if the loader's answer holds a path that is no UTF-8."""
     try:
@@ -122,7 +105,15 @@ class Library(object):
             return False
 
     def function(self, symbol):
-        return bind(self.library, self.path, symbol, self.prototypes[symbol])
+        """A function with the types of its prototype; raises MissingSymbolError."""
+        kinds = {"i": ctypes.c_int, "n": ctypes.c_size_t, "p": ctypes.c_void_p, "u": ctypes.c_uint64}
+        kinds.update(s=ctypes.c_char_p, v=None)
+        if not self.has(symbol):
+            raise MissingSymbolError(self.path, symbol)
+        function, prototype = getattr(self.library, symbol), self.prototypes[symbol]
+        function.restype = kinds[prototype[0]]
+        function.argtypes = [kinds[letter] for letter in prototype[2:-1]]
+        return function
 
     def status(self, symbol, *arguments):
         """Call a function; returns its number."""
@@ -182,16 +173,3 @@ class Driver(Library):
         data = ctypes.create_string_buffer(size)
         self.call("cuMemcpyDtoH_v2", data, address, size)
         return data.raw
-
-
-def kernel_module_version():
-    """The loaded NVIDIA kernel module's version (``550.54.15``), or None without one."""
-    text = read_text("/proc/driver/nvidia/version")
-    found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
-    return found.group(1) if found else ("unknown" if text else None)
-
-
-def library_file_version(path):
-    """``550.54.15`` out of ``libcuda.so.550.54.15``, or None."""
-    found = re.search(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$", os.path.realpath(path)) if path else None
-    return found.group(1) if found else None

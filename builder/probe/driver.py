@@ -3,18 +3,11 @@
 import errno
 import glob
 import os
+import re
 import stat
 
-from .cuda import (
-    RESULT_CAUSES,
-    CudaError,
-    Driver,
-    MissingSymbolError,
-    kernel_module_version,
-    library_file_version,
-    result_name,
-)
-from .distributions import cudnn_wheels
+from .cuda import RESULT_CAUSES, CudaError, Driver, MissingSymbolError, result_name
+from .distributions import cudnn_wheels, read_text
 from .environment import in_container
 from .protocol import stage
 from .resolver import Loader
@@ -38,6 +31,19 @@ def device_nodes():
         except OSError as error:
             found[path] = errno.errorcode.get(error.errno, str(error.errno))
     return found
+
+
+def kernel_module_version():
+    """The loaded NVIDIA kernel module's version (``550.54.15``), or None without one."""
+    text = read_text("/proc/driver/nvidia/version")
+    found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    return found.group(1) if found else ("unknown" if text else None)
+
+
+def library_file_version(path):
+    """``550.54.15`` out of ``libcuda.so.550.54.15``, or None."""
+    found = re.search(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$", os.path.realpath(path)) if path else None
+    return found.group(1) if found else None
 
 
 def judge_driver(run):

@@ -3,15 +3,14 @@
 import os
 import re
 
-from .cuda import ctypes, need_ctypes, open_library
+from .cuda import ctypes, open_library
 from .cudnn import FLOAT, Cudnn, CudnnError
 from .distributions import find_wheel_folders, wheels_of
 from .judge import judge_cudnn
-from .library_files import folder_version, mapped_libraries, parts_of
+from .library_files import folder_version, in_folders, mapped_libraries, parts_of
 from .protocol import stage
 from .reference import case
 from .resolver import Loader
-from .runtime import in_folders
 from .versions import cuda_tuple, dotted, numbers
 
 
@@ -22,7 +21,6 @@ def each_candidate(facts):
 
 def preload_toolkit(ctx, shim):
     """Load CUDA libraries that the sub-libraries need and the loader would not find, as frameworks do."""
-    need_ctypes()
     loader, wheel_folders, done = Loader(), find_wheel_folders(), set()
     parts = [os.path.join(os.path.dirname(shim), part) for part in parts_of(shim)]
     for path, name in [(part, name) for part in parts for name in loader.header(part)["needed"]]:

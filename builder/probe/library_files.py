@@ -47,6 +47,11 @@ def _stem_and_major(name):
     return _ADDED.sub("", stem), version.strip(".").partition(".")[0]
 
 
+def in_folders(name, folders):
+    """The first folder's file of this name, or None."""
+    return next(filter(os.path.exists, [os.path.join(folder, name) for folder in folders]), None)
+
+
 def read_elf(path):
     """A library's header: {problem, skipped, size, soname, needed, rpath, runpath}.
 
@@ -130,13 +135,11 @@ def section_spans(path):
 def names_inside(path, pattern, limit=64 << 20):
     """The distinct texts in a file that match ``pattern`` (bytes), sorted; [] beyond ``limit`` bytes."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        about = os.stat(path)
+        if not stat.S_ISREG(about.st_mode) or not 0 < about.st_size <= limit:
             return []
-        with open(path, "rb") as stream:
-            if not 0 < os.fstat(stream.fileno()).st_size <= limit:
-                return []
-            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return sorted({m.group(0).decode("ascii", "replace") for m in re.finditer(pattern, data)})
+        with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return sorted({m.group(0).decode("ascii", "replace") for m in re.finditer(pattern, data)})
     except (OSError, ValueError):
         return []
 

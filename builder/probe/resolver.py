@@ -31,9 +31,8 @@ class Loader(object):
         self.defaults = default_folders() if defaults is None else defaults
         self.headers = {}
         program = os.path.realpath(sys.executable) if sys.executable else None
-        run_path, self.program_rpath = self._run_paths(program)
-        if run_path is not None:
-            self.program_rpath = []
+        run_path, r_path = self._run_paths(program)
+        self.program_rpath = r_path if run_path is None else []
 
     def header(self, path):
         """:func:`library_files.read_elf`, remembered."""
@@ -49,14 +48,11 @@ class Loader(object):
     def candidates(self, name, requester):
         """(path, by) pairs in the order in which the loader looks; ``by`` names the step of the search."""
         run_path, r_path = self._run_paths(requester)
-        steps = []
+        steps = [(self.library_path, "LD_LIBRARY_PATH"), (run_path or (), "DT_RUNPATH")]
         if run_path is None:
-            steps += [(folder, "DT_RPATH") for folder in r_path]
             # conda's Python holds its prefix's lib folder for all that is loaded into it
-            steps += [(folder, "DT_RPATH of the program") for folder in self.program_rpath]
-        steps += [(folder, "LD_LIBRARY_PATH") for folder in self.library_path]
-        steps += [(folder, "DT_RUNPATH") for folder in run_path or ()]
-        found = [(os.path.join(folder, name), by) for folder, by in steps]
+            steps = [(r_path, "DT_RPATH"), (self.program_rpath, "DT_RPATH of the program")] + steps
+        found = [(os.path.join(folder, name), by) for folders, by in steps for folder in folders]
         if name in self.cache:
             found.append((self.cache[name], "ld.so.cache"))
         return found + [(os.path.join(folder, name), "default folder") for folder in self.defaults]
@@ -84,7 +80,7 @@ class Loader(object):
             return None, []
         header = self.header(requester)
         run_path = _expand(header["runpath"], requester) if header["runpath"] is not None else None
-        return run_path, _expand(header["rpath"], requester) if header["rpath"] else []
+        return run_path, _expand(header["rpath"], requester)
 
 
 def _expand(text, requester):
@@ -99,9 +95,7 @@ def _expand(text, requester):
 
 def _split(text):
     """A path list; an empty element means the current folder, as the loader has it."""
-    if not text:
-        return []
-    return [part or "." for part in text.replace(";", ":").split(":")]
+    return [part or "." for part in text.replace(";", ":").split(":")] if text else []
 
 
 def read_cache(path="/etc/ld.so.cache"):

@@ -4,11 +4,11 @@ import os
 import re
 
 from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, by_counter_tests
-from .cuda import bind, need_ctypes, open_library
+from .cuda import Library, ctypes, open_library
 from .data import opened_libraries
 from .distributions import cudnn_wheels, find_wheel_folders, list_folder, wheels_of
 from .judge import absent_cause, default_judge
-from .library_files import is_cuda_library, parts_of
+from .library_files import in_folders, is_cuda_library, parts_of
 from .protocol import WITHOUT_CUDA, stage
 from .resolver import Loader, read_cache
 from .versions import numbers
@@ -75,26 +75,21 @@ def _load_blas(ctx, answers, evidence):
     if any(row["framework"] == "torch" for row in ctx.facts.get("consumers", ())):
         return True
     for path in [path for name, path in sorted(answers.items()) if name.startswith("libcublas.so.")]:
-        _, problem = _open(ctx, path)
+        problem = _fault_of(ctx, path)
         if problem:
             text = "%s does not load: %s" % (path, problem)
             return ctx.fails("R02", text, None, dict(evidence, dlerror=problem))
     return True
 
 
-def _open(ctx, path):
-    """(library, "") of a file, or (None, the loader's message)."""
+def _fault_of(ctx, path):
+    """The loader's message about a file that it is to open; "" if it opens."""
     try:
         with ctx.call("dlopen %s" % path):
-            return open_library(path), ""
+            open_library(path)
     except OSError as error:
-        return None, str(error)
-
-
-def in_folders(name, folders):
-    """The first folder's file of this name, or None."""
-    paths = [os.path.join(folder, name) for folder in folders]
-    return next((path for path in paths if os.path.exists(path)), None)
+        return str(error)
+    return ""
 
 
 def needed_libraries(facts, loader):
@@ -166,15 +161,16 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
     if problem:
         text = "%s cannot be used: %s" % (path, problem)
         return ctx.fails("R02", text, "nvrtc-missing", dict(evidence, problem=problem))
-    library, problem = _open(ctx, path)
-    if problem:
-        text = "%s does not load: %s" % (path, problem)
-        return ctx.fails("R02", text, "nvrtc-missing", dict(evidence, dlerror=problem))
-    (status, log), note = _compile(ctx, library, path), None
+    try:
+        nvrtc = Library(ctx, path, NVRTC_PROTOTYPES)
+    except OSError as error:
+        text = "%s does not load: %s" % (path, error)
+        return ctx.fails("R02", text, "nvrtc-missing", dict(evidence, dlerror=str(error)))
+    (status, log), note = _compile(nvrtc), None
     if status != 0:
         evidence["builtins"] = _open_builtins(ctx, path, log)
         if evidence["builtins"] == "":
-            status, log = _compile(ctx, library, path)
+            status, log = _compile(nvrtc)
             note = "NVRTC finds its builtins only if its program leads it to %s" % os.path.dirname(path)
     evidence.update(status=status, log=log)
     if status == 0:
@@ -183,19 +179,15 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
     return ctx.fails("R02", text, "nvrtc-missing", evidence)
 
 
-def _compile(ctx, library, path):
+def _compile(nvrtc):
     """(status, log) of a small kernel that NVRTC compiles."""
-    ctypes = need_ctypes()
-    nvrtc = {name: bind(library, path, name, kinds) for name, kinds in NVRTC_PROTOTYPES.items()}
     program, size = ctypes.c_void_p(), ctypes.c_size_t(0)
-    with ctx.call("nvrtcCreateProgram"):
-        nvrtc["nvrtcCreateProgram"](ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
-    with ctx.call("nvrtcCompileProgram"):
-        status = nvrtc["nvrtcCompileProgram"](program, 0, None)
-    if nvrtc["nvrtcGetProgramLogSize"](program, ctypes.byref(size)) != 0 or size.value <= 1:
+    nvrtc.status("nvrtcCreateProgram", ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
+    status = nvrtc.status("nvrtcCompileProgram", program, 0, None)
+    if nvrtc.status("nvrtcGetProgramLogSize", program, ctypes.byref(size)) != 0 or size.value <= 1:
         return status, ""
     text = ctypes.create_string_buffer(size.value)
-    nvrtc["nvrtcGetProgramLog"](program, text)
+    nvrtc.status("nvrtcGetProgramLog", program, text)
     return status, text.value.decode("utf-8", "replace").strip()
 
 
@@ -207,4 +199,4 @@ def _open_builtins(ctx, path, log):
     """
     named = re.search(r"libnvrtc-builtins[\w.]+\d", log)
     beside = os.path.join(os.path.dirname(path), named.group(0)) if named else ""
-    return _open(ctx, beside)[1] if os.path.exists(beside) else None
+    return _fault_of(ctx, beside) if os.path.exists(beside) else None

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -31,17 +31,9 @@ class Expectation:
     @classmethod
     def of(cls, pinned: Pinned) -> Self:
         """From a lock: the content of its image's ``expect.json``."""
-        return cls.from_document(json.loads(expectation(pinned)))
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """From an image's ``expect.json``."""
-        return cls(
-            python=document.get("python"),
-            frameworks=tuple(sorted((document.get("frameworks") or {}).items())),
-            cuda=first_parts((document.get("cuda") or {}).get("version"), 2),
-            cudnn=first_parts(document.get("cudnn"), 3),
-        )
+        document = json.loads(expectation(pinned))
+        frameworks, cuda = tuple(sorted(document["frameworks"].items())), document["cuda"]["version"]
+        return cls(python=document["python"], frameworks=frameworks, cuda=cuda, cudnn=document["cudnn"])
 
 
 def compare(asked: Expectation, found: ProbeDocument) -> tuple[Difference, ...]:

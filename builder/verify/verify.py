@@ -95,7 +95,17 @@ def verify(
         raise CellError(
             f"{image.reference} does not start: {run.daemon_error}", hint="docker logs says no more than this"
         )
-    found = _found(run, image, probe, timeout)
+    try:
+        found = _found(run, probe, timeout)
+    except CellError as error:
+        said = error.message.removeprefix("cudnn-verify ")
+        raise CommandError(
+            f"{image.reference}: cudnn-verify {said}, which says nothing about the image",
+            command=["docker", "run", "--rm", image.digest, PROBE_PATH, "--json"],
+            returncode=run.returncode,
+            tail=(run.stderr.splitlines() or run.stdout.splitlines())[-40:],
+            hint="run the command to see it happen",
+        ) from error
     document = parse_object(printed_report(run.stdout))
     report = _report(image, document, expect, fault=fault, asked=ask)
     about = key_of(image.content, found, image.manifest)
@@ -172,39 +182,21 @@ def _report(
     )
 
 
-def _found(run: ProbeRun, image: Image, probe: str, timeout: float) -> ProbeDocument:
-    """The probe's report. Raises CommandError if its exit status contradicts it."""
+def _found(run: ProbeRun, probe: str, timeout: float) -> ProbeDocument:
+    """The probe's report. Raises CellError if there is none, or its exit status contradicts it."""
+    signals = {128 + number: f" ({number.name})" for number in signal.Signals}
+    ended = f"ended with exit status {run.returncode}{signals.get(run.returncode, '')}"
     if run.timed_out:
-        raise _probe_error(run, image, f"did not end within {timeout:g} s")
+        raise CellError(f"did not end within {timeout:g} s")
     if run.truncated:
-        raise _probe_error(run, image, "printed without end")
+        raise CellError("printed without end")
     if run.returncode == PROBE_FAILED:
-        raise _probe_error(run, image, "failed by a fault of its own")
+        raise CellError("failed by a fault of its own")
     if run.returncode not in EXIT_CODES.values():
-        raise _probe_error(run, image, f"ended with {_status(run.returncode)}")
-    try:
-        document = parse(printed_report(run.stdout))
-    except CellError as error:
-        raise _probe_error(run, image, error.message.removeprefix("cudnn-verify ")) from error
+        raise CellError(ended)
+    document = parse(printed_report(run.stdout))
     if EXIT_CODES[document.verdict] != run.returncode:
-        raise _probe_error(run, image, f"says {document.verdict} and ended with {_status(run.returncode)}")
+        raise CellError(f"says {document.verdict} and {ended}")
     if document.probe.sha256.removeprefix("sha256:") != probe:
-        raise _probe_error(run, image, f"is {probe}, but its report is by {document.probe.sha256}")
+        raise CellError(f"is {probe}, but its report is by {document.probe.sha256}")
     return document
-
-
-def _probe_error(run: ProbeRun, image: Image, what: str) -> CommandError:
-    tail = run.stderr.splitlines() or run.stdout.splitlines()
-    return CommandError(
-        f"{image.reference}: cudnn-verify {what}, which says nothing about the image",
-        command=["docker", "run", "--rm", image.digest, PROBE_PATH, "--json"],
-        returncode=run.returncode,
-        tail=tail[-40:],
-        hint="run the command to see it happen",
-    )
-
-
-def _status(returncode: int) -> str:
-    """``exit status 1``, with the signal behind a status above 128."""
-    name = {128 + number: f" ({number.name})" for number in signal.Signals}.get(returncode, "")
-    return f"exit status {returncode}{name}"

@@ -14,13 +14,11 @@ from probe_elf import write_elf
 
 from builder.probe import fw_libraries, fw_stages, fw_tensorflow
 from builder.probe.data import newest_row, opened_libraries
+from builder.probe.fw_arrays import Cupy, Jax
 from builder.probe.fw_compute import arch_support, is_gpu_name, loss_falls, training_data
-from builder.probe.fw_cupy import Cupy
 from builder.probe.fw_inference import Onnxruntime, conv_model
-from builder.probe.fw_jax import Jax
-from builder.probe.fw_judge import judge_framework
 from builder.probe.fw_libraries import _cudart_without_driver, cause_of_missing
-from builder.probe.fw_stages import coimport_orders
+from builder.probe.fw_stages import coimport_orders, judge_framework
 from builder.probe.fw_tensorflow import Tensorflow, pinned_cudnn
 
 if TYPE_CHECKING:

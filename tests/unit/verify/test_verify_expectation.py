@@ -68,16 +68,6 @@ def test_a_cpu_image_asks_for_no_cuda() -> None:
     assert Expectation.of(pinned) == Expectation(python="3.9")
 
 
-def test_expectation_from_expect_json() -> None:
-    text = """{"schema":1,"cell":"x","python":"3.9","frameworks":{"tensorflow":"2.8.4"},
-        "cuda":{"provider":"wheels","version":"11.8"},"cudnn":"8.6.0","strict":false,"packages":{}}"""
-    assert Expectation.from_document(json.loads(text)) == ASKED
-    assert (
-        Expectation.from_document({"cuda": {"provider": "none", "version": None}, "cudnn": None})
-        == Expectation()
-    )
-
-
 def test_what_was_asked_was_found(document) -> None:
     assert differences(document()) == ()
 
