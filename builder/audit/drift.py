@@ -36,7 +36,11 @@ def base(registry: Registry, image: Staged) -> AuditFinding:
     if not name or not digest:
         return not_run("base", "the base is no registry image: its Debian packages are in the SBOM")
     try:
-        now = _digest(registry, name, image.platform)
+        manifest = registry.manifest(name)
+        now = manifest.digest
+        if manifest.media_type in oci.INDEXES:  # that of the platform, as in a lock
+            platform = "/".join(image.platform.split("/")[:2])
+            now = oci.choose(manifest.document, platform, name, baseline=True)
     except ImageMissingError:
         return mind("base", f"{name} was removed from its registry: the image cannot be built again on it")
     except (RegistryError, UsageError) as error:
@@ -48,14 +52,6 @@ def base(registry: Registry, image: Staged) -> AuditFinding:
             hint="the image is what it was; to have the base's fixes: rtbuild lock --upgrade, and all anew",
         )
     return passes("base", f"{name} is what it was")
-
-
-def _digest(registry: Registry, name: str, platform: str) -> str:
-    """The digest of the platform's manifest, as in a lock."""
-    manifest = registry.manifest(name)
-    if manifest.media_type not in oci.INDEXES:
-        return manifest.digest
-    return oci.choose(manifest.document, "/".join(platform.split("/")[:2]), name, baseline=True)
 
 
 def cudnn(verified: JudgedReport) -> AuditFinding:

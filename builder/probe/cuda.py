@@ -3,6 +3,7 @@
 Reference: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
+from .data import read_patterns
 from .library_files import mapped_libraries
 
 try:
@@ -13,25 +14,8 @@ except ImportError:  # a Python built without libffi
 ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR, ATTRIBUTE_COMPUTE_MODE = 75, 76, 20
 OUT_OF_MEMORY = 2
 
-# Results by number (cuda.h, enum cudaError_enum): the name, and the cause, for cuInit and a context.
-RESULTS = {
-    0: ("CUDA_SUCCESS", None),
-    1: ("CUDA_ERROR_INVALID_VALUE", None),
-    2: ("CUDA_ERROR_OUT_OF_MEMORY", "out-of-memory"),
-    3: ("CUDA_ERROR_NOT_INITIALIZED", None),
-    34: ("CUDA_ERROR_STUB_LIBRARY", "driver-stub"),
-    46: ("CUDA_ERROR_DEVICE_UNAVAILABLE", "device-busy"),
-    100: ("CUDA_ERROR_NO_DEVICE", "no-device"),
-    101: ("CUDA_ERROR_INVALID_DEVICE", None),
-    201: ("CUDA_ERROR_INVALID_CONTEXT", None),
-    209: ("CUDA_ERROR_NO_BINARY_FOR_GPU", "cudnn-arch-dropped"),
-    222: ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "driver-too-old"),
-    719: ("CUDA_ERROR_LAUNCH_FAILED", None),
-    802: ("CUDA_ERROR_SYSTEM_NOT_READY", "fabric-not-ready"),
-    803: ("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "driver-library-mismatch"),
-    804: ("CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "compat-unsupported"),
-    999: ("CUDA_ERROR_UNKNOWN", None),
-}
+# Results by number: [name, cause or None].
+RESULTS = {int(number): (row.split() + [None])[:2] for number, row in read_patterns()["cuda-results"].items()}
 RESULT_CAUSES = {number: cause for number, (_, cause) in RESULTS.items() if cause}
 # Result and parameters of every function called, by kind: i an int or an enum, n a size_t, p a pointer or a
 # handle, u a device address (CUdeviceptr), s a C string, v nothing. A test compares them with cuda.h.

@@ -219,22 +219,16 @@ def needed_cuda(facts, expect):
     return (wanted + (0,))[:2], who
 
 
-def too_old(api, wanted):
-    """True if a driver's API version is too old for a CUDA version, both as (major, minor).
-
-    From CUDA 11 on every driver of the same major serves it (minor-version compatibility), before that only
-    an equal or newer one: https://docs.nvidia.com/deploy/cuda-compatibility/
-    """
-    return api[0] < wanted[0] if wanted[0] >= 11 else api < wanted
-
-
 def _check_age(ctx, number):
+    """R01. From CUDA 11 on every driver of its major serves it, before that only one that is not older:
+    https://docs.nvidia.com/deploy/cuda-compatibility/
+    """
     wanted, who = needed_cuda(ctx.facts, ctx.expect)
     if wanted is None:
         return ctx.not_run("R01", "nothing here says which CUDA it was built for")
     api = cuda_tuple(number)
     evidence = {"driver_api": dotted(api), "needed": dotted(wanted), "by": who}
-    if number and too_old(api, wanted):
+    if number and (api[0] < wanted[0] if wanted[0] >= 11 else api < wanted):
         text = "the driver serves CUDA up to %s; %s needs %s" % (dotted(api), who, dotted(wanted))
         return ctx.fails("R01", text, "driver-too-old", evidence)
     older = "the driver is older than the toolkit: compiled kernels run, PTX of CUDA %s does not"

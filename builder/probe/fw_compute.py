@@ -3,6 +3,7 @@
 import re
 import time
 
+from .data import read_patterns
 from .fw_libraries import cause_of_missing, framework_cudnn, loaded_row, unloadable
 from .library_files import mapped_libraries
 from .protocol import WITHOUT_CUDA
@@ -11,11 +12,6 @@ from .versions import dotted, numbers
 
 # A framework chooses its algorithm itself; BF16, too, has every whole number here exactly.
 _FRAMEWORK_ROUNDING = ROUNDING["winograd"]
-_NOT_OFFERED = re.compile(
-    r"no opkernel was registered|is not registered|could not find device for node|not implemented for|"
-    r"unsupported data type|could not find an implementation",
-    re.I,
-)
 
 
 def training_data():
@@ -188,7 +184,8 @@ def _ask(ctx, framework, device, dtype, case, bias):
             tail = framework.fused(device, dtype, case, bias)
     except Exception as error:
         # bfloat16 came to each framework's GPU convolutions at another time; everything else has to work.
-        if dtype == "bfloat16" and _NOT_OFFERED.search(str(error)):
+        refusal = read_patterns()["said-by-frameworks"]["not-offered"]
+        if dtype == "bfloat16" and re.search(refusal, str(error)):
             return {"refused": str(error).splitlines()[0][:200]}
         raise
     found.update(fused=tail["y"], devices=list(found["devices"]) + list(tail["devices"]), seconds=times)

@@ -101,14 +101,11 @@ class Ctranslate2(Framework):
 
     def _read_libraries(self):
         """CUDA by the cuBLAS that it opens, cuDNN by the shim that it is linked with: 60 MB are read once."""
-        found = {"cuda": None, "cudnn": None}
-        for path in self._libraries("ctranslate2"):
-            opened = names_inside(path, rb"libcublas\.so\.\d+", 512 << 20)
-            found["cuda"] = opened[0].rpartition(".")[2] if opened else None
-            for name in read_elf(path)["needed"]:
-                if name.startswith("libcudnn"):
-                    found["cudnn"] = name.partition(".so.")[2] or None
-        return found
+        paths = self._libraries("ctranslate2")
+        opened = [name for path in paths for name in names_inside(path, rb"libcublas\.so\.\d+", 512 << 20)]
+        linked = [name for path in paths for name in read_elf(path)["needed"] if name.startswith("libcudnn")]
+        cudnn = linked[-1].partition(".so.")[2] if linked else ""
+        return {"cuda": opened[0].rpartition(".")[2] if opened else None, "cudnn": cudnn or None}
 
     def wanted(self):
         compiled, shims = self.compiled(), self._libraries("cudnn")

@@ -10,6 +10,7 @@ from itertools import permutations
 
 from .counter import by_counter_tests, shorten
 from .cudnn import status_cause
+from .data import read_patterns
 from .framework_remedies import known_bad, known_bad_words
 from .fw_arrays import Cupy, Jax
 from .fw_common import check_framework
@@ -23,17 +24,6 @@ from .protocol import stage
 from .versions import cudnn_rule, dotted, numbers
 
 FRAMEWORKS = {kind.name: kind for kind in (Torch, Tensorflow, Jax, Cupy, Onnxruntime, Paddle, Ctranslate2)}
-# Texts that frameworks print for more than one cause; a counter-test tells these apart.
-_MEMORY_TEXT = re.compile(
-    r"out of memory|RESOURCE_EXHAUSTED|ALLOC_FAILED|ALLOCATION_FAILED|Failed to get convolution algorithm|"
-    r"No algorithm worked|valid cuDNN algorithm|determine best cudnn|"
-    r"CUDNN_STATUS_(INTERNAL_ERROR|NOT_INITIALIZED)|"
-    r"create cudnn handle",
-    re.I,
-)
-_KERNEL_TEXT = re.compile(r"no kernel image|MAPPING_ERROR|not compatible with the current PyTorch", re.I)
-_ARCH_TEXT = re.compile(r"ARCH_MISMATCH|not compatible with devices with SM", re.I)
-_DRIVER_TEXT = re.compile(r"driver version is insufficient|driver .*too old|unsupported toolchain", re.I)
 
 
 def judge_framework(run):
@@ -91,6 +81,7 @@ def _explain_silent_cpu(run, check):
 
 def _cause_of_exception(run, check):
     text = last_words(run, check)
+    said = {what for what, words in read_patterns()["said-by-frameworks"].items() if re.search(words, text)}
     gpu = (run.facts.get("gpus") or [{}])[0]
     about = dict(run.new_facts).get("framework") or {}
     compiled, version = about.get("compiled") or {}, about.get("version")
@@ -99,24 +90,24 @@ def _cause_of_exception(run, check):
     if faulty and gpu:
         run.prove("known releases", "confirmed", "PyTorch %s is %s" % (version, known_bad_words(faulty)))
         return "framework-known-bad"
-    if "HOST_ALLOCATION_FAILED" not in text and _MEMORY_TEXT.search(text):
+    if "HOST_ALLOCATION_FAILED" not in text and "memory" in said:
         again = run.again("small")
         run.prove("small", "confirmed" if again.sound else "refuted", "the same with memory taken as needed")
         free, total = gpu.get("memory_free"), gpu.get("memory_total")
         if again.sound or (free is not None and free < (256 << 20)):
             run.prove("memory", "confirmed", "%s of %s bytes were free before" % (free, total))
             return "out-of-memory"
-    if _DRIVER_TEXT.search(text):
+    if "driver" in said:
         api = (run.facts.get("driver") or {}).get("api")
         older = numbers(api)[:2] < numbers(compiled.get("cuda"))[:2]
         what = "the driver serves CUDA %s, the framework is built for %s" % (api, compiled.get("cuda"))
         run.prove("driver version", "confirmed" if older else "refuted", what)
         if older:
             return "driver-too-old"
-    if _KERNEL_TEXT.search(text) or _ARCH_TEXT.search(text):
+    if said & {"kernel", "arch"}:
         raw = "cuDNN's own convolution ran on this GPU (compute capability %s)" % capability
         run.prove("convolution", "confirmed", raw)
-        return "framework-arch-missing" if _KERNEL_TEXT.search(text) else "cudnn-arch-dropped"
+        return "framework-arch-missing" if "kernel" in said else "cudnn-arch-dropped"
     cause = find_cause(run, check)
     vague = cause in ("framework-import", "execution-failed")
     return status_cause(text) or "execution-failed" if vague else cause

@@ -8,6 +8,7 @@ from shlex import quote
 
 from .distributions import cudnn_wheels, list_folder, requirement
 from .framework_remedies import Command, torch_index
+from .library_files import in_folders
 from .remedies import Remedies, cuda_package
 from .versions import dotted, numbers
 
@@ -50,8 +51,7 @@ class Measured(object):
 
 
 def _numbered(pattern, names):
-    found = [re.match(pattern, name) for name in names]
-    return {int(match.group(1)) for match in found if match}
+    return {int(match.group(1)) for match in (re.match(pattern, name) for name in names) if match}
 
 
 def places_here(machine):
@@ -90,11 +90,10 @@ class MeasuredRemedies(Remedies):
         self.evidence = check.get("evidence") or {}
         self.said = "%s %s" % (check["summary"], self.evidence.get("stderr") or "")
         detail = {key: self.evidence.get(key) for key in ("compiled", "loaded") if self.evidence.get(key)}
-        detail["line"] = check["summary"]
         library = re.search(r"lib[\w+]+\.so[\w.]*", check["summary"])
-        detail["library"] = library.group(0) if library else None
         major = re.search(r"opens libcudnn\.so\.(\d)", check["summary"])
-        detail["major"] = major.group(1) if major else None
+        detail.update(line=check["summary"], library=library and library.group(0))
+        detail["major"] = major and major.group(1)
         frameworks = ("tensorflow", "torch", "jax", "cupy", "onnxruntime", "paddle")
         systems = [check["stage"]] if check["stage"] in frameworks else []
         super(MeasuredRemedies, self).__init__(Measured(facts), detail, systems)
@@ -226,9 +225,8 @@ class MeasuredRemedies(Remedies):
         return super(MeasuredRemedies, self)._toolkit_library_missing()
 
     def _nvrtc_missing(self):
-        rows = self.here.distributions.values()
-        folders = [os.path.join(row["location"], "nvidia/cuda_nvrtc/lib") for row in rows]
-        folder = next(filter(os.path.isdir, folders), None)
+        places = [row["location"] for row in self.here.distributions.values()]
+        folder = in_folders("nvidia/cuda_nvrtc/lib", places)
         versioned = _first(folder, r"libnvrtc\.so\.\d[\d.]*$")
         if versioned and re.search(r"\blibnvrtc\.so\b(?!\.)", self.said):
             note = "cuDNN 8 opens the name without a number"

@@ -33,10 +33,12 @@ def watched_files(distributions):
     """{path: [(package, RECORD's row)]} of the libraries and tools that frameworks need."""
     owners = {}
     for name, row in sorted(distributions.items()):
-        if not _WATCHED.match(name) or by_conda(row):
+        installer = os.path.join(row["location"], row["info"], "INSTALLER")
+        # conda sets run paths after RECORD was written, so sizes differ
+        if not _WATCHED.match(name) or read_text(installer, 100).strip() == "conda":
             continue
         for entry in read_record(row, _is_watched):
-            if entry["sha256"] and _is_watched(entry["path"]):
+            if entry["sha256"]:
                 owners.setdefault(entry["path"], []).append((name, entry))
     return owners
 
@@ -44,12 +46,6 @@ def watched_files(distributions):
 def _is_watched(path):
     base = path.rpartition("/")[2]
     return ".so" in base or base in _TOOLS
-
-
-def by_conda(distribution):
-    """True for packages that conda installed: it sets run paths after RECORD was written, so sizes differ."""
-    path = os.path.join(distribution["location"], distribution["info"], "INSTALLER")
-    return read_text(path, 100).strip() == "conda"
 
 
 def _look(path, rows, found, loader):

@@ -122,17 +122,15 @@ def _opened_by_cudnn(shim, packages):
     return [("lib%s.so.%s" % (n, m), requester, wheel) for wheel, m in majors for n in ("cublas", "cublasLt")]
 
 
-def nvrtc_names(facts):
-    """File names of the NVRTC that belongs to the CUDA of the frameworks and cuDNNs here; [] if unknown."""
+def find_nvrtc(facts, loader, wheel_folders):
+    """The NVRTC of the CUDA of the frameworks and cuDNNs here that a process would load, or None.
+
+    The newest that is sound if no CUDA is known.
+    """
     majors = {numbers(row["cuda"])[0] for row in facts.get("consumers", ()) if numbers(row["cuda"])}
     majors = majors or set(cudnn_wheels(facts.get("packages", {})).values())
-    return ["libnvrtc.so.%s" % {11: "11.2"}.get(major, major) for major in sorted(majors) if major > 10]
-
-
-def find_nvrtc(loader, wheel_folders, names):
-    """The NVRTC that a process here would load by one of these names; without names the newest; or None."""
-    wanted = names or _nvrtcs_here(loader, wheel_folders)
-    for name in wanted:
+    names = ["libnvrtc.so.%s" % {11: "11.2"}.get(major, major) for major in sorted(majors) if major > 10]
+    for name in names or _nvrtcs_here(loader, wheel_folders):
         path = in_folders(name, wheel_folders) or loader.resolve(name)["path"]
         if path is not None and (names or loader.header(path)["problem"] is None):
             return path
@@ -149,7 +147,7 @@ def _nvrtcs_here(loader, wheel_folders):
 
 
 def _check_nvrtc(ctx, loader, wheel_folders, evidence):
-    path = find_nvrtc(loader, wheel_folders, nvrtc_names(ctx.facts))
+    path = find_nvrtc(ctx.facts, loader, wheel_folders)
     evidence["nvrtc"] = path
     ctx.fact("nvrtc", path)
     count = len(evidence["found"])
