@@ -3,7 +3,7 @@
 Reference: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
-from .data import read_patterns
+from .data import beside, read_patterns
 from .library_files import mapped_libraries
 
 try:
@@ -14,28 +14,19 @@ except ImportError:  # a Python built without libffi
 ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR, ATTRIBUTE_COMPUTE_MODE = 75, 76, 20
 OUT_OF_MEMORY = 2
 
+PROTOTYPES = beside("prototypes.txt")
 # Results by number: [name, cause or None].
 RESULTS = {int(number): (row.split() + [None])[:2] for number, row in read_patterns()["cuda-results"].items()}
 RESULT_CAUSES = {number: cause for number, (_, cause) in RESULTS.items() if cause}
-# Result and parameters of every function called, by kind: i an int or an enum, n a size_t, p a pointer or a
-# handle, u a device address (CUdeviceptr), s a C string, v nothing. A test compares them with cuda.h.
-DRIVER_PROTOTYPES = {
-    "cuInit": "i(i)",
-    "cuDriverGetVersion": "i(p)",
-    "cuDeviceGetCount": "i(p)",
-    "cuDeviceGet": "i(pi)",
-    "cuDeviceGetName": "i(pii)",
-    "cuDeviceGetAttribute": "i(pii)",
-    "cuDeviceTotalMem_v2": "i(pi)",
-    "cuDevicePrimaryCtxRetain": "i(pi)",
-    "cuCtxSetCurrent": "i(p)",
-    "cuCtxSynchronize": "i()",
-    "cuMemGetInfo_v2": "i(pp)",
-    "cuMemAlloc_v2": "i(pn)",
-    "cuMemFree_v2": "i(u)",
-    "cuMemcpyHtoD_v2": "i(upn)",
-    "cuMemcpyDtoH_v2": "i(pun)",
-}
+
+
+def prototypes_of(library):
+    """{function: its result and parameters by kind} of one library in ``prototypes.txt``."""
+    rows = (line.split() for line in PROTOTYPES.splitlines())
+    return {row[1]: row[2] for row in rows if row[0] == library}
+
+
+DRIVER_PROTOTYPES = prototypes_of("cuda")
 
 
 class CudaError(Exception):

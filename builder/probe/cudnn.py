@@ -5,7 +5,7 @@ prototypes, enumerators and the layout of the one struct with NVIDIA's headers o
 Reference: https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/overview.html
 """
 
-from .cuda import Library, ctypes
+from .cuda import Library, ctypes, prototypes_of
 from .versions import cudnn_tuple
 
 FLOAT, HALF = 0, 2
@@ -27,25 +27,7 @@ ALGORITHMS = {
     "BackwardData": ("direct", "direct", "fft", "fft", "winograd", "winograd"),
     "BackwardFilter": ("direct", "direct", "fft", "direct", "winograd", "winograd", "fft"),
 }
-# As DRIVER_PROTOTYPES.
-CUDNN_PROTOTYPES = {
-    "cudnnGetVersion": "n()",
-    "cudnnGetCudartVersion": "n()",
-    "cudnnGetMaxDeviceVersion": "n()",
-    "cudnnGetErrorString": "s(i)",
-    "cudnnGetLastErrorString": "v(pn)",
-    "cudnnCreate": "i(p)",
-    "cudnnCreateTensorDescriptor": "i(p)",
-    "cudnnCreateFilterDescriptor": "i(p)",
-    "cudnnCreateConvolutionDescriptor": "i(p)",
-    "cudnnSetTensor4dDescriptor": "i(piiiiii)",
-    "cudnnSetFilter4dDescriptor": "i(piiiiii)",
-    "cudnnSetConvolution2dDescriptor": "i(piiiiiiii)",
-    "cudnnGetConvolution2dForwardOutputDim": "i(ppppppp)",
-}
-CUDNN_PROTOTYPES.update({"cudnnGetConvolution%sAlgorithm_v7" % way: "i(pppppipp)" for way in ALGORITHMS})
-CUDNN_PROTOTYPES.update({"cudnnGetConvolution%sWorkspaceSize" % way: "i(pppppip)" for way in ALGORITHMS})
-CUDNN_PROTOTYPES.update({"cudnnConvolution%s" % way: "i(pppppppipnppp)" for way in ALGORITHMS})
+CUDNN_PROTOTYPES = prototypes_of("cudnn")
 VERSION_CHECKS = {
     8: ("OpsInfer", "OpsTrain", "CnnInfer", "CnnTrain", "AdvInfer", "AdvTrain"),
     9: ("Graph", "Ops", "Cnn", "Adv", "SubquadraticOps"),  # the last from 9.22 on, in libcudnn_ext

@@ -4,7 +4,7 @@ import os
 import re
 
 from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, by_counter_tests
-from .cuda import Library, ctypes, open_library
+from .cuda import Library, ctypes, open_library, prototypes_of
 from .data import opened_libraries
 from .distributions import cudnn_wheels, find_wheel_folders, list_folder, wheels_of
 from .judge import absent_cause, default_judge
@@ -14,15 +14,7 @@ from .resolver import Loader, read_cache
 from .versions import numbers
 
 _KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(threadIdx.x); }\n'
-
-
-# As DRIVER_PROTOTYPES.
-NVRTC_PROTOTYPES = {
-    "nvrtcCreateProgram": "i(pppipp)",
-    "nvrtcCompileProgram": "i(pip)",
-    "nvrtcGetProgramLogSize": "i(pp)",
-    "nvrtcGetProgramLog": "i(pp)",
-}
+NVRTC_PROTOTYPES = prototypes_of("nvrtc")
 
 
 def judge_toolkit(run):
