@@ -95,9 +95,8 @@ class Skeleton:
         if sum(length for _, length in wanted) > _LARGEST_PART:
             raise ValueError("more than is kept of a library")
         wanted.insert(0, (0, min(elf.ELF_HEADER + elf.ELF_SEGMENT * len(segments), len(head))))
-        dynamic = next(
-            ((one.offset, one.length) for one in segments if one.kind == elf.DYNAMIC_SEGMENT), None
-        )
+        tables = [(one.offset, one.length) for one in segments if one.kind == elf.DYNAMIC_SEGMENT]
+        dynamic = tables[0] if tables else None
         self._clear = dynamic is None
         position, found = 0, b""
         while True:
@@ -113,8 +112,10 @@ class Skeleton:
                         self._kept.append((names[0], _overlap(names, 0, head)))
                     self._keep(names, position, piece)
                     wanted.append(names)
-                    self._clear, head = True, b""
+                    self._clear = True
+            head = b"" if self._clear else head
             position += len(piece)
+            piece = b""  # nothing is held while the next one is waited for
             piece = yield
 
     def _keep(self, wanted: Range, position: int, piece: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -176,6 +177,16 @@ def test_pieces_of_any_length_give_one_skeleton(library: Path) -> None:
         found.append(bytes(image))
     assert found[0] == found[1] == found[2]
     assert any(found[0])
+
+
+def test_a_skeleton_holds_no_piece(library: Path) -> None:
+    """A layer has hundreds of libraries, each of up to hundreds of megabytes."""
+    sound = library.read_bytes()
+    for content in (sound, sound[:20] + bytes(len(sound) - 20), b"no library" * 1000):
+        free = sys.getrefcount(content)
+        skeleton = Skeleton(len(content))
+        skeleton.feed(content)
+        assert sys.getrefcount(content) == free
 
 
 def test_names_far_in_front_take_a_second_reading(
