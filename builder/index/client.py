@@ -154,7 +154,8 @@ class Index:
 
     def offers_of(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
         """The same, of one index by its address."""
-        return tuple(replace(file, url=_with_login(file.url, index)) for file in self._page(index, name))
+        files = simple_api.files(self.client, index, name)
+        return tuple(replace(file, url=_with_login(file.url, index)) for file in files)
 
     def fetch(
         self,
@@ -218,7 +219,7 @@ class Index:
         others: list[str] = []
         offered = False
         for index in self.settings.all:
-            for file in self._page(index, wheel.name):
+            for file in simple_api.files(self.client, index, wheel.name):
                 if file.name != wheel.file:
                     continue
                 if file.sha256 in (None, wheel.sha256):
@@ -235,9 +236,6 @@ class Index:
                 hint=f"it may be deleted there, or another index is configured than when it was locked; "
                 f"`rtbuild lock --upgrade-package {wheel.name}` takes what there is now",
             )
-
-    def _page(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
-        return simple_api.files(self.client, f"{index}/{canonicalize_name(name)}/")
 
     def _wheel(self, package: dict[str, Any], chosen: dict[str, Any]) -> Wheel:
         url, sha256 = chosen["url"], chosen["hashes"]["sha256"]

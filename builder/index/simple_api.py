@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import requests
+from packaging.utils import canonicalize_name
 
 from builder import resources
 from builder.documents import parse_object, shown
@@ -63,11 +64,12 @@ class Page:
     validators: dict[str, str]
 
 
-def files(client: Client, url: str) -> tuple[IndexFile, ...]:
-    """The files of the page at ``url``, from the server or, if that says it did not change, from the cache.
+def files(client: Client, index: str, project: str) -> tuple[IndexFile, ...]:
+    """The files of a project's page, from the server or, if that says it did not change, from the cache.
 
     None if the index does not carry the project. Raises PackageIndexError.
     """
+    url = f"{index}/{canonicalize_name(project)}/"
     # By the whole address: an index may list other files for another login, which is not kept itself.
     key = hashlib.sha256(f"{_ACCEPT}\n{url}".encode()).hexdigest()
     path = resources.cache() / "pages" / key[:2] / f"{key}.json"
