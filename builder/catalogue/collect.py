@@ -129,10 +129,7 @@ def _together(
             by_cell[key] = image
         elif there.digest in (None, image.digest) and there.cell.span is not None:
             by_cell[key] = replace(
-                image,
-                cell=there.cell,
-                possible=there.possible,
-                runs=newest_first([*image.runs, *there.runs]),
+                image, cell=there.cell, possible=there.possible, runs=newest_first([*image.runs, *there.runs])
             )
         else:
             beside.append(replace(image, beside=True))

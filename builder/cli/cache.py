@@ -30,7 +30,6 @@ _CONTENTS = {
     "lockfail": "cells that could not be locked, and why",
     "up": "matrices of rtbuild up",
 }
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def cache(
@@ -53,16 +52,15 @@ def cache(
     sizes = {path.name: _size(path) for path in sorted(folder.glob("*")) if path.is_dir()}
     if json_:
         print_json({"schema": 1, "folder": str(folder), "bytes": sizes, "freed": freed, "damaged": damaged})
-        return 1 if damaged else 0
-    show(str(folder))
-    rows = {**sizes, "in all": sum(sizes.values())}
-    width = max(map(len, rows))
-    for name, size in rows.items():
-        show(f"  {name:<{width}} {human_bytes(size):>9}  {_CONTENTS.get(name, '')}".rstrip())
-    if prune is not None:
-        show(f"{human_bytes(freed)} freed")
-    for digest in damaged:
-        show(f"{digest} was damaged and is removed; it is made again when it is needed")
+    else:
+        rows = {**sizes, "in all": sum(sizes.values())}
+        width = max(map(len, rows))
+        show(str(folder))
+        for name, size in rows.items():
+            show(f"  {name:<{width}} {human_bytes(size):>9}  {_CONTENTS.get(name, '')}".rstrip())
+        if prune is not None:
+            show(f"{human_bytes(freed)} freed")
+        show(*(f"{one} was damaged and is removed; it is made again when it is needed" for one in damaged))
     return 1 if damaged else 0
 
 
@@ -71,7 +69,7 @@ def size_of(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)B?\s*", text)
     if match is None:
         raise UsageError(f"'{text}' is not a size", hint="such as 500MB or 20GB")
-    return round(float(match[1]) * _UNITS[match[2].upper()])
+    return round(float(match[1]) * {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}[match[2].upper()])
 
 
 def _size(folder: Path) -> int:

@@ -30,7 +30,16 @@ def catalogue(
 ) -> int:
     """Write a static site: which image, release and card work together, and how that is known."""
     chosen = opt.load_all(matrices) if matrices or (opt.matrix_files() and not repositories) else []
-    registered, notes = _registered(repositories or [], key, mirror)
+    registered: list[CataloguedImage] = []
+    notes: list[str] = []
+    registry, verifier = Registry.from_user(opt.mirrors(mirror)), Verifier(key=key) if key else None
+    for text in repositories or ():
+        now = datetime.now(UTC)
+        images, doubts = images_of(registry, repository_of(text), now=now, verifier=verifier, say=say)
+        registered += images
+        notes += doubts
+    if repositories and key is None:
+        say("warning: no signature is looked at, and whoever may push there is believed: --key cosign.pub")
     found = collect(
         chosen,
         results=results,
@@ -44,26 +53,11 @@ def catalogue(
     pages = write_site(found, output, made=when.date().isoformat())
     for note in found.notes:
         say(f"warning: {shown(note, most=1000)}")
+    counts = {"pages": len(pages), "releases": len(found.releases), "images": len(found.images)}
     if json_:
-        counts = {"pages": len(pages), "releases": len(found.releases), "images": len(found.images)}
         ran = sum(bool(image.works_on) for image in found.images)
         print_json({"schema": 1, "folder": str(output), **counts, "ran": ran, "notes": list(found.notes)})
     else:
-        releases, images = len(found.releases), len(found.images)
-        show(f"{output / 'index.html'}: {len(pages)} pages, {releases} releases, {images} images")
+        said = ", ".join(f"{count} {name}" for name, count in counts.items())
+        show(f"{output / 'index.html'}: {said}")
     return 0
-
-
-def _registered(
-    repositories: list[str], key: str | None, mirror: list[str] | None
-) -> tuple[list[CataloguedImage], list[str]]:
-    registry, verifier = Registry.from_user(opt.mirrors(mirror)), Verifier(key=key) if key else None
-    found, notes = [], []
-    for text in repositories:
-        repository, now = repository_of(text), datetime.now(UTC)
-        images, doubts = images_of(registry, repository, now=now, verifier=verifier, say=say)
-        found += images
-        notes += doubts
-    if repositories and key is None:
-        say("warning: no signature is looked at, and whoever may push there is believed: --key cosign.pub")
-    return found, notes

@@ -154,8 +154,7 @@ def _document(
 def _fix(matrices: Sequence[Matrix], found: Mapping[str, tuple[Finding, ...]]) -> list[str]:
     """Put the nearest possible cell into its matrix for each impossible one; the ids of cells without any.
 
-    Raises:
-        UsageError: A program cannot change the file; it stays as it is.
+    Raises UsageError if a program cannot change the file; it stays as it is.
     """
     helpless = []
     for matrix in matrices:

@@ -60,7 +60,11 @@ def refresh_tables(
         name: apply(text, [c for c in found.changes if c.file == name], date)
         for name, text in sorted(texts.items())
     }
-    diff = [line for name, text in changed.items() for line in _diff(name, texts[name], text)]
+    diff: list[str] = []
+    for name, text in changed.items():
+        before, after = texts[name].splitlines(keepends=True), text.splitlines(keepends=True)
+        path = f"builder/facts/tables/{name}"
+        diff += difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", n=0)
     if not check_:
         _write(where, changed | {f"releases/{stem}.json": table_text(t) for stem, t in read.tables.items()})
     differs = bool(changed or read.changes)
@@ -84,12 +88,6 @@ def _progress() -> Callable[[int, int, int], None]:
             say(f"facts: {done} of {of} wheels, {size >> 20} MiB read")
 
     return told
-
-
-def _diff(name: str, old: str, new: str) -> list[str]:
-    path = f"builder/facts/tables/{name}"
-    before, after = (text.splitlines(keepends=True) for text in (old, new))
-    return list(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", n=0))
 
 
 def _write(where: Path, texts: dict[str, str]) -> None:

@@ -32,13 +32,7 @@ def init(
     if not words:
         words, gpu = _ask(gpu)
     wish = MatrixWish(
-        words=tuple(words),
-        python=python,
-        gpu=gpu,
-        driver=driver,
-        jupyter=jupyter,
-        offline=offline,
-        name=name,
+        words=tuple(words), python=python, gpu=gpu, driver=driver, jupyter=jupyter, offline=offline, name=name
     )
     path = output / f"{wish.title}.yaml"
     if not force:
@@ -87,15 +81,10 @@ class MatrixWish:
 
 
 def matrix_text(wish: MatrixWish) -> str:
-    """One cell, the best proposal of ``rtbuild resolve``.
-
-    Raises:
-        UsageError: A word is no requirement, or names a framework that rtbuild does not cover.
-        CellError: No cell is possible.
-    """
+    """One cell, the best proposal of ``rtbuild resolve``. Raises as :func:`wishes` and :func:`propose`."""
     on = machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver))
     index = None if wish.offline else Index.from_user(once=True)
-    found = propose(wishes(wish.words), on, python=wish.python, limit=1, name=wish.title, index=index)
+    found = propose(wishes(wish.words), *on, python=wish.python, limit=1, name=wish.title, index=index)
     defaults = "\ndefaults: {profile: colab}\n" if wish.jupyter else ""
     return found.text.replace("\ninclude:\n", f"{defaults}\ninclude:\n", 1)
 

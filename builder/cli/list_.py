@@ -10,9 +10,6 @@ from builder.console import counted, print_json, say, show
 from builder.model import Cell, Matrix
 from builder.pipeline.settings import Settings
 
-GITHUB_LIMIT = 256
-"""Jobs that one job matrix may have (GitHub Actions: "Usage limits", docs.github.com)."""
-
 
 def list_(
     matrices: list[Path] | None = opt.MATRICES,
@@ -70,8 +67,9 @@ def _job_matrices(cells: tuple[Cell, ...], matrices: list[Matrix]) -> dict[str, 
             verify.append(
                 {"cell": cell.id, "matrix": files[cell.matrix], "gpu": gpu or "any", "labels": labels}
             )
+    most = 256  # jobs that one job matrix may have (GitHub Actions: "Usage limits", docs.github.com)
     return {
-        name: [{"include": jobs[at : at + GITHUB_LIMIT]} for at in range(0, len(jobs), GITHUB_LIMIT)]
+        name: [{"include": jobs[at : at + most]} for at in range(0, len(jobs), most)]
         for name, jobs in (("build", build), ("verify", verify))
     }
 

@@ -187,10 +187,7 @@ def card(text: str, *, alike: bool = True) -> str:
     """``--gpu`` as the tables name the card, or ``sm_75`` for a compute capability.
 
     With ``alike`` a laptop's chip stands for the card of the same compute capability: good for a question to
-    the rules, too much for a question about reports.
-
-    Raises:
-        UsageError: No table has it.
+    the rules, too much for a question about reports. Raises UsageError if no table has it.
     """
     from builder.facts.gpus import card_of, known_class, maker_of, near_names
 

@@ -14,9 +14,7 @@ from builder.errors import UsageError
 _PROBE_FAULT = 30
 
 
-def probe(
-    output: Path | None = opt.of("--output, -o: Write it there; without, to stdout.", None),
-) -> int:
+def probe(output: Path | None = opt.of("--output, -o: Write it there; without, to stdout.", None)) -> int:
     """Print the probe, or write it executable."""
     from builder.recipe.bundle import bundle
 

@@ -21,22 +21,12 @@ from builder.resolve.requirements import Wishes
 from builder.resolve.solve import Demand, Proposal, distributions
 
 
-@dataclass(frozen=True, kw_only=True)
-class AskedMachine:
-    """The cards and the driver that images must run on. ``found``: they are those of this machine."""
-
-    gpus: tuple[str, ...] = ()
-    driver: str | None = None
-    found: bool = False
-
-
-def machine(gpus: Sequence[str], driver: str | None) -> AskedMachine:
+def machine(gpus: Sequence[str], driver: str | None) -> tuple[tuple[str, ...], str | None]:
     """The cards and the driver asked about; this machine's own, if nothing is asked and there are any."""
-    if gpus or driver is not None:
-        return AskedMachine(gpus=tuple(dict.fromkeys(opt.card(gpu) for gpu in gpus)), driver=driver)
-    cards, own = nvidia_smi()
-    names = dict.fromkeys(opt.card(gpu.compute_capability or gpu.name) for gpu in cards)
-    return AskedMachine(gpus=tuple(names), driver=own, found=own is not None)
+    if not gpus and driver is None:
+        cards, driver = nvidia_smi()
+        gpus = [gpu.compute_capability or gpu.name for gpu in cards]
+    return tuple(dict.fromkeys(map(opt.card, gpus))), driver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +68,11 @@ def resolve(
     asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_)
     on = machine(gpu or (), opt.driver(driver))
     index = None if offline else Index.from_user(once=True)
-    found = propose(asked, on, python=python, limit=limit, name=name, index=index)
+    found = propose(asked, *on, python=python, limit=limit, name=name, index=index)
     if json_:
         print_json(document(found))
     else:
-        say_origins(found, on)
+        say_origins(found, own=not gpu and driver is None)
         sys.stdout.write(found.text)
     return 0
 
@@ -117,21 +107,27 @@ def wishes(
 
 
 def propose(
-    asked: Wishes, on: AskedMachine, *, python: str | None, limit: int, name: str, index: Index | None
+    asked: Wishes,
+    gpus: tuple[str, ...],
+    driver: str | None,
+    *,
+    python: str | None,
+    limit: int,
+    name: str,
+    index: Index | None,
 ) -> ProposedMatrix:
     """A matrix of at most ``limit`` cells, the best first. ``index`` None: the facts alone are asked.
 
-    Raises:
-        UsageError: A requirement is neither on record nor in the index.
-        CellError: No cell is possible: which two demands clash, and which one to give up.
+    Raises UsageError if a requirement is neither on record nor in the index, and CellError if no cell is
+    possible: which two demands clash, and which one to give up.
     """
     python = python or asked.python
     frameworks, companions = solve.split(asked, python)
     demand = Demand(
         frameworks=frameworks,
         companions=companions,
-        gpus=on.gpus,
-        driver=on.driver,
+        gpus=gpus,
+        driver=driver,
         python=python,
         index=tuple(asked.index),
     )
@@ -206,12 +202,13 @@ def _origin(wish: reading.NamedRequirement, offers: Mapping[str, Offer]) -> tupl
     return "index", f"it has {releases} releases with wheels for Linux on x86-64"
 
 
-def say_origins(found: ProposedMatrix, on: AskedMachine) -> None:
-    """Say where the versions come from, and how each cell was judged."""
+def say_origins(found: ProposedMatrix, *, own: bool) -> None:
+    """Say where the versions come from, and how each cell was judged; ``own``: for this machine."""
     for note in found.asked.notes:
         say(f"note: {note}")
-    if on.found:
-        say(f"for this machine: {', '.join(on.gpus)}, driver {on.driver} (others: --gpu, --driver)")
+    if own and found.demand.driver is not None:
+        on = f"{', '.join(found.demand.gpus)}, driver {found.demand.driver}"
+        say(f"for this machine: {on} (others: --gpu, --driver)")
     for wish in found.demand.frameworks:
         origin, why = _origin(wish, found.offers)
         beside = "" if wish.place == "the command line" else f" ({wish.place})"

@@ -59,8 +59,7 @@ def venv(
 def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str, str]) -> Pinned:
     """The cell as its lock has it; locked now if it is not, unless ``locked`` forbids that.
 
-    Raises:
-        UsageError: Its image holds more than wheels.
+    Raises UsageError if its image holds more than wheels.
     """
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
     pinned = LockKeeper(matrix).pinned(cell)

@@ -84,13 +84,14 @@ def wheel(version: str, python: str = "311", name: str = "torch") -> str:
 
 
 def resolve(*requirements: str, index: Offered | None, gpus=(), driver=None, **options) -> int:
-    on = command.AskedMachine(gpus=gpus, driver=driver)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "machine", lambda *_: on)
+        patch.setattr(command, "nvidia_smi", lambda: ((), None))
         patch.setattr(command.Index, "from_user", lambda **_: index)
         return called(
             command.resolve,
             list(requirements),
+            gpu=list(gpus),
+            driver=driver,
             conda_=options.pop("conda", None),
             offline=index is None,
             json_=options.pop("json", False),
@@ -308,15 +309,16 @@ def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
         resolve("torch==2.9.*", index=None, driver="440.33")
 
 
-def test_this_machines_own_card_and_driver_are_the_default(monkeypatch) -> None:
+def test_this_machines_own_card_and_driver_are_the_default(monkeypatch, capsys) -> None:
     monkeypatch.setattr(command, "nvidia_smi", lambda: ((), None))
-    assert command.machine((), None) == command.AskedMachine()
+    assert command.machine((), None) == ((), None)
     double = Gpu(name="NVIDIA GeForce RTX 4090 Laptop GPU", compute_capability="8.9")
     monkeypatch.setattr(command, "nvidia_smi", lambda: ((double, double), "575.57.08"))
-    mine = command.AskedMachine(gpus=("sm_89",), driver="575.57.08", found=True)
-    assert command.machine((), None) == mine
-    asked = command.machine(["Tesla T4", "8.6"], None)
-    assert asked == command.AskedMachine(gpus=("T4", "sm_86"), driver=None)
+    assert command.machine((), None) == (("sm_89",), "575.57.08")
+    for options, said in (({}, True), ({"driver": "575.57.08"}, False)):
+        assert called(command.resolve, ["torch"], offline=True, **options) == 0
+        assert ("for this machine: sm_89, driver 575.57.08" in capsys.readouterr().err) is said
+    assert command.machine(["Tesla T4", "8.6"], None) == (("T4", "sm_86"), None)
 
 
 def test_a_companion_alone_brings_the_framework_that_it_was_built_for(capsys) -> None:
