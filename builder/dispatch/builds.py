@@ -7,12 +7,13 @@ import hashlib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from builder.dispatch import slurm
 from builder.dispatch.fleet import BuildLane, Fleet
 from builder.dispatch.follow import Work
 from builder.dispatch.plan import BUILD, Task, TaskVerdict
-from builder.dispatch.run import RenderedCell, Say, not_under_way, staged_images, try_push
+from builder.dispatch.run import OnSlurm, RenderedCell, Say, staged_images
 from builder.errors import UsageError
 from builder.image.base import rootfs_key
 from builder.image.stack import groups_of, layer_keys_of, python_key
@@ -42,23 +43,8 @@ def in_waves(layers: Mapping[Task, frozenset[str]]) -> tuple[Task, ...]:
     return tuple(sorted(found))
 
 
-def render(tasks: Sequence[Task], fleet: Fleet, files: Files) -> dict[str, str]:
-    """The batch scripts by the names of their arrays. Raises UsageError."""
-    return {name: script(part, fleet, files) for name, part in slurm.arrays(tasks).items()}
-
-
-def _lane(fleet: Fleet) -> BuildLane:
-    if fleet.scheduler != "slurm":
-        raise UsageError("builds are dispatched by Slurm alone", hint="rtbuild build --engine none, anywhere")
-    if fleet.build is None:
-        hint = "build: {partition: …, layers_key: cosign.pub, key: cosign.key}"
-        raise UsageError("the fleet file does not say how to build", hint=hint)
-    return fleet.build
-
-
-def script(tasks: Sequence[Task], fleet: Fleet, files: Files) -> str:
+def script(tasks: Sequence[Task], fleet: Fleet, lane: BuildLane, files: Files) -> str:
     """The batch script of some builds. Raises UsageError if matrices and locks are too large for one."""
-    lane = _lane(fleet)
     run = ["folder=$(mktemp -d) || exit 5", "trap 'rm -rf \"$folder\"' EXIT"]
     for matrix in sorted({task.matrix for task in tasks}):
         for name, text in zip((f"{matrix}.yaml", f"{matrix}.lock.json"), files[matrix], strict=True):
@@ -92,7 +78,11 @@ def building(
     registry: Registry, rendered: Sequence[RenderedCell], fleet: Fleet, *, say: Say, warn: Say
 ) -> Work:
     """The builds of all cells. Raises UsageError, RegistryError."""
-    _lane(fleet)
+    if fleet.scheduler != "slurm":
+        raise UsageError("builds are dispatched by Slurm alone", hint="rtbuild build --engine none, anywhere")
+    if fleet.build is None:
+        hint = "build: {partition: …, layers_key: cosign.pub, key: cosign.key}"
+        raise UsageError("the fleet file does not say how to build", hint=hint)
     engine = [o.recipe.cell.id for o in rendered if not isinstance(o.recipe.pinned.base, RootfsBase)]
     if engine:
         said = "these cells stand on a registry's base, for which a build needs an engine:"
@@ -106,38 +96,20 @@ def building(
         one.matrix.name: (one.matrix.path.read_text(), lock_path(one.matrix.path).read_text())
         for one in {one.matrix.name: one for one in rendered}.values()
     }
-    queue = slurm.Queue()
 
-    def known(tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
+    def reported(tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
         found = staged_images(registry, [of[task.key] for task in tasks])
         pairs = zip(tasks, found, strict=True)
         return {task.key: TaskVerdict(verdict="built") for task, image in pairs if image is not None}
 
-    def submit(tasks: Sequence[Task], attempt: int) -> dict[str, str]:
-        fresh = not_under_way(tasks, queue.tasks() if tasks else {}, say)
-        if not fresh:
-            return {}
-        try_push(registry, fresh, warn)
-        new = slurm.Submission(script=lambda part: script(part, fleet, files), attempt=attempt)
-        before = list(slurm.jobs_named(BUILD))
-        waves: dict[int, list[str]] = {}
-        for part in slurm.arrays(fresh, slurm.array_limit()).values():
-            wave = part[0].wave
-            after = [*before, *(job for number, jobs in waves.items() if number < wave for job in jobs)]
-            made = new.submit(part, after)
-            waves.setdefault(wave, []).extend(made)
-            if made:
-                taken = sum(task.key not in new.refused for task in part)
-                say(f"wave {wave + 1}: {taken} builds submitted as job {', '.join(made)}")
-        return new.refused
-
-    return Work(
+    return OnSlurm(
+        registry=registry,
+        fleet=fleet,
         tasks=(*staged, *in_waves(absent)),
-        known=known,
-        scheduled=queue.tasks,
-        submit=submit,
-        rendered=lambda tasks: render(tasks, fleet, files),
-        attempts=fleet.attempts,
+        reported=reported,
+        script=partial(script, fleet=fleet, lane=fleet.build, files=files),
+        say=say,
+        warn=warn,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
+from builder.dispatch.plan import BUILD
 from builder.matrix.nodes import Hole, Items, Node, Scalar, Table, compose
 from builder.matrix.source import Problems, nearest, read
 from builder.model import Span
@@ -71,6 +72,10 @@ class Fleet(BaseModel, extra="forbid", frozen=True):
     def lane(self, gpu_class: str) -> Lane:
         """The lane of a class that the fleet :meth:`has`, whatever its case."""
         return next(lane for name, lane in self.classes.items() if name.casefold() == gpu_class.casefold())
+
+    def asked(self, column: str) -> Resources:
+        """What the scheduler is asked for: for a build, or on a class of GPU."""
+        return self.build if column == BUILD and self.build is not None else self.lane(column)
 
 
 def load_fleet(path: Path) -> Fleet:

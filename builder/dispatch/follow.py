@@ -6,7 +6,7 @@ Nothing is kept but in registry and scheduler: a dispatcher that was killed and 
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 from builder.dispatch.client import Scheduled, full, silent
 from builder.dispatch.plan import Task, TaskVerdict
@@ -21,21 +21,27 @@ _AWAY = 600.0
 """Seconds of waiting for which registry or scheduler may fail to answer, before that ends the waiting."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
+class Work(Protocol):
     """Tasks of one kind, and how registry and scheduler are asked about them."""
 
-    tasks: Sequence[Task]
-    known: Callable[[Sequence[Task]], Mapping[str, TaskVerdict]]
-    """Verdicts on these tasks by key, from the registry."""
-    scheduled: Callable[[], Mapping[str, Scheduled]]
-    """The tasks that the scheduler has or had, by key."""
-    submit: Callable[[Sequence[Task], int], Mapping[str, str]] = lambda _tasks, _attempt: {}
-    """Submits tasks, for the nth time; why the scheduler did not take some of them, by key."""
-    rendered: Callable[[Sequence[Task]], Mapping[str, str]] = lambda _tasks: {}
-    """The texts that would be submitted, by name."""
-    attempts: int = 1
-    """Submissions of a task at most."""
+    @property
+    def tasks(self) -> Sequence[Task]: ...
+
+    @property
+    def attempts(self) -> int:
+        """Submissions of a task at most."""
+
+    def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
+        """Verdicts on these tasks by key, from the registry."""
+
+    def scheduled(self) -> Mapping[str, Scheduled]:
+        """The tasks that the scheduler has or had, by key."""
+
+    def submit(self, tasks: Sequence[Task], attempt: int, /) -> Mapping[str, str]:
+        """Submits tasks, for the nth time; why the scheduler did not take some of them, by key."""
+
+    def rendered(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
+        """The texts that would be submitted, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin
 
@@ -15,7 +16,7 @@ from builder.dispatch.client import Scheduled
 from builder.dispatch.fleet import Fleet
 from builder.dispatch.follow import Work
 from builder.dispatch.node import other_card, report_on, reports_beside
-from builder.dispatch.plan import CONCLUSIVE, Task, TaskVerdict, verdicts
+from builder.dispatch.plan import BUILD, CONCLUSIVE, Task, TaskVerdict, verdicts
 from builder.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
 from builder.evidence.cosign import People, Signer
 from builder.evidence.travel import share
@@ -124,78 +125,92 @@ def verifying(
         one.task(name, digest=image.digest, probe=sha256) for one, image in there for name in one.claims()
     )
     images = {image.digest: image for _, image in there}
-    kind = _OnSlurm if fleet.scheduler == "slurm" else _OnKubernetes
-    by = kind(
-        registry=registry, reporters=reporters, tasks=tasks, images=images, fleet=fleet, say=say, warn=warn
-    )
-    return Work(
-        tasks=tasks,
-        known=by.known,
-        scheduled=by.scheduled,
-        submit=by.submit,
-        rendered=by.rendered,
-        attempts=fleet.attempts,
-    )
+
+    def reported(tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
+        mine = [images[digest] for digest in dict.fromkeys(task.digest for task in tasks)]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            lists = pool.map(lambda image: reports_beside(registry, image, reporters), mine)
+            return verdicts(tasks, [one for found in lists for one in found])
+
+    given: dict[str, Any] = {"tasks": tasks, "fleet": fleet, "registry": registry, "say": say, "warn": warn}
+    if fleet.scheduler == "slurm":
+        return OnSlurm(**given, reported=reported, script=partial(slurm.verification, fleet=fleet))
+    return _OnKubernetes(**given, reported=reported, images=images)
 
 
 @dataclass(kw_only=True)
-class _Verifications:
+class _Dispatched:
+    """Tasks of one kind that go to the fleet's scheduler."""
+
     registry: Registry
-    reporters: People | None
-    tasks: Sequence[Task]
-    images: Mapping[str, Staged]
-    """By digest."""
     fleet: Fleet
+    tasks: Sequence[Task]
+    reported: Callable[[Sequence[Task]], dict[str, TaskVerdict]]
+    """The verdicts on these tasks that lie in the registry now, by key. Raises RegistryError."""
     say: Say
     warn: Say
 
-    def known(self, tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
-        """The verdicts on these tasks that lie in the registry now, by key. Raises RegistryError."""
-        images = [self.images[digest] for digest in dict.fromkeys(task.digest for task in tasks)]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            lists = pool.map(lambda image: reports_beside(self.registry, image, self.reporters), images)
-            reports = [one for found in lists for one in found]
-        return verdicts(tasks, reports)
+    @property
+    def attempts(self) -> int:
+        return self.fleet.attempts
+
+    def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
+        return self.reported(tasks)
+
+    def not_under_way(self, tasks: Sequence[Task], there: Mapping[str, Scheduled]) -> list[Task]:
+        """The tasks that the scheduler does not have, or whose job ended; the number of others is said."""
+        fresh = [task for task in tasks if task.key not in there or there[task.key].ended]
+        if len(fresh) < len(tasks):
+            self.say(f"{len(tasks) - len(fresh)} are under way already")
+        return fresh
 
 
 @dataclass(kw_only=True)
-class _OnSlurm(_Verifications):
-    """In arrays; nodes attach the reports."""
+class OnSlurm(_Dispatched):
+    """In arrays; nodes push what comes of them."""
 
+    script: Callable[[Sequence[Task]], str]
+    """The batch script of an array."""
     queue: slurm.Queue = field(default_factory=slurm.Queue)
 
     def scheduled(self) -> Mapping[str, Scheduled]:
         return self.queue.tasks()
 
-    def rendered(self, tasks: Sequence[Task]) -> Mapping[str, str]:
-        return slurm.render(tasks, self.fleet)
+    def rendered(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
+        return {name: self.script(part) for name, part in slurm.arrays(tasks).items()}
 
-    def submit(self, tasks: Sequence[Task], attempt: int) -> dict[str, str]:
+    def submit(self, tasks: Sequence[Task], attempt: int, /) -> Mapping[str, str]:
         """Submit tasks that are not under way already.
 
         Why the scheduler took some not, by key. Raises MissingToolError; what was submitted before stays.
         """
-        fresh = not_under_way(tasks, self.queue.tasks() if tasks else {}, self.say)
+        fresh = self.not_under_way(tasks, self.queue.tasks() if tasks else {})
         if not fresh:
             return {}
         try_push(self.registry, fresh, self.warn)
-        new = slurm.Submission(script=lambda part: slurm.verification(part, self.fleet), attempt=attempt)
-        before: dict[str, list[str]] = {}
+        new = slurm.Submission(script=self.script, attempt=attempt)
+        earlier = slurm.jobs_named(BUILD) if fresh[0].column == BUILD else ()
+        made: dict[tuple[int, str], list[str]] = {}
         for name, part in slurm.arrays(fresh, slurm.array_limit()).items():
-            column = part[0].column
+            wave, column = part[0].wave, part[0].column
+            after = [*earlier, *(job for (number, _), jobs in made.items() if number < wave for job in jobs)]
             # of a class with a limit one array after the other, or the limit would hold for each
-            limited = self.fleet.lane(column).at_once is not None
-            made = new.submit(part, before.get(column, ()) if limited else (), chain=limited)
-            before[column] = made[-1:] or before.get(column, [])
-            for job in made:
-                self.say(f"{name}: submitted as job {job}")
+            limited = self.fleet.asked(column).at_once is not None
+            mine = made.setdefault((wave, column), [])
+            jobs = new.submit(part, [*after, *(mine[-1:] if limited else [])], chain=limited)
+            mine += jobs
+            if jobs:
+                taken = sum(task.key not in new.refused for task in part)
+                self.say(f"{name}: submitted as job {', '.join(jobs)}, tasks: {taken}")
         return new.refused
 
 
 @dataclass(kw_only=True)
-class _OnKubernetes(_Verifications):
-    """As Jobs; their logs are read here, and the reports attached."""
+class _OnKubernetes(_Dispatched):
+    """Verifications as Jobs; their logs are read here, and the reports attached."""
 
+    images: Mapping[str, Staged]
+    """By digest."""
     jobs: Mapping[str, kubernetes.JobState] | None = None
     """Of the last look."""
 
@@ -206,15 +221,15 @@ class _OnKubernetes(_Verifications):
         kubernetes.remove([key for key, job in self.jobs.items() if job.stuck and key in mine], self.fleet)
         return self.jobs
 
-    def rendered(self, tasks: Sequence[Task]) -> Mapping[str, str]:
+    def rendered(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
         return kubernetes.render(tasks, self.fleet) if tasks else {}
 
-    def known(self, tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
+    def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
         """As in the registry, after the reports in logs were put beside their images.
 
         Raises RegistryError, SchedulerError, and CommandError if the fleet's key does not sign here.
         """
-        found = super().known(tasks)
+        found = self.reported(tasks)
         left = [task for task in tasks if task.key not in found]
         if left and self.jobs is None:
             self.jobs = kubernetes.jobs(self.fleet)
@@ -227,14 +242,14 @@ class _OnKubernetes(_Verifications):
                 new |= _collect(self.registry, self.images[task.digest], task, job, self.fleet)
             except CellError as error:
                 self.warn(f"{task.cell} on {task.column}: {job.word}: {error.message}")
-        return super().known(tasks) if new else found
+        return self.reported(tasks) if new else found
 
-    def submit(self, tasks: Sequence[Task], attempt: int) -> dict[str, str]:
-        del attempt  # a Job counts its own
+    def submit(self, tasks: Sequence[Task], _attempt: int, /) -> Mapping[str, str]:
+        """As on Slurm; a Job counts its attempts by itself."""
         if not tasks:
             return {}
         there = self.scheduled()
-        fresh = not_under_way(tasks, there, self.say)
+        fresh = self.not_under_way(tasks, there)
         refused = try_fleet(self.fleet, sorted({task.column for task in fresh})) if fresh else {}
         taken = [task for task in fresh if refused[task.column] is None]
         if taken:
@@ -301,14 +316,6 @@ def _json_in(log: str) -> bytes:
     if len(found) != 1:
         raise CellError(f"the pod's log holds {'several reports' if found else 'no report'}")
     return json.dumps(found[0]).encode()
-
-
-def not_under_way(tasks: Sequence[Task], there: Mapping[str, Scheduled], say: Say) -> list[Task]:
-    """The tasks that the scheduler does not have, or whose job ended; the number of others is said."""
-    fresh = [task for task in tasks if task.key not in there or there[task.key].ended]
-    if len(fresh) < len(tasks):
-        say(f"{len(tasks) - len(fresh)} are under way already")
-    return fresh
 
 
 def try_fleet(fleet: Fleet, classes: Sequence[str] | None = None) -> dict[str, str | None]:

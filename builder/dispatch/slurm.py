@@ -45,11 +45,6 @@ def arrays(tasks: Sequence[Task], most: int = _ARRAY) -> dict[str, Sequence[Task
     return found
 
 
-def render(tasks: Sequence[Task], fleet: Fleet) -> dict[str, str]:
-    """The batch scripts of verifications, by the name of their array."""
-    return {name: verification(part, fleet) for name, part in arrays(tasks).items()}
-
-
 def array_limit() -> int:
     """Tasks that this controller lets an array have: an index has to be below its ``MaxArraySize``."""
     told = re.search(r"^MaxArraySize\s*=\s*(\d+)", _SLURM.ask(["scontrol", "show", "config"]), re.MULTILINE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -105,8 +106,8 @@ def test_each_wheel_is_converted_by_one_node(folder: Path, cluster: Cluster) -> 
         code, rows, talk = dispatch(folder, cluster)
         logs = {path: path.read_text() for path in folder.glob("log-*")}
         assert (code, {row["verdict"] for row in rows}) == (0, {"built"}), talk + "\n".join(logs.values())
-        assert "wave 1: 1 builds submitted" in talk
-        assert "wave 2: 2 builds submitted" in talk
+        assert re.search(r"build: submitted as job \d+, tasks: 1\n", talk)
+        assert re.search(r"build wave 2: submitted as job \d+, tasks: 2\n", talk)
         nodes = {text.partition(" on ")[2].partition(",")[0] for text in logs.values()}
         assert len(nodes) >= 2, "cells of one wave were built on several nodes"
         lock = json.loads((folder / "builds.lock.json").read_text())

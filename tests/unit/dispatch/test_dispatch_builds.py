@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from builder.cli.app import loaded
 from builder.dispatch import slurm
-from builder.dispatch.builds import in_waves, render
+from builder.dispatch.builds import in_waves, script
 from builder.dispatch.fleet import Fleet, load_fleet
 from builder.dispatch.plan import BUILD, Task
 from builder.errors import MatrixError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tests.conftest import Golden
     from tests.unit.dispatch.conftest import Desk
 
@@ -42,6 +44,13 @@ FLEET = Fleet.model_validate(
     }
 )
 FILES = {"torch": ("version: 1\nname: torch\n# it's $HOME `id`\n", '{"cells": {}}')}
+
+
+def render(tasks: Sequence[Task], files: Mapping[str, tuple[str, str]] = FILES) -> dict[str, str]:
+    """The batch scripts by the names of their arrays."""
+    lane = FLEET.build
+    assert lane is not None
+    return {name: script(part, FLEET, lane, files) for name, part in slurm.arrays(tasks).items()}
 
 
 TASKS = [Task(column="T4", cell="c", matrix="m", repository="r", digest="sha256:0", probe="p", inputs="i")]
@@ -84,7 +93,7 @@ def test_in_no_wave_a_cell_needs_what_another_of_it_makes(layers: list[frozenset
 
 
 def test_scripts_of_builds(golden: Golden, tmp_path: Path) -> None:
-    scripts = render(in_waves(CELLS), FLEET, FILES)
+    scripts = render(in_waves(CELLS))
     assert list(scripts) == ["build", "build wave 2", "build wave 3"]
     golden("dispatch/build.sh", scripts["build"])
     path = tmp_path / "build.sh"
@@ -96,8 +105,8 @@ def test_scripts_of_builds(golden: Golden, tmp_path: Path) -> None:
 
 
 def test_a_node_calls_commands_with_options_that_they_have() -> None:
-    build = render(in_waves(CELLS), FLEET, FILES)["build"]
-    for name, text in (("build", build), ("verify-digest", slurm.render(TASKS, FLEET)["T4"])):
+    build = render(in_waves(CELLS))["build"]
+    for name, text in (("build", build), ("verify-digest", slurm.verification(TASKS, FLEET))):
         (line,) = (line for line in text.splitlines() if f"rtbuild {name} " in line)
         known = {option for parameter in loaded(name).params for option in parameter.opts}
         assert set(re.findall(r" (--[a-z-]+)", line)) <= known
@@ -105,12 +114,12 @@ def test_a_node_calls_commands_with_options_that_they_have() -> None:
 
 def test_a_node_finds_matrix_and_lock_as_they_are(tmp_path: Path) -> None:
     """The script runs, with a double of rtbuild that shows what it was called with."""
-    (script,) = render(in_waves({cell("torch2.1"): frozenset()}), FLEET, FILES).values()
+    (text,) = render(in_waves({cell("torch2.1"): frozenset()})).values()
     program = tmp_path / "rtbuild"
     program.write_text('#!/bin/bash\nprintf "%s\\n" "$@"\ncat torch.yaml torch.lock.json\n')
     program.chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "0", "SLURMD_NODENAME": "n1"}
-    done = subprocess.run(["bash"], input=script, env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash"], input=text, env=env, capture_output=True, text=True, check=True)
     assert "--select\ntorch2.1\n--push\nregistry.example/staging\n" in done.stdout
     assert "--layers-key\n/etc/rtbuild/cosign.pub\n--key\nenv://COSIGN_KEY\n" in done.stdout
     assert done.stdout.endswith("".join(FILES["torch"]) + "\n")
@@ -118,7 +127,7 @@ def test_a_node_finds_matrix_and_lock_as_they_are(tmp_path: Path) -> None:
 
 def test_more_than_a_batch_script_holds() -> None:
     with pytest.raises(UsageError, match="do not fit into a batch script"):
-        render(in_waves(CELLS), FLEET, {"torch": ("version: 1\n", "x" * 4_000_000)})
+        render(in_waves(CELLS), {"torch": ("version: 1\n", "x" * 4_000_000)})
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import random
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from builder.dispatch.client import Scheduled, full, silent
-from builder.dispatch.follow import Follower, TaskState, Work, exit_code
+from builder.dispatch.follow import Follower, TaskState, exit_code
 from builder.dispatch.plan import Task, TaskVerdict, missing
 from builder.errors import RegistryError, SchedulerError
 
@@ -39,6 +40,18 @@ def tasks_of(cells: int) -> list[Task]:
         for name in CLASSES
         for number in range(cells)
     ]
+
+
+@dataclass
+class WorkDouble:
+    """Asks what a test says."""
+
+    tasks: Sequence[Task]
+    known: Callable[[Sequence[Task]], dict[str, TaskVerdict]]
+    scheduled: Callable[[], dict[str, Scheduled]]
+    submit: Callable[[Sequence[Task], int], dict[str, str]] = lambda _tasks, _attempt: {}
+    rendered: Callable[[Sequence[Task]], dict[str, str]] = lambda _tasks: {}
+    attempts: int = 1
 
 
 class ClusterDouble:
@@ -107,7 +120,7 @@ class Clock(threading.Event):
 def dispatched(cluster: ClusterDouble, tasks: Sequence[Task], ticks: int) -> tuple[TaskState, ...]:
     """One life of a dispatcher: plan, submit, follow."""
     cluster.submit(missing(tasks, cluster.reports))
-    follower = Follower(work=Work(tasks=tasks, known=cluster.known, scheduled=cluster.under_way))
+    follower = Follower(work=WorkDouble(tasks=tasks, known=cluster.known, scheduled=cluster.under_way))
     warned: list[RtbuildError] = []
     return follower.wait(Clock(cluster, ticks), seconds=1, say=lambda _rows: None, warn=warned.append)
 
@@ -137,7 +150,7 @@ def test_a_dispatcher_that_is_killed_fifty_times_loses_nothing() -> None:
 
 def test_what_the_scheduler_gave_up_is_lost_and_not_waited_for() -> None:
     (task, *_) = tasks_of(1)
-    follower = Follower(work=Work(tasks=[task], known=lambda _tasks: {}, scheduled=dict))
+    follower = Follower(work=WorkDouble(tasks=[task], known=lambda _tasks: {}, scheduled=dict))
     (row,) = follower.wait(threading.Event(), seconds=0.01, say=lambda _rows: None, warn=lambda _error: None)
     assert row.state == "lost"
     assert exit_code([row]) == 5
@@ -171,7 +184,7 @@ class Scheduler:
     def follow(self, count: int) -> list[TaskState]:
         tasks = tasks_of(count)
         known = lambda wanted: {t.key: self.reports[t.key] for t in wanted if t.key in self.reports}  # noqa: E731
-        work = Work(tasks=tasks, known=known, scheduled=self.scheduled, submit=self.submit, attempts=3)
+        work = WorkDouble(tasks=tasks, known=known, scheduled=self.scheduled, submit=self.submit, attempts=3)
         follower = Follower(work=work)
         follower.submit(tasks)
         clock = threading.Event()
@@ -209,7 +222,7 @@ def test_a_registry_that_stays_away_ends_the_waiting() -> None:
     cluster = ClusterDouble(1, deaths=0)
     cluster.silent = lambda _look: True
     clock = Clock(cluster, 10_000)
-    follower = Follower(work=Work(tasks=tasks_of(1), known=cluster.known, scheduled=cluster.under_way))
+    follower = Follower(work=WorkDouble(tasks=tasks_of(1), known=cluster.known, scheduled=cluster.under_way))
     warned: list[RtbuildError] = []
     with pytest.raises(RegistryError):
         follower.wait(clock, seconds=30, say=lambda _rows: None, warn=warned.append)
@@ -247,7 +260,9 @@ def test_a_submission_that_fails_is_tried_at_the_next_look() -> None:
         done[first.key] = WORKS
         return {}
 
-    work = Work(tasks=(first, second), known=lambda _tasks: dict(done), scheduled=scheduled, submit=submit)
+    work = WorkDouble(
+        tasks=(first, second), known=lambda _tasks: dict(done), scheduled=scheduled, submit=submit
+    )
     follower = Follower(work=work)
     follower.submit(work.tasks)
     rows = follower.wait(threading.Event(), seconds=0.001, say=lambda _rows: None, warn=lambda _error: None)

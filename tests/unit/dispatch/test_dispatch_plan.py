@@ -124,8 +124,13 @@ def test_the_newest_verdict_counts(known: tuple[Project, Task]) -> None:
     assert verdicts([task], [new, old])[task.key].cause == "cudnn-missing"
 
 
+def rendered(tasks: list[Task]) -> dict[str, str]:
+    """The batch scripts by the names of their arrays."""
+    return {name: slurm.verification(part, FLEET) for name, part in slurm.arrays(tasks).items()}
+
+
 def test_slurm_scripts(golden: Golden) -> None:
-    scripts = slurm.render(TASKS, FLEET)
+    scripts = rendered(TASKS)
     assert list(scripts) == ["A100", "T4"]
     golden("dispatch/slurm.sh", "\n".join(scripts.values()))
     assert slurm.keys_in(scripts["T4"]) == tuple(task.key for task in TASKS[1:])
@@ -133,7 +138,7 @@ def test_slurm_scripts(golden: Golden) -> None:
 
 def test_a_class_of_more_tasks_than_an_array_takes_is_several() -> None:
     many = [replace(cell(1, "T4")[0], digest=f"sha256:{number:064x}") for number in range(2001)]
-    scripts = slurm.render(many, FLEET)
+    scripts = rendered(many)
     assert [(name, len(slurm.keys_in(text))) for name, text in scripts.items()] == [
         ("T4", 1000),
         ("T4.2", 1000),
@@ -144,7 +149,7 @@ def test_a_class_of_more_tasks_than_an_array_takes_is_several() -> None:
 
 
 def test_shellcheck_finds_nothing_in_a_script(tmp_path: Path) -> None:
-    for name, text in slurm.render(TASKS, FLEET).items():
+    for name, text in rendered(TASKS).items():
         path = tmp_path / f"{name}.sh"
         path.write_text(text)
         shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
