@@ -45,12 +45,11 @@ def collect(
     published = _published(results, notes)
     images = []
     for matrix in matrices:
-        lock = None
+        locked: dict[str, LockEntry] = {}
         try:
-            lock = read_lock(lock_path(matrix.path))
+            locked = read_lock(lock_path(matrix.path))
         except RtbuildError as error:
             notes.append(error.message)
-        locked = {} if lock is None else lock.cells
         for cell in (cell for cell in matrix.cells if cell.excluded is None):
             target, digest, earlier = published.get((matrix.name, cell.id), (None, None, ()))
             entry = locked.get(cell.id)

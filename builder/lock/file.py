@@ -62,19 +62,16 @@ class LockEntry:
     python: StandalonePython | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lockfile:
-    matrix: str
-    cells: Mapping[str, LockEntry]
-
-
 def lock_path(matrix: Path) -> Path:
     """``matrices/torch.yaml`` → ``matrices/torch.lock.json``."""
     return matrix.with_name(f"{matrix.stem}.lock.json")
 
 
-def read_lock(path: Path) -> Lockfile | None:
-    """The lock, or None without a lock file. Raises UsageError for a damaged one, or a newer rtbuild's."""
+def read_lock(path: Path) -> dict[str, LockEntry]:
+    """The entries of a lock by their cells' ids; none without a lock file.
+
+    Raises UsageError for a damaged one, or a newer rtbuild's.
+    """
     text = ""
     try:
         text = read_file(path).decode()
@@ -87,7 +84,7 @@ def read_lock(path: Path) -> Lockfile | None:
             )
         return _from_document(schema.Document.model_validate(raw))
     except FileNotFoundError:
-        return None
+        return {}
     except OSError as problem:
         raise UsageError(f"cannot read the lock {path}: {problem.strerror or problem}") from problem
     except ValueError as problem:
@@ -103,15 +100,14 @@ def read_lock(path: Path) -> Lockfile | None:
         ) from problem
 
 
-def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> Lockfile:
-    """Put ``pinned`` cells (by id) into the matrix's lock and write it, unless it is the same.
+def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> dict[str, LockEntry]:
+    """Put ``pinned`` cells (by id) into the matrix's lock and write it, unless it is the same; its entries.
 
     Other cells keep their entries, also those whose new resolution failed; entries of cells that the matrix
     no longer has are dropped.
     """
-    old = read_lock(path)
     ids = {cell.id for cell in matrix.cells if cell.excluded is None}
-    cells = {} if old is None else {key: entry for key, entry in old.cells.items() if key in ids}
+    cells = {key: entry for key, entry in read_lock(path).items() if key in ids}
     for key, one in pinned.items():
         cells[key] = LockEntry(
             inputs=digest_of(one.cell.inputs()),
@@ -122,33 +118,32 @@ def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> Lockfile:
             epoch=one.epoch,
             python=one.python,
         )
-    new = Lockfile(matrix=matrix.name, cells=dict(sorted(cells.items())))
-    data = render(new).encode()
+    data = render(matrix.name, cells).encode()
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == data:
-            return new
+            return cells
     write_whole(path, data)
-    return new
+    return cells
 
 
-def status(cell: Cell, lockfile: Lockfile | None) -> LockStatus:
-    entry = lockfile.cells.get(cell.id) if lockfile is not None else None
+def status(cell: Cell, entries: Mapping[str, LockEntry]) -> LockStatus:
+    entry = entries.get(cell.id)
     if entry is None:
         return LockStatus.MISSING
     other = cell.python_from is not None and (cell.python_from == "base") != (entry.python is None)
     return LockStatus.FRESH if entry.inputs == digest_of(cell.inputs()) and not other else LockStatus.STALE
 
 
-def pinned_cell(cell: Cell, lockfile: Lockfile | None, *, stale: bool = False) -> Pinned | None:
+def pinned_cell(cell: Cell, entries: Mapping[str, LockEntry], *, stale: bool = False) -> Pinned | None:
     """The cell as it is locked; None if the lock has no entry that fits.
 
     With ``stale`` an entry for other inputs is given too, for a new resolution to start from. Its ``cell``
     then names the base and the ``apt`` packages that the entry was made with.
     """
-    found = status(cell, lockfile)
-    if lockfile is None or found is LockStatus.MISSING or (found is LockStatus.STALE and not stale):
+    found = status(cell, entries)
+    if found is LockStatus.MISSING or (found is LockStatus.STALE and not stale):
         return None
-    entry = lockfile.cells[cell.id]
+    entry = entries[cell.id]
     if found is LockStatus.STALE:
         if isinstance(entry.base, RootfsBase):
             kept = Base(kind="rootfs", name=f"debian/{entry.base.suite}")
@@ -158,9 +153,9 @@ def pinned_cell(cell: Cell, lockfile: Lockfile | None, *, stale: bool = False) -
     return Pinned(cell=cell, base=entry.base, wheels=entry.wheels, epoch=entry.epoch, python=entry.python)
 
 
-def render(lockfile: Lockfile) -> str:
+def render(matrix: str, cells: Mapping[str, LockEntry]) -> str:
     """The file's text: the same for the same content."""
-    entries = lockfile.cells.values()
+    entries = cells.values()
     installed = {wheel for entry in entries for wheel in entry.wheels}
     sources = _sources(installed)
     wheels = _keys(installed | {wheel for source in sources for wheel in source.requires}, lambda w: w.file)
@@ -197,7 +192,7 @@ def render(lockfile: Lockfile) -> str:
 
     document = {
         "schema": schema.VERSION,
-        "matrix": lockfile.matrix,
+        "matrix": matrix,
         "cells": {
             key: {
                 "inputs": entry.inputs,
@@ -208,7 +203,7 @@ def render(lockfile: Lockfile) -> str:
                 "wheels": [wheels[wheel] for wheel in entry.wheels],
                 **({"python": pythons[entry.python]} if entry.python is not None else {}),
             }
-            for key, entry in lockfile.cells.items()
+            for key, entry in cells.items()
         },
         "images": {
             digest: {"env": dict(base.env), "labels": dict(base.labels), "size": base.size}
@@ -264,7 +259,7 @@ def _named(table: Mapping[str, _Named], names: Iterable[str], user: str) -> list
     return [table[name] for name in names]
 
 
-def _from_document(document: schema.Document) -> Lockfile:
+def _from_document(document: schema.Document) -> dict[str, LockEntry]:
     """Raises ValueError if a name is in no table, or a wheel's build requires builds of builds."""
     debs = {key: Deb(**item.model_dump()) for key, item in document.debs.items()}
     systems = {
@@ -307,7 +302,7 @@ def _from_document(document: schema.Document) -> Lockfile:
         )
 
     wheels = {key: wheel_of(key) for key in document.wheels}
-    cells = {
+    return {
         key: LockEntry(
             inputs=cell.inputs,
             platform=cell.platform,
@@ -319,4 +314,3 @@ def _from_document(document: schema.Document) -> Lockfile:
         )
         for key, cell in document.cells.items()
     }
-    return Lockfile(matrix=document.matrix, cells=cells)

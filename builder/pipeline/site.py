@@ -51,19 +51,19 @@ class LockKeeper:
         self.path = lock_path(matrix.path)
         self._matrix = matrix
         self._guard = threading.Lock()
-        self._lockfile = read_lock(self.path)
+        self._entries = read_lock(self.path)
 
     def status(self, cell: Cell) -> LockStatus:
-        return status(cell, self._lockfile)
+        return status(cell, self._entries)
 
     def pinned(self, cell: Cell, *, stale: bool = False) -> Pinned | None:
         """The cell's entry; None if it is missing or, unless that is asked for, ``stale``."""
-        return pinned_cell(cell, self._lockfile, stale=stale)
+        return pinned_cell(cell, self._entries, stale=stale)
 
     def keep(self, pinned: Pinned) -> None:
         """Put a cell into the file at once: a run that is interrupted keeps every cell that was locked."""
         with self._guard:
-            self._lockfile = merge(self.path, self._matrix, {pinned.cell.id: pinned})
+            self._entries = merge(self.path, self._matrix, {pinned.cell.id: pinned})
 
 
 @dataclass(eq=False)

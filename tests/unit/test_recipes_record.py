@@ -75,7 +75,7 @@ def of_projects_locks() -> dict[str, dict[str, str]]:
     for path in sorted(MATRICES.glob("*.lock.json")):
         matrix = load(path.with_name(path.name.replace(".lock.json", ".yaml")))
         lockfile = read_lock(path)
-        assert lockfile is not None
+        assert lockfile
         for cell in matrix.cells:
             pinned = pinned_cell(cell, lockfile, stale=True)
             if pinned is None:
