@@ -264,7 +264,7 @@ def make_missing(
     given: Plan, *, wheel_paths: Mapping[str, Path], rootfs_tar: Path | None = None, **options: Any
 ) -> tuple[Plan, BaseLayers]:
     """All layers of a plan, of files that are all there."""
-    with MissingLayers(given=given, rootfs=lambda: rootfs_tar, **options) as missing:  # type: ignore[arg-type,return-value]
+    with MissingLayers(given=given, rootfs=lambda _base: rootfs_tar, **options) as missing:  # type: ignore[arg-type,return-value]
         for wheel in given.missing:
             missing.wheel(wheel, wheel_paths[wheel.sha256])
         return missing.finish()

@@ -45,7 +45,7 @@ class MissingLayers:
 
     given: Plan
     """All that is known; the rest is missing."""
-    rootfs: Callable[[], Path]
+    rootfs: Callable[[RootfsBase], Path]
     """Makes the tar of a rootfs base; called at once, in a thread, if its layer is missing."""
     python: Path | None = None
     """The tar of a standalone Python, if its layer is missing."""
@@ -167,7 +167,7 @@ class MissingLayers:
                 raise TypeError("a registry's base comes from somewhere")
             return registry_layers(pinned.base, self.registry, self.given.lease)
         if self._rootfs is None:
-            tar = self.rootfs()
+            tar = self.rootfs(pinned.base)
             refuse_hidden(tar, pinned.base)
             key = rootfs_key(pinned.base, pinned.cell)
             self._rootfs = self._of_tar(key, f"rootfs {pinned.base.suite}", tar)

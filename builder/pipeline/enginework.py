@@ -25,7 +25,7 @@ from builder.image.compose import base_image, write_layout
 from builder.image.differ import SavedImage
 from builder.image.finish import Runner
 from builder.layers.codec import codec
-from builder.layers.store import LayerStore, Lease, Record
+from builder.layers.store import Lease, Record
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.model import Cell, RegistryBase
 from builder.pipeline.schedule import Walk
@@ -141,7 +141,7 @@ def system_layers(
                 cache_to=[text.replace("{cell}", cell.id) for text in settings.cache_to],
             )
         )
-        return _layers_above(saved, base, cell, site.layers, lease)
+        return _layers_above(saved, base, cell, lease)
 
 
 def _stages_below(
@@ -186,18 +186,16 @@ def _built(
             yield saved
 
 
-def _layers_above(
-    saved: SavedImage, base: BaseLayers, cell: Cell, store: LayerStore, lease: Lease
-) -> SystemLayers:
+def _layers_above(saved: SavedImage, base: BaseLayers, cell: Cell, lease: Lease) -> SystemLayers:
     below = len(base.layers)
     if saved.diff_ids[:below] != tuple(layer.diff_id for layer in base.layers):
         raise CellError(f"the engine built {cell.id} on another base than {cell.base} as it is locked")
-    layers = [_kept(saved, number, cell, store, lease) for number in range(below, len(saved.layers))]
+    layers = [_kept(saved, number, cell, lease) for number in range(below, len(saved.layers))]
     history = saved.config.get("history") or []
     return SystemLayers(layers=tuple(layers), history=tuple(history[len(base.config.get("history") or []) :]))
 
 
-def _kept(saved: SavedImage, number: int, cell: Cell, store: LayerStore, lease: Lease) -> Layer:
+def _kept(saved: SavedImage, number: int, cell: Cell, lease: Lease) -> Layer:
     diff_id, compression = saved.diff_ids[number], cell.options.compression
 
     def make(target: Path) -> Record:
@@ -210,7 +208,7 @@ def _kept(saved: SavedImage, number: int, cell: Cell, store: LayerStore, lease: 
             tar.unlink(missing_ok=True)
 
     key = f"system-{diff_id.removeprefix('sha256:')}-{codec(compression)}"
-    record, _ = store.obtain(key, lease, make)
+    record, _ = lease.store.obtain(key, lease, make)
     if record.layer.diff_id != diff_id:
         raise CellError(f"the engine gave {record.layer.diff_id} for the layer {diff_id}")
     return record.layer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,7 +113,7 @@ class Maker:
                 missing = stack.enter_context(
                     MissingLayers(
                         given=planned,
-                        rootfs=lambda: rootfs_tar(walk, site, pinned.base),
+                        rootfs=partial(rootfs_tar, walk, site),
                         python=python,
                         registry=site.registry,
                         progress=tell,

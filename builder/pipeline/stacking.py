@@ -60,10 +60,8 @@ def python_tar(walk: Walk, site: Site, python: StandalonePython, base: RegistryB
     )
 
 
-def rootfs_tar(walk: Walk, site: Site, base: RegistryBase | RootfsBase) -> Path:
-    """The tar of a rootfs, made at the first call. TypeError for a registry's base."""
-    if not isinstance(base, RootfsBase):
-        raise TypeError("a registry's base is no rootfs")
+def rootfs_tar(walk: Walk, site: Site, base: RootfsBase) -> Path:
+    """The tar of a rootfs, made at the first call."""
     walk.progress(f"Debian {base.suite} out of {len(base.debs)} packages", quiet=False)
     fetch = partial(site.debian.fetch, stop=walk.cancel)
     return cached_rootfs(base, cache=site.settings.cache, fetch=fetch)

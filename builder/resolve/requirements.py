@@ -168,25 +168,22 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
     for number, line in _logical_lines(read_text(path)):
         place = f"{path}:{number}"
         _refuse_long(line, place)
+        if not line.startswith("-"):
+            text, *options = re.split(r"\s(?=--\w)", line)
+            if any(option.startswith("--hash") for option in options):
+                found.notes.append(f"{place}: {text.strip()}: its hashes are left out: the lock has its own")
+            found.add(text.strip(), place)
+            continue
         try:
-            words = shlex.split(line) if line.startswith("-") else [line]
+            option, value = _option(shlex.split(line))
         except ValueError as problem:
             raise UsageError(f"{place}: {line}: {problem}") from problem
-        if line.startswith("-"):
-            option, value = _option(words)
-            if option in ("-r", "--requirement"):
-                _requirements(path.parent / value, found, (*above, resolved), left)
-            elif option in ("-c", "--constraint"):
-                found.notes.append(
-                    f"{place}: {line}: constraints are not taken over; name them as requirements"
-                )
-            else:
-                _note_option(option, value, place, found)
-            continue
-        text, *options = re.split(r"\s(?=--\w)", words[0])
-        if any(option.startswith("--hash") for option in options):
-            found.notes.append(f"{place}: {text.strip()}: its hashes are left out: the lock has its own")
-        found.add(text.strip(), place)
+        if option in ("-r", "--requirement"):
+            _requirements(path.parent / value, found, (*above, resolved), left)
+        elif option in ("-c", "--constraint"):
+            found.notes.append(f"{place}: {line}: constraints are not taken over; name them as requirements")
+        else:
+            _note_option(option, value, place, found)
 
 
 def _refuse_long(line: str, place: str) -> None:
@@ -239,7 +236,7 @@ def from_pyproject(path: Path) -> Wishes:
         raise UsageError(f"{path}: {text}")
     for text in listed:
         found.add(str(text), f"{path}, project.dependencies")
-    found.python = bound or found.python
+    found.python = bound or None
     for name, value in _table(poetry, "dependencies", path).items():
         _poetry(name, value, path, found)
     for group in _table(project, "optional-dependencies", path):

@@ -70,7 +70,7 @@ def composed(folder: Path, system: Path, runner: Runner, steps: tuple[RecipeStep
     recipe = tiny.recipe("steps", *steps, files={"file": RecipeFile(content=b"content", mode=0o640)})
     store = LayerStore(folder)
     lease = store.lease()
-    with MissingLayers(given=plan(recipe.pinned, lease), rootfs=lambda: system) as missing:
+    with MissingLayers(given=plan(recipe.pinned, lease), rootfs=lambda _base: system) as missing:
         made, base = missing.finish()
     with Workbench() as bench:
         image = compose_image(

@@ -395,7 +395,7 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     lease = store.lease()
     given = plan(pinned([one, pip]), lease)
     with MissingLayers(
-        given=given, rootfs=lambda: rootfs, ready=lambda layer: ready.put(layer.title)
+        given=given, rootfs=lambda _base: rootfs, ready=lambda layer: ready.put(layer.title)
     ) as missing:
         missing.wheel(one.wheel, one.path)
         assert {ready.get(timeout=20), ready.get(timeout=20)} == {"one 1.0", "rootfs bookworm"}
