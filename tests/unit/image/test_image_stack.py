@@ -428,7 +428,7 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
             begun.set()
             go.wait(20)
 
-    def base() -> Path:
+    def base(_base: object) -> Path:
         both.wait(20)  # its thread would be a second worker
         return rootfs
 
@@ -454,7 +454,7 @@ def test_a_failure_is_raised_at_the_next_arrival(
     monkeypatch.setattr("builder.image.stack.LARGE", 1)
     one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
 
-    def base() -> Path:
+    def base(_base: object) -> Path:
         if fault == "rootfs":
             raise MissingToolError("no mmdebstrap here")
         return rootfs
