@@ -1,7 +1,4 @@
-"""The closed list of causes: every failed verdict names exactly one of these.
-
-The ``.ini`` files say what their fields mean.
-"""
+"""The closed list of causes, one for each failed verdict; the ``.ini`` files say what their fields mean."""
 
 from collections import namedtuple
 
@@ -27,6 +24,8 @@ def ini_row(kind, section):
 
 _SECTIONS = {section.name: section for section in read_sections(CAUSETABLE)}
 CAUSES = {name: ini_row(Cause, section) for name, section in _SECTIONS.items()}
+LOOKS = [ini_row(Look, section) for section in read_sections(LOOKTABLE)]
+"""The commands that tell causes apart, in the order of the file."""
 
 
 def commands_by_place(identifier, places):
@@ -41,11 +40,6 @@ def remedy_at(identifier, places):
     """The remedy in words for the place where a text comes from."""
     lines = [line.partition(": ") for line in _SECTIONS[identifier].get("words", "").splitlines() if line]
     return next((text for place, _, text in lines if place in places), CAUSES[identifier].remedy)
-
-
-def read_looks():
-    """The commands that tell causes apart, in the order of the file."""
-    return [ini_row(Look, section) for section in read_sections(LOOKTABLE)]
 
 
 def explain(identifier):

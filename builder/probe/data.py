@@ -97,6 +97,7 @@ def _listed(text):
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+@functools.lru_cache(maxsize=1)
 class Releases(object):
     """The facts about releases and cards that travel with the probe."""
 
@@ -123,8 +124,3 @@ class Releases(object):
         if name not in self.wheels or not aim:
             return None
         return "%s>=%s,<%d" % (name, ".".join(str(part) for part in aim), aim[0] + 1)
-
-
-@functools.lru_cache(maxsize=1)
-def known_releases():
-    return Releases()

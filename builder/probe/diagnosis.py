@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 from collections import namedtuple
 
-from .causes import CAUSES, read_looks
+from .causes import CAUSES, LOOKS
 from .data import read_signatures
 from .reading import redact
 from .remedies import Remedies
@@ -14,7 +14,6 @@ from .versions import cudnn_tuple, dotted
 WRAPPER, FITS, PROVES = 1, 2, 3
 _STRENGTHS = {"wrapper": WRAPPER, "fits": FITS, "proves": PROVES}
 _SURENESS = (None, "a message that hides its cause", "fits", "proven by the text")
-_WIDE = 60
 # Somebody's words about a message that is gone.
 _PAST = re.compile(
     r"\bno longer (?:see|get|have)|\b(?:fixed|solved|resolved|got rid of)\b|"
@@ -117,7 +116,7 @@ def find(lines, told):
             harmless.append(row)
         else:
             # lines as long as a terminal is wide: this one may be their end
-            above = [line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= _WIDE]
+            above = [line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= 60]
             findings.append(_hit(signature, match, lines[index], told, " ".join(above)))
     return findings, harmless
 
@@ -194,7 +193,7 @@ def _look_for(equal, causes, places, silent=None):
     """
     if causes and not equal:
         return None
-    for look in read_looks():
+    for look in LOOKS:
         wanted = set(look.causes.split())
         fits = wanted & set(equal) if len(equal) > 1 else wanted == set(equal)
         if fits and (not look.place or look.place in places):

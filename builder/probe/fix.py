@@ -16,8 +16,6 @@ from .measured import installer
 from .protocol import UsageError
 from .report import printed_report
 
-_COMMAND_LIMIT = 3600
-
 
 class Repair(object):
     """One attempt: ``start`` is the command that starts the probe."""
@@ -44,7 +42,7 @@ class Repair(object):
             self.links.append(words[-1])
         pipes = {"stdout": sys.stderr, "stdin": subprocess.DEVNULL}
         try:
-            return subprocess.call(words, timeout=_COMMAND_LIMIT, **pipes) == 0
+            return subprocess.call(words, timeout=3600, **pipes) == 0
         except (OSError, subprocess.TimeoutExpired) as error:
             tell("it could not be run: %s" % error)
             return False

@@ -5,7 +5,7 @@ are known to be faulty; and the commands for driver, card and packages. Argument
 import re
 from collections import namedtuple
 
-from .data import known_releases, read_patterns
+from .data import Releases, read_patterns
 from .versions import dotted, numbers
 
 # where: pip, apt, conda, docker, shell, notebook or rtbuild
@@ -32,7 +32,7 @@ class FrameworkRemedies(object):
     """The framework that is here, its builds that the tables know, and the commands for both."""
 
     def __init__(self, here, detail=None, systems=()):
-        self.here, self.detail, self.releases = here, detail or {}, known_releases()
+        self.here, self.detail, self.releases = here, detail or {}, Releases()
         self.framework, self.version = self._framework(systems)
         self.certain = self.version is not None or len(systems) == 1 or self.framework in here.printed_by
         """Whether the framework is the one at hand, or only the first that prints such a text."""
@@ -185,15 +185,16 @@ class FrameworkRemedies(object):
             known = numbers(self.version)
             wanted = "onnxruntime-gpu%s==%s" % (extra, self.version) if known else ONNXRUNTIME
             mend = self._pip(wanted, note=PRELOAD_DLLS if "cudnn" in wanted else None)
-            text = "pip uninstall -y onnxruntime onnxruntime-gpu"
-            return [Command("pip", text, "both own the same folder"), mend]
-        if self.framework == "paddlepaddle-gpu":
-            text = "pip uninstall -y paddlepaddle paddlepaddle-gpu"
+        elif self.framework == "paddlepaddle-gpu" and self.version:
+            mend = self._pip("paddlepaddle-gpu==" + self.version, note="from where it came")
+        elif self.framework == "paddlepaddle-gpu":
             mend = self._paddle("cu126", "a build with CUDA 12.6")
-            if self.version:
-                mend = self._pip("paddlepaddle-gpu==" + self.version, note="from where it came")
-            return [Command("pip", text, "both own the same folder"), mend]
-        return []
+        else:
+            return []
+        names = (
+            "paddlepaddle paddlepaddle-gpu" if "paddle" in self.framework else "onnxruntime onnxruntime-gpu"
+        )
+        return [Command("pip", "pip uninstall -y " + names, "both own the same folder"), mend]
 
     def _package_overwritten(self):
         if self.framework in ("onnxruntime", "paddlepaddle-gpu"):

@@ -1,8 +1,7 @@
 """From a stage that failed to the one cause: by counter-tests, by the machine, the loader and the packages.
 
-A message only chooses what to test: the stage without LD_LIBRARY_PATH, the stage with every sub-library
-preloaded from one folder, the loader's true answer about the very file. The cause follows from what these
-gave.
+A message only chooses the test: the stage without LD_LIBRARY_PATH, the stage with every sub-library preloaded
+from one folder, the loader's true answer about the very file. The cause follows from the outcome.
 """
 
 import os

@@ -45,9 +45,8 @@ Stage = namedtuple("Stage", "name layer function timeout module runs judge")
 class Ctx(object):
     """The context that a stage function receives.
 
-    ``params`` comes from the parent: ``facts`` of earlier stages by key, the options ``strict``,
-    ``no_gpu`` and ``expect``, the names of counter-tests under way in ``counter``, and what the stage's
-    ``runs`` adds.
+    ``params`` comes from the parent: ``facts`` of earlier stages by key, the options ``strict``, ``no_gpu``
+    and ``expect``, the names of counter-tests under way in ``counter``, and what the stage's ``runs`` adds.
     """
 
     def __init__(self, stage, params, fd):
@@ -117,10 +116,8 @@ def stage(name, layer, timeout=60, module=None, runs=None, judge=None):
     """Register a stage function.
 
     ``timeout`` in seconds. ``module`` of a ``framework`` stage: the import name without which it is not run.
-    ``runs(facts)`` gives a list of parameter dicts, one child each; the
-    default is one run without parameters, and an empty list means that there is nothing to do here.
-    ``judge(run)`` turns the outcome into checks in the parent, with counter-tests at hand; see
-    :mod:`judge`.
+    ``runs(facts)`` gives a list of parameter dicts, one child each; by default one child without any.
+    ``judge(run)`` turns the outcome into checks in the parent, with counter-tests at hand: :mod:`judge`.
     """
     if layer not in LAYERS + (COUNTER_LAYER,):
         raise ValueError("no such layer: %r" % (layer,))

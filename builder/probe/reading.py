@@ -20,15 +20,12 @@ from .data import read_patterns
 Line = namedtuple("Line", "source number text")
 
 _CHUNK = 4 << 20
-_SMALL = 256 << 10
 _LONGEST = 2000
 _MOST_LINES = 20000
-_REPEATS = 3
 _SECONDS = 30.0
 _NOTEBOOK = 256 << 20
 _FOLLOWING = 2
 """Lines kept after one with a word: a terminal wraps long messages."""
-_ABROAD = {"unopened": "cannot open shared object file", "too-short": "file too short"}
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
 _LISTED = re.compile(r"^\[(?:pip3?|conda)\] ")
 """Before each package in the answer of PyTorch's collect_env."""
@@ -74,7 +71,7 @@ class TextReading(object):
                 data = data.replace(old, new)
             self._lines(name, [data])
         else:
-            self._lines(name, self._pieces(name, head, stream, size), every=len(head) <= _SMALL)
+            self._lines(name, self._pieces(name, head, stream, size), every=len(head) <= 256 << 10)
 
     def _pieces(self, name, piece, stream, size):
         """A stream from its first piece on; its end alone if all of it takes too long."""
@@ -158,7 +155,7 @@ class TextReading(object):
             text = clean(raw[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
             key = re.sub(r"\d+", "0", text[:200])
             seen[key] = seen.get(key, 0) + 1
-            if seen[key] <= _REPEATS and text.strip() and len(seen) <= _MOST_LINES:
+            if seen[key] <= 3 and text.strip() and len(seen) <= _MOST_LINES:
                 self.lines.append(Line(name, number, text))
         return number - 1, following
 
@@ -187,8 +184,8 @@ def clean(text):
     loader's own messages in English.
     """
     text = _LISTED.sub("", _CONTROL.sub("", _ANSI.sub("", text)).rstrip())
-    for name, here in _ABROAD.items() if text and max(text) > "~" else ():
-        text = re.sub(read_patterns()["reading"][name], here, text)
+    for here, abroad in read_patterns()["abroad"].items() if text and max(text) > "~" else ():
+        text = re.sub(abroad, here, text)
     return text
 
 

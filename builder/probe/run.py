@@ -9,10 +9,9 @@ from .protocol import GROUNDWORK, new_check
 from .runner import execute, find_stage
 
 _CLEARED = {
-    "cleared-env": ("LD_LIBRARY_PATH", "LD_PRELOAD"),
-    "cleared-path": ("LD_LIBRARY_PATH",),
-    "cleared-preload": ("LD_PRELOAD",),
-    "visible": ("CUDA_VISIBLE_DEVICES",),
+    "cleared-path": "LD_LIBRARY_PATH",
+    "cleared-preload": "LD_PRELOAD",
+    "visible": "CUDA_VISIBLE_DEVICES",
 }
 SETTINGS = re.compile(
     r"(?!TF_VAR_|TF_TOKEN_|TF_CLI_)"  # Terraform's
@@ -68,10 +67,9 @@ class Run(object):
         Which file a name means was worked out under the parent's variables. A candidate is replaced by the
         one that the same program would get.
         """
-        cleared = self.counter & {"cleared-env", "cleared-path"}
-        if not cleared or self.stage.layer in GROUNDWORK:
+        if "cleared-path" not in self.counter or self.stage.layer in GROUNDWORK:
             return self.facts
-        fresh = dict(run_named(self.program, "files", cleared).new_facts)
+        fresh = dict(run_named(self.program, "files", ["cleared-path"]).new_facts)
         mine = self.params.get("candidate")
         if mine and fresh.get("candidates"):
             same = [row for row in fresh["candidates"] if row["for"] == mine["for"]]
@@ -88,7 +86,7 @@ class Run(object):
         changed = self.params.get("environment") or {}
         if not changed and not self.counter & _ANEW:
             return None
-        dropped = [name for test in self.counter for name in _CLEARED.get(test, ())]
+        dropped = [_CLEARED[test] for test in self.counter if test in _CLEARED]
         if "cleared-settings" in self.counter:
             dropped += self.params.get("settings") or [name for name in os.environ if SETTINGS.match(name)]
         values = dict(os.environ, **changed)

@@ -12,9 +12,6 @@ from .framework_remedies import card_within
 from .remedies import Remedies
 from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
 
-_AMPLE = 512 << 20
-"""Free memory with which cuDNN's handle and a small workspace fit."""
-
 
 def _find_all(name, text):
     """The groups that hold something, of each match of an expression."""
@@ -66,8 +63,8 @@ class Told(object):
         self.cuda_majors |= {int(major) for major in _told("jax_cuda", text).values()}
 
     def _machine(self, text):
-        said = [found.get("driver") or found.get("hint") for found in _find_all("driver", text)]
-        self.driver = next(iter(said), None)
+        said = _told("driver", text)
+        self.driver = said.get("driver") or said.get("hint")
         said = _told("driver_cuda", text)
         number = dotted(cuda_tuple(said["number"])) if "number" in said else None
         self.driver_cuda = number or said.get("cuda") or said.get("told")
@@ -126,7 +123,8 @@ class Told(object):
 
 
 def _memory(told, free):
-    if told.memory_free is None or (told.memory_free >= _AMPLE) is not free:
+    # in 512 MiB cuDNN's handle and a small workspace fit
+    if told.memory_free is None or (told.memory_free >= 512 << 20) is not free:
         return None
     return "%d MiB of %d MiB were free" % (told.memory_free >> 20, (told.memory_total or 0) >> 20)
 
