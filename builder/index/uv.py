@@ -39,6 +39,17 @@ locked without anyone seeing it.
 # PyTorch's indexes carry a few old versions of other packages too, and uv's default would stop at those.
 _STRATEGY = "unsafe-first-match"
 
+_HINTS = {
+    r"Python (?:ABI|implementation) tag|Requires-Python|Python[<>=]": "take a Python that the package has "
+    "wheels for, or another version of the package",
+    "platform tag": "these wheels need a newer glibc: take a newer base, or another version of the package",
+    "not found in the package registry": "check the name, or give the cell the index that has it (`index:`)",
+    "no usable wheels|building from source is disabled": "only wheels are installed: take a version that has "
+    "one, or, if it is pure Python, have rtbuild build it by naming it under 'from-source'",
+    "": "loosen one of the requirements named above",
+}
+"""Remedies by uv's own words; the first that fits counts."""
+
 
 def compile_requirements(
     requirements: Sequence[str],
@@ -148,21 +159,6 @@ def _failure(
     clashing = [line for line, name in names.items() if re.search(rf"(?<![\w.-]){name}(?![\w-])", text)]
     which = f" ({', '.join(clashing)})" if clashing and len(clashing) < len(requirements) else ""
     place = f"Python {target.python} on glibc {target.glibc}"
-    return NoSolutionError(
-        f"no set of wheels for {place} satisfies the requirements{which}\n{indented}", hint=_advice(text)
-    )
-
-
-def _advice(text: str) -> str:
-    if re.search(r"Python (?:ABI|implementation) tag|Requires-Python|Python[<>=]", text):
-        return "take a Python that the package has wheels for, or another version of the package"
-    if "platform tag" in text:
-        return "these wheels need a newer glibc: take a newer base, or another version of the package"
-    if "not found in the package registry" in text:
-        return "check the name, or give the cell the index that has it (`index:`)"
-    if "no usable wheels" in text or "building from source is disabled" in text:
-        return (
-            "only wheels are installed: take a version that has one, or, if it is pure Python, have "
-            "rtbuild build it by naming it under 'from-source'"
-        )
-    return "loosen one of the requirements named above"
+    hint = next(advice for said, advice in _HINTS.items() if re.search(said, text))
+    said = f"no set of wheels for {place} satisfies the requirements{which}"
+    return NoSolutionError(f"{said}\n{indented}", hint=hint)

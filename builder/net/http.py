@@ -45,6 +45,13 @@ _SENT = 128 << 10
 must go out within the time limit of connecting, 5 s, on a slow line, too."""
 _MOST_REDIRECTS = 10
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_REASONS = {
+    "Name or service not known|getaddrinfo failed|NameResolution|nodename nor": "the host name is unknown",
+    "Connection refused": "connection refused",
+    "IncompleteRead|ended prematurely|response ended": "the answer broke off",
+    "Connection reset|Connection aborted|RemoteDisconnected": "the connection was cut",
+}
+"""By the words of requests, urllib3 and the system; the first that fits counts."""
 
 
 def redact(text: str) -> str:
@@ -65,18 +72,8 @@ def explain(error: requests.RequestException) -> str:
         return f"no connection within {float(allowed[1]) if allowed else CONNECT_TIMEOUT:g} s"
     if isinstance(error, requests.exceptions.Timeout) or "timed out" in text:
         return "the server stopped answering"
-    for pattern, reason in (
-        (
-            "Name or service not known|getaddrinfo failed|NameResolution|nodename nor",
-            "the host name is unknown",
-        ),
-        ("Connection refused", "connection refused"),
-        ("IncompleteRead|ended prematurely|response ended", "the answer broke off"),
-        ("Connection reset|Connection aborted|RemoteDisconnected", "the connection was cut"),
-    ):
-        if re.search(pattern, text, re.IGNORECASE):
-            return reason
-    return redact(text)
+    reasons = (reason for said, reason in _REASONS.items() if re.search(said, text, re.IGNORECASE))
+    return next(reasons, redact(text))
 
 
 def _server(url: str) -> str:
