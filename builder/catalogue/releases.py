@@ -58,7 +58,7 @@ def judgement(findings: Sequence[Finding]) -> Judgement:
     if outcome is Outcome.POSSIBLE:
         return Judgement(answer="possible")
     worst = next(finding for finding in findings if finding.outcome is outcome)
-    source = worst.sources[0].reference if worst.sources else ""
+    source = worst.values[0].source.reference if worst.values else ""
     return Judgement(answer=cast("Answer", outcome.answer), reason=worst.message, source=source)
 
 

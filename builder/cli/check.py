@@ -16,7 +16,7 @@ from builder.facts.finding import entry
 from builder.facts.memory import Memory
 from builder.lock.file import lock_path, pinned_cell, read_lock
 from builder.matrix.amend import Replacement, amend
-from builder.matrix.ids import cell_id
+from builder.matrix.expand import cell_id
 from builder.model import Cell, Matrix
 
 _MARKS = {

@@ -100,11 +100,6 @@ class Finding:
     """A stable id, documented in ``docs/compatibility.md``; :mod:`builder.facts.check` has them."""
     nearest: Nearest | None = None
 
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The sources of the values, each once, in the order in which the values name them."""
-        return tuple(dict.fromkeys(value.source for value in self.values))
-
     def as_json(self) -> dict[str, Any]:
         """For ``rtbuild check --json``: plain values only, in a fixed order."""
         document: dict[str, Any] = {

@@ -29,7 +29,7 @@ class FactsError(ValueError):
     """A table that rtbuild ships does not read."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Row:
     """The fields of every row."""
 
@@ -91,7 +91,7 @@ Brings = Literal["inside", "pins", "extra", "outside"]
 wheels; by pins of an ``extra``; or not at all, it expects one ``outside``."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # by identity, as caches key on rows
 class FrameworkRow(Row):
     """One release of one framework, in one CUDA variant; its fields in the order of the generated rows."""
 
@@ -142,10 +142,6 @@ class FrameworkRow(Row):
     """For each value that a person added, its source."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """For missing values, the reason."""
-
-    # by identity, as caches key on rows: what is inherited would compare their sources alone
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
 
     @property
     def carries_cuda(self) -> bool:
@@ -199,14 +195,9 @@ class FrameworkTable:
 
     def row(self, version: str, variant: str = "", distribution: str | None = None) -> FrameworkRow | None:
         """The row of a release; without a variant, the default index's."""
-        for row in self.of(version, distribution or self._default_distribution):
-            if row.variant == variant or (not variant and row.default):
-                return row
-        return None
-
-    @property
-    def _default_distribution(self) -> str | None:
-        return self.name if any(row.distribution == self.name for row in self.rows[-1:]) else None
+        usual = self.name if any(row.distribution == self.name for row in self.rows[-1:]) else None
+        rows = self.of(version, distribution or usual)
+        return next((row for row in rows if row.variant == variant or (not variant and row.default)), None)
 
 
 def _trimmed(version: str) -> str:
@@ -280,11 +271,7 @@ _UNREACHED = "unreachable index: its wheels lie on one of their maker's, which w
 
 
 def read_table(folder: Path, stem: str) -> FrameworkTable:
-    """One framework's table, put together.
-
-    Raises:
-        FactsError: One of its files does not read.
-    """
+    """One framework's table, put together. Raises FactsError if one of its files does not read."""
     file = TableFile(folder / f"{stem}.toml")
     added = file.rows(AddedRow)
     variants = file.rows(VariantRow, "variants") if "variants" in file.values else ()

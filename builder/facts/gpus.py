@@ -28,19 +28,14 @@ def class_of(name: str, capability: str | None) -> str | None:
     The name has to begin with the class word for word (a ``T4G`` is no ``T4``), and the compute capability
     has to be the one of the class.
     """
-    row = _of_class(name)
-    return row.name if row is not None and row.capability == capability else None
+    known = known_class(name)
+    return known if known is not None and load().gpus[known.lower()].capability == capability else None
 
 
 def known_class(text: str) -> str | None:
     """The class as the tables write it, for a typed name: ``t4``, ``A100-SXM4``; None if unknown."""
-    row = _of_class(text)
-    return row.name if row is not None else None
-
-
-def _of_class(name: str) -> GpuRow | None:
-    row, rest = _longest(name)
-    return row if _OTHER_CARD.isdisjoint(rest[:1]) else None
+    row, rest = _longest(text)
+    return row.name if row is not None and _OTHER_CARD.isdisjoint(rest[:1]) else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -47,18 +47,13 @@ class Memory:
         return truth if pinned is not None else replace(truth, failed=last_failure(cell))
 
     def wheel(self, wheel: Wheel) -> WheelTruth | None:
-        if wheel.sha256 not in self._wheels:
-            self._wheels[wheel.sha256] = self._recall(wheel)
-        return self._wheels[wheel.sha256]
-
-    def _recall(self, wheel: Wheel) -> WheelTruth | None:
         """The truth by a small reading of this very wheel, and a deep one if there was one."""
-        told = kept(place_of(wheel.sha256, "small", self.wheel_folder))
-        if told is None:
-            return None
-        truth = truth_of(wheel.file, told, sha256=wheel.sha256)
-        deep = kept(place_of(wheel.sha256, "deep", self.wheel_folder))
-        return with_deep(truth, deep.values) if deep is not None else truth
+        if wheel.sha256 not in self._wheels:
+            told = kept(place_of(wheel.sha256, "small", self.wheel_folder))
+            deep = kept(place_of(wheel.sha256, "deep", self.wheel_folder)) if told is not None else None
+            truth = truth_of(wheel.file, told, sha256=wheel.sha256) if told is not None else None
+            self._wheels[wheel.sha256] = with_deep(truth, deep.values) if truth and deep else truth
+        return self._wheels[wheel.sha256]
 
     def base(self, reference: str, platform: str) -> BaseTruth | None:
         key = (reference, platform)

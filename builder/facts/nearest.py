@@ -10,7 +10,6 @@ from packaging.requirements import Requirement
 from builder.facts import candidates
 from builder.facts.candidates import Choice
 from builder.facts.finding import Nearest, Outcome
-from builder.facts.framework import CellFramework
 from builder.facts.rules import packages
 from builder.facts.stack import Stack
 from builder.facts.tables import TagRow, load
@@ -96,8 +95,8 @@ def _flavours(stack: Stack) -> Iterator[Candidate]:
         return
     name = f"nvidia/cuda:{tag.cuda}-base-{tag.system}"
     wheels = replace(cell, base=Base(kind="registry", name=name), cuda=replace(cell.cuda, provider="wheels"))
-    changes = (("base", name),) if cell.cuda.provider == "wheels" else (("base", name), ("cuda", "wheels"))
-    yield changes, wheels
+    also = () if cell.cuda.provider == "wheels" else (("cuda", "wheels"),)
+    yield (("base", name), *also), wheels
 
 
 def _packages(stack: Stack) -> Iterator[Candidate]:
@@ -172,11 +171,15 @@ def _extras(stack: Stack) -> Iterator[Candidate]:
 def _other_ways(stack: Stack) -> Iterator[Candidate]:
     """The same releases put together another way: by extras, CUDA variants, packages, Pythons."""
     cell = stack.cell
-    if any(framework.table is None or framework.version is None for framework in stack.frameworks):
+    releases = [
+        (framework.requirement, framework.version) for framework in stack.frameworks if framework.table
+    ]
+    ways = [_ways(text, version) for text, version in releases if version is not None]
+    if len(ways) < len(stack.frameworks):
         return
     every = (
         other
-        for combination in candidates.combinations([_ways(framework) for framework in stack.frameworks])
+        for combination in candidates.combinations(ways)
         for python in sorted(candidates.common_pythons(combination), key=lambda python: python != cell.python)
         for other in candidates.cells(combination, python, cell.gpus, standalone=python == cell.python)
     )
@@ -186,23 +189,18 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
         yield tuple(_differences(cell, changed)), changed
 
 
-def _ways(framework: CellFramework) -> list[Choice]:
-    """The ways to install the release of a framework, whichever extras the cell asks for."""
-    parsed = requirement(framework.requirement)
-    name = parsed.name if parsed is not None else framework.name
-    return _choices(f"{name}=={(framework.version or '').split('+', 1)[0]}")
-
-
 @functools.lru_cache(maxsize=1024)
-def _choices(text: str) -> list[Choice]:
-    return list(candidates.choices(Requirement(text)))
+def _ways(text: str, version: str) -> list[Choice]:
+    """The ways to install this release of a framework, whichever extras the cell asks for."""
+    parsed = requirement(text)
+    name = parsed.name if parsed is not None else text
+    return list(candidates.choices(Requirement(f"{name}=={version.partition('+')[0]}")))
 
 
 def _differences(cell: Cell, other: Cell) -> Iterator[tuple[str, str]]:
     for name in ("frameworks", "python", "base", "index", "gpus"):
-        if getattr(cell, name) != getattr(other, name):
-            value = getattr(other, name)
+        if getattr(cell, name) != (value := getattr(other, name)):
             text = ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
-            yield ("framework" if name == "frameworks" else name), text
+            yield name.removesuffix("s") if name == "frameworks" else name, text
     if cell.cuda != other.cuda:
         yield "cuda", ", ".join((other.cuda.provider, *other.cuda.packages))

@@ -68,11 +68,12 @@ def read(
         asked = pool.map(lambda base: _base(base[0], base[1], registry, memory), bases)
         read_pages = pool.map(lambda item: page(item[0], index.with_extra(item[1])), pages)
         offered = dict(zip(pages, read_pages, strict=True))
-        wanted = [_wheels_of(cell, pinned, offered) for cell, pinned in pairs]
+        wanted = [list(_wanted(cell, pinned, offered)) for cell, pinned in pairs]
         wheels = {
             (wheel.file, wheel.sha256): (wheel, cell.index)
-            for (cell, _), (found, _) in zip(pairs, wanted, strict=True)
+            for (cell, _), found in zip(pairs, wanted, strict=True)
             for wheel in found
+            if isinstance(wheel, Wheel)
         }
 
         def one(item: tuple[Wheel, tuple[str, ...]]) -> tuple[WheelTruth | None, tuple[str, ...], int]:
@@ -82,10 +83,11 @@ def read(
         about_wheels = dict(zip(wheels, pool.map(one, wheels.values()), strict=True))
         about_bases = dict(zip(bases, asked, strict=True))
     truths = []
-    for (cell, pinned), (found, missing) in zip(pairs, wanted, strict=True):
-        mine = [about_wheels[wheel.file, wheel.sha256] for wheel in found]
+    for (cell, pinned), found in zip(pairs, wanted, strict=True):
+        mine = [about_wheels[wheel.file, wheel.sha256] for wheel in found if isinstance(wheel, Wheel)]
         reference = base_reference(cell, pinned)
         base, why = about_bases[reference, cell.platform] if reference else (None, ())
+        missing = (reason for reason in found if isinstance(reason, str))
         unread = [*why, *missing, *(reason for _, reasons, _ in mine for reason in reasons)]
         truths.append(together(pinned, [truth for truth, _, _ in mine if truth is not None], base, unread))
     return Reading(
@@ -112,18 +114,10 @@ def _plugins(parsed: Requirement) -> list[str]:
     return sorted(f"jax-{cuda}-plugin" for cuda in cudas) if canonical(parsed.name) == "jax" else []
 
 
-def _wheels_of(cell: Cell, pinned: Pinned | None, offered: Offered) -> tuple[list[Wheel], list[str]]:
-    """The wheels to read of a cell, and why there is none of a framework."""
-    if pinned is not None:
-        return list(framework_wheels(cell, pinned)), []
-    chosen = list(_unlocked(cell, offered))
-    return [w for w in chosen if isinstance(w, Wheel)], [why for why in chosen if isinstance(why, str)]
-
-
-def _unlocked(cell: Cell, offered: Offered) -> Iterator[Wheel | str]:
-    """The wheel that a cell without a lock would get of each framework and plug-in, or why there is none."""
-    system = system_of(cell)
-    if system is None:
+def _wanted(cell: Cell, pinned: Pinned | None, offered: Offered) -> Iterator[Wheel | str]:
+    """The wheel of each framework and plug-in that is locked, or that the cell would get; or why none."""
+    yield from framework_wheels(cell, pinned)
+    if pinned is not None or (system := system_of(cell)) is None:
         return
     fitting = target.Target(python=cell.python, platform=cell.platform, glibc=system.glibc).tags()
     for parsed in filter(None, map(requirement, cell.frameworks)):
@@ -186,16 +180,18 @@ def _wheel(
 ) -> tuple[WheelTruth | None, tuple[str, ...], int]:
     """A wheel's truth, what could not be read, and the bytes that it took."""
     known = memory.wheel(wheel) if wheel.sha256 else None
-    if isinstance(files, str):
-        # a wheel never changes, so what is known of it needs no index
-        return known, () if known else (f"{wheel.file} could not be read: {files}",), 0
-    file = next((f for f in files if f.name == wheel.file and f.sha256 in {None, wheel.sha256}), None)
-    if file is None and wheel.source is not None:
-        return known, () if known else (f"{wheel.file} is built from sources, and was not looked into",), 0
+    listed = () if isinstance(files, str) else files
+    file = next((f for f in listed if f.name == wheel.file and f.sha256 in {None, wheel.sha256}), None)
     if file is None:
-        return known, (f"{wheel.file} with the locked hash is no longer on the package index",), 0
-    unread: list[str] = []
-    size = 0
+        why = "with the locked hash is no longer on the package index"
+        if wheel.source is not None:
+            why = "is built from sources, and was not looked into"
+        if isinstance(files, str):
+            why = f"could not be read: {files}"
+        # a wheel never changes, so what is known of it needs no index
+        settled = known is not None and (isinstance(files, str) or wheel.source is not None)
+        return known, () if settled else (f"{wheel.file} {why}",), 0
+    unread, size = list[str](), 0
     if known is None:
         locked = replace(file, sha256=wheel.sha256 or None, size=wheel.size)
         told = read_wheel(locked, index.client, cache=memory.wheel_folder)

@@ -186,8 +186,7 @@ def _cudnn(tags: Sequence[str], registry: Registry, found: Refresh) -> str | Non
 def apply(text: str, changes: Sequence[Change], date: str) -> str:
     """One file's table with its ``changes`` made, each changed row naming their source, of this ``date``.
 
-    Raises:
-        FactsError: The text is not laid out as one row a line, so that something else would change, too.
+    Raises FactsError if the text is not laid out as one row a line, so that something else would change, too.
     """
     if not changes:
         return text

@@ -15,11 +15,7 @@ _LONG_NUMBER = re.compile(r"[0-9]{19}")
 
 @functools.lru_cache(maxsize=4096)
 def key(text: str) -> tuple[int, ...]:
-    """``"9.10.2.21-1"`` as ``(9, 10, 2, 21)``: what follows the digits and dots is cut.
-
-    Raises:
-        ValueError: The text does not begin with a number.
-    """
+    """``"9.10.2.21-1"`` as ``(9, 10, 2, 21)``: the rest is cut. ValueError if it does not begin with one."""
     found = re.match(r"v?([0-9]{1,9}(?:\.[0-9]{1,9})*)", text)
     if found is None:
         raise ValueError(f"not a version: {text!r}")
@@ -44,15 +40,12 @@ def short(text: str, parts: int) -> str:
 def at_least(found: str, wanted: str) -> bool:
     """True if ``found`` is not older than ``wanted``; missing parts count as 0."""
     a, b = key(found), key(wanted)
-    width = max(len(a), len(b))
-    return a + (0,) * (width - len(a)) >= b + (0,) * (width - len(b))
+    return a + (0,) * (len(b) - len(a)) >= b
 
 
 def agree(one: str, other: str) -> bool:
     """True if two versions agree in the parts that both have: ``8.9`` and ``8.9.6`` agree."""
-    a, b = key(one), key(other)
-    width = min(len(a), len(b))
-    return a[:width] == b[:width]
+    return all(a == b for a, b in zip(key(one), key(other), strict=False))
 
 
 def more_exact(old: str | None, new: str | None) -> bool:

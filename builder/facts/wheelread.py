@@ -73,8 +73,7 @@ def _head(metadata: bytes) -> str:
 def _members(archive: RemoteZip, parts: Sequence[WheelPart], told: Told, *, small: bool) -> None:
     """Read metadata and parts. In a small reading libraries and data may be missing without a reason.
 
-    Raises:
-        UnknownError: The directory cannot be read.
+    Raises UnknownError if the directory cannot be read.
     """
     patterns = [part.member for part in parts]
     if told.metadata is None:

@@ -1,25 +1,31 @@
 """The cells of a matrix document, in the order of the file."""
 
+import hashlib
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Literal, cast
 
 from builder.matrix import keys, profiles
-from builder.matrix.bases import parse_base
+from builder.matrix.bases import parse_base, parse_reference
 from builder.matrix.document import Axes, MatrixDocument, Rule, Setting
-from builder.matrix.ids import DEFAULT_PLATFORM, cell_id
 from builder.matrix.nodes import compose
 from builder.matrix.publishing import read_publish
 from builder.matrix.reader import Reader
+from builder.matrix.requirements import pin
 from builder.matrix.sections import read_document
 from builder.matrix.selection import matches
 from builder.matrix.source import Problems, nearest, read
-from builder.model import Cell, Cuda, Matrix, Profile, PythonFrom, Span
+from builder.model import Base, Cell, Cuda, Matrix, Profile, PythonFrom, Span
 
 MOST_CELLS = 4_096
+LONGEST = 128
+"""Characters of an id: a Docker tag's limit."""
+_HASH = 12
+DEFAULT_PLATFORM = "linux/amd64"
 
 
 def load(path: Path) -> Matrix:
@@ -172,22 +178,69 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
     return replace(cell, id=cell_id(cell))
 
 
+# -- ids. No other code takes one apart.
+
+
+def cell_id(cell: Cell) -> str:
+    """``tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163``: a legal Docker tag in lower case.
+
+    Two cells can get the same id (they differ in packages alone, say); the caller looks for that.
+    """
+    parts = ["".join(pin(text) or text) for text in cell.frameworks]
+    parts += [f"py{cell.python_patch or cell.python}", _base(cell.base)]
+    if cell.cuda.provider == "wheels":
+        parts.append(_cudnn(cell.cuda.packages))
+    elif cell.cuda.provider == "none":
+        parts.append("cpu")
+    if cell.platform != DEFAULT_PLATFORM:
+        parts.append(cell.platform.partition("/")[2])
+    if cell.profile != "plain":
+        parts.append(cell.profile)
+    if cell.variant is not None:
+        parts.append(cell.variant)
+    # What a tag does not allow is '+' and '!' of versions.
+    whole = re.sub(r"[^a-z0-9_.-]", "_", "-".join(parts).lower())
+    if len(whole) <= LONGEST:
+        return whole
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:_HASH]
+    return f"{whole[: LONGEST - _HASH - 1]}-{digest}"
+
+
+def _base(base: Base) -> str:
+    if base.kind == "rootfs":
+        return base.name.rpartition("/")[2]
+    reference = parse_reference(base.name)
+    name = reference.path.rpartition("/")[2]
+    if reference.tag is None:
+        # Only if nothing else identifies the image: a newer digest of the same tag keeps its cell's id.
+        return f"{name}-{(reference.digest or '').removeprefix('sha256:')[:_HASH]}"
+    tag = reference.tag
+    if f"/{reference.path}".endswith("/nvidia/cuda"):
+        tag = tag.replace("-runtime", "", 1)
+    return f"{name}{tag}" if tag[0].isdigit() else f"{name}-{tag}"
+
+
+def _cudnn(packages: Sequence[str]) -> str:
+    for text in packages:
+        pinned = pin(text)
+        if pinned and re.fullmatch(r"nvidia-cudnn-cu\d+", pinned[0]):
+            return f"cudnn{pinned[1]}"
+    return "cudawheels"
+
+
 def _check_profiles(rows: list[_CellDraft], cells: list[Cell], problems: Problems) -> None:
     """Notes a Python that is too old for a cell's profile, once for each place where they meet."""
     seen = set()
     for row, cell in zip(rows, cells, strict=True):
         python = row.settings["python"]
-        oldest = profiles.too_old(cell.profile, cell.python)
-        if oldest is not None and python.span not in seen:
+        oldest = profiles.OLDEST_PYTHON.get(cell.profile, 0)
+        if int(cell.python.partition(".")[2]) < oldest and python.span not in seen:
             seen.add(python.span)
             problems.add(
                 f"the profile '{cell.profile}' needs Python 3.{oldest} or later, not {python.items[0]}",
                 python.span,
                 "its Jupyter has no older one: take another Python, or profile: plain",
             )
-
-
-# -- equal ids
 
 
 def _check_ids(rows: list[_CellDraft], cells: list[Cell], problems: Problems) -> None:

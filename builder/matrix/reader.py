@@ -184,15 +184,9 @@ class Reader:
             text = self.text(node, keys.CELL["cuda"].syntax, "'cuda'")
             return () if text is None else (text,)
         table = self.shaped(Table, node, "'cuda'", "a provider", hint)
-        if table is None:
+        if table is None or not self._has(table, "from", keys.PROVIDER, "'cuda'", hint):
             return ()
-        self.unknown(table, keys.PROVIDER, " in 'cuda'")
-        provider, packages = table.entries.get("from"), table.entries.get("packages")
-        if provider is None:
-            if "from" not in meant(table, keys.PROVIDER):
-                self.problems.add("'cuda' has no 'from'", table.span, hint)
-            return ()
-        name = self.text(provider[1], keys.PROVIDER["from"].syntax, "'from'")
+        name, packages = self.plain(table, keys.PROVIDER)["from"], table.entries.get("packages")
         required = self.texts(packages[1], keys.PROVIDER["packages"].syntax, "'packages'") if packages else ()
         if packages and name not in {None, "wheels"}:
             hint = "they are NVIDIA's wheels: write 'from: wheels', or take them out"
@@ -204,28 +198,30 @@ class Reader:
         if not isinstance(node, Table):
             text = self.text(node, syntax, "'python'", hint=hint)
             return () if text is None else (text,)
-        self.unknown(node, keys.PYTHON, " in 'python'")
-        given, origin = node.entries.get("version"), node.entries.get("from")
-        if given is None:
-            if "version" not in meant(node, keys.PYTHON):
-                hint = "as in {version: 3.12, from: standalone}"
-                self.problems.add("'python' has no 'version'", node.span, hint)
+        example = "as in {version: 3.12, from: standalone}"
+        if not self._has(node, "version", keys.PYTHON, "'python'", example):
             return ()
-        version = self.text(given[1], syntax, "'version'")
-        name = self.text(origin[1], keys.PYTHON["from"].syntax, "'from'") if origin is not None else None
-        if version is not None and version.count(".") > 1 and name == "base" and origin is not None:
+        said = self.plain(node, keys.PYTHON)
+        version, name = said["version"], said.get("from")
+        if version is not None and version.count(".") > 1 and name == "base":
             message = f"which patch release of {version.rpartition('.')[0]} a base has is not chosen here"
             hint = "write 'from: standalone', or the minor version alone"
-            self.problems.add(message, origin[1].span, hint)
+            self.problems.add(message, node.entries["from"][1].span, hint)
         return tuple(text for text in (version, name) if text is not None)
+
+    def _has(self, table: Table, name: str, valid: Mapping[str, Key], what: str, hint: str) -> bool:
+        """Whether a value that is written as a mapping has the key that it needs; notes its unknown ones."""
+        self.unknown(table, valid, f" in {what}")
+        if name not in meant(table, valid):
+            self.problems.add(f"{what} has no '{name}'", table.span, hint)
+        return name in table.entries
 
     def _builds(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
         """Names; the Debian packages of its build follow a compiled one: ``psycopg2: libpq-dev``."""
         found: dict[str, tuple[str, Span]] = {}
         entries, called = self._entries(node, what)
         for entry in entries:
-            build = self._build(entry, syntax, called)
-            if build is None:
+            if (build := self._build(entry, syntax, called)) is None:
                 continue
             name, text = build
             if name in found and found[name][0] != text:

@@ -116,7 +116,15 @@ def read(path: Path) -> tuple[str, Problems]:
     except (OSError, MalformedError) as error:
         reason = "it is a directory" if path.is_dir() else getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read the matrix file {path}: {reason}") from error
-    text, problems = _decode(data.removeprefix(codecs.BOM_UTF8), path)
+    content = data.removeprefix(codecs.BOM_UTF8)
+    text = content.decode(errors="replace")
+    problems = Problems(path, text)
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        rows = _BREAK.split(content[: error.start].decode())
+        span = problems.span(len(rows), len(rows[-1]) + 1)
+        problems.add(f"the byte 0x{content[error.start]:02x} is not UTF-8", span, "save the file as UTF-8")
     if len(data) > MAX_BYTES:
         hint = "a matrix is axes and rules; split what describes different images into several files"
         problems.add(f"the file is larger than {MAX_BYTES // 1024} KiB", problems.span(1, 1), hint)
@@ -142,18 +150,6 @@ def _neighbours(path: Path) -> str:
     close = nearest(path.name, files) or by_stem.get(nearest(path.stem, by_stem) or "")
     listed = f"in {folder}: {', '.join(files)}"
     return f"did you mean '{folder / close}'? {listed}" if close else listed
-
-
-def _decode(data: bytes, path: Path) -> tuple[str, Problems]:
-    text = data.decode(errors="replace")
-    problems = Problems(path, text)
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        rows = _BREAK.split(data[: error.start].decode())
-        span = problems.span(len(rows), len(rows[-1]) + 1)
-        problems.add(f"the byte 0x{data[error.start]:02x} is not UTF-8", span, "save the file as UTF-8")
-    return text, problems
 
 
 def _check_characters(text: str, problems: Problems) -> None:

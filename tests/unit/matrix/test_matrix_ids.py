@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.matrix.bases import parse_base
-from builder.matrix.ids import LONGEST, cell_id
+from builder.matrix.expand import LONGEST, cell_id
 from builder.model import Cell, Cuda
 
 LEGAL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
