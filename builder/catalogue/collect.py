@@ -16,7 +16,7 @@ from builder.evidence.verification import no_proof
 from builder.facts import check
 from builder.facts.gpus import class_of
 from builder.lock.file import LockEntry, lock_path, read_lock
-from builder.model import Cell, Matrix
+from builder.model import Cell, Matrix, RegistryBase
 from builder.oci.spec import is_digest, parse_reference
 from builder.verify.document import parse
 from builder.verify.entry import Damaged, ReportStore, SealedReport
@@ -185,10 +185,10 @@ def _publications(path: Path) -> list[tuple[tuple[str, str], tuple[str, str, str
 
 
 def _parts(entry: LockEntry) -> tuple[Part, ...]:
-    size = getattr(entry.base, "size", None)
-    if size is None:
-        size = sum(deb.size for deb in getattr(entry.base, "debs", ()))
-    base = Part(name="base", version=str(getattr(entry.base, "suite", "")), size=size)
+    if isinstance(entry.base, RegistryBase):
+        base = Part(name="base", version="", size=entry.base.size)
+    else:
+        base = Part(name="base", version=entry.base.suite, size=sum(deb.size for deb in entry.base.debs))
     wheels = (Part(name=wheel.name, version=wheel.version, size=wheel.size) for wheel in entry.wheels)
     return largest_first((base, *wheels))
 

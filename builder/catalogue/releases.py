@@ -19,8 +19,6 @@ from builder.resolve.solve import Proposal, needs_standalone, to_matrix_yaml
 
 _CANDIDATES = 12
 """Cells of one release that are tried: its Pythons on a few bases."""
-_NO_BASE = "no base on record has a Python and the CUDA that it needs"
-_NO_INDEX = "its wheels for this CUDA are on no package index that cells are proposed from"
 
 
 def cards_of() -> tuple[Card, ...]:
@@ -78,8 +76,10 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
     )
     if not found:
         offered = any(choice.row is row for choice in choices(_requirement(table, row)))
-        why = Judgement(answer="unknown", reason=_NO_BASE if offered else _NO_INDEX)
-        return replace(base, cards=dict.fromkeys(models, why))
+        reason = "its wheels for this CUDA are on no package index that cells are proposed from"
+        if offered:
+            reason = "no base on record has a Python and the CUDA that it needs"
+        return replace(base, cards=dict.fromkeys(models, Judgement(answer="unknown", reason=reason)))
     choice, cell, findings = found[0]
     whole = judgement(findings)
     floors = (value.text for finding in devices.driver(stack_of(cell)) for value in finding.values)

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,6 @@ from builder.files import write_whole
 
 _ANSWERS = {"possible": "p", "impossible": "i", "unknown": "u"}
 _NEIGHBOURS = 6
-_BARS = 14
-"""Parts of an image that are drawn; the rest is one bar."""
 
 
 def write_site(catalogue: Catalogue, folder: Path, *, made: str) -> list[Path]:
@@ -67,7 +65,6 @@ def _row(text: str) -> str:
 
 def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str, str]]:
     environment = _environment()
-    environment.globals |= {"rtbuild": __version__, "made": made, "docs": docs}
 
     def page(name: str, template: str, **values: Any) -> tuple[str, str]:
         root = "../" * name.count("/")
@@ -76,60 +73,53 @@ def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str
     by_framework: dict[str, list[Release]] = {}
     for release in catalogue.releases:
         by_framework.setdefault(release.framework, []).append(release)
-    titles = {name: releases[0].title for name, releases in by_framework.items()}
-    capabilities = catalogue.capabilities()
+    environment.globals |= {"rtbuild": __version__, "made": made, "docs": docs, "catalogue": catalogue}
+    environment.globals |= {"frameworks": by_framework, "capabilities": catalogue.capabilities()}
     for text in ("style.css", "picker.js", "search.js"):
         yield text, (resources.templates() / "catalogue" / text).read_text("utf-8")
     yield "data.js", _common_data(catalogue)
-    yield page("index.html", "index.html", catalogue=catalogue, frameworks=by_framework)
-    yield page("catalogue.md", "catalogue.md", catalogue=catalogue)
+    yield page("index.html", "index.html")
+    yield page("catalogue.md", "catalogue.md")
     for name, releases in by_framework.items():
         yield f"data/{_page_name(name)}.js", _framework_data(name, releases, catalogue)
-        parts = {"releases": releases, "capabilities": capabilities, "title": titles[name]}
-        yield page(f"frameworks/{_page_name(name)}.html", "framework.html", **parts)
-    yield page("images/index.html", "images.html", catalogue=catalogue)
+        yield page(f"frameworks/{_page_name(name)}.html", "framework.html", releases=releases)
+    yield page("images/index.html", "images.html")
     for image in catalogue.images:
         yield page(f"images/{image.page}", "image.html", **_image(image, catalogue))
-    yield page("causes/index.html", "causes.html", catalogue=catalogue)
+    yield page("causes/index.html", "causes.html")
     for cause in catalogue.causes:
         yield page(f"causes/{_page_name(cause.id)}.html", "cause.html", cause=cause)
-    yield page("cards/index.html", "cards.html", capabilities=capabilities)
+    yield page("cards/index.html", "cards.html")
     for card in catalogue.cards:
         newest = {
             name: next((r for r in releases if r.cards[card.capability].answer == "possible"), None)
             for name, releases in by_framework.items()
         }
         ran = [image for image in catalogue.images if card.name in image.works_on]
-        name = f"cards/{_page_name(card.name)}.html"
-        yield page(name, "card.html", card=card, newest=newest, ran=ran, titles=titles)
+        yield page(f"cards/{_page_name(card.name)}.html", "card.html", card=card, newest=newest, ran=ran)
 
 
 def _image(image: CataloguedImage, catalogue: Catalogue) -> dict[str, Any]:
-    packages = dict(image.packages)
-    mine = {name for name, _ in cell_frameworks(image.cell)}
+    mine = dict(cell_frameworks(image.cell)).keys()
     near = [
         other
         for other in catalogue.images
-        if other is not image and other.packages and mine & {name for name, _ in cell_frameworks(other.cell)}
+        if other is not image and other.packages and mine & dict(cell_frameworks(other.cell)).keys()
     ][:_NEIGHBOURS]
     return {
         "image": image,
-        "drawn": image.parts[:_BARS],
-        "rest": sum(part.size for part in image.parts[_BARS:]),
-        "whole": image.size,
-        "packages": sorted(packages.items()),
         "neighbours": [
-            (other.page, other.cell.id, _difference(packages, dict(other.packages))) for other in near
+            (other.page, other.cell.id, _difference(image.packages, other.packages)) for other in near
         ],
         "colab": [
-            (runtime.runtime, _difference(packages, {k: v for k, v in runtime.packages.items() if v}))
+            (runtime.runtime, _difference(image.packages, {k: v for k, v in runtime.packages.items() if v}))
             for runtime in catalogue.runtimes
             if image.cell.profile == "colab"
         ],
     }
 
 
-def _difference(mine: dict[str, str], other: dict[str, str]) -> dict[str, Any]:
+def _difference(mine: Mapping[str, str], other: Mapping[str, str]) -> dict[str, Any]:
     """Packages at another version, and how many only one of them has."""
     both = sorted(mine.keys() & other.keys())
     return {

@@ -1,16 +1,15 @@
 """``rtbuild publish``: the plan or the deed, cell by cell, and one exit code."""
 
-import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
-from builder.cli.walking import record
+from builder.cli.walking import record, walk
 from builder.console import Progress, Terminal, counted, print_json
 from builder.console.job import Case, CaseStatus, write_job_files
-from builder.console.lines import reporter
 from builder.errors import PublishRefusedError, UsageError
 from builder.evidence.cosign import People, Signer
 from builder.publish.publication import Order, Publication, publication_document
@@ -87,8 +86,7 @@ def publish(
     terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
     loaded, cells = opt.choose(matrices, select, skip)
     started, command = datetime.now(UTC), command_line()
-    with reporter(terminal) as report:
-        rows = publish_cells(loaded, cells, order=order, emit=report, cancel=threading.Event())
+    rows = walk(terminal, partial(publish_cells, loaded, cells, order=order))
     document = publication_document(rows, command=command, started=started, dry_run=dry_run)
     where = None if dry_run else record(document, results)
     if not dry_run:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.console import Terminal, print_json
@@ -15,9 +15,10 @@ from builder.pipeline.events import CellOutcome, CellResult
 from builder.pipeline.record import run_document, write_record
 
 Run = Callable[..., list[CellResult]]
+_End = TypeVar("_End")
 
 
-def walk(terminal: Terminal, run: Run) -> list[CellResult]:
+def walk(terminal: Terminal, run: Callable[..., list[_End]]) -> list[_End]:
     """The results of ``run(emit=…, cancel=…)``, its events reported as the terminal wants them."""
     with reporter(terminal) as report:
         return run(emit=report, cancel=threading.Event())

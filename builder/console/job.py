@@ -139,7 +139,14 @@ def junit_xml(cases: Sequence[Case], *, command: str, started: datetime) -> byte
         # Jenkins' schema knows this one on a suite only.
         element.set("skipped", str(sum(case.status is CaseStatus.SKIPPED for case in inside)))
         for case in inside:
-            _add(element, case)
+            name = {"name": _clean(case.name), "classname": _clean(f"rtbuild.{case.suite}")}
+            test = ET.SubElement(element, "testcase", name, time=f"{case.seconds:.2f}")
+            if case.status is not CaseStatus.PASSED:
+                said = {"type": _clean(case.kind or case.word), "message": _clean(case.message or case.word)}
+                ET.SubElement(test, case.status.value, said).text = _clean(case.text)
+            if case.facts:
+                lines = (f"{name}: {value}" for name, value in case.facts.items())
+                ET.SubElement(test, "system-out").text = _clean("\n".join(lines))
     ET.indent(root)
     text = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
@@ -152,17 +159,6 @@ def _counts(cases: Sequence[Case]) -> dict[str, str]:
         "errors": str(sum(case.status is CaseStatus.ERROR for case in cases)),
         "time": f"{sum(case.seconds for case in cases):.2f}",
     }
-
-
-def _add(suite: ET.Element, case: Case) -> None:
-    head = {"name": _clean(case.name), "classname": _clean(f"rtbuild.{case.suite}")}
-    element = ET.SubElement(suite, "testcase", head, time=f"{case.seconds:.2f}")
-    if case.status is not CaseStatus.PASSED:
-        said = {"type": _clean(case.kind or case.word), "message": _clean(case.message or case.word)}
-        ET.SubElement(element, case.status.value, said).text = _clean(case.text)
-    if case.facts:
-        lines = "\n".join(f"{name}: {value}" for name, value in case.facts.items())
-        ET.SubElement(element, "system-out").text = _clean(lines)
 
 
 def _clean(text: str) -> str:
