@@ -69,8 +69,7 @@ def attach_statements(
     by_tag = tuple(found.descriptor for _, found in placed if found.kept == "tag")
     if by_tag:  # again, since another writer of the same tag may have come between two of ours
         keep_in_tag(registry, name, image.digest, by_tag)
-    whole = f"{name.host}/{name.repository}@{image.digest}"
-    fresh = () if signer is None else _sign_all(whole, made, signer, note)
+    fresh = () if signer is None else _sign_all(str(name), made, signer, note)
     return tuple(
         Attached(
             kind=KINDS[statement.predicate_type],
@@ -118,9 +117,8 @@ def statements(
 
 
 def _about(image: Staged, predicate_type: str, predicate: Mapping[str, Any]) -> Statement:
-    name = parse_reference(image.repository)
-    whole = f"{name.host}/{name.repository}"
-    return Statement(subjects=(image.digest,), name=whole, predicate_type=predicate_type, predicate=predicate)
+    name = str(parse_reference(image.repository))
+    return Statement(subjects=(image.digest,), name=name, predicate_type=predicate_type, predicate=predicate)
 
 
 def _refuse_other_digest(image: Staged, report: SealedReport) -> None:

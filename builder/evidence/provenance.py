@@ -59,20 +59,17 @@ def provenance(evidence: Evidence, image: Staged) -> dict[str, Any]:
     }
 
 
-def _named(uri: str, name: str, sha256: str, **more: Any) -> dict[str, Any]:
-    """https://github.com/in-toto/attestation/blob/main/spec/v1/resource_descriptor.md"""
-    return {"uri": uri, "name": name, "digest": {"sha256": sha256}, **more}
-
-
 def _part(part: Wheel | Sdist | StandalonePython | Deb, **more: Any) -> dict[str, Any]:
-    return _named(purl(part), part.file.rpartition("/")[2], part.sha256, **more)
+    """https://github.com/in-toto/attestation/blob/main/spec/v1/resource_descriptor.md"""
+    name = part.file.rpartition("/")[2]
+    return {"uri": purl(part), "name": name, "digest": {"sha256": part.sha256}, **more}
 
 
 def _base(base: RegistryBase | RootfsBase, platform: str) -> Iterable[dict[str, Any]]:
     if isinstance(base, RootfsBase):
         return map(_part, base.debs)
-    digest = base.digest.removeprefix("sha256:")
-    return [_named(f"oci://{base.reference}", "base", digest, annotations={"platform": platform})]
+    digest, notes = {"sha256": base.digest.removeprefix("sha256:")}, {"platform": platform}
+    return [{"uri": f"oci://{base.reference}", "name": "base", "digest": digest, "annotations": notes}]
 
 
 def _built_from(pinned: Pinned) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,6 @@ from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
 from builder.oci.staging import Staged
 
-SPEC_VERSION = "1.5"
 _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 """The name space for URLs of RFC 4122: the serial number follows from the digest."""
 _SYSTEM_LABEL = "org.opencontainers.image.ref.name"
@@ -40,7 +39,6 @@ https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts"""
 
 LARGE = 150_000_000
 """Bytes, compressed, above which a layer holds a framework or NVIDIA's libraries, and is not read."""
-_LARGEST_STATUS = 64 << 20
 _LARGEST_LAYER = 8 << 30
 """Unpacked bytes after which reading stops, against decompression bombs."""
 
@@ -61,7 +59,7 @@ def sbom(evidence: Evidence, image: Staged, system: DpkgList) -> dict[str, Any]:
     components = [*_python(pinned), *_debian(pinned, system.packages or ())]
     return {
         "bomFormat": "CycloneDX",
-        "specVersion": SPEC_VERSION,
+        "specVersion": "1.5",
         "serialNumber": f"urn:uuid:{uuid.uuid5(_SPACE, image.digest)}",
         "version": 1,
         "metadata": {
@@ -151,15 +149,19 @@ def _component(
     return row
 
 
+def _file(
+    name: str, part: model.Wheel | model.Sdist | model.StandalonePython, *more: tuple[str, str], **kind: str
+) -> dict[str, Any]:
+    return _component(name, part.version, purl(part), part.sha256, ("file", part.file), *more, **kind)
+
+
 def _python(pinned: model.Pinned) -> Iterator[dict[str, Any]]:
     python = pinned.python
     if python is not None:  # outside of dpkg
         inside = ("libraries-inside", "not listed: OpenSSL, SQLite and others")
-        url, file = purl(python), ("file", python.file)
-        yield _component("cpython", python.version, url, python.sha256, file, inside, kind="application")
+        yield _file("cpython", python, inside, kind="application")
     for wheel in sorted(pinned.wheels):
-        name, url = canonicalize_name(wheel.name), purl(wheel)
-        row = _component(name, wheel.version, url, wheel.sha256, ("file", wheel.file))
+        row = _file(canonicalize_name(wheel.name), wheel)
         if wheel.source is not None:
             row["pedigree"] = {"ancestors": [_sources(wheel.source)]}
         yield row
@@ -167,14 +169,10 @@ def _python(pinned: model.Pinned) -> Iterator[dict[str, Any]]:
 
 def _sources(source: model.WheelSource) -> dict[str, Any]:
     """The source of a wheel: https://cyclonedx.org/docs/1.5/json/#components_items_pedigree_ancestors"""
-    sdist = source.sdist
     compilers = source.system.debs if source.compiled is not None else ()
-    row = _component(
-        sdist.name,
-        sdist.version,
-        purl(sdist),
-        sdist.sha256,
-        ("file", sdist.file),
+    row = _file(
+        source.sdist.name,
+        source.sdist,
         *(("built-with", wheel.file) for wheel in source.requires),
         *(("compiled-with", f"{deb.package} {deb.version}") for deb in compilers),
     )
@@ -189,9 +187,9 @@ def _debian(pinned: model.Pinned, packages: tuple[model.DebianPackage, ...]) -> 
     labels = {} if isinstance(base, model.RootfsBase) else dict(base.labels)
     vendor = labels.get(_SYSTEM_LABEL, "debian")
     for package in packages:
-        name, version, architecture = package.name, package.version, package.architecture
-        url = _deb_url(name, version, architecture, vendor=vendor)
-        yield _component(name, version, url, hashes.get((name, version, architecture)))
+        found = (package.name, package.version, package.architecture)
+        url = _deb_url(*found, vendor=vendor)
+        yield _component(package.name, package.version, url, hashes.get(found))
 
 
 def _properties(evidence: Evidence, system: DpkgList) -> list[dict[str, str]]:
@@ -270,7 +268,7 @@ def _status(blob: Path, media_type: str) -> str | None:
     with open_layer(blob, media_type, most=_LARGEST_LAYER) as archive:
         for entry in archive:
             path = entry.name.removeprefix("/")
-            if path == STATUS and entry.kind == "file" and entry.size <= _LARGEST_STATUS:
+            if path == STATUS and entry.kind == "file" and entry.size <= 64 << 20:
                 return archive.read().decode("utf-8", "replace")
             hidden = hidden or path in _HIDDEN or path in _EMPTIED
     return "" if hidden else None

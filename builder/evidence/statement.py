@@ -25,8 +25,6 @@ TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 CYCLONEDX = "https://cyclonedx.org/bom"
 PROVENANCE = "https://slsa.dev/provenance/v1"
 
-_HEX = re.compile(r"[0-9a-f]{64}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
@@ -63,6 +61,6 @@ def parse_statement(content: bytes) -> Statement:
 
 def _digest(subject: object) -> str:
     match subject:
-        case {"digest": {"sha256": str(text)}} if _HEX.fullmatch(text):
+        case {"digest": {"sha256": str(text)}} if re.fullmatch("[0-9a-f]{64}", text):
             return f"sha256:{text}"
     raise EvidenceError("it is an in-toto statement about something without a sha256 digest")
