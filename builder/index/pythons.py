@@ -33,7 +33,6 @@ _NAME = re.compile(
     r"install_only(?:_stripped)?\.tar\.gz"
 )
 _SUM = re.compile(r"\\?(?P<sum>[0-9a-fA-F]{64}) [ *](?P<file>\S+)")
-_LARGEST_SUMS = 4 << 20
 _PATIENCE = 60
 """Seconds for uv to give its list, which takes 50 milliseconds."""
 _HINT = (
@@ -220,7 +219,7 @@ class PythonArchives:
         url = _over_http(one.url.rpartition("/")[0] + "/SHA256SUMS")
         try:
             with self._client.get(url, stream=True) as response:
-                content = response.raw.read(_LARGEST_SUMS, decode_content=True) if response.ok else b""
+                content = response.raw.read(4 << 20, decode_content=True) if response.ok else b""
         except requests.RequestException:
             content = b""
         rows = (_SUM.fullmatch(line.strip()) for line in content.decode("utf-8", "replace").splitlines())

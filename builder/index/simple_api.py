@@ -30,7 +30,6 @@ _VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
 # What tells a project without files from any page without links: PEP 629's version, or the usual heading.
 _EMPTY_PAGE = re.compile(r'name="pypi:repository-version"|<(?:title|h1)>\s*Links for ', re.IGNORECASE)
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f-\x9f\u200b-\u202e\u2060-\u2069]{1,255}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,18 +111,14 @@ def parse(body: str, content_type: str, url: str) -> tuple[IndexFile, ...]:
     """The files that a project page lists. ``url`` is the address the page finally came from."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind.endswith("json"):
-        return _from_json(body, url)
+        try:
+            return tuple(_file(file, url) for file in parse_object(body)["files"])
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            what = f"{type(problem).__name__}: {problem}"
+            raise NotAPageError(f"JSON that is no project page ({what})") from problem
     if kind.endswith("html"):
         return _from_html(body, url, certain=kind == "application/vnd.pypi.simple.v1+html")
     raise NotAPageError(f"an answer of type {kind or 'unknown'}")
-
-
-def _from_json(body: str, url: str) -> tuple[IndexFile, ...]:
-    try:
-        return tuple(_file(file, url) for file in parse_object(body)["files"])
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        what = f"{type(problem).__name__}: {problem}"
-        raise NotAPageError(f"JSON that is no project page ({what})") from problem
 
 
 def _file(file: Any, url: str) -> IndexFile:
@@ -156,7 +151,7 @@ def _served(address: str) -> str:
 
 
 def _sha256(told: object) -> str | None:
-    return told if isinstance(told, str) and _SHA256.fullmatch(told) else None
+    return told if isinstance(told, str) and re.fullmatch("[0-9a-f]{64}", told) else None
 
 
 def _reason(yanked: object) -> str:

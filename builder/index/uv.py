@@ -35,9 +35,6 @@ The others are dropped. ``UV_CONSTRAINT`` or ``UV_RESOLUTION``, left in somebody
 locked without anyone seeing it.
 """
 
-# A matrix's own index comes first, and the default fills in what it does not have in a fitting version:
-# PyTorch's indexes carry a few old versions of other packages too, and uv's default would stop at those.
-_STRATEGY = "unsafe-first-match"
 
 _HINTS = {
     r"Python (?:ABI|implementation) tag|Requires-Python|Python[<>=]": "take a Python that the package has "
@@ -127,7 +124,9 @@ def _environment(settings: IndexSettings) -> dict[str, str]:
     authorities = kept.get("SSL_CERT_FILE") or kept.get("REQUESTS_CA_BUNDLE") or settings.ca
     if authorities:
         kept["SSL_CERT_FILE"] = authorities
-    kept.setdefault("UV_INDEX_STRATEGY", _STRATEGY)
+    # A matrix's own index comes first, and the default fills in what it does not have in a fitting version:
+    # PyTorch's indexes carry a few old versions of other packages too, and uv's default would stop at those.
+    kept.setdefault("UV_INDEX_STRATEGY", "unsafe-first-match")
     if settings.timeout is not None:
         kept.setdefault("UV_HTTP_TIMEOUT", str(max(1, round(settings.timeout))))
     # uv would fetch an interpreter of the target's version, only to build source packages, which we never do.

@@ -43,7 +43,6 @@ _PIECE = 1 << 16
 _SENT = 128 << 10
 """Bytes of an upload that are sent at once: at each of urllib3's 16 KiB this thread waits for others. A piece
 must go out within the time limit of connecting, 5 s, on a slow line, too."""
-_MOST_REDIRECTS = 10
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _REASONS = {
     "Name or service not known|getaddrinfo failed|NameResolution|nodename nor": "the host name is unknown",
@@ -294,7 +293,7 @@ class Client:
         if authorities := self.ca or os.environ.get("SSL_CERT_FILE"):
             session.verify = authorities
         session.proxies.update(self.proxies)
-        session.max_redirects = _MOST_REDIRECTS
+        session.max_redirects = 10
         connecting = self.retries if self.connection_retries is None else self.connection_retries
         adapter = _Adapter(retries=self.retries, connection_retries=connecting, backoff=self.backoff)
         session.mount("https://", adapter)

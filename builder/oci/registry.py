@@ -24,8 +24,6 @@ from builder.oci.spec import Manifest, Place, Reference
 from builder.oci.wire import BUSY, MIRROR_VARIABLE, Wire
 
 _ACCEPT = {"Accept": ", ".join((*oci.INDEXES, *oci.MANIFESTS))}
-_TAGS_A_PAGE = 1000
-_MOST_TAGS = 1_000_000
 _PUSH = "pull,push"
 _UNFIT = frozenset({400, 404, 416})
 """Statuses with which registries refuse an upload that they forgot, as after a restart, or hold a part of."""
@@ -166,14 +164,14 @@ class Registry:
         found: set[str] = set()
         last = ""
         while True:
-            query = urlencode({"n": _TAGS_A_PAGE} | ({"last": last} if last else {}))
+            query = urlencode({"n": 1000} | ({"last": last} if last else {}))
             response = self.request("GET", repository, f"tags/list?{query}")
             more = "next" in response.links
             try:
                 page = [str(tag) for tag in parse_object(wire.read(response, place))["tags"] or []]
             except (ValueError, LookupError, TypeError):
                 raise wire.no_registry(place, "something that is no list of tags") from None
-            if more and (not page or page[-1] == last or len(found) > _MOST_TAGS):
+            if more and (not page or page[-1] == last or len(found) > 1_000_000):
                 raise wire.no_registry(place, "pages of tags again and again")
             found.update(page)
             if not more:

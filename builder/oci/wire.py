@@ -24,7 +24,6 @@ from builder.oci.spec import Place, Reference, is_loopback, parse_reference, pla
 MIRROR_VARIABLE = "RTBUILD_REGISTRY_MIRROR"
 BUSY = frozenset({429, 500, 502, 503, 504})
 """Statuses of a registry that may do better in a moment."""
-_MORE_TRIES = 2
 _SECONDS = re.compile(r"[0-9]{1,9}")
 _LONGEST_PAUSE = 30.0
 """Seconds; a server may ask for hours by ``Retry-After``, and no run waits that long."""
@@ -123,7 +122,7 @@ class Wire:
         For requests that the client does not repeat by itself: a POST, and those that only count together.
         ``attempt`` may raise RegistryError for a connection that broke.
         """
-        for number in range(min(self.client.retries, _MORE_TRIES)):
+        for number in range(min(self.client.retries, 2)):
             pause = self.client.backoff * 2**number
             try:
                 response = attempt()

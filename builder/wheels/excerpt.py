@@ -105,7 +105,8 @@ class Skeleton:
             if dynamic is not None and not self._clear:
                 found += _overlap(dynamic, position, piece)
                 if len(found) == dynamic[1]:
-                    names = _names(found, segments)
+                    values = dict(elf.dynamic_entries(found))
+                    names = elf.place_in_file(values[elf.DT_STRTAB], segments), values[elf.DT_STRSZ]
                     if names[1] > _LARGEST_NAMES or (sum(names) > len(head) and names[0] < position):
                         raise ValueError("names that are too large, or have passed by")
                     if position:
@@ -135,12 +136,6 @@ def _segments(head: bytes) -> list[elf.Segment]:
     if elf.elf_machine(read) is None or int.from_bytes(read(32, 8), "little") != elf.ELF_HEADER:
         raise ValueError("an ELF file of another kind")
     return elf.elf_segments(read)
-
-
-def _names(dynamic: bytes, segments: list[elf.Segment]) -> Range:
-    """Where the names stand that the dynamic section points to. Raises KeyError or ValueError."""
-    values = dict(elf.dynamic_entries(dynamic))
-    return elf.place_in_file(values[elf.DT_STRTAB], segments), values[elf.DT_STRSZ]
 
 
 class _Whole:
