@@ -25,9 +25,8 @@ from builder.oci.spec import MANIFEST
 from builder.oci.staging import Staged, read_image, staged_tag
 from builder.recipe.bundle import bundle
 from builder.recipe.render import render
-from builder.verify.document import parse
+from builder.verify.document import Expectation, parse
 from builder.verify.entry import ReportStore, SealedReport, key_of, read_entry, seal
-from builder.verify.expectation import Expectation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,8 @@ from builder.evidence.documents import Refusal
 from builder.evidence.verification import covered_class, doubts, no_proof, read, timestamp
 from builder.facts.gpus import class_of
 from builder.oci.staging import Staged
-from builder.verify.document import ProbeDocument, parse
+from builder.verify.document import Expectation, ProbeDocument, compare, parse
 from builder.verify.entry import AGAINST_IMAGE, ReportKey, SealedReport, key_of
-from builder.verify.expectation import Expectation, compare
 
 CLOCKS = timedelta(minutes=10)
 """The most that the clock of a verifying machine may be ahead of this one's."""

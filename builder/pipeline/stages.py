@@ -102,7 +102,7 @@ def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> 
 
     ``pinned`` says what has to be in the image; None if no lock does.
     """
-    from builder.verify.expectation import Expectation
+    from builder.verify.document import Expectation
     from builder.verify.verify import verify
 
     with walk.stage(Stage.VERIFY):

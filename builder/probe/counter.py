@@ -46,8 +46,8 @@ def _together(run, check, present):
         if rest and _cured(run.again(*[test for test, _, _ in rest]), check):
             guilty = rest
     what = " and ".join(what for _, _, what in guilty)
-    run.prove("together", "confirmed", "the stage passes only without %s: each alone breaks it" % what)
-    return guilty[0][1]
+    what = "the stage passes only without %s: each alone breaks it" % what
+    return run.proven(guilty[0][1], "together", what)
 
 
 def _present(run, shadow):

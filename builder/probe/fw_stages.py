@@ -88,15 +88,14 @@ def _cause_of_exception(run, check):
     capability = gpu.get("compute_capability")
     faulty = known_bad(run.stage.name, version, compiled.get("cuda"), capability, text)
     if faulty and gpu:
-        run.prove("known releases", "confirmed", "PyTorch %s is %s" % (version, known_bad_words(faulty)))
-        return "framework-known-bad"
+        what = "PyTorch %s is %s" % (version, known_bad_words(faulty))
+        return run.proven("framework-known-bad", "known releases", what)
     if "HOST_ALLOCATION_FAILED" not in text and "memory" in said:
         again = run.again("small")
         run.prove("small", "confirmed" if again.sound else "refuted", "the same with memory taken as needed")
         free, total = gpu.get("memory_free"), gpu.get("memory_total")
         if again.sound or (free is not None and free < (256 << 20)):
-            run.prove("memory", "confirmed", "%s of %s bytes were free before" % (free, total))
-            return "out-of-memory"
+            return run.proven("out-of-memory", "memory", "%s of %s bytes were free before" % (free, total))
     if "driver" in said:
         api = (run.facts.get("driver") or {}).get("api")
         older = numbers(api)[:2] < numbers(compiled.get("cuda"))[:2]
@@ -106,8 +105,8 @@ def _cause_of_exception(run, check):
             return "driver-too-old"
     if said & {"kernel", "arch"}:
         raw = "cuDNN's own convolution ran on this GPU (compute capability %s)" % capability
-        run.prove("convolution", "confirmed", raw)
-        return "framework-arch-missing" if "kernel" in said else "cudnn-arch-dropped"
+        cause = "framework-arch-missing" if "kernel" in said else "cudnn-arch-dropped"
+        return run.proven(cause, "convolution", raw)
     cause = find_cause(run, check)
     vague = cause in ("framework-import", "execution-failed")
     return status_cause(text) or "execution-failed" if vague else cause

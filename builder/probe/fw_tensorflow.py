@@ -84,7 +84,11 @@ class Tensorflow(Framework):
     def convolve(self, device, dtype, case):
         tf = self.api
         if not self.eager:
-            return _graph_convolve(tf, device, dtype, case)
+            with tf.Graph().as_default(), tf.device(device or "/CPU:0"):
+                x, w, dy = _inputs(tf, dtype, case)
+                y = _conv(tf, x, w)
+                results, devices = _run_graph(tf, [y] + tf.gradients(y, [x, w], grad_ys=dy), device)
+            return dict(_in_probes_order(*results), devices=devices)
         with tf.device(device or "/CPU:0"):
             x, w, dy = _inputs(tf, dtype, case)
             with tf.GradientTape() as tape:
@@ -102,7 +106,11 @@ class Tensorflow(Framework):
     def fused(self, device, dtype, case, bias):
         tf = self.api
         if not self.eager:
-            return _graph_fused(tf, device, dtype, case, bias)
+            with tf.Graph().as_default(), tf.device(device or "/CPU:0"):
+                x, w, _ = _inputs(tf, dtype, case)
+                y = _layer(tf, x, w, tf.constant(bias, dtype=dtype))
+                results, devices = _run_graph(tf, [y], device)
+            return {"y": flat(results[0], *_NHWC_TO_NCHW), "devices": devices}
 
         @tf.function
         def layer(x, w, b):
@@ -178,23 +186,6 @@ def _in_probes_order(y, dx, dw):
 
 
 # -- without eager execution: the same computations as a graph in a session, as 1.x runs them
-
-
-def _graph_convolve(tf, device, dtype, case):
-    with tf.Graph().as_default(), tf.device(device or "/CPU:0"):
-        x, w, dy = _inputs(tf, dtype, case)
-        y = _conv(tf, x, w)
-        dx, dw = tf.gradients(y, [x, w], grad_ys=dy)
-        results, devices = _run_graph(tf, [y, dx, dw], device)
-    return dict(_in_probes_order(*results), devices=devices)
-
-
-def _graph_fused(tf, device, dtype, case, bias):
-    with tf.Graph().as_default(), tf.device(device or "/CPU:0"):
-        x, w, _ = _inputs(tf, dtype, case)
-        y = _layer(tf, x, w, tf.constant(bias, dtype=dtype))
-        results, devices = _run_graph(tf, [y], device)
-    return {"y": flat(results[0], *_NHWC_TO_NCHW), "devices": devices}
 
 
 def _graph_train(tf, device, data):

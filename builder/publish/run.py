@@ -37,8 +37,8 @@ from builder.publish.publication import Found, Order, Publication, refuse_clashe
 from builder.publish.tags import TagKind, moving_tags, steps, tags_of
 from builder.recipe.bundle import bundle
 from builder.recipe.render import render
+from builder.verify.document import Expectation
 from builder.verify.entry import ReportStore
-from builder.verify.expectation import Expectation
 
 MAX_AGE = timedelta(days=30)
 """The greatest age of a report if neither the command nor the matrix gives one."""

@@ -17,8 +17,7 @@ from builder.model import Cell
 from builder.oci.registry import Registry
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, look
 from builder.recipe.expect import first_parts
-from builder.verify.document import ProbeDocument
-from builder.verify.expectation import family
+from builder.verify.document import ProbeDocument, family
 
 LONGEST = 128
 """A tag's limit, in characters:

@@ -22,9 +22,8 @@ from builder.documents import parse_object
 from builder.engine.facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, GpuFacts
 from builder.errors import CellError, CommandError
 from builder.model import Image, Report, Verdict
-from builder.verify.document import EXIT_CODES, ProbeDocument, parse, printed_report
+from builder.verify.document import EXIT_CODES, Expectation, ProbeDocument, compare, parse, printed_report
 from builder.verify.entry import ReportKey, ReportStore, key_of
-from builder.verify.expectation import Expectation, compare
 
 if TYPE_CHECKING:
     from builder.engine.container import ProbeRun

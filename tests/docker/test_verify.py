@@ -13,8 +13,8 @@ from builder.engine.build import BuildRequest
 from builder.engine.engine import Engine
 from builder.errors import CommandError
 from builder.model import Base, Cell, Cuda, Image, Verdict
+from builder.verify.document import Expectation
 from builder.verify.entry import ReportStore
-from builder.verify.expectation import Expectation
 from builder.verify.verify import verify
 
 if TYPE_CHECKING:

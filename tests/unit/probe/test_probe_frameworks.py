@@ -20,6 +20,7 @@ from builder.probe.fw_inference import Onnxruntime, conv_model
 from builder.probe.fw_libraries import _cudart_without_driver, cause_of_missing
 from builder.probe.fw_stages import coimport_orders, judge_framework
 from builder.probe.fw_tensorflow import Tensorflow, pinned_cudnn
+from builder.probe.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -317,6 +318,8 @@ def test_a_framework_without_cudnn_does_not_get_that_of_the_others(
 
 class _Run:
     """A run of a framework stage that raised, with counter-tests that answer as they are told to."""
+
+    proven = Run.proven
 
     def __init__(self, text: str, *, small: bool = False, **facts: Any) -> None:
         self.stage = SimpleNamespace(layer="framework", name="torch")

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from builder.model import Base, Cell, Cuda, Difference, Pinned, RegistryBase, RootfsBase, Wheel
-from builder.verify.document import parse
-from builder.verify.expectation import Expectation, compare, family, first_parts, same_version
+from builder.verify.document import Expectation, compare, family, first_parts, parse, same_version
 
 ASKED = Expectation(python="3.9", frameworks=(("tensorflow", "2.8.4"),), cuda="11.8", cudnn="8.6.0")
 

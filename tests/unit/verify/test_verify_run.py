@@ -9,8 +9,8 @@ from verify_doubles import T4_HOST, WITH_GPU, EngineDouble, GpuFacts, Run, says
 
 from builder.errors import CellError, CommandError
 from builder.model import Image, Verdict
+from builder.verify.document import Expectation
 from builder.verify.entry import ReportStore
-from builder.verify.expectation import Expectation
 from builder.verify.verify import verify
 
 if TYPE_CHECKING:
