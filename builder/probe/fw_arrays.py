@@ -7,7 +7,7 @@ import os
 import re
 
 from .data import opened_libraries
-from .fw_common import flat, gpu_reason, shaped
+from .fw_common import flat, gpu_reason, imported, shaped
 from .fw_eager import Eager
 from .library_files import in_folders
 from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
@@ -28,14 +28,7 @@ class Jax(Eager):
             os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
         super(Jax, self).load()
         self.jaxlib = importlib.import_module("jaxlib")
-        self.built = None
-        for name in _JAX_VERSIONS:
-            try:
-                self.built = importlib.import_module(name)
-            except ImportError:
-                continue
-            break
-        return self.api
+        self.built = next(filter(None, map(imported, _JAX_VERSIONS)), None)
 
     def _tag(self):
         """("11", "86") out of jaxlib ``0.4.7+cuda11.cudnn86``: its wheels before the plugins came."""
@@ -172,10 +165,7 @@ class Cupy(Eager):
 
     def _cudnn(self):
         """The module with cuDNN's calls, or None: CuPy warns and goes on if it finds no library."""
-        try:
-            return importlib.import_module("cupy.cudnn")
-        except ImportError:
-            return None
+        return imported("cupy.cudnn")
 
     def wanted(self):
         compiled = self.compiled()

@@ -35,6 +35,14 @@ def shaped(values, shape, *order):
     return array.transpose(*order) if order else array
 
 
+def imported(name):
+    """A module, or None if it cannot be imported."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
 class Framework(object):
     """One framework. A subclass answers these questions; an unknown answer is None or empty.
 
@@ -65,9 +73,8 @@ class Framework(object):
         self.ctx = ctx
 
     def load(self):
-        """Import the framework and return the module; nothing is caught here."""
+        """Import the framework as ``api``; nothing is caught here."""
         self.api = importlib.import_module(self.module)
-        return self.api
 
     def version(self):
         return str(self.api.__version__)
@@ -103,8 +110,8 @@ class Framework(object):
 def check_framework(ctx, framework):
     started = time.time()
     with ctx.call("import %s" % framework.module):
-        module = framework.load()
-        version = framework.version()
+        framework.load()
+        module, version = framework.api, framework.version()
     seconds, compiled = round(time.time() - started, 2), framework.compiled()
     evidence = {"version": version, "file": getattr(module, "__file__", None), "seconds": seconds}
     faulty = known_bad(framework.name, version, compiled["cuda"])

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 
-from .fw_common import Framework, flat, shaped
+from .fw_common import Framework, flat, imported, shaped
 from .library_files import is_cuda_library, names_inside, read_elf, required_sublibraries, shim_major
 from .versions import numbers
 
@@ -29,10 +29,7 @@ class Onnxruntime(Framework):
 
     def compiled(self):
         """CUDA as the package says it; cuDNN's major version by the name that the provider is linked with."""
-        try:
-            from onnxruntime.capi import build_and_package_info as info
-        except ImportError:
-            info = None
+        info = imported("onnxruntime.capi.build_and_package_info")
         cudnn = [str(shim_major(name)) for name in self._needed() if shim_major(name)]
         return {"cuda": getattr(info, "cuda_version", None) or None, "cudnn": cudnn[0] if cudnn else None}
 
@@ -85,8 +82,12 @@ class Ctranslate2(Framework):
         super(Ctranslate2, self).load()
         if not hasattr(self.api, "get_cuda_device_count"):
             import ctranslate2._ext  # noqa: F401 - the package goes on without its compiled part, without a word
-        self.built = self._read_libraries()
-        return self.api
+        # CUDA by the cuBLAS that it opens, cuDNN by the shim that it is linked with: 60 MB are read once
+        paths = self._libraries("ctranslate2")
+        opened = [name for path in paths for name in names_inside(path, rb"libcublas\.so\.\d+", 512 << 20)]
+        linked = [name for path in paths for name in read_elf(path)["needed"] if name.startswith("libcudnn")]
+        cudnn = linked[-1].partition(".so.")[2] if linked else ""
+        self.built = {"cuda": opened[0].rpartition(".")[2] if opened else None, "cudnn": cudnn or None}
 
     def compiled(self):
         return self.built
@@ -98,14 +99,6 @@ class Ctranslate2(Framework):
     def cuda_build(self):
         libraries = self._libraries("ctranslate2")
         return bool(self.compiled()["cuda"]), {"libraries": libraries, "shim": self._libraries("cudnn")}
-
-    def _read_libraries(self):
-        """CUDA by the cuBLAS that it opens, cuDNN by the shim that it is linked with: 60 MB are read once."""
-        paths = self._libraries("ctranslate2")
-        opened = [name for path in paths for name in names_inside(path, rb"libcublas\.so\.\d+", 512 << 20)]
-        linked = [name for path in paths for name in read_elf(path)["needed"] if name.startswith("libcudnn")]
-        cudnn = linked[-1].partition(".so.")[2] if linked else ""
-        return {"cuda": opened[0].rpartition(".")[2] if opened else None, "cudnn": cudnn or None}
 
     def wanted(self):
         compiled, shims = self.compiled(), self._libraries("cudnn")

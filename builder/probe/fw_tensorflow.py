@@ -24,7 +24,6 @@ class Tensorflow(Framework):
         self.eager = self.api.executing_eagerly()
         if self._release() < (2, 13):
             self.dtypes = ("float32", "float16")  # convolutions in bfloat16 came later
-        return self.api
 
     def _release(self):
         return numbers(self.version())[:2]

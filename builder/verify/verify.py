@@ -94,17 +94,7 @@ def verify(
         raise CellError(
             f"{image.reference} does not start: {run.daemon_error}", hint="docker logs says no more than this"
         )
-    try:
-        found = _found(run, probe, timeout)
-    except CellError as error:
-        said = error.message.removeprefix("cudnn-verify ")
-        raise CommandError(
-            f"{image.reference}: cudnn-verify {said}, which says nothing about the image",
-            command=["docker", "run", "--rm", image.digest, PROBE_PATH, "--json"],
-            returncode=run.returncode,
-            tail=(run.stderr.splitlines() or run.stdout.splitlines())[-40:],
-            hint="run the command to see it happen",
-        ) from error
+    found = _found(run, image, probe, timeout)
     document = parse_object(printed_report(run.stdout))
     report = _report(image, document, expect, fault=fault, asked=ask)
     about = key_of(image.content, found, image.manifest)
@@ -181,8 +171,23 @@ def _report(
     )
 
 
-def _found(run: ProbeRun, probe: str, timeout: float) -> ProbeDocument:
-    """The probe's report. Raises CellError if there is none, or its exit status contradicts it."""
+def _found(run: ProbeRun, image: Image, probe: str, timeout: float) -> ProbeDocument:
+    """The probe's report. Raises CommandError if there is none, or its exit status contradicts it."""
+    try:
+        return _answer(run, probe, timeout)
+    except CellError as error:
+        said = error.message.removeprefix("cudnn-verify ")
+        raise CommandError(
+            f"{image.reference}: cudnn-verify {said}, which says nothing about the image",
+            command=["docker", "run", "--rm", image.digest, PROBE_PATH, "--json"],
+            returncode=run.returncode,
+            tail=(run.stderr.splitlines() or run.stdout.splitlines())[-40:],
+            hint="run the command to see it happen",
+        ) from error
+
+
+def _answer(run: ProbeRun, probe: str, timeout: float) -> ProbeDocument:
+    """The same, with CellErrors that say what the probe did."""
     signals = {128 + number: f" ({number.name})" for number in signal.Signals}
     ended = f"ended with exit status {run.returncode}{signals.get(run.returncode, '')}"
     if run.timed_out:
