@@ -13,7 +13,7 @@ from builder.dispatch import slurm
 from builder.dispatch.fleet import BuildLane, Fleet
 from builder.dispatch.follow import Work
 from builder.dispatch.plan import BUILD, Task, TaskVerdict
-from builder.dispatch.run import OnSlurm, RenderedCell, Say, staged_images
+from builder.dispatch.run import OnSlurm, RenderedCell, Say, with_images
 from builder.errors import UsageError
 from builder.image.base import rootfs_key
 from builder.image.stack import groups_of, layer_keys_of, python_key
@@ -88,7 +88,7 @@ def building(
         said = "these cells stand on a registry's base, for which a build needs an engine:"
         hint = "leave them out by --skip, and build them by rtbuild build"
         raise UsageError("\n  ".join([said, *engine[:20]]), hint=hint)
-    there = list(zip(rendered, staged_images(registry, rendered), strict=True))
+    there = with_images(registry, rendered)
     absent = {one.task(BUILD): frozenset(_layers(one.recipe.pinned)) for one, image in there if image is None}
     staged = [one.task(BUILD, wave=-1) for one, image in there if image is not None]
     of = {one.task(BUILD).key: one for one in rendered}
@@ -98,9 +98,8 @@ def building(
     }
 
     def reported(tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
-        found = staged_images(registry, [of[task.key] for task in tasks])
-        pairs = zip(tasks, found, strict=True)
-        return {task.key: TaskVerdict(verdict="built") for task, image in pairs if image is not None}
+        found = with_images(registry, [of[task.key] for task in tasks])
+        return {one.task(BUILD).key: TaskVerdict(verdict="built") for one, image in found if image}
 
     return OnSlurm(
         registry=registry,

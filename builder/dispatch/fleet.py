@@ -66,11 +66,8 @@ class Fleet(BaseModel, extra="forbid", frozen=True):
     classes: dict[Word, Lane] = Field(min_length=1)
     build: BuildLane | None = None
 
-    def has(self, gpu_class: str) -> bool:
-        return gpu_class.casefold() in map(str.casefold, self.classes)
-
     def lane(self, gpu_class: str) -> Lane:
-        """The lane of a class that the fleet :meth:`has`, whatever its case."""
+        """The lane of a class that the fleet has, whatever its case."""
         return next(lane for name, lane in self.classes.items() if name.casefold() == gpu_class.casefold())
 
     def asked(self, column: str) -> Resources:

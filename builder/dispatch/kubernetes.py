@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from builder.dispatch.client import Scheduled, SchedulerClient, why
-from builder.dispatch.fleet import Fleet, Lane
+from builder.dispatch.fleet import Fleet
 from builder.dispatch.plan import Task
 from builder.documents import parse_object, shown
 from builder.errors import SchedulerError
@@ -52,8 +52,7 @@ def render(tasks: Sequence[Task], fleet: Fleet) -> dict[str, str]:
     policy["metadata"]["namespace"] = fleet.namespace
     found = {"network": _yaml([policy])}
     for name in sorted({task.column for task in tasks}):
-        lane = fleet.lane(name)
-        found[name] = _yaml([job(task, lane, fleet) for task in tasks if task.column == name])
+        found[name] = _yaml([_job(task, fleet) for task in tasks if task.column == name])
     return found
 
 
@@ -61,10 +60,10 @@ def _yaml(documents: Sequence[Mapping[str, Any]]) -> str:
     return yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, width=1000)
 
 
-def job(task: Task, lane: Lane, fleet: Fleet) -> dict[str, Any]:
+def _job(task: Task, fleet: Fleet) -> dict[str, Any]:
     """The Job of one task. Its name is the task's key, so saying it twice makes one job."""
     made: dict[str, Any] = deepcopy(_MANIFESTS["Job"])
-    spec, labels = made["spec"], {LABEL: MANAGER, KEY: task.key}
+    spec, labels, lane = made["spec"], {LABEL: MANAGER, KEY: task.key}, fleet.lane(task.column)
     pod = spec["template"]["spec"]
     queue = lane.queue or fleet.queue
     made["metadata"] |= {
@@ -199,7 +198,7 @@ def log_of(pod: str, fleet: Fleet) -> str:
 def try_lane(name: str, fleet: Fleet) -> str | None:
     """Why the cluster would not take a job of the class; None if it would. Nothing is created."""
     task = Task(column=name, matrix="x", cell="x", repository="x", digest="sha256:0", inputs="")
-    manifest = _yaml([job(task, fleet.lane(name), fleet)])
+    manifest = _yaml([_job(task, fleet)])
     try:
         _KUBERNETES.ask(["kubectl", "create", "--dry-run=server", "--filename", "-"], manifest)
     except SchedulerError as error:

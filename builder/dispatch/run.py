@@ -80,10 +80,13 @@ def rendered_cells(
         yield RenderedCell(matrix=of[cell.matrix], recipe=recipe, repository=repository_of(source))
 
 
-def staged_images(registry: Registry, cells: Sequence[RenderedCell]) -> list[Staged | None]:
-    """The image of each cell; None if its repository lacks it. Raises RegistryError."""
+def with_images(
+    registry: Registry, cells: Sequence[RenderedCell]
+) -> list[tuple[RenderedCell, Staged | None]]:
+    """Each cell with its image, or None if its repository lacks it. Raises RegistryError."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda one: find_staged(registry, one.repository, one.recipe.inputs), cells))
+        found = pool.map(lambda one: find_staged(registry, one.repository, one.recipe.inputs), cells)
+        return list(zip(cells, found, strict=True))
 
 
 def verifying(
@@ -109,22 +112,25 @@ def verifying(
         said = "--reported-by counts signed reports alone, and the fleet file names no key for those of pods"
         raise UsageError(said, hint="`key:` in the fleet file")
     claimed = {name for one in rendered for name in one.claims()}
-    if lacking := sorted(name for name in claimed if not fleet.has(name)):
+    there = {name.casefold() for name in fleet.classes}
+    if lacking := sorted(name for name in claimed if name.casefold() not in there):
         hint = f"it has {', '.join(sorted(fleet.classes))}; leave cells out by --skip, or add the class"
         raise UsageError(f"the fleet has no class {', '.join(lacking)}, which the matrix claims", hint=hint)
     if not claimed:
         raise UsageError("no cell claims a GPU", hint="`gpus: [T4]` in the matrix")
-    found = list(zip(rendered, staged_images(registry, rendered), strict=True))
+    found = with_images(registry, rendered)
     if absent := [f"{one.recipe.cell.id} in {one.repository}" for one, image in found if image is None]:
         said = "\n  ".join([f"{len(absent)} of {len(rendered)} images are not in staging:", *absent[:20]])
         hint = "rtbuild build --push REPOSITORY, with the same rtbuild, matrix and lock"
         raise ImageMissingError(said, hint=hint)
     sha256 = hashlib.sha256(probe).hexdigest()
-    there = [(one, image) for one, image in found if image is not None]
     tasks = sorted(
-        one.task(name, digest=image.digest, probe=sha256) for one, image in there for name in one.claims()
+        one.task(name, digest=image.digest, probe=sha256)
+        for one, image in found
+        if image is not None
+        for name in one.claims()
     )
-    images = {image.digest: image for _, image in there}
+    images = {image.digest: image for _, image in found if image is not None}
 
     def reported(tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
         mine = [images[digest] for digest in dict.fromkeys(task.digest for task in tasks)]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from builder.documents import MalformedError, parse_json
@@ -127,7 +126,10 @@ class Bench:
 
     def build(self) -> tuple[str, wheels.Content]:
         """The wheel's file name and its checked files."""
-        what = f"building {self.sdist.file}"
+        what, tags = f"building {self.sdist.file}", None
+        if self.compiles:  # for this Python, and for a Linux that no ``manylinux`` describes
+            target = Target(python=self.python, platform=host_platform(), glibc=_ANY_GLIBC)
+            tags = [tag for tag in target.tags() if tag.platform.startswith(("linux_", "any"))]
         said, _, data = self._run("wheel", what).partition(b"\n")
         try:
             name = parse_json(said)
@@ -139,21 +141,13 @@ class Bench:
             path = Path(folder) / name
             path.write_bytes(data)
             content = wheels.members(path, self._limits.memory)
-            wheels.refuse_other(path, content, self.sdist, self.python, fitting=self._fitting)
+            wheels.refuse_other(path, content, self.sdist, self.python, fitting=tags)
         return name, content
 
     def libraries(self, content: wheels.Content) -> tuple[str, ...]:
         """The Debian packages whose libraries a wheel's files load."""
         machine = MACHINES[host_platform()]
         return binaries.loaded(content, self.root, machine=machine, what=self.sdist.file)
-
-    @property
-    def _fitting(self) -> frozenset[Tag] | None:
-        """Tags of wheels compiled here: for this Python, and for a Linux that no ``manylinux`` describes."""
-        if not self.compiles:
-            return None
-        target = Target(python=self.python, platform=host_platform(), glibc=_ANY_GLIBC)
-        return frozenset(tag for tag in target.tags() if tag.platform.startswith(("linux_", "any")))
 
     @cached_property
     def _limits(self) -> Limits:

@@ -158,6 +158,8 @@ def test_what_is_there_is_not_built_and_waves_wait_for_each_other(desk: Desk) ->
     assert (code, {row["verdict"] for row in rows}) == (0, {"built"})
     assert list(jobs.iterdir()) == []
     desk.server.tags.clear()
+    desk.tasks("--build")
+    assert "build: submitted as job 1, tasks: 1\nbuild wave 2: submitted as job 2, tasks: 1\n" in desk.said
     for _ in range(2):
         code, rows = desk.tasks("--build")
         assert {row["scheduler"] for row in rows} == {"PENDING (Resources)"}

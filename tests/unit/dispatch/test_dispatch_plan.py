@@ -225,7 +225,6 @@ def test_a_fleet_file_is_read(tmp_path: Path) -> None:
     fleet = load_fleet(path)
     lane = fleet.lane("T4")
     assert (fleet.namespace, lane.product, lane.at_once) == ("ml", "Tesla-T4", 3)
-    assert not fleet.has("A100")
 
 
 def test_the_page_on_scale_says_what_was_measured() -> None:
