@@ -14,7 +14,7 @@ from typing import Any
 
 from builder import resources
 from builder.cli import options as opt
-from builder.colab import devcontainer as writing
+from builder.colab import launch
 from builder.colab.launch import IMAGE_USER, LaunchPlan, Machine, Mode, Wish, address_in, plan, verdict_exit
 from builder.console import print_json, say, show
 from builder.engine.build import ca_bundle, proxies
@@ -132,14 +132,14 @@ def devcontainer(
         stored = find_image(image, matrices, engine)
         passwd = engine.read_file(stored.reference, "/etc/passwd") or b""
         memory = engine.facts().memory
-    user = writing.user_named(passwd.decode("utf-8", "replace"), IMAGE_USER[0])
-    content = writing.document(
+    user = launch.user_named(passwd.decode("utf-8", "replace"), IMAGE_USER[0])
+    content = launch.devcontainer(
         stored.reference,
         name=stored.label("io.rtbuild.cell") or stored.reference,
         user=user if is_colab(stored) else None,
         memory=memory,
     )
-    path = writing.write(content, output, force=force)
+    path = launch.write_devcontainer(content, output, force=force)
     if json_:
         print_json({"schema": 1, "path": str(path), "document": content})
     if "remoteUser" in content and output.stat().st_uid == 0:

@@ -97,10 +97,8 @@ def _script(probe: bytes, older: dict[str, Any] | None) -> str:
     def packed(content: bytes) -> str:
         return base64.b64encode(zlib.compress(content, 9)).decode()
 
-    if older is None:
-        return _SCRIPT.format(probe=packed(probe), older="")
-    wanted = {name: older.get(name) for name in ("verdict", "cause", "fingerprint")}
-    return _SCRIPT.format(probe=packed(probe), older=packed(json.dumps(wanted).encode()))
+    wanted = older and {name: older.get(name) for name in ("verdict", "cause", "fingerprint")}
+    return _SCRIPT.format(probe=packed(probe), older=packed(json.dumps(wanted).encode()) if wanted else "")
 
 
 def _report(text: str, code: int) -> tuple[ProbeDocument, dict[str, Any]]:

@@ -226,6 +226,9 @@ def matrix_text(imported: Imported) -> str:
     runtime, matching = imported.runtime, imported.matching
     commit = runtime.commit
     origin = f"https://github.com/{REPOSITORY}/tree/{commit}" if commit else "a list of its own"
+    python = f'"{runtime.python_minor}"'
+    if imported.standalone is not None:
+        python = f'{{version: "{imported.standalone}", from: standalone}}'
     skipped = {canonicalize_name(re.split(r"[\[=]", text)[0]) for text in imported.frameworks}
     plain = [match for match in matching.found if match.compiled is None]
     pins = [m.requirement for m in plain if m.requirement and m.package.key not in skipped]
@@ -246,7 +249,7 @@ def matrix_text(imported: Imported) -> str:
         "",
         "defaults:",
         "  framework: [" + ", ".join(f'"{text}"' for text in imported.frameworks) + "]",
-        f"  python: {_python(imported)}",
+        f"  python: {python}",
         *([] if imported.profile == "plain" else [f"  profile: {imported.profile}"]),
         "  dependencies: listed",
         *([f"  index: [{', '.join(indexes)}]"] if indexes else []),
@@ -282,12 +285,6 @@ def _compiled(imported: Imported) -> list[str]:
         "from-source:",
         *(f"  - {match.package.key}: [{', '.join(made.needs)}]" for match, made in rows),
     ]
-
-
-def _python(imported: Imported) -> str:
-    if imported.standalone is None:
-        return f'"{imported.runtime.python_minor}"'
-    return f'{{version: "{imported.standalone}", from: standalone}}'
 
 
 def _cuda(found: Sequence[Match]) -> list[str]:

@@ -1,15 +1,20 @@
-"""How an image is started on this machine: the ``docker run`` line, and what a person should know of it."""
+"""How an image is started on this machine: the ``docker run`` line, and what a person should know of it.
+
+And ``devcontainer.json``, the image as the environment of an editor.
+"""
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from builder.engine.doctor import gpu_checks
 from builder.engine.facts import EngineFacts
 from builder.errors import CellError, UsageError
+from builder.files import write_whole
 
 Mode = Literal["jupyter", "shell", "verify"]
 
@@ -17,6 +22,8 @@ PORT = 8888
 """Jupyter's own, and that of an image that is not told another."""
 IMAGE_USER = (1000, 1000)
 """The user of images of the profile ``colab``."""
+DEVCONTAINER = Path(".devcontainer") / "devcontainer.json"
+"""https://containers.dev/implementors/json_reference/"""
 
 _CONTENT = "/content"
 _AUTHORITIES = "/run/rtbuild/ca-bundle.crt"
@@ -247,3 +254,52 @@ def verdict_exit(status: int) -> int | None:
 def address_in(lines: Sequence[str]) -> str | None:
     """The address to paste, out of what the start program prints."""
     return next((line.strip() for line in lines if "/?token=" in line), None)
+
+
+def devcontainer(image: str, *, name: str, user: str | None, memory: int | None) -> dict[str, Any]:
+    """The content of :data:`DEVCONTAINER`.
+
+    ``user`` is the image's by name, None if it has none but root; ``memory`` of the machine in bytes.
+    """
+    # The health check is Jupyter's, which editors do not start: they bring kernels of their own.
+    run = ["--security-opt=no-new-privileges", "--no-healthcheck"]
+    run += [f"--shm-size={memory // 2 // 2**20}m"] if memory else []
+    owner = {"remoteUser": user, "updateRemoteUserUID": True} if user else {}
+    return {
+        "name": name,
+        "image": image,
+        "init": True,
+        "runArgs": run,
+        "hostRequirements": {"gpu": "optional"},
+        "workspaceMount": "source=${localWorkspaceFolder},target=/content,type=bind",
+        "workspaceFolder": "/content",
+        **owner,
+        "customizations": {
+            "vscode": {
+                "extensions": ["ms-python.python", "ms-toolsai.jupyter"],
+                "settings": {"python.defaultInterpreterPath": "/opt/runtime/bin/python"},
+            }
+        },
+    }
+
+
+def user_named(passwd: str, number: int) -> str | None:
+    """The name of user ``number`` in a ``/etc/passwd``."""
+    fields = (line.split(":") for line in passwd.splitlines())
+    return next((row[0] for row in fields if len(row) > 2 and row[2] == str(number)), None)
+
+
+def write_devcontainer(content: dict[str, Any], folder: Path, *, force: bool) -> Path:
+    """Write the file below ``folder``, beside and renamed; its path.
+
+    Raises:
+        UsageError: it is there, says something else, and ``force`` was not given.
+    """
+    path = folder / DEVCONTAINER
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return path
+    if path.exists() and not force:
+        raise UsageError(f"{path} is there already, and says something else", hint="--force replaces it")
+    write_whole(path, text.encode())
+    return path

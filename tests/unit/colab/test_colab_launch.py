@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from builder.colab import devcontainer
+from builder.colab import launch
 from builder.colab.launch import LaunchPlan, Machine, Wish, address_in, mount, parse_user, plan, verdict_exit
 from builder.engine.facts import EngineFacts, GpuFacts
 from builder.errors import CellError, UsageError
@@ -207,8 +207,8 @@ def test_the_address_is_found_in_what_is_printed() -> None:
 
 
 def test_a_devcontainer_is_written_once(tmp_path: Path) -> None:
-    document = devcontainer.document(IMAGE, name="cell", user="colab", memory=8 << 30)
-    path = devcontainer.write(document, tmp_path, force=False)
+    document = launch.devcontainer(IMAGE, name="cell", user="colab", memory=8 << 30)
+    path = launch.write_devcontainer(document, tmp_path, force=False)
     found = json.loads(path.read_text())
     assert path == tmp_path / ".devcontainer" / "devcontainer.json"
     assert found["image"] == IMAGE
@@ -216,22 +216,22 @@ def test_a_devcontainer_is_written_once(tmp_path: Path) -> None:
     assert found["hostRequirements"] == {"gpu": "optional"}
     assert {"--shm-size=4096m", "--no-healthcheck"} <= set(found["runArgs"])
     assert found["init"] is True
-    assert devcontainer.write(document, tmp_path, force=False) == path
+    assert launch.write_devcontainer(document, tmp_path, force=False) == path
 
-    other = devcontainer.document("another:image", name="cell", user=None, memory=None)
+    other = launch.devcontainer("another:image", name="cell", user=None, memory=None)
     with pytest.raises(UsageError, match="is there already, and says something else") as raised:
-        devcontainer.write(other, tmp_path, force=False)
+        launch.write_devcontainer(other, tmp_path, force=False)
     assert "--force" in str(raised.value.hint)
     assert json.loads(path.read_text())["image"] == IMAGE
-    devcontainer.write(other, tmp_path, force=True)
+    launch.write_devcontainer(other, tmp_path, force=True)
     assert "remoteUser" not in json.loads(path.read_text())
     assert [entry.name for entry in path.parent.iterdir()] == ["devcontainer.json"]
 
 
 def test_the_images_user_by_name() -> None:
     passwd = "root:x:0:0:root:/root:/bin/bash\nubuntu:x:1000:1000::/home/ubuntu:/bin/bash\nbroken\n"
-    assert devcontainer.user_named(passwd, 1000) == "ubuntu"
-    assert devcontainer.user_named(passwd, 1001) is None
+    assert launch.user_named(passwd, 1000) == "ubuntu"
+    assert launch.user_named(passwd, 1001) is None
 
 
 def test_the_users_network_reaches_the_container_and_no_password_the_command(tmp_path: Path) -> None:
