@@ -7,7 +7,7 @@ Options: https://slurm.schedmd.com/sbatch.html
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builder.dispatch.client import Scheduled, SchedulerClient, full, why
@@ -170,9 +170,10 @@ class Queue:
 
     def tasks(self) -> dict[str, Scheduled]:
         """Every task that waits, runs or ended lately, by key, with Slurm's word: ``PENDING (Resources)``."""
-        rows = [(row[1] not in _ENDED, int(job), *row) for job, rows in _jobs().items() for row in rows]
         found = {}
-        for alive, job, index, state, reason in sorted(rows):  # the newest job of a task last, and a live one
+        # the newest job of a task last, and a live one
+        for job, index, state, reason in sorted(_rows(), key=lambda row: (row[2] not in _ENDED, row)):
+            alive = state not in _ENDED
             keys = self._keys_of(str(job), alive=alive)
             if index.isdecimal() and int(index) < len(keys):
                 word = f"{state} ({reason})" if reason != "None" else state
@@ -202,19 +203,16 @@ class Queue:
 
 def jobs_named(name: str) -> tuple[str, ...]:
     """The ids of this user's jobs of that name which have not ended."""
-    rows = _jobs(PREFIX + name)
-    return tuple(job for job, tasks in rows.items() if any(state not in _ENDED for _, state, _ in tasks))
+    return tuple(dict.fromkeys(str(job) for job, _, state, _ in _rows(PREFIX + name) if state not in _ENDED))
 
 
-def _jobs(prefix: str = PREFIX) -> dict[str, list[tuple[str, str, str]]]:
-    """Array index, state and reason of each task, by its job's id."""
+def _rows(prefix: str = PREFIX) -> Iterator[tuple[int, str, str, str]]:
+    """The id of a task's job, its array index, state and reason."""
     command = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%F|%K|%j|%T|%r"]
-    found: dict[str, list[tuple[str, str, str]]] = {}
     for line in _SLURM.ask(command).splitlines():
         row = line.strip().split("|")
         if len(row) == 5 and row[0].isdecimal() and row[2].startswith(prefix):
-            found.setdefault(row[0], []).append((row[1], row[3], row[4]))
-    return found
+            yield int(row[0]), row[1], row[3], row[4]
 
 
 def try_lane(name: str, fleet: Fleet) -> str | None:

@@ -4,7 +4,7 @@ import hashlib
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -182,9 +182,8 @@ class Workshop:
         python = made_of.interpreter
         tars = (rootfs,) if python is None else (rootfs, Pythons(self.cache).tar(python))
         compiles = made_of.compiled is not None
-        with ExitStack() as stack:
-            root = stack.enter_context(laid_out(*tars))
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-sdist-")))
+        with laid_out(*tars) as root, tempfile.TemporaryDirectory(prefix="rtbuild-sdist-") as name:
+            folder = Path(name)
             source = unpack(archive, folder / "sdist")
             yield Bench(
                 sdist=made_of.sdist,
