@@ -14,7 +14,6 @@ from builder.catalogue.values import Catalogue, CataloguedImage, Release, slug
 from builder.documents import shown
 from builder.files import write_whole
 
-_ANSWERS = {"possible": "p", "impossible": "i", "unknown": "u"}
 _NEIGHBOURS = 6
 
 
@@ -170,7 +169,7 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
                 "c": release.cuda,
                 "n": release.cudnn,
                 "d": release.driver,
-                "a": "".join(_ANSWERS[one.answer] for one in found),
+                "a": "".join(one.answer[0] for one in found),
                 "w": why if len(set(why)) > 1 else why[:1],
                 "m": release.matrix,
                 "b": dict(release.bases),
@@ -194,12 +193,7 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
         for framework, version in cell_frameworks(image.cell)
         if framework.partition("-cuda")[0] == name and (image.published or image.runs or image.parts)
     ]
-    data = {
-        "sources": list(sources),
-        "reasons": [list(pair) for pair in reasons],
-        "releases": rows,
-        "images": images,
-    }
+    data = {"sources": list(sources), "reasons": list(reasons), "releases": rows, "images": images}
     return f"RTBUILD.frameworks[{_script(name)}] = {_script(data)};\n"
 
 

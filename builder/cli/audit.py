@@ -29,22 +29,21 @@ _MARKS = {
 
 def audit(
     image: str = opt.of("IMAGE: REPOSITORY:TAG, or REPOSITORY@sha256:….", ...),
-    gpu: str | None = opt.of("--gpu: Answer for a machine with this GPU: T4, A100.", None),
-    driver: str | None = opt.of("--driver: Answer for a machine with this driver: 535, 535.104.05.", None),
-    max_age: str | None = opt.of("--max-age AGE: Count no verification older than this: 30d, 12h.", None),
+    gpu: str | None = opt.of("--gpu: Answer for a machine with this GPU: T4, A100."),
+    driver: str | None = opt.of("--driver: Answer for a machine with this driver: 535, 535.104.05."),
+    max_age: str | None = opt.of("--max-age AGE: Count no verification older than this: 30d, 12h."),
     at_least: str | None = opt.of(
         "--at-least TIME: Refuse an image verified before this time, which an earlier audit printed: "
-        "2026-11-21T06:30:00Z.",
-        None,
+        "2026-11-21T06:30:00Z."
     ),
     key: str | None = opt.of(
-        "--key FILE|URI $RTBUILD_AUDIT_KEY: Count only evidence that this public key signed.", None
+        "--key FILE|URI $RTBUILD_AUDIT_KEY: Count only evidence that this public key signed."
     ),
     certificate_identity: str | None = opt.of(
-        "--certificate-identity WHO: Count only what this identity signed: a workflow.", None
+        "--certificate-identity WHO: Count only what this identity signed: a workflow."
     ),
     certificate_oidc_issuer: str | None = opt.of(
-        "--certificate-oidc-issuer URL: Who vouches for the identity.", None
+        "--certificate-oidc-issuer URL: Who vouches for the identity."
     ),
     require_signature: bool = opt.of(
         "--require-signature: Refuse to answer on evidence whose signer is not checked.", False

@@ -21,35 +21,32 @@ def build(
     select: list[str] | None = opt.SELECT,
     skip: list[str] | None = opt.SKIP,
     locked: bool = opt.LOCKED,
-    jobs: int | None = opt.of("--jobs, -j: Cells at a time.", None, min=1),
+    jobs: int | None = opt.of("--jobs, -j: Cells at a time.", min=1),
     verify_: bool = opt.of("--verify/--no-verify: Run cudnn-verify in what was built.", True),
     require_verified: bool = opt.of("--require-verified: Exit 5 if no GPU could be asked.", False),
     gpus: opt.Gpus = opt.GPUS,
     no_cache: bool = opt.of("--no-cache: Build anew even if the image is there already.", False),
     no_check: bool = opt.of("--no-check: Build also what the compatibility rules refuse.", False),
     push: str | None = opt.of(
-        "--push REPOSITORY: Push every built image to this repository, by digest and under an unlisted tag.",
-        None,
+        "--push REPOSITORY: Push every built image to this repository, by digest and under an unlisted tag."
     ),
     engine: Literal["docker", "none"] = opt.of(
         "--engine: none: put images together here and push them, without Docker.", "docker"
     ),
-    output: Path | None = opt.of(
-        "--output, -o: With --engine none: write images there, as an OCI layout.", None
-    ),
+    output: Path | None = opt.of("--output, -o: With --engine none: write images there, as an OCI layout."),
     layers_from: str | None = opt.of(
-        "--layers-from REPO $RTBUILD_LAYERS_FROM: Take layers from there that --layers-key has signed.", None
+        "--layers-from REPO $RTBUILD_LAYERS_FROM: Take layers from there that --layers-key has signed."
     ),
     layers_key: str | None = opt.of(
-        "--layers-key KEY $RTBUILD_LAYERS_KEY: The key for --layers-from: cosign.pub, or a KMS URI.", None
+        "--layers-key KEY $RTBUILD_LAYERS_KEY: The key for --layers-from: cosign.pub, or a KMS URI."
     ),
     key: str | None = opt.of(
-        "--key KEY $RTBUILD_BUILD_KEY: Sign by cosign what --push leaves: images, and their layers.", None
+        "--key KEY $RTBUILD_BUILD_KEY: Sign by cosign what --push leaves: images, and their layers."
     ),
     cache_from: list[str] | None = opt.of(
-        "--cache-from TYPE=...: As of docker buildx build; {cell} stands for the cell's id.", None
+        "--cache-from TYPE=...: As of docker buildx build; {cell} stands for the cell's id."
     ),
-    cache_to: list[str] | None = opt.of("--cache-to TYPE=...: As --cache-from.", None),
+    cache_to: list[str] | None = opt.of("--cache-to TYPE=...: As --cache-from."),
     check_reproducible: bool = opt.of(
         "--check-reproducible: Build twice, once from nothing, and name each file that differs; no probe.",
         False,
@@ -58,7 +55,7 @@ def build(
     mirror: list[str] | None = opt.MIRROR,
     context: str | None = opt.CONTEXT,
     builder: str | None = opt.of(
-        "--builder NAME $BUILDX_BUILDER: The buildx builder: docker-container, kubernetes, remote.", None
+        "--builder NAME $BUILDX_BUILDER: The buildx builder: docker-container, kubernetes, remote."
     ),
     progress: Progress = opt.PROGRESS,
     quiet: bool = opt.QUIET,

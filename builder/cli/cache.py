@@ -33,7 +33,7 @@ _CONTENTS = {
 
 
 def cache(
-    prune: str | None = opt.of("--prune SIZE: Remove the least recently used until it fits: 20GB.", None),
+    prune: str | None = opt.of("--prune SIZE: Remove the least recently used until it fits: 20GB."),
     verify_: bool = opt.of("--verify: Hash every layer, and remove what is damaged.", False),
     json_: bool = opt.JSON,
 ) -> int:

@@ -22,9 +22,9 @@ def catalogue(
     output: Path = opt.of("--output, -o: The folder to write.", Path("site")),
     results: Path = opt.RESULTS,
     repositories: list[str] | None = opt.of(
-        "--from REPOSITORY: Show its images by the evidence beside them; without MATRIX those alone.", None
+        "--from REPOSITORY: Show its images by the evidence beside them; without MATRIX those alone."
     ),
-    key: str | None = opt.of("--key FILE|URI: With --from: count only what this public key signed.", None),
+    key: str | None = opt.of("--key FILE|URI: With --from: count only what this public key signed."),
     mirror: list[str] | None = opt.MIRROR,
     json_: bool = opt.JSON,
 ) -> int:

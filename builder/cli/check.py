@@ -71,7 +71,7 @@ def check(
 def explain(
     cell: str = opt.of("CELL|CAUSE|TEXT: A cell's id or glob; a cause's id; an error message.", ...),
     matrices: list[Path] | None = opt.MATRICES,
-    driver: str | None = opt.of("--driver: The driver to answer for.", None),
+    driver: str | None = opt.of("--driver: The driver to answer for."),
     read: bool = opt.READ,
     deep: bool = opt.DEEP,
     mirror: list[str] | None = opt.MIRROR,

@@ -56,17 +56,15 @@ colab = typer.Typer(
 
 @colab.command("import")
 def import_(
-    source: Path | None = opt.of(
-        "DIR: A folder with the lists, or a clone of Google's repository of them.", None
-    ),
+    source: Path | None = opt.of("DIR: A folder with the lists, or a clone of Google's repository of them."),
     at: str | None = opt.of(
-        "--at COMMIT|DATE|RUNTIME: Read a clone at this commit, as of 2024-07-15, or at 2025.07.", None
+        "--at COMMIT|DATE|RUNTIME: Read a clone at this commit, as of 2024-07-15, or at 2025.07."
     ),
-    freeze: Path | None = opt.of("--freeze FILE: The output of pip freeze.", None),
-    apt: Path | None = opt.of("--apt FILE: The output of apt list --installed.", None),
-    os_info: Path | None = opt.of("--os-info FILE: The distribution and Python's version.", None),
-    python: str | None = opt.of("--python: The Python, if no OS info says it: 3.7.", None),
-    name: str | None = opt.of("--name: The runtime's name: 2025.07.", None),
+    freeze: Path | None = opt.of("--freeze FILE: The output of pip freeze."),
+    apt: Path | None = opt.of("--apt FILE: The output of apt list --installed."),
+    os_info: Path | None = opt.of("--os-info FILE: The distribution and Python's version."),
+    python: str | None = opt.of("--python: The Python, if no OS info says it: 3.7."),
+    name: str | None = opt.of("--name: The runtime's name: 2025.07."),
     output: Path = opt.of("--output, -o DIR: Where the matrix and its record go.", Path("matrices")),
     profile: Literal["plain", "colab"] = opt.of("--profile: colab: with Jupyter for Colab's page.", "colab"),
     lock: bool = opt.of("--lock/--no-lock: Lock the cells whose base this machine can reach.", True),
@@ -206,9 +204,9 @@ def _line(row: ParityRow) -> str:
 @colab.command("probe")
 def probe(
     gpu: ColabGpu = opt.of("--gpu: The card to ask Colab for.", "T4"),
-    compare: Path | None = opt.of("--compare FILE: Say what changed since this earlier output.", None),
-    output: Path | None = opt.of("--output, -o FILE: Write the report there.", None),
-    login: Login | None = opt.of("--login: As `colab --auth` has it; adc for machines.", None),
+    compare: Path | None = opt.of("--compare FILE: Say what changed since this earlier output."),
+    output: Path | None = opt.of("--output, -o FILE: Write the report there."),
+    login: Login | None = opt.of("--login: As `colab --auth` has it; adc for machines."),
     timeout: int = opt.of("--timeout: Seconds for the probe.", 900, min=60),
     json_: bool = opt.JSON,
 ) -> int:

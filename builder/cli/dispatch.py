@@ -35,13 +35,13 @@ def dispatch(
     fleet: Path = opt.of("--fleet FILE: Scheduler and classes of GPUs.", Path("fleet.yaml")),
     select: list[str] | None = opt.SELECT,
     skip: list[str] | None = opt.SKIP,
-    from_: str | None = opt.of("--from REPOSITORY: Where `build --push` put the images.", None),
+    from_: str | None = opt.of("--from REPOSITORY: Where `build --push` put the images."),
     reported_by: list[str] | None = opt.REPORTED_BY,
     build: bool = opt.of("--build: Build what staging lacks, on nodes without a GPU.", False),
     dry_run: bool = opt.of("--dry-run: Print the batch scripts or manifests; submit nothing.", False),
     wait: bool = opt.of("--wait: Stay until every task has a verdict; submit lost ones again.", False),
     every: float = opt.of("--every: With --wait: seconds between looks.", 15, min=0.2),
-    junit: Path | None = opt.of("--junit: Write the outcome as JUnit XML.", None),
+    junit: Path | None = opt.of("--junit: Write the outcome as JUnit XML."),
     json_: bool = opt.JSON,
 ) -> int:
     """Leave out what has a verdict, or with --build an image; saying it twice submits once."""

@@ -16,9 +16,7 @@ _MARKS = {"passed": ("✓", "32"), "failed": ("✗", "31;1"), "not_run": ("⊘",
 
 
 def doctor(
-    fleet: Path | None = opt.of(
-        "--fleet FILE: Ask the scheduler about each class of the fleet instead.", None
-    ),
+    fleet: Path | None = opt.of("--fleet FILE: Ask the scheduler about each class of the fleet instead."),
     context: str | None = opt.CONTEXT,
     json_: bool = opt.JSON,
 ) -> int:
@@ -40,13 +38,13 @@ def doctor(
     if json_:
         rows = [dict(vars(check)) for check in checks]
         print_json({"schema": 1, "rtbuild": __version__, "ready": not missing, "checks": rows})
-        return 5 if missing else 0
-    terminal = Terminal.of(stream=sys.stdout)
-    width = max(len(check.name) for check in checks)
-    for check in checks:
-        mark = terminal.style(*_MARKS[check.outcome])
-        show(f"{mark} {check.name:<{width}}  {check.found}", hang=width + 4)
-        if check.remedy and check.outcome != "passed":
-            show(f"  {'':<{width}}  → {check.remedy}", hang=2)
-    show(f"{len(missing)} to mend before building" if missing else "ready to build")
+    else:
+        terminal = Terminal.of(stream=sys.stdout)
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            mark = terminal.style(*_MARKS[check.outcome])
+            show(f"{mark} {check.name:<{width}}  {check.found}", hang=width + 4)
+            if check.remedy and check.outcome != "passed":
+                show(f"  {'':<{width}}  → {check.remedy}", hang=2)
+        show(f"{len(missing)} to mend before building" if missing else "ready to build")
     return 5 if missing else 0

@@ -38,7 +38,7 @@ def _group() -> None:
 @facts.command("refresh")
 def refresh_tables(
     check_: bool = opt.of("--check: Change nothing; exit 1 if something differs.", False),
-    only: list[str] | None = opt.of("--only NAME: One framework's table; repeatable.", None),
+    only: list[str] | None = opt.of("--only NAME: One framework's table; repeatable."),
     again: bool = opt.of("--again: Read every release, not only missing and changed ones.", False),
     mebibytes: int = opt.of("--budget MIB: Stop after so many MiB.", 16384),
     minutes: int = opt.of("--minutes: Stop after so many minutes.", 360),

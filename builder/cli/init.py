@@ -23,7 +23,7 @@ def init(
     gpu: str | None = opt.GPU,
     driver: str | None = opt.DRIVER,
     jupyter: bool = opt.of("--jupyter: With Jupyter in the image (profile: colab).", False),
-    name: str | None = opt.of("--name: The matrix's name and its file's.", None),
+    name: str | None = opt.of("--name: The matrix's name and its file's."),
     output: Path = opt.of("--output, -o: The folder to write to.", Path("matrices")),
     force: bool = opt.of("--force: Replace a matrix that is there.", False),
     offline: bool = opt.OFFLINE,

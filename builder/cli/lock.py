@@ -18,7 +18,7 @@ def lock(
     skip: list[str] | None = opt.SKIP,
     check_: bool = opt.of("--check: Change nothing; exit 4 if a lock is missing or stale.", False),
     upgrade: bool = opt.of("--upgrade: Lock everything anew.", False),
-    upgrade_package: list[str] | None = opt.of("--upgrade-package NAME: Lock these anew.", None),
+    upgrade_package: list[str] | None = opt.of("--upgrade-package NAME: Lock these anew."),
     mirror: list[str] | None = opt.MIRROR,
     progress: Progress = opt.PROGRESS,
     json_: bool = opt.JSON,
@@ -63,7 +63,7 @@ def verify(
     gpus: opt.Gpus = opt.GPUS,
     again: bool = opt.of("--again: Run the probe even if its report is there already.", False),
     from_: str | None = opt.of(
-        "--from REPOSITORY: Pull the images by digest from where `build --push` put them; report there.", None
+        "--from REPOSITORY: Pull the images by digest from where `build --push` put them; report there."
     ),
     built_by: list[str] | None = opt.BUILT_BY,
     key: str | None = opt.REPORT_KEY,

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from builder.matrix import Selection
 
 
-def of(text: str, default: Any, **more: Any) -> Any:
+def of(text: str, default: Any = None, **more: Any) -> Any:
     """An option as its help shows it, ``--key, -k METAVAR $VARIABLE: HELP``; without a flag, an argument.
 
-    ``...`` for a default means that it has to be given.
+    ``...`` for a default means that it has to be given, None that there is none.
     """
     head, _, shown = text.partition(": ")
     words = head.replace(",", "").split()
@@ -46,16 +46,14 @@ def _complete_cell(ctx: typer.Context, incomplete: str) -> list[str]:
 
 MATRICES = of(
     "MATRIX: Matrix files; without any, matrices/*.yaml.",
-    None,
     autocompletion=lambda incomplete: [str(p) for p in matrix_files() if str(p).startswith(incomplete)],
     show_default=False,
 )
 SELECT = of(
     "--select, -s GLOB: Only cells whose id matches; may be repeated, braces work: '*-py3.{9,11}-*'.",
-    None,
     autocompletion=_complete_cell,
 )
-SKIP = of("--skip GLOB: Leave out cells whose id matches; may be repeated.", None)
+SKIP = of("--skip GLOB: Leave out cells whose id matches; may be repeated.")
 JSON = of("--json: One JSON document on stdout; talk stays on stderr.", False)
 PROGRESS = of(
     "--progress auto|tty|plain|json|none $RTBUILD_PROGRESS: "
@@ -67,30 +65,27 @@ QUIET = of("--quiet, -q: Say nothing until the end.", False)
 RESULTS = of("--results $RTBUILD_RESULTS: Where reports and logs go.", Path("results"))
 MIRROR = of(
     "--registry-mirror HOST=MIRROR: "
-    "Read images of HOST from MIRROR: docker.io=localhost:5000. Also RTBUILD_REGISTRY_MIRROR.",
-    None,
+    "Read images of HOST from MIRROR: docker.io=localhost:5000. Also RTBUILD_REGISTRY_MIRROR."
 )
 READ = of("--read: Ask the package index and the registry what wheels and bases say of themselves.", False)
 DEEP = of("--deep: With --read, up to 16 MiB of a wheel: GPU code, NumPy, cuDNN.", False)
-CONTEXT = of("--context NAME: The docker context to use.", None)
+CONTEXT = of("--context NAME: The docker context to use.")
 REPORT_KEY = of(
-    "--key KEY $RTBUILD_VERIFY_KEY: Sign the reports by cosign with this key: a file, or a KMS URI.", None
+    "--key KEY $RTBUILD_VERIFY_KEY: Sign the reports by cosign with this key: a file, or a KMS URI."
 )
 REPORTED_BY = of(
     "--reported-by KEY $RTBUILD_REPORTED_BY: Count only reports that this public key signed at `verify`; "
-    "repeatable.",
-    None,
+    "repeatable."
 )
 BUILT_BY = of(
     "--built-by KEY $RTBUILD_BUILT_BY: "
-    "Take only images that this public key signed at `build`, or this machine made; repeatable.",
-    None,
+    "Take only images that this public key signed at `build`, or this machine made; repeatable."
 )
-WORDS = of("FRAMEWORK: torch, 'tensorflow==2.15.*'; without one, it asks.", None)
-PYTHON = of("--python: The Python: 3.11.", None)
-GPU = of("--gpu: The card that it must run on: T4, H100.", None)
+WORDS = of("FRAMEWORK: torch, 'tensorflow==2.15.*'; without one, it asks.")
+PYTHON = of("--python: The Python: 3.11.")
+GPU = of("--gpu: The card that it must run on: T4, H100.")
 OFFLINE = of("--offline: Do not ask the package index.", False)
-DRIVER = of("--driver: The driver that images are to run on: 535, 535.104.05.", None)
+DRIVER = of("--driver: The driver that images are to run on: 535, 535.104.05.")
 LOCKED = of("--locked: Refuse to go on if the lock is missing or stale.", False)
 Gpus = Literal["auto", "all", "none"]
 GPUS = of("--gpus: Whether the probe gets the GPUs.", "auto")

@@ -14,7 +14,7 @@ from builder.errors import UsageError
 _PROBE_FAULT = 30
 
 
-def probe(output: Path | None = opt.of("--output, -o: Write it there; without, to stdout.", None)) -> int:
+def probe(output: Path | None = opt.of("--output, -o: Write it there; without, to stdout.")) -> int:
     """Print the probe, or write it executable."""
     from builder.recipe.bundle import bundle
 
@@ -28,7 +28,7 @@ def probe(output: Path | None = opt.of("--output, -o: Write it there; without, t
 
 def diagnose(
     files: list[str] | None = opt.of(
-        "FILE: Logs, notebooks, `pip freeze`, `nvidia-smi`, reports of the probe; - for stdin.", None
+        "FILE: Logs, notebooks, `pip freeze`, `nvidia-smi`, reports of the probe; - for stdin."
     ),
     json_: bool = opt.JSON,
 ) -> int:

@@ -37,18 +37,14 @@ def publish(
     select: list[str] | None = opt.SELECT,
     skip: list[str] | None = opt.SKIP,
     source: str | None = opt.of(
-        "--from REPOSITORY: Where images were pushed by `build --push`; by default as the matrix says.", None
+        "--from REPOSITORY: Where images were pushed by `build --push`; by default as the matrix says."
     ),
-    target: str | None = opt.of(
-        "--to REPOSITORY: Where they are published; by default as the matrix says.", None
-    ),
+    target: str | None = opt.of("--to REPOSITORY: Where they are published; by default as the matrix says."),
     max_age: str | None = opt.of(
-        "--max-age AGE: How old a report may be: 30d, 12h. By default as the matrix says, else 30d.", None
+        "--max-age AGE: How old a report may be: 30d, 12h. By default as the matrix says, else 30d."
     ),
     dry_run: bool = opt.of("--dry-run: Show what would be published, and change nothing.", False),
-    key: str | None = opt.of(
-        "--key KEY: Sign the evidence by cosign with this key: a file, or a KMS URI.", None
-    ),
+    key: str | None = opt.of("--key KEY: Sign the evidence by cosign with this key: a file, or a KMS URI."),
     keyless: bool = opt.of("--keyless: Sign the evidence by cosign with the identity of the CI.", False),
     built_by: list[str] | None = opt.BUILT_BY,
     reported_by: list[str] | None = opt.REPORTED_BY,

@@ -42,21 +42,20 @@ class ProposedMatrix:
 
 def resolve(
     requirements: list[str] | None = opt.of(
-        "REQUIREMENT: Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy.", None
+        "REQUIREMENT: Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."
     ),
     requirement_file: list[Path] | None = opt.of(
-        "--requirement, -r FILE: A requirements.txt; may be repeated.", None
+        "--requirement, -r FILE: A requirements.txt; may be repeated."
     ),
-    pyproject: Path | None = opt.of("--pyproject FILE: The dependencies of a pyproject.toml.", None),
-    notebook: Path | None = opt.of("--notebook FILE: The `!pip install` lines of a notebook.", None),
+    pyproject: Path | None = opt.of("--pyproject FILE: The dependencies of a pyproject.toml."),
+    notebook: Path | None = opt.of("--notebook FILE: The `!pip install` lines of a notebook."),
     conda_: Path | None = opt.of(
-        "--conda FILE: A conda environment to tell in wheels: environment.yml, `conda list --export`.", None
+        "--conda FILE: A conda environment to tell in wheels: environment.yml, `conda list --export`."
     ),
-    python: str | None = opt.of("--python: These Pythons only: 3.11, or '>=3.9,<3.12'.", None),
+    python: str | None = opt.of("--python: These Pythons only: 3.11, or '>=3.9,<3.12'."),
     gpu: list[str] | None = opt.of(
         "--gpu: A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
-        "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own.",
-        None,
+        "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own."
     ),
     driver: str | None = opt.DRIVER,
     limit: int = opt.of("--limit: Cells at most.", 5, min=1),

@@ -37,15 +37,13 @@ def run(
     verify: bool = opt.of("--verify: Run cudnn-verify, and end.", False),
     port: int = opt.of("--port: Jupyter's port on 127.0.0.1.", 8888, min=1024, max=65535),
     content: Path | None = opt.of(
-        "--content DIR: The folder to work in, /content there; by default this one.", None
+        "--content DIR: The folder to work in, /content there; by default this one."
     ),
     no_content: bool = opt.of("--no-content: Mount no folder to work in.", False),
-    volume: list[str] | None = opt.of(
-        "--volume, -v HOST:CONTAINER: One more folder; as docker run has it.", None
-    ),
-    env: list[str] | None = opt.of("--env, -e NAME[=VALUE]: A variable; without a value, your own.", None),
-    publish: list[str] | None = opt.of("--publish, -p HOST:CONTAINER: One more port, on 127.0.0.1.", None),
-    user: str | None = opt.of("--user UID:GID: Whose files it writes; by default yours.", None),
+    volume: list[str] | None = opt.of("--volume, -v HOST:CONTAINER: One more folder; as docker run has it."),
+    env: list[str] | None = opt.of("--env, -e NAME[=VALUE]: A variable; without a value, your own."),
+    publish: list[str] | None = opt.of("--publish, -p HOST:CONTAINER: One more port, on 127.0.0.1."),
+    user: str | None = opt.of("--user UID:GID: Whose files it writes; by default yours."),
     gpus: opt.Gpus = opt.of("--gpus: Whether it gets the GPUs.", "auto"),
     dry_run: bool = opt.of("--dry-run: Print the docker command, and start nothing.", False),
     context: str | None = opt.CONTEXT,

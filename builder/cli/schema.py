@@ -10,7 +10,7 @@ from builder.errors import UsageError
 _ENDING = ".schema.json"
 
 
-def schema(name: str | None = opt.of("NAME: matrix, lock, report, run, publication …", None)) -> int:
+def schema(name: str | None = opt.of("NAME: matrix, lock, report, run, publication …")) -> int:
     """Print a document's JSON schema; without a name, the names."""
     folder = resources.schemas()
     names = sorted(path.name.removesuffix(_ENDING) for path in folder.glob(f"*{_ENDING}"))

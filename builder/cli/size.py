@@ -22,7 +22,7 @@ _FILES = 10
 def size(
     cell: str = opt.of("CELL: A cell's id, or a glob that matches one.", ...),
     matrices: list[Path] | None = opt.MATRICES,
-    against: str | None = opt.of("--against CELL: What it shares with another cell.", None),
+    against: str | None = opt.of("--against CELL: What it shares with another cell."),
     json_: bool = opt.JSON,
 ) -> int:
     """Exit 1 if a library of CUDA is in the cell twice."""

@@ -30,9 +30,7 @@ def up(
     port: int = opt.of("--port: Jupyter's port on 127.0.0.1.", 8888, min=1024, max=65535),
     save: bool = opt.of("--save: Write the matrix and its lock to matrices/.", False),
     dry_run: bool = opt.of("--dry-run: Write the matrix, and build nothing.", False),
-    repository: str | None = opt.of(
-        "--from REPOSITORY: Pull the image if its tag is there; else build it.", None
-    ),
+    repository: str | None = opt.of("--from REPOSITORY: Pull the image if its tag is there; else build it."),
     offline: bool = opt.OFFLINE,
     context: str | None = opt.CONTEXT,
     progress: Progress = opt.PROGRESS,

@@ -22,6 +22,7 @@ from builder.evidence.documents import Evidence, Refusal
 from builder.evidence.judgement import CLOCKS, Policy
 from builder.evidence.made import MadeImages
 from builder.evidence.origin import origin_of
+from builder.evidence.statement import Statement
 from builder.evidence.travel import shared
 from builder.lock.file import lock_path
 from builder.model import Cell, Matrix
@@ -239,12 +240,10 @@ class _Line:
         found, decision = row.found, row.decision
         if row.refusals or found is None or decision is None:
             return None
-        public = replace(found.staged, repository=row.target)
         try:
             if self.order.dry_run:
                 with walk.stage(Stage.GATE):
-                    said = self._evidence(row, found, decision)
-                    statements(self.registry, found.staged, said, note=walk.progress)
+                    self._statements(walk, found, decision, found.staged)
                     walk.done("the evidence holds")
                 row.state = "planned"
                 return walk.ended(CellOutcome.DONE)
@@ -254,10 +253,9 @@ class _Line:
             if row.refusals:
                 self._taken_back(walk, row)
                 return None
-            evidence = self._evidence(row, found, decision)
             with walk.stage(Stage.EVIDENCE):
-                signer = self.order.signer
-                made = statements(self.registry, public, evidence, note=walk.progress)
+                signer, public = self.order.signer, replace(found.staged, repository=row.target)
+                made = self._statements(walk, found, decision, public)
                 row.evidence = attach_statements(
                     self.registry, public, made, signer=signer, note=walk.progress
                 )
@@ -267,7 +265,7 @@ class _Line:
         except EvidenceError as error:
             row.refusals.append(Refusal("evidence", error.message, error.hint))
             return None
-        changed = self._tag(walk, row, found, evidence.claims)
+        changed = self._tag(walk, row, found, decision.claims)
         if row.refusals:
             self._taken_back(walk, row)
             return None
@@ -281,9 +279,11 @@ class _Line:
         self._look_back(walk, row)
         self._say_failures(walk, row)
 
-    def _evidence(self, row: Publication, found: Found, decision: Decision) -> Evidence:
-        path = self.matrices[row.cell.matrix].path
-        return Evidence(
+    def _statements(
+        self, walk: Walk, found: Found, decision: Decision, image: staging.Staged
+    ) -> tuple[Statement, ...]:
+        path = self.matrices[walk.cell.matrix].path
+        evidence = Evidence(
             recipe=found.recipe,
             verifications=decision.counted,
             claims=decision.claims,
@@ -292,6 +292,7 @@ class _Line:
             matrix=path.read_bytes(),
             lock=lock_path(path).read_bytes(),
         )
+        return statements(self.registry, image, evidence, note=walk.progress)
 
     def _copy(self, walk: Walk, staged: staging.Staged, target: str) -> Tally:
         with walk.stage(Stage.COPY):
