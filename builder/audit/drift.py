@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Literal
 
 from builder.audit import AuditFinding, fails, mind, not_run, passes
 from builder.errors import ImageMissingError, RegistryError, UsageError
@@ -23,7 +24,6 @@ OLD = timedelta(days=90)
 BASE_NAME = "org.opencontainers.image.base.name"
 BASE_DIGEST = "org.opencontainers.image.base.digest"
 """https://github.com/opencontainers/image-spec/blob/main/annotations.md"""
-_LIBRARIES = {"cudnn": "libcudnn.so", "cuda": "libcudart.so"}
 _CUDNN = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
 _CUBLAS = re.compile(r"nvidia-cublas(?:-cu\d+)?")
 _VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,7}(?![\d.])")
@@ -79,10 +79,9 @@ def cudnn(verified: JudgedReport) -> AuditFinding:
     )
 
 
-def _loaded(verified: JudgedReport, what: str) -> list[str]:
+def _loaded(verified: JudgedReport, what: Literal["cuda", "cudnn"]) -> list[str]:
     """``8.9.4``: as each framework says, else as the mapped library itself."""
-    found = verified.report.loaded(what, _LIBRARIES[what])
-    return sorted({text for text in found if _VERSION.match(text)})
+    return sorted({text for text in verified.report.loaded(what) if _VERSION.match(text)})
 
 
 def known_bad(verifications: Sequence[JudgedReport], classes: Iterable[str]) -> Iterator[AuditFinding]:
@@ -109,7 +108,8 @@ def _measured(verified: JudgedReport) -> dict[str, Value]:
         texts["cublas" if _CUBLAS.fullmatch(name) else name] = version
     texts |= {row.name: row.version for row in verified.report.frameworks if row.version}
     texts["python"] = verified.report.python_version() or ""
-    texts |= {what: found[0] for what in _LIBRARIES if (found := _loaded(verified, what))}
+    loaded = {"cudnn": _loaded(verified, "cudnn"), "cuda": _loaded(verified, "cuda")}
+    texts |= {what: versions[0] for what, versions in loaded.items() if versions}
     source = Source("registry", "the report")
     return {name: Value(name, text, source) for name, text in texts.items() if _VERSION.match(text)}
 

@@ -197,8 +197,8 @@ def _libraries(runtime: Listed, image: Inventory) -> Iterator[ParityRow]:
     """CUDA and cuDNN as the frameworks load them, by the probe; on Colab the wheels' cuDNN goes first."""
     wheels = [v for name, v in runtime.packages.items() if canonicalize_name(name).startswith("nvidia-cudnn")]
     libraries = (
-        ("CUDA", runtime.cuda, image.report.loaded("cuda", "libcudart.so"), 2),
-        ("cuDNN", (wheels and wheels[0]) or runtime.cudnn, image.report.loaded("cudnn", "libcudnn.so"), 3),
+        ("CUDA", runtime.cuda, image.report.loaded("cuda"), 2),
+        ("cuDNN", (wheels and wheels[0]) or runtime.cudnn, image.report.loaded("cudnn"), 3),
     )
     for name, asked, found, parts in libraries:
         if asked is None:

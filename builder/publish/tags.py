@@ -75,7 +75,7 @@ def _frameworks(report: ProbeDocument, cell: Cell) -> Iterator[tuple[str, str]]:
 
 def _cudnn(report: ProbeDocument) -> str | None:
     """The cuDNN that was loaded, by the frameworks' own report or from the mapped library."""
-    loaded = report.loaded("cudnn", "libcudnn.so")
+    loaded = report.loaded("cudnn")
     versions = {first_parts(version, 3) or version for version in loaded}
     if len(versions) > 1:
         raise CellError(f"several cuDNN were loaded: {', '.join(sorted(versions))}")
@@ -84,7 +84,7 @@ def _cudnn(report: ProbeDocument) -> str | None:
 
 def _cuda(report: ProbeDocument) -> str | None:
     """The CUDA runtime that was loaded; if that is not known, the one that is installed or compiled in."""
-    loaded = report.loaded("cuda", "libcudart.so")
+    loaded = report.loaded("cuda")
     installed = [
         version
         for name, version in sorted(_packages(report).items())

@@ -5,7 +5,7 @@ What is named here must be there, and more may be.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -115,8 +115,9 @@ class ProbeDocument(_Part):
         match = re.search(r"\d+(\.\d+)+", str(found))
         return match[0] if match else None
 
-    def loaded(self, what: str, soname: str) -> list[str]:
-        """Versions of ``cudnn`` or ``cuda``: as each framework says, else as the mapped libraries do."""
+    def loaded(self, what: Literal["cuda", "cudnn"]) -> list[str]:
+        """Versions: as each framework says, else as the mapped libraries do."""
+        soname = {"cuda": "libcudart.so", "cudnn": "libcudnn.so"}[what]
         said = [str(row.loaded[what]) for row in self.frameworks if row.loaded and row.loaded.get(what)]
         return said or [row.version for row in self.libraries if row.version and row.name.startswith(soname)]
 
@@ -198,8 +199,12 @@ def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Differenc
             yield Difference(what=f"framework {name}", asked=version, found=actual)
         elif sound and family(name) in _PROBED and family(name) not in installed:
             yield Difference(what=f"framework {name}", asked=version, found="nothing")
-    yield from _loaded("cuda", asked.cuda, found.loaded("cuda", "libcudart.so"), 2, demanded=False)
-    yield from _loaded("cudnn", asked.cudnn, found.loaded("cudnn", "libcudnn.so"), 3, demanded=measured)
+    cuda = {first_parts(version, 2) or version for version in found.loaded("cuda")}
+    cudnn = {first_parts(version, 3) or version for version in found.loaded("cudnn")}
+    for what, wanted, versions in (("cuda", asked.cuda, cuda), ("cudnn", asked.cudnn, cudnn)):
+        wrong = ", ".join(sorted(versions - {wanted}))
+        if wanted is not None and (wrong or (what == "cudnn" and measured and not versions)):
+            yield Difference(what=what, asked=wanted, found=wrong or "nothing")
 
 
 def family(name: str) -> str:
@@ -215,12 +220,3 @@ def same_version(asked: str, found: str) -> bool:
     except InvalidVersion:
         return asked == found
     return wanted == (actual if wanted.local else Version(actual.public))
-
-
-def _loaded(
-    what: str, asked: str | None, found: Iterable[str], parts: int, *, demanded: bool
-) -> Iterator[Difference]:
-    versions = sorted({first_parts(version, parts) or version for version in found})
-    wrong = [version for version in versions if version != asked]
-    if asked is not None and (wrong or (demanded and not versions)):
-        yield Difference(what=what, asked=asked, found=", ".join(wrong) or "nothing")
