@@ -7,8 +7,7 @@ from typing import Any
 from builder.documents import read_file
 from builder.errors import CellError, RegistryError
 from builder.image.rootfs import content_key
-from builder.layers.blob import CHUNK, BlobWriter
-from builder.layers.codec import codec
+from builder.layers.codec import CHUNK, BlobWriter, codec
 from builder.layers.store import Lease, Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Compression, Layer
 from builder.layers.untar import open_layer

@@ -19,8 +19,7 @@ import zstandard
 from builder.digests import canonical_json, sha256_of
 from builder.documents import MalformedError, parse_json, parse_object
 from builder.errors import RegistryError
-from builder.layers.blob import CHUNK
-from builder.layers.codec import decompressed
+from builder.layers.codec import CHUNK, decompressed
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
 from builder.oci.spec import MANIFEST, is_digest

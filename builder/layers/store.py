@@ -152,7 +152,7 @@ class LayerStore:
 
     def verify(self) -> list[str]:
         """Hash every blob; remove those that are not what they claim to be, and return their digests."""
-        return [digest for digest, _ in list(self._blobs()) if not self._hash_is_right(digest)]
+        return [digest for digest, _ in list(self._blobs()) if not self._is_sound(digest)]
 
     def _lock(self) -> contextlib.AbstractContextManager[int]:
         """Held for moments only: while a lease grows, a blob comes in, or blobs go."""
@@ -185,48 +185,35 @@ class LayerStore:
             write_whole(self._index(key, "files"), record.files)
             write_whole(self._index(key), document.encode())
             lease.add(record.layer.digest)
-            stamp = _stamp(target)
-        # Just written and hashed on the way: no need to read it again.
-        self._remember(record.layer.digest, stamp)
+            self._remember(record.layer.digest, _stamp(target))  # it was hashed on the way
 
-    def _is_sound(self, digest: str, size: int) -> bool:
-        """Whether the blob is what it was: hashed once, and again when its inode, size or times changed."""
+    def _is_sound(self, digest: str, size: int | None = None) -> bool:
+        """Whether the blob's hash is its name; if not, it is removed.
+
+        With its ``size``, it is hashed once, and again when its inode, size or times have changed.
+        """
+        blob = self.blob(digest)
         try:
-            stamp = _stamp(self.blob(digest))
+            stamp = _stamp(blob)
+            known = read_cached(self._note(digest), lambda found: tuple(map(int, found)))
+            if size == stamp[1] and stamp == known:
+                return True
+            sound = size in (None, stamp[1]) and f"sha256:{file_sha256(blob)}" == digest
+            with self._lock():
+                if sound:
+                    self._remember(digest, stamp)
+                elif _stamp(blob) == stamp:  # else somebody has put a good one in its place meanwhile
+                    blob.unlink()
         except FileNotFoundError:
             return False
-        if stamp[1] != size:
-            self._discard(digest, stamp)
-            return False
-        known = read_cached(self._note(digest), lambda found: tuple(map(int, found)))
-        return stamp == known or self._hash_is_right(digest)
-
-    def _hash_is_right(self, digest: str) -> bool:
-        """Read and hash the blob; remove it if its hash is not its name."""
-        try:
-            stamp = _stamp(self.blob(digest))
-            actual = file_sha256(self.blob(digest))
-        except FileNotFoundError:
-            return False
-        if f"sha256:{actual}" != digest:
-            self._discard(digest, stamp)
-            return False
-        self._remember(digest, stamp)
-        return True
+        return sound
 
     def _remember(self, digest: str, stamp: tuple[int, ...]) -> None:
-        """Note that the blob is sound as long as it bears this stamp, for this process and the next."""
-        with self._lock():
-            write_whole(self._note(digest), json.dumps(stamp).encode())
+        """Note that the blob is sound as long as it bears this stamp. Under the store's lock."""
+        write_whole(self._note(digest), json.dumps(stamp).encode())
 
     def _note(self, digest: str) -> Path:
         return self.folder("hashed") / digest.removeprefix("sha256:")
-
-    def _discard(self, digest: str, stamp: tuple[int, ...]) -> None:
-        """Remove a blob that was found bad, unless somebody has put a good one in its place meanwhile."""
-        with self._lock(), contextlib.suppress(FileNotFoundError):
-            if _stamp(self.blob(digest)) == stamp:
-                self.blob(digest).unlink()
 
     def _blobs(self) -> Iterator[tuple[str, int]]:
         for path in self.folder("blobs/sha256").iterdir():

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from builder.errors import CellError
-from builder.layers.blob import CHUNK, BlobWriter
+from builder.layers.codec import CHUNK, BlobWriter
 from builder.layers.types import Compression, Layer
 
 MTIME = 315619200

@@ -138,7 +138,9 @@ def _run(
                         group.add(process.pid)
                 watched.follow(json.dumps(plan).encode())
             finally:
-                _end(process)
+                with contextlib.suppress(ProcessLookupError):  # bubblewrap's namespace goes with it
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         if watched.broken is None and watched.full():
             watched.broken = f"took more than {limits.total >> 20} MiB of memory, and was stopped"
         return watched, process.returncode
@@ -182,15 +184,6 @@ def _plan(
 
 def _bwrap() -> str | None:
     return shutil.which("bwrap", path=os.environ.get("PATH", os.defpath) + ":/usr/bin")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill whatever is left: with bubblewrap goes the namespace's first process, and with that all."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    process.wait()
 
 
 def run_script(script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: Event) -> None:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from builder.errors import CellError
 from builder.layers import tar
-from builder.layers.blob import BlobWriter
+from builder.layers.codec import BlobWriter
 from builder.layers.types import Compression, Layer
 from builder.wheels.excerpt import Excerpt
 from builder.wheels.wheel import File, Tree, parents

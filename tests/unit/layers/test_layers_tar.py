@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from builder.layers import tar
-from builder.layers.blob import CHUNK, BlobWriter
+from builder.layers.codec import CHUNK, BlobWriter
 from builder.layers.types import Layer
 from builder.layers.untar import TarReader
 
