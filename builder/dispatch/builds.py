@@ -15,7 +15,7 @@ from builder.dispatch.follow import Work
 from builder.dispatch.plan import BUILD, Task, TaskVerdict
 from builder.dispatch.run import OnSlurm, RenderedCell, Say, with_images
 from builder.errors import UsageError
-from builder.image.base import rootfs_key
+from builder.image.rootfs import rootfs_key
 from builder.image.stack import groups_of, layer_keys_of, python_key
 from builder.lock.file import lock_path
 from builder.model import Pinned, RootfsBase

@@ -17,8 +17,10 @@ from pathlib import Path
 
 from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, CommandError, MissingToolError
-from builder.model import Deb, RootfsBase
-from builder.temporary import locked
+from builder.files import write_whole
+from builder.layers.codec import codec
+from builder.model import Cell, Deb, RootfsBase
+from builder.temporary import locked, locked_folder, sweep
 
 SCRIPT = Path(__file__).with_name("rootfs-finish.sh")
 """Runs at the end, with the new system's folder as its argument; says itself what it removes, and why."""
@@ -31,6 +33,8 @@ done"""
 suites bring the same links in base-files. https://wiki.debian.org/UsrMerge"""
 _FORMAT = 3
 """To be raised when this module makes another tar of the same packages."""
+_LAYER_FORMAT = 2
+"""To be raised when a rootfs is held against other rules as it becomes a layer."""
 
 
 def cached_rootfs(base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[Deb]], Sequence[Path]]) -> Path:
@@ -49,14 +53,12 @@ def cached_rootfs(base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[De
         if tar.is_file() and recorded.is_file() and recorded.read_text("ascii") == file_sha256(tar):
             return tar
         recorded.unlink(missing_ok=True)
-        for left in folder.glob(f".{key[:12]}.*"):  # whoever made this was killed: the lock was free
-            shutil.rmtree(left)
-        with tempfile.TemporaryDirectory(prefix=f".{key[:12]}.", dir=folder) as beside:
-            made = make(base, fetch(base.debs), Path(beside) / tar.name)
+        sweep(folder, f".{key[:12]}.")
+        with locked_folder(folder, f".{key[:12]}.") as beside:
+            made = make(base, fetch(base.debs), beside / tar.name)
             digest = file_sha256(made)
             made.rename(tar)
-            (Path(beside) / recorded.name).write_text(digest, "ascii")
-            (Path(beside) / recorded.name).rename(recorded)
+        write_whole(recorded, digest.encode())
     return tar
 
 
@@ -71,6 +73,11 @@ def content_key(base: RootfsBase, **tools: str) -> str:
         **tools,
     }
     return digest_of(document).removeprefix("sha256:")
+
+
+def rootfs_key(base: RootfsBase, cell: Cell) -> str:
+    """The key of a rootfs's layer: its packages, and the rules by which they become a system."""
+    return f"rootfs{_LAYER_FORMAT}-{content_key(base)}-{codec(cell.options.compression)}"
 
 
 def make(base: RootfsBase, debs: Sequence[Path], out: Path) -> Path:
@@ -96,15 +103,10 @@ def make(base: RootfsBase, debs: Sequence[Path], out: Path) -> Path:
         shutil.copyfile(SCRIPT, finish)
         finish.chmod(0o755)
         command = _command(base, archive=archive, finish=finish)
-        with log.open("wb") as output, out.open("wb") as tar:
+        none = subprocess.DEVNULL
+        with log.open("wb") as said, out.open("wb") as tar:
             done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=tar,
-                stderr=output,
-                env=environment,
-                umask=0o022,
-                check=False,
+                command, stdin=none, stdout=tar, stderr=said, env=environment, umask=0o022, check=False
             )
         if done.returncode != 0:
             out.unlink()

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from builder.digests import digest_of
 from builder.image import pythons
-from builder.image.base import rootfs_key
+from builder.image.rootfs import rootfs_key
 from builder.layers.codec import codec
 from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.types import Layer
@@ -78,8 +78,8 @@ class Plan:
 
         A rootfs stands above the large wheels: an engine unpacks along the chain of layers, and more images
         have the wheels in common than the base. Below ``/opt`` it holds nothing, so the tree is the same
-        (:func:`~builder.image.base.refuse_hidden`). A registry's base is lowest, where engines look for it.
-        A standalone Python comes right after the base.
+        (:mod:`builder.image.missing` refuses another). A registry's base is lowest, where engines look for
+        it. A standalone Python comes right after the base.
         """
         layers = [self.known[group].record.layer for group in self.groups]
         return (*layers[: self.base_at], *base, *self.interpreter, *layers[self.base_at :])

@@ -10,7 +10,7 @@ https://github.com/golang/go/blob/master/src/archive/tar/writer.go).
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -124,6 +124,22 @@ def _block(
     back = kind + link.ljust(_NAME, b"\0") + b"ustar\x0000" + rest + prefix.ljust(_PREFIX, b"\0") + b"\0" * 12
     checksum = sum(front) + sum(back) + 8 * 0x20
     return front + b"%06o\0 " % checksum + back
+
+
+def tar_layer(
+    tar: Path, target: Path, title: str, compression: Compression, advance: Callable[[int], None]
+) -> Layer:
+    """Write a tar file as a layer; ``advance`` is told of each piece's size in bytes."""
+    size = tar.stat().st_size
+    with (
+        tar.open("rb") as source,
+        target.open("wb") as blob,
+        BlobWriter(blob, title, compression, size) as writer,
+    ):
+        while piece := source.read(CHUNK):
+            writer.write(piece)
+            advance(len(piece))
+        return writer.finish()
 
 
 def write_folder(folder: Path, target: BinaryIO, title: str, compression: Compression) -> Layer:

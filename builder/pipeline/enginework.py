@@ -20,12 +20,12 @@ from typing import Any
 from builder.engine.build import BuildRequest, ca_bundle, hint_for, proxies
 from builder.engine.engine import Engine
 from builder.errors import CellError
-from builder.image.base import tar_layer
 from builder.image.compose import base_image, write_layout
 from builder.image.differ import SavedImage
 from builder.image.finish import Runner
 from builder.layers.codec import codec
 from builder.layers.store import Lease, Record
+from builder.layers.tar import tar_layer
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.model import Cell, RegistryBase
 from builder.pipeline.schedule import Walk
@@ -203,7 +203,8 @@ def _kept(saved: SavedImage, number: int, cell: Cell, lease: Lease) -> Layer:
         try:
             with saved.stream(number) as stream, tar.open("wb") as file:
                 shutil.copyfileobj(stream, file, 1 << 20)
-            return tar_layer(tar, target, f"packages of {cell.base}", compression, lambda _size: None)
+            title = f"packages of {cell.base}"
+            return Record(layer=tar_layer(tar, target, title, compression, lambda _size: None))
         finally:
             tar.unlink(missing_ok=True)
 

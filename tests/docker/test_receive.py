@@ -19,9 +19,9 @@ from builder.digests import canonical_json, digest_of, sha256_of
 from builder.engine import receive
 from builder.engine.engine import Engine
 from builder.errors import CancelledError, CommandError
-from builder.image.base import tar_layer
 from builder.image.compose import ComposedImage, base_image
-from builder.layers.store import LayerStore
+from builder.layers.store import LayerStore, Record
+from builder.layers.tar import tar_layer
 from builder.layers.types import BaseLayers
 from builder.pipeline import feeding
 from builder.pipeline.feeding import EngineFeed
@@ -64,7 +64,9 @@ class Images:
         key = f"test-{digest_of([sorted(files), [sha256_of(content) for content in files.values()]])[7:]}"
         lease = self.store.lease()
         record, _ = self.store.obtain(
-            key, lease, lambda target: tar_layer(path, target, "test", "zstd", lambda _size: None)
+            key,
+            lease,
+            lambda target: Record(layer=tar_layer(path, target, "test", "zstd", lambda _size: None)),
         )
         lease.close()
         return record.layer

@@ -29,7 +29,7 @@ from builder.dispatch.fleet import load_fleet
 from builder.documents import MalformedError, parse_json, parse_moment, read_file, shown
 from builder.errors import RegistryError, UsageError
 from builder.files import remove_tree
-from builder.image.base import registry_layers
+from builder.image.missing import registry_layers
 from builder.index import remote_zip
 from builder.layers.store import LayerStore
 from builder.lock.file import read_lock
