@@ -140,13 +140,9 @@ def _spec_devices(path: Path) -> list[str]:
     try:
         text = path.read_text("utf-8")
         spec = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError):
+        return [f"{spec['kind']}={device['name']}" for device in spec["devices"]]
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
         return []
-    if not isinstance(spec, dict) or not isinstance(spec.get("devices"), list):
-        return []
-    return [
-        f"{spec.get('kind')}={device.get('name')}" for device in spec["devices"] if isinstance(device, dict)
-    ]
 
 
 def nvidia_smi() -> tuple[tuple[Gpu, ...], str | None]:
