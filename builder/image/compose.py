@@ -86,7 +86,7 @@ def compose_image(work: Assembly) -> ComposedImage:
     stacked = work.plan.stacked(work.base.layers)
     config = final_config(work.recipe, work.base, stacked, work.system, tuple(added.values()))
     layers = (*stacked, *work.system.layers, *added.values())
-    made_of = {one.key: one.record for one in work.plan.every}
+    made_of = {one.key: one for one in work.plan.every}
     made_of |= {key: Record(layer=layer) for key, layer in added.items()}
     return ComposedImage(
         manifest=_manifest(config, layers), config=config, layers=layers, made_of=made_of, made=count
@@ -116,11 +116,7 @@ def base_image(base: BaseLayers) -> ComposedImage:
 
 
 def final_config(
-    recipe: Recipe,
-    base: BaseLayers,
-    stacked: Sequence[Layer],
-    system: SystemLayers,
-    added: Sequence[Layer],
+    recipe: Recipe, base: BaseLayers, stacked: Sequence[Layer], system: SystemLayers, added: Sequence[Layer]
 ) -> bytes:
     """The image's config as BuildKit writes it, byte for byte, dated by the lock.
 

@@ -79,7 +79,7 @@ class Assembly:
 
     @cached_property
     def wheels(self) -> tuple[Layer, ...]:
-        return tuple(self.plan.known[group].record.layer for group in self.plan.groups)
+        return tuple(self.plan.known[group].layer for group in self.plan.groups)
 
     @property
     def lease(self) -> Lease:
@@ -250,6 +250,6 @@ def _keep(work: Assembly, key: str, name: str, folder: Path) -> Record:
         with target.open("wb") as blob:
             return Record(layer=write_folder(folder, blob, name, compression))
 
-    record, _ = work.lease.store.obtain(key, work.lease, make)
+    record = work.lease.store.obtain(key, work.lease, make)
     shutil.rmtree(folder)
     return record

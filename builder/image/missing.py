@@ -16,7 +16,6 @@ from builder.errors import CancelledError, CellError, RegistryError
 from builder.image.rootfs import rootfs_key
 from builder.image.stack import (
     Group,
-    Known,
     Plan,
     installed,
     layer_keys_of,
@@ -90,7 +89,7 @@ class MissingLayers:
 
     def __enter__(self) -> Self:
         for one in self.given.every:
-            self.ready(one.record.layer)
+            self.ready(one.layer)
         self._base = self._base_pool.submit(self._layers_of_base)
         self._base.add_done_callback(lambda _future: self._tell_lowest())
         return self
@@ -117,7 +116,7 @@ class MissingLayers:
         wait(self._all, return_when=FIRST_EXCEPTION)
         self._raise_failure()
         for one in self._known.values():
-            for name, requires in one.record.details["requires_python"].items():
+            for name, requires in one.details["requires_python"].items():
                 check_python(name, requires, self.given.pinned.cell)
         made = replace(self.given, known=self._known, rootfs=self._rootfs, python=self._python)
         return made, self._base.result()
@@ -136,7 +135,7 @@ class MissingLayers:
         layers: list[Layer] = []
         for part in (*groups[:at], None, *groups[at:]):
             if part is not None and part in self._known:
-                layers.append(self._known[part].record.layer)
+                layers.append(self._known[part].layer)
             elif part is None and self._base.done() and self._base.exception() is None:
                 layers += self._base.result().layers
             else:
@@ -161,14 +160,14 @@ class MissingLayers:
 
         return advance
 
-    def _of_tar(self, key: str, title: str, tar: Path) -> Known:
+    def _of_tar(self, key: str, title: str, tar: Path) -> Record:
         lease, compression = self.given.lease, self.given.pinned.cell.options.compression
         advance = self._meter(title, tar.stat().st_size)
-        record, new = lease.store.obtain(
+        record = lease.store.obtain(
             key, lease, lambda target: Record(layer=tar_layer(tar, target, title, compression, advance))
         )
         self.ready(record.layer)
-        return Known(key=key, record=record, new=new)
+        return record
 
     def _layers_of_base(self) -> BaseLayers:
         pinned = self.given.pinned
@@ -184,7 +183,7 @@ class MissingLayers:
             refuse_hidden(tar, pinned.base)
             key = rootfs_key(pinned.base, pinned.cell)
             self._rootfs = self._of_tar(key, f"rootfs {pinned.base.suite}", tar)
-        return rootfs_base(self._rootfs.record.layer, pinned.cell)
+        return rootfs_base(self._rootfs.layer, pinned.cell)
 
     def _next(self) -> None:
         """Make the first of the waiting layers, unless another process makes it meanwhile."""
@@ -198,10 +197,10 @@ class MissingLayers:
             # Without scripts the layer is the same for every Python and pip.
             key = keys[-1] if any(tree.scripts for tree in trees) else keys[0]
             excerpt = Excerpt()
-            record, new = lease.store.obtain(key, lease, lambda target: self._make(trees, target, excerpt))
-        if new:
+            record = lease.store.obtain(key, lease, lambda target: self._make(trees, target, excerpt))
+        if record.new:
             keep_excerpt(record.layer, excerpt, lease)
-        self._known[wheels] = Known(key=key, record=record, new=new)
+        self._known[wheels] = record
         self.ready(record.layer)
         self._tell_lowest()
 
@@ -253,7 +252,7 @@ def registry_layers(base: RegistryBase, registry: Registry, lease: Lease) -> Bas
             registry.fetch_blob(base.reference, layer.digest, target)
             return Record(layer=layer)
 
-        return lease.store.obtain(f"blob-{layer.digest.removeprefix('sha256:')}", lease, fetch)[0].layer
+        return lease.store.obtain(f"blob-{layer.digest.removeprefix('sha256:')}", lease, fetch).layer
 
     manifest = registry.manifest(f"{base.reference.partition('@')[0]}@{base.digest}").document
     try:

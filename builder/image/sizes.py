@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from builder.image.stack import Known, installed, plan, python_title, title_of
-from builder.layers.store import LayerStore
+from builder.image.stack import installed, plan, python_title, title_of
+from builder.layers.store import LayerStore, Record
 from builder.model import Pinned, RegistryBase, Wheel
 from builder.wheels.archive import Archive, Member
 
@@ -127,12 +127,12 @@ def _package(wheel: Wheel, pinned: Pinned, path: Path, files: list[FileSize]) ->
     return size(unpacked=found.size, compressed=packed, known=True)
 
 
-def _layer(title: str, made: Known | None, compressed: int, unpacked: float, identity: str) -> LayerSize:
+def _layer(title: str, made: Record | None, compressed: int, unpacked: float, identity: str) -> LayerSize:
     """The sizes of a layer that is ``made``, or else the estimates."""
     return LayerSize(
         title=title,
-        unpacked=made.record.layer.unpacked if made else round(unpacked),
-        compressed=made.record.layer.size if made else compressed,
+        unpacked=made.layer.unpacked if made else round(unpacked),
+        compressed=made.layer.size if made else compressed,
         made=made is not None,
         identity=identity,
     )

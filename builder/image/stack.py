@@ -40,15 +40,6 @@ Elsewhere = Callable[[str], Record | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
-    """A layer under its key. ``new``: it was made now."""
-
-    key: str
-    record: Record
-    new: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The layers of a lock: those that are there, and those to be made of which wheels."""
 
@@ -58,10 +49,10 @@ class Plan:
     """Lowest layer first: each large wheel alone, in the order of :func:`groups_of`, then all small ones
     together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
     see :mod:`builder.wheels.convert`."""
-    known: Mapping[Group, Known]
-    rootfs: Known | None
+    known: Mapping[Group, Record]
+    rootfs: Record | None
     """The base's layer, if the base is a rootfs and its layer is known."""
-    python: Known | None = None
+    python: Record | None = None
     """The layer of a standalone Python, if the lock has one and its layer is known."""
 
     @property
@@ -70,7 +61,7 @@ class Plan:
         return tuple(wheel for group in self.groups if group not in self.known for wheel in group)
 
     @property
-    def every(self) -> tuple[Known, ...]:
+    def every(self) -> tuple[Record, ...]:
         return (*self.known.values(), *(one for one in (self.rootfs, self.python) if one is not None))
 
     def stacked(self, base: Sequence[Layer]) -> tuple[Layer, ...]:
@@ -81,13 +72,13 @@ class Plan:
         (:mod:`builder.image.missing` refuses another). A registry's base is lowest, where engines look for
         it. A standalone Python comes right after the base.
         """
-        layers = [self.known[group].record.layer for group in self.groups]
+        layers = [self.known[group].layer for group in self.groups]
         return (*layers[: self.base_at], *base, *self.interpreter, *layers[self.base_at :])
 
     @property
     def interpreter(self) -> tuple[Layer, ...]:
         """The layer of a standalone Python, if the image has one."""
-        return () if self.python is None else (self.python.record.layer,)
+        return () if self.python is None else (self.python.layer,)
 
     @property
     def base_at(self) -> int:
@@ -104,12 +95,9 @@ def plan(pinned: Pinned, lease: Lease, elsewhere: Elsewhere | None = None) -> Pl
     places: list[Elsewhere] = [partial(lease.store.find, lease=lease)]
     places += [elsewhere] if elsewhere is not None else []
 
-    def look(keys: Sequence[str]) -> Known | None:
-        for find, key in product(places, keys):
-            found = find(key)
-            if found is not None:
-                return Known(key=key, record=found)
-        return None
+    def look(keys: Sequence[str]) -> Record | None:
+        found = (find(key) for find, key in product(places, keys))
+        return next(filter(None, found), None)
 
     groups, cell = groups_of(pinned), pinned.cell
     base = [rootfs_key(pinned.base, cell)] if isinstance(pinned.base, RootfsBase) else []
@@ -138,7 +126,7 @@ def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:
 def check_collisions(given: Plan) -> None:
     """Raise CellError if two wheels of a plan whose layers are all known fight over a path."""
     found = (given.known[group] for group in given.groups)
-    listings = [json.loads(one.record.files or given.lease.store.files(one.key)) for one in found]
+    listings = [json.loads(one.files or given.lease.store.files(one.key)) for one in found]
     refuse_collisions(listings, as_listed=given.pinned.cell.dependencies == "listed")
 
 

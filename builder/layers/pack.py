@@ -103,7 +103,7 @@ def keep_pack(
         sizes = {"size": len(blob), "unpacked": 0}
         return Record(layer=Layer(title=title, digest=digest, diff_id=digest, media_type=media_type, **sizes))
 
-    record, _ = lease.store.obtain(key, lease, write)
+    record = lease.store.obtain(key, lease, write)
     return Pack(lease.store.blob(record.layer.digest))
 
 

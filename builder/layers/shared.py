@@ -83,11 +83,7 @@ def manifest_of(layer: Layer, config: bytes, signed: tuple[bytes, str] | None) -
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "artifactType": CONFIG_TYPE,
-            "config": {
-                "mediaType": CONFIG_TYPE,
-                "digest": sha256_of(config),
-                "size": len(config),
-            },
+            "config": {"mediaType": CONFIG_TYPE, "digest": sha256_of(config), "size": len(config)},
             "layers": [{"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size}],
         }
     )
@@ -133,7 +129,8 @@ def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Recor
     for wrong, right in checks.items():
         if not right:
             raise _strange(where, wrong)
-    return Record(layer=layer, details=details, files=canonical_json(files) if files is not None else b"")
+    listed = canonical_json(files) if files is not None else b""
+    return Record(layer=layer, details=details, files=listed, key=key)
 
 
 def check_content(layer: Layer, blob: Path, where: str) -> None:

@@ -19,7 +19,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ class Record:
     details: dict[str, Any] = field(default_factory=dict)
     files: bytes = field(default=b"", repr=False, compare=False)
     """Only on the way in; :meth:`LayerStore.files` reads it back."""
+    key: str = field(default="", compare=False)
+    """What the layer is made of, once it was found or kept under it."""
+    new: bool = field(default=False, compare=False)
+    """It was made now."""
 
 
 class Lease(contextlib.ExitStack[bool | None]):
@@ -105,26 +109,26 @@ class LayerStore:
         record = self._read(key)
         return record is not None and self.blob(record.layer.digest).exists()
 
-    def obtain(self, key: str, lease: Lease, make: Callable[[Path], Record]) -> tuple[Record, bool]:
-        """The layer made of ``key``, and whether it was made now.
+    def obtain(self, key: str, lease: Lease, make: Callable[[Path], Record]) -> Record:
+        """The layer made of ``key``.
 
         ``make`` writes the blob to the path it is given. Only one process or thread makes a key; others wait.
         """
         with locked(self.folder("locks") / key):
             found = self.find(key, lease)
             if found is not None:
-                return found, False
+                return found
             with self._lock():
                 target = lease.beside()
             try:
                 with disk_errors(target):
-                    record = make(target)
-                    self._put(key, record, target, lease)
+                    record = replace(make(target), key=key, new=True)
+                    self._put(record, target, lease)
             finally:
                 target.unlink(missing_ok=True)
         if self.limit is not None:
             self.prune()
-        return record, True
+        return record
 
     def files(self, key: str) -> bytes:
         """:attr:`Record.files` of the layer of ``key``."""
@@ -168,7 +172,7 @@ class LayerStore:
     def _read(self, key: str) -> Record | None:
         try:
             document = json.loads(self._index(key).read_bytes())
-            return Record(layer=Layer(**document["layer"]), details=document["details"])
+            return Record(layer=Layer(**document["layer"]), details=document["details"], key=key)
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError):
@@ -176,14 +180,14 @@ class LayerStore:
             self._forget(key)
             return None
 
-    def _put(self, key: str, record: Record, made: Path, lease: Lease) -> None:
+    def _put(self, record: Record, made: Path, lease: Lease) -> None:
         target = self.blob(record.layer.digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         document = json.dumps({"layer": asdict(record.layer), "details": record.details})
         with self._lock():
             made.replace(target)
-            write_whole(self._index(key, "files"), record.files)
-            write_whole(self._index(key), document.encode())
+            write_whole(self._index(record.key, "files"), record.files)
+            write_whole(self._index(record.key), document.encode())
             lease.add(record.layer.digest)
             self._remember(record.layer.digest, _stamp(target))  # it was hashed on the way
 

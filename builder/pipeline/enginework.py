@@ -209,7 +209,7 @@ def _kept(saved: SavedImage, number: int, cell: Cell, lease: Lease) -> Layer:
             tar.unlink(missing_ok=True)
 
     key = f"system-{diff_id.removeprefix('sha256:')}-{codec(compression)}"
-    record, _ = lease.store.obtain(key, lease, make)
+    record = lease.store.obtain(key, lease, make)
     if record.layer.diff_id != diff_id:
         raise CellError(f"the engine gave {record.layer.diff_id} for the layer {diff_id}")
     return record.layer

@@ -87,7 +87,7 @@ class SharedLayers:
             shared.check_content(layer, target, f"{self.repository}:{shared.shared_tag(key)}")
             return found
 
-        record, _ = self.store.obtain(key, lease, make)
+        record = self.store.obtain(key, lease, make)
         return self.store.blob(record.layer.digest)
 
     def has(self, digest: str) -> bool:

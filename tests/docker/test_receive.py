@@ -63,7 +63,7 @@ class Images:
                 tar.addfile(info, io.BytesIO(content))
         key = f"test-{digest_of([sorted(files), [sha256_of(content) for content in files.values()]])[7:]}"
         lease = self.store.lease()
-        record, _ = self.store.obtain(
+        record = self.store.obtain(
             key,
             lease,
             lambda target: Record(layer=tar_layer(path, target, "test", "zstd", lambda _size: None)),

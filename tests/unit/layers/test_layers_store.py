@@ -26,7 +26,7 @@ def layer(content: bytes) -> Layer:
     )
 
 
-def put(store: LayerStore, key: str, content: bytes = b"content") -> tuple[Record, bool]:
+def put(store: LayerStore, key: str, content: bytes = b"content") -> Record:
     lease = store.lease()
     try:
         return store.obtain(key, lease, lambda path: write(path, content))
@@ -49,10 +49,10 @@ def age(store: LayerStore, key: str, seconds: int) -> None:
 
 
 def test_a_layer_is_made_once(store: LayerStore) -> None:
-    first, made = put(store, "k")
-    assert made
-    again, made = put(store, "k", b"not asked for")
-    assert not made
+    first = put(store, "k")
+    assert first.new
+    again = put(store, "k", b"not asked for")
+    assert not again.new
     assert again == first
     assert again.details == {"a": 1}
     assert store.files("k") == b"listing"
@@ -62,7 +62,7 @@ def test_a_layer_is_made_once(store: LayerStore) -> None:
 
 def test_another_process_finds_it(store: LayerStore) -> None:
     put(store, "k")
-    assert not put(LayerStore(store.root), "k")[1]
+    assert not put(LayerStore(store.root), "k").new
 
 
 @pytest.mark.parametrize("damage", [b"", b"conten", b"CONTENT", b"content and more"])
@@ -70,39 +70,39 @@ def test_another_process_finds_it(store: LayerStore) -> None:
 def test_a_blob_that_was_tampered_with_is_made_again(
     store: LayerStore, damage: bytes, *, fresh: bool
 ) -> None:
-    record, _ = put(store, "k")
+    record = put(store, "k")
     blob = store.blob(record.layer.digest)
     times = (blob.stat().st_atime_ns, blob.stat().st_mtime_ns)
     blob.write_bytes(damage)
     os.utime(blob, ns=times)
-    assert put(LayerStore(store.root) if fresh else store, "k")[1]
+    assert put(LayerStore(store.root) if fresh else store, "k").new
     assert blob.read_bytes() == b"content"
 
 
 def test_a_sound_blob_is_hashed_once_and_not_by_every_process(
     store: LayerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, _ = put(store, "k")
+    record = put(store, "k")
     (store.root / "hashed" / record.layer.digest.removeprefix("sha256:")).unlink()
-    assert not put(LayerStore(store.root), "k")[1]
+    assert not put(LayerStore(store.root), "k").new
     monkeypatch.setattr("builder.layers.store.file_sha256", lambda _path: pytest.fail("hashed again"))
-    assert not put(LayerStore(store.root), "k")[1]
+    assert not put(LayerStore(store.root), "k").new
 
 
 def test_a_store_that_was_copied_is_checked_and_used(store: LayerStore) -> None:
-    record, _ = put(store, "k")
+    record = put(store, "k")
     blob = store.blob(record.layer.digest)
     other = blob.with_name("copy")
     other.write_bytes(blob.read_bytes())
     other.replace(blob)
-    assert not put(LayerStore(store.root), "k")[1]
+    assert not put(LayerStore(store.root), "k").new
 
 
 @pytest.mark.parametrize("entry", [b"", b"{", b"[]", b'{"layer": {"digest": "x"}, "details": {}}', b"\xff"])
 def test_an_index_that_cannot_be_read_is_forgotten(store: LayerStore, entry: bytes) -> None:
     put(store, "k")
     (store.root / "index" / "k.json").write_bytes(entry)
-    assert put(store, "k")[1]
+    assert put(store, "k").new
 
 
 def test_a_full_disk_leaves_nothing_behind(store: LayerStore) -> None:
@@ -117,7 +117,7 @@ def test_a_full_disk_leaves_nothing_behind(store: LayerStore) -> None:
     assert "RTBUILD_CACHE" in str(caught.value.hint)
     assert names(store, "tmp") == []
     assert sum(size for _, size in store._blobs()) == 0
-    assert put(store, "k")[1]
+    assert put(store, "k").new
 
 
 def test_a_store_that_may_not_be_written(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_it_works_under_a_strict_umask(tmp_path: Path) -> None:
     try:
         store = LayerStore(tmp_path / "store")
         put(store, "k")
-        assert not put(store, "k")[1]
+        assert not put(store, "k").new
     finally:
         os.umask(before)
 
@@ -149,7 +149,7 @@ def test_pruning_takes_what_was_used_longest_ago(store: LayerStore) -> None:
 
 def test_pruning_spares_what_is_in_use(store: LayerStore) -> None:
     lease = store.lease()
-    record, _ = store.obtain("k", lease, lambda path: write(path, b"content"))
+    record = store.obtain("k", lease, lambda path: write(path, b"content"))
     assert LayerStore(store.root).prune(0) == 0
     assert store.blob(record.layer.digest).exists()
     lease.close()
@@ -157,7 +157,7 @@ def test_pruning_spares_what_is_in_use(store: LayerStore) -> None:
 
 
 def test_the_lease_of_a_dead_process_keeps_nothing(store: LayerStore) -> None:
-    record, _ = put(store, "k")
+    record = put(store, "k")
     (store.root / "leases" / "1-dead").write_text(record.layer.digest + "\n")
     assert store.prune(0) == 7
     assert names(store, "leases") == []
@@ -194,8 +194,8 @@ def test_what_a_dead_process_began_is_swept_by_the_next(store: LayerStore, by: s
 
 
 def test_verify_names_and_removes_what_is_wrong(store: LayerStore) -> None:
-    good, _ = put(store, "good", b"good")
-    bad, _ = put(store, "bad", b"bad")
+    good = put(store, "good", b"good")
+    bad = put(store, "bad", b"bad")
     store.blob(bad.layer.digest).write_bytes(b"BAD")
     assert store.verify() == [bad.layer.digest]
     assert store.blob(good.layer.digest).exists()
@@ -230,7 +230,7 @@ def _stress(root: str, seed: int) -> None:
         number = (seed * 7 + step * 3) % 10
         content = bytes([number]) * 100
         lease = store.lease()
-        record, _ = store.obtain(f"k{number}", lease, lambda path, content=content: write(path, content))
+        record = store.obtain(f"k{number}", lease, lambda path, content=content: write(path, content))
         if store.blob(record.layer.digest).read_bytes() != content:
             os._exit(3)
         lease.close()

@@ -70,8 +70,8 @@ def digests(folder: Path) -> list[str]:
     files = [folder / "recipe" / name for name in recipe.files]
     lease.close()
     return [
-        *(made.known[group].record.layer.digest for group in made.groups),
-        *([made.rootfs.record.layer.digest] if made.rootfs else []),
+        *(made.known[group].layer.digest for group in made.groups),
+        *([made.rootfs.layer.digest] if made.rootfs else []),
         recipe.inputs,
         *(f"{path.name} {path.stat().st_mtime_ns} {path.stat().st_mode:o}" for path in files),
     ]
@@ -108,7 +108,7 @@ def test_a_layer_with_a_strange_time_is_as_good_as_any(tmp_path: Path, stamp: fl
     rootfs.write_bytes(b"\0" * 10240)
     given = plan(pinned, lease)
     made, _ = layer_wheels.make_missing(given, wheel_paths=paths, rootfs_tar=rootfs)
-    digest = made.known[made.groups[0]].record.layer.digest
+    digest = made.known[made.groups[0]].layer.digest
     for path in (store.blob(digest), *store.folder("index").iterdir(), *store.folder("hashed").iterdir()):
         os.utime(path, (stamp, stamp))
     assert store.prune(0) == 0, "all is leased"
@@ -133,8 +133,8 @@ def test_a_clock_that_jumps_ahead_takes_no_layer_away_that_is_being_made(tmp_pat
         layer = Layer(title="a", digest=digest, diff_id=digest, size=5, unpacked=5, media_type="x")
         return Record(layer=layer)
 
-    record, new = store.obtain("key", lease, make)
-    assert new
+    record = store.obtain("key", lease, make)
+    assert record.new
     assert store.blob(record.layer.digest).read_bytes() == b"layer"
     left = tmp_path / "store" / "tmp" / "of-a-process-that-died"
     left.write_bytes(b"half a layer")

@@ -77,7 +77,7 @@ class Side:
             details = {"requires_python": {"one": None}}
             return Record(layer=layer, details=details, files=b'{"one":{"opt/a":"644 x"}}')
 
-        return self.store.obtain(KEY, self.lease, write)[0]
+        return self.store.obtain(KEY, self.lease, write)
 
 
 @pytest.fixture

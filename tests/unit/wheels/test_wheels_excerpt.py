@@ -45,7 +45,7 @@ def converted(store: LayerStore, builder: Builder) -> Plan:
 
 
 def layers(made: Plan) -> list[Layer]:
-    return [made.known[group].record.layer for group in made.groups]
+    return [made.known[group].layer for group in made.groups]
 
 
 def look(layer: Layer, made: Plan, blobs: list[str] | None = None) -> Pack:
