@@ -46,10 +46,8 @@ class ComposedImage:
     config: bytes
     layers: tuple[Layer, ...]
     """Lowest first."""
-    made_of: Mapping[str, Record]
-    """The layers by what they are made of: their keys in the store."""
-    made: int
-    """How many of the recipe's own layers were made now."""
+    records: tuple[Record, ...] = ()
+    """The layers whose keys in the store are known."""
 
     @property
     def digest(self) -> str:
@@ -82,15 +80,13 @@ def compose_image(work: Assembly) -> ComposedImage:
     :class:`~builder.errors.MissingToolError` if this machine cannot run the recipe's steps.
     """
     check_collisions(work.plan)
-    added, count = added_layers(work)
+    records = added_layers(work)
+    added = tuple(one.layer for one in records)
     stacked = work.plan.stacked(work.base.layers)
-    config = final_config(work.recipe, work.base, stacked, work.system, tuple(added.values()))
-    layers = (*stacked, *work.system.layers, *added.values())
-    made_of = {one.key: one for one in work.plan.every}
-    made_of |= {key: Record(layer=layer) for key, layer in added.items()}
-    return ComposedImage(
-        manifest=_manifest(config, layers), config=config, layers=layers, made_of=made_of, made=count
-    )
+    config = final_config(work.recipe, work.base, stacked, work.system, added)
+    layers = (*stacked, *work.system.layers, *added)
+    records = (*work.plan.every, *records)
+    return ComposedImage(manifest=_manifest(config, layers), config=config, layers=layers, records=records)
 
 
 def _manifest(config: bytes, layers: tuple[Layer, ...]) -> bytes:
@@ -112,7 +108,7 @@ def base_image(base: BaseLayers) -> ComposedImage:
     diff_ids = [layer.diff_id for layer in base.layers]
     config = canonical_json({**base.config, "rootfs": {"type": "layers", "diff_ids": diff_ids}})
     manifest = _manifest(config, base.layers)
-    return ComposedImage(manifest=manifest, config=config, layers=base.layers, made_of={}, made=0)
+    return ComposedImage(manifest=manifest, config=config, layers=base.layers)
 
 
 def final_config(

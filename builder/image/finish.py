@@ -86,8 +86,8 @@ class Assembly:
         return self.plan.lease
 
 
-def added_layers(work: Assembly) -> tuple[dict[str, Layer], int]:
-    """The recipe's own layers by their keys, lowest first, and how many of them were made now.
+def added_layers(work: Assembly) -> tuple[Record, ...]:
+    """The recipe's own layers, lowest first.
 
     Raises :class:`~builder.errors.MissingToolError` if this machine cannot run the steps.
     """
@@ -104,7 +104,7 @@ def added_layers(work: Assembly) -> tuple[dict[str, Layer], int]:
             except MemoryFullError:
                 made = _made(work, missing, memory=False)
         found |= made
-    return {keys[name]: one.layer for name, one in found.items() if one is not None}, len(missing)
+    return tuple(one for one in found.values() if one is not None)
 
 
 def _made(work: Assembly, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:

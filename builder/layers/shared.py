@@ -44,12 +44,12 @@ SIGNED, SIGNATURE = "io.rtbuild.layers.signed", "io.rtbuild.layers.signature"
 """Annotations: the digests of the descriptions that were signed together, and the signature."""
 
 
-def description(key: str, record: Record, files: bytes) -> bytes:
+def description(record: Record, files: bytes) -> bytes:
     """The config of a layer, which names its sources; ``files`` lists its content."""
     return canonical_json(
         {
             "schema": SCHEMA,
-            "key": shared_key(key),
+            "key": shared_key(record.key),
             "layer": asdict(record.layer),
             "details": record.details,
             "files": json.loads(files) if files else None,

@@ -206,7 +206,7 @@ class Maker:
             )
             try:
                 if site.leaving is not None:
-                    site.leaving.publish(image.made_of)
+                    site.leaving.publish(image.records)
             except RegistryError as problem:
                 walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)
             sign_pushed(site, f"{repository}@{digest}")

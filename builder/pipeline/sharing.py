@@ -2,7 +2,7 @@
 
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,8 +34,8 @@ class SharedLayers:
     """Whose signature counts; None for a repository that is only written to."""
     signer: Signer | None = None
     """Who signs what is left there."""
-    _known: dict[str, tuple[str, Record]] = field(default_factory=dict)
-    """Digest of a layer → its key and what is known of it."""
+    _known: dict[str, Record] = field(default_factory=dict)
+    """By the digests of their layers."""
     _tags: set[str] | None = None
     _checked: dict[tuple[bytes, str], str] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -63,7 +63,7 @@ class SharedLayers:
         except RegistryError as problem:
             self.warn(f"{problem.message}; it is made again")
             return None
-        self._known[record.layer.digest] = (key, record)
+        self._known[record.layer.digest] = record
         return record
 
     def _unsigned(self, manifest: dict[str, Any], config: bytes) -> str:
@@ -80,43 +80,43 @@ class SharedLayers:
 
     def fetch(self, layer: Layer, lease: Lease, advance: Callable[[int], None]) -> Path:
         """The file of a layer that :meth:`find` found, in the store; digest and content are checked."""
-        key, found = self._known[layer.digest]
+        found = self._known[layer.digest]
 
         def make(target: Path) -> Record:
             self.registry.fetch_blob(self.repository, layer.digest, target, size=layer.size, progress=advance)
-            shared.check_content(layer, target, f"{self.repository}:{shared.shared_tag(key)}")
+            shared.check_content(layer, target, f"{self.repository}:{shared.shared_tag(found.key)}")
             return found
 
-        record = self.store.obtain(key, lease, make)
+        record = self.store.obtain(found.key, lease, make)
         return self.store.blob(record.layer.digest)
 
     def has(self, digest: str) -> bool:
         """Whether :meth:`find` met a layer with this digest."""
         return digest in self._known
 
-    def publish(self, made: Mapping[str, Record]) -> int:
+    def publish(self, made: Iterable[Record]) -> int:
         """Leave layers here under their keys, blobs and all, unless a key has its tag; how many were new."""
         # One cell at a time: docker-registry 2.8 answers 400 to one manifest that arrives twice at once.
         with self._publishing:
-            new = {key: one for key, one in made.items() if shared.shared_tag(key) not in self._listed()}
-            configs = {key: self._description(key, record) for key, record in new.items()}
+            new = {tag: one for one in made if (tag := shared.shared_tag(one.key)) not in self._listed()}
+            configs = {tag: self._description(record) for tag, record in new.items()}
             signed = None
             if new and self.signer is not None:
                 text = shared.signed_text(configs.values())
                 signed = text, Cosign.find().sign_text(text, self.signer)
-            for key, record in new.items():
-                self._put(key, record, configs[key], signed)
-            self._listed().update(map(shared.shared_tag, new))
+            for tag, record in new.items():
+                self._put(tag, record, configs[tag], signed)
+            self._listed().update(new)
         return len(new)
 
-    def _description(self, key: str, record: Record) -> bytes:
+    def _description(self, record: Record) -> bytes:
         files = record.files
         if not files:
             with suppress(FileNotFoundError):
-                files = self.store.files(key)
-        return shared.description(key, record, files)
+                files = self.store.files(record.key)
+        return shared.description(record, files)
 
-    def _put(self, key: str, record: Record, config: bytes, signed: tuple[bytes, str] | None) -> None:
+    def _put(self, tag: str, record: Record, config: bytes, signed: tuple[bytes, str] | None) -> None:
         manifest = shared.manifest_of(record.layer, config, signed)
         digest = record.layer.digest
         self.registry.push_blob(self.repository, digest, self.store.blob(digest))
@@ -124,7 +124,7 @@ class SharedLayers:
             file.write(config)
             file.flush()
             self.registry.push_blob(self.repository, sha256_of(config), Path(file.name))
-        self.registry.put_manifest(f"{self.repository}:{shared.shared_tag(key)}", manifest, MANIFEST)
+        self.registry.put_manifest(f"{self.repository}:{tag}", manifest, MANIFEST)
 
     def _listed(self) -> set[str]:
         """All tags, asked for once: one question instead of two for every layer of every cell."""

@@ -91,7 +91,8 @@ def composed(folder: Path, system: Path, runner: Runner, steps: tuple[RecipeStep
 def test_an_engine_makes_the_same_layers(engine: Engine, system: Path, tmp_path: Path) -> None:
     here = composed(tmp_path / "here", system, Runner(), STEPS)
     there = composed(tmp_path / "there", system, EngineSteps(engine), STEPS)
-    assert (here.made, there.made) == (2, 2)
+    for image in (here, there):
+        assert sum(one.new for one in image.records if one.key.startswith("step-")) == 2
     assert there.layers == here.layers
     assert there.digest == here.digest
 

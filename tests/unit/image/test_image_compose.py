@@ -145,6 +145,11 @@ def members(bench: Bench, layer: Layer) -> dict[str, bytes]:
         return {m.name: archive.extractfile(m).read() for m in archive if m.isfile()}  # type: ignore[union-attr]
 
 
+def steps_made(image: ComposedImage) -> int:
+    """How many of the recipe's own layers were made now."""
+    return sum(one.new for one in image.records if one.key.startswith("step-"))
+
+
 def test_documents_and_layers(bench: Bench) -> None:
     image = bench.compose()
     manifest, config = json.loads(image.manifest), json.loads(image.config)
@@ -160,25 +165,25 @@ def test_documents_and_layers(bench: Bench) -> None:
     assert b"a \\u003cb\\u003e \\u0026 c" in image.config, "as Go writes it"
     assert members(bench, image.layers[-2]) == {"etc/list": b"/opt/runtime/lib/python/site-packages/one.py\n"}
     assert members(bench, image.layers[-1]) == {"probe": b"1"}
-    assert image.made == 2
+    assert steps_made(image) == 2
 
 
 def test_again_nothing_is_looked_into(bench: Bench) -> None:
     first = bench.compose()
     assert bench.looked
     again = bench.compose()
-    assert (again.made, bench.looked) == (0, [])
+    assert (steps_made(again), bench.looked) == (0, [])
     assert again.digest == first.digest
 
 
 def test_another_probe_does_not_touch_the_wheels(bench: Bench) -> None:
     first = bench.compose()
     other = bench.compose(probe=b"2")
-    assert other.made == 1
+    assert steps_made(other) == 1
     assert bench.looked == ["rootfs bookworm"]
     assert [a == b for a, b in zip(first.layers, other.layers, strict=True)][-2:] == [True, False]
     environment = bench.compose(settings=SETTINGS[1:])
-    assert (environment.made, bench.looked) == (0, [])
+    assert (steps_made(environment), bench.looked) == (0, [])
     assert environment.layers == first.layers
     assert environment.digest != first.digest
 
@@ -295,4 +300,4 @@ def test_hard_links_of_the_base_need_none(bench: Bench, tmp_path: Path) -> None:
         info = tarfile.TarInfo("./bin/again")
         info.type, info.linkname = tarfile.LNKTYPE, "./bin/sh"
         archive.addfile(info)
-    assert dataclasses.replace(bench, system=system).compose().made == 2
+    assert steps_made(dataclasses.replace(bench, system=system).compose()) == 2

@@ -145,7 +145,7 @@ def test_what_the_named_key_did_not_sign_does_not_count(
     registry: RegistryDouble, here: Side, there: Side, key: str, why: str
 ) -> None:
     """Whoever may push describes a layer with a shell of his own under the key of Debian's packages."""
-    here.layers.publish({KEY: here.make()})
+    here.layers.publish([here.make()])
     change_config(registry, signed_by=key, layer__title="a layer of his own")
     assert there.layers.find(KEY) is None
     assert why in there.said[0]
@@ -155,7 +155,7 @@ def test_what_the_named_key_did_not_sign_does_not_count(
 def test_a_signature_speaks_of_its_own_descriptions_alone(
     registry: RegistryDouble, here: Side, there: Side
 ) -> None:
-    here.layers.publish({KEY: here.make()})
+    here.layers.publish([here.make()])
     tag = shared.shared_tag(KEY)
     notes = json.loads(registry.manifests[registry.tags[tag]][1])["annotations"]
     change_config(registry, signed_by="", layer__title="a layer of his own")
@@ -189,8 +189,8 @@ def test_what_one_machine_made_another_finds_and_fetches(here: Side, there: Side
     made = here.make()
     assert there.layers.find(KEY) is None
     there.layers._tags = None
-    assert here.layers.publish({KEY: made}) == 1
-    assert here.layers.publish({KEY: made}) == 0
+    assert here.layers.publish([made]) == 1
+    assert here.layers.publish([made]) == 0
     found = there.layers.find(KEY)
     assert found is not None
     assert found.layer == made.layer
@@ -207,7 +207,7 @@ def test_what_one_machine_made_another_finds_and_fetches(here: Side, there: Side
 
 
 def test_a_layer_of_another_release_of_the_compressor_will_do(here: Side, there: Side) -> None:
-    here.layers.publish({KEY: here.make()})
+    here.layers.publish([here.make()])
     assert there.layers.find(KEY.replace("1.5.7", "1.4.0")) is not None
     assert there.layers.find(KEY.replace("zstd-1.5.7-1", "igzip-1.7.0-2")) is None
     assert shared.shared_key("x-igzip-1.7.0-2") == shared.shared_key("x-zlib-1.3-1") == "x-gzip"
@@ -230,7 +230,7 @@ def test_a_layer_of_another_release_of_the_compressor_will_do(here: Side, there:
 def test_a_description_that_is_not_right_counts_as_none(
     registry: RegistryDouble, here: Side, there: Side, change: dict[str, object], said: str
 ) -> None:
-    here.layers.publish({KEY: here.make()})
+    here.layers.publish([here.make()])
     change_config(registry, **change)
     assert there.layers.find(KEY) is None
     assert said in there.said[0]
@@ -240,7 +240,7 @@ def test_a_description_that_is_not_right_counts_as_none(
 def test_an_image_under_the_tag_of_a_layer_counts_as_none(
     registry: RegistryDouble, here: Side, there: Side
 ) -> None:
-    here.layers.publish({KEY: here.make()})
+    here.layers.publish([here.make()])
     image = json.dumps({"mediaType": MANIFEST, "config": {"mediaType": "other"}}).encode()
     digest = "sha256:" + hashlib.sha256(image).hexdigest()
     registry.manifests[digest] = (MANIFEST, image)
@@ -252,7 +252,7 @@ def test_an_image_under_the_tag_of_a_layer_counts_as_none(
 def test_content_that_is_not_what_was_claimed_is_not_kept(
     registry: RegistryDouble, here: Side, there: Side
 ) -> None:
-    here.layers.publish({KEY: here.make()})
+    here.layers.publish([here.make()])
     change_config(registry, layer__diff_id="sha256:" + "7" * 64)
     found = there.layers.find(KEY)
     assert found is not None
@@ -266,7 +266,7 @@ def test_bytes_that_are_not_those_of_the_digest_are_not_kept(
     registry: RegistryDouble, here: Side, there: Side
 ) -> None:
     made = here.make()
-    here.layers.publish({KEY: made})
+    here.layers.publish([made])
     found = there.layers.find(KEY)
     assert found is not None
     registry.lies[made.layer.digest] = b"x" * made.layer.size
