@@ -107,16 +107,14 @@ def command_line(request: BuildRequest, *, docker: Sequence[str], facts: EngineF
     if request.no_cache:
         command.append("--no-cache")
     command += ["--build-arg", f"SOURCE_DATE_EPOCH={request.epoch}"]
-    for name in sorted(request.proxies):
-        command += ["--build-arg", name]
-    for name, place in sorted(request.build_contexts.items()):
-        command += ["--build-context", f"{name}={place}"]
-    for name, path in sorted(request.secrets.items()):
-        command += ["--secret", f"id={name},src={path}"]
-    for place in request.cache_from:
-        command += ["--cache-from", place]
-    for place in request.cache_to:
-        command += ["--cache-to", place]
+    options = {
+        "--build-arg": sorted(request.proxies),
+        "--build-context": [f"{name}={place}" for name, place in sorted(request.build_contexts.items())],
+        "--secret": [f"id={name},src={path}" for name, path in sorted(request.secrets.items())],
+        "--cache-from": request.cache_from,
+        "--cache-to": request.cache_to,
+    }
+    command += [word for option, values in options.items() for value in values for word in (option, value)]
     if facts.store == "containerd":
         kind = "image" if facts.builder_driver == "docker" else "docker"
         output = f"type={kind},name={request.tag},oci-mediatypes=true,compression=uncompressed"

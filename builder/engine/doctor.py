@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -36,7 +37,8 @@ def diagnose(engine: Engine | RtbuildError, *, cache: Path) -> list[DoctorCheck]
         gpu = [*map(_not_asked, ("NVIDIA toolkit", "NVIDIA driver", "GPU"))]
     else:
         facts = engine.facts()
-        checks, gpu = [*_engine_checks(facts), _buildx(engine)], gpu_checks(facts.gpu)
+        buildx = _tried("buildx", lambda: engine.buildx, "for bases out of a registry")
+        checks, gpu = [*_engine_checks(facts), buildx], gpu_checks(facts.gpu)
     existing = next((folder for folder in (cache, *cache.parents) if folder.is_dir()), None)
     free = shutil.disk_usage(existing).free if existing else None
     # The wheels of an image are about 3 GB, and as many again as layers.
@@ -45,7 +47,7 @@ def diagnose(engine: Engine | RtbuildError, *, cache: Path) -> list[DoctorCheck]
     tools = [
         _tool("mmdebstrap", shutil.which("mmdebstrap"), install),
         _tool("uv", _uv(), "pip install uv   (for rtbuild lock)"),
-        _sandbox(),
+        _tried("sandbox", _sandbox, "for sources, and --engine none"),
     ]
     return [*checks, _disk("cache disk", str(cache), free, 10, remedy), *tools, *gpu]
 
@@ -100,11 +102,12 @@ def _check(name: str, found: str, remedy: str, *, passed: bool) -> DoctorCheck:
     return DoctorCheck(name, "passed" if passed else "failed", found, None if passed else remedy)
 
 
-def _buildx(engine: Engine) -> DoctorCheck:
+def _tried(name: str, look: Callable[[], str], use: str) -> DoctorCheck:
+    """A check that ``look`` passes with its words, or fails with a hint; ``use`` says who needs it."""
     try:
-        return _check("buildx", engine.buildx, "", passed=True)
+        return _check(name, look(), "", passed=True)
     except MissingToolError as lack:
-        return _check("buildx", lack.message, f"{lack.hint}   (for bases out of a registry)", passed=False)
+        return _check(name, lack.message, f"{lack.hint}   ({use})", passed=False)
 
 
 def _disk(name: str, place: str, free: int | None, room: int, remedy: str) -> DoctorCheck:
@@ -115,18 +118,14 @@ def _disk(name: str, place: str, free: int | None, room: int, remedy: str) -> Do
     return _check(name, f"{free / 1e9:.0f} GB free at {place}", remedy, passed=free >= room * 10**9)
 
 
-def _sandbox() -> DoctorCheck:
-    """Sources and ``--engine none`` need it. It is tried, since kernels and containers forbid namespaces."""
-    try:
-        require()
-    except MissingToolError as problem:
-        remedy = f"{problem.hint}   (for sources, and --engine none)"
-        return _check("sandbox", problem.message, remedy, passed=False)
+def _sandbox() -> str:
+    """It is tried, since kernels and containers forbid namespaces."""
+    require()
     group = control_group(1 << 30, 64)
     by = "looking, five times a second" if group is None else f"a control group, version {group.version}"
     if group is not None:
         group.remove()
-    return _check("sandbox", f"bubblewrap runs a program; memory in sum is bounded by {by}", "", passed=True)
+    return f"bubblewrap runs a program; memory in sum is bounded by {by}"
 
 
 def _tool(name: str, program: str | None, remedy: str) -> DoctorCheck:

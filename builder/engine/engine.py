@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from builder.engine.connect import Connection, buildx_version, connect
 from builder.engine.images import ImageStore, StoredImage, said_by_engine
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from builder.layers.types import Layer
 
 
-class Engine(ImageStore):
+class Engine(ImageStore, AbstractContextManager["Engine"]):
     """A Docker Engine that answers. Threads may share one."""
 
     def __init__(self, connection: Connection) -> None:
@@ -43,9 +43,6 @@ class Engine(ImageStore):
     def close(self) -> None:
         """Close the connections to the engine."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -22,8 +22,6 @@ INPUTS_LABEL = "io.rtbuild.inputs"
 CELL_LABEL = "io.rtbuild.cell"
 
 _LARGEST_FILE = 4 << 20
-_TRIES = 3
-"""Of a pull."""
 _REFUSED = re.compile("unauthorized|denied|forbidden|no basic auth|x509", re.IGNORECASE)
 """Refusals, which trying again does not change."""
 _MISSING = re.compile("not found|manifest unknown|name unknown", re.IGNORECASE)
@@ -150,7 +148,7 @@ class ImageStore:
         """
         repository, _, digest = reference.rpartition("@")
         error = ""
-        for _ in range(_TRIES):
+        for _ in range(3):
             with said_by_engine(f"pull {reference}"):
                 try:
                     lines = self._client.api.pull(repository, tag=digest, stream=True, decode=True)

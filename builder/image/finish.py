@@ -11,7 +11,7 @@ import hashlib
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -48,8 +48,7 @@ class Runner:
     ) -> None:
         """Run ``script`` as root, with ``root`` as the root folder and without network.
 
-        Raises :class:`~builder.errors.CommandError` if the script fails, and
-        :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
+        Raises CommandError if the script fails, and CancelledError soon after ``cancel`` is set.
         """
         run_script(script, root, what=what, env=env, cancel=cancel)
 
@@ -87,10 +86,7 @@ class Assembly:
 
 
 def added_layers(work: Assembly) -> tuple[Record, ...]:
-    """The recipe's own layers, lowest first.
-
-    Raises :class:`~builder.errors.MissingToolError` if this machine cannot run the steps.
-    """
+    """The recipe's own layers, lowest first. Raises MissingToolError if this machine cannot run the steps."""
     keys = layer_keys(work.recipe, work.below, work.wheels)
     found = {name: work.lease.store.find(key, work.lease) for name, key in keys.items()}
     if work.elsewhere is not None:
@@ -115,13 +111,16 @@ def _made(work: Assembly, keys: Mapping[str, str], *, memory: bool) -> dict[str,
         return {name: _keep(work, key, name, scratch.root / "out" / name) for name, key in keys.items()}
 
 
-class Workbench(ExitStack[bool | None]):
+class Workbench(AbstractContextManager["Workbench"]):
     """Bases that were laid out in a run, for steps that see no wheels: of any cell, one after another."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._open = ExitStack()
         self._bases: dict[str, Scratch] = {}
         self._guard = threading.Lock()
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()  # an error of the run is none of a base's place
 
     @contextmanager
     def system(self, work: Assembly, *, alone: bool, memory: bool) -> Iterator[Scratch]:
@@ -136,7 +135,7 @@ class Workbench(ExitStack[bool | None]):
         name = digest_of([layer.diff_id for layer in work.below])
         with self._guard:
             if name not in self._bases:
-                self._bases[name] = self.enter_context(_laid_base(work, memory=memory))
+                self._bases[name] = self._open.enter_context(_laid_base(work, memory=memory))
             try:
                 yield self._bases[name]
             finally:

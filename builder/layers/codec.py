@@ -11,7 +11,8 @@ import importlib.metadata
 import zlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, BinaryIO, Self
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -82,7 +83,7 @@ def compressor(compression: Compression, size: int) -> Any:
     return zlib.compressobj(_ZLIB_LEVEL, zlib.DEFLATED, _GZIP)
 
 
-class BlobWriter:
+class BlobWriter(AbstractContextManager["BlobWriter"]):
     """Within a ``with`` block: takes a tar stream of ``size`` bytes and writes it, compressed, to ``target``.
 
     It is compressed and hashed in a thread of its own, while the caller makes more. Without :meth:`finish`
@@ -101,9 +102,6 @@ class BlobWriter:
         self._held = 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="layer-compressor")
         self._waiting: deque[Future[None]] = deque()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)

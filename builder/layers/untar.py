@@ -162,8 +162,6 @@ class TarReader:
         pieces, missing = [have], size - len(have)
         while missing:
             self._buffer, self._at = self._fill(), 0
-            if not self._buffer:
-                raise self.error("it is cut short")
             pieces.append(self._buffer[:missing])
             self._at = len(pieces[-1])
             missing -= self._at
@@ -173,8 +171,6 @@ class TarReader:
         while size > len(self._buffer) - self._at:
             size -= len(self._buffer) - self._at
             self._buffer, self._at = self._fill(), 0
-            if not self._buffer:
-                raise self.error("it is cut short")
         self._at += size
 
     def _fill(self) -> bytes:
@@ -184,6 +180,8 @@ class TarReader:
             if isinstance(problem, OSError) and problem.errno is not None:
                 raise  # the disk's, and not the decompressor's
             raise self.error(str(problem)) from problem
+        if not found:
+            raise self.error("it is cut short")
         self._room -= len(found)
         if self._room < 0:
             raise self.error(f"it unpacks to more than {self._most >> 20} MiB")

@@ -189,9 +189,7 @@ def _bwrap() -> str | None:
 def run_script(script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: Event) -> None:
     """Run ``script`` with ``/bin/sh -c`` and ``root``, below a folder of mode 0700, as its root folder.
 
-    Raises :class:`~builder.errors.MissingToolError` if this machine does not allow that,
-    :class:`~builder.errors.CommandError` if the script fails, and
-    :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
+    Raises as :func:`run`.
     """
     run(
         ["/bin/sh", "-c", _ALL_TO_STDERR, script],
