@@ -138,15 +138,8 @@ def decide(truth: Value | None, table: Value | None, notes: list[Finding]) -> Va
         return truth or table
     if agree(truth.text, table.text):
         return truth if len(key(truth.text)) >= len(key(table.text)) else table
-    notes.append(
-        warns(
-            f"{truth.what}: {truth.text} was read from the {truth.source.kind}, the tables say "
-            f"{table.text}; what was read decides",
-            truth,
-            table,
-            rule="disagreement",
-        )
-    )
+    said = f"{truth.text} was read from the {truth.source.kind}, the tables say {table.text}"
+    notes.append(warns(f"{truth.what}: {said}; what was read decides", truth, table, rule="disagreement"))
     return truth
 
 

@@ -9,12 +9,10 @@ from builder.facts.tables import GpuRow, load
 
 _FAMILIES = frozenset({"nvidia", "tesla", "geforce", "quadro", "grid", "jetson", "agx"})
 _MAKERS = {
-    "AMD": re.compile(
-        r"(amd\b|ati\b|radeon|instinct|firepro|mi\s?\d{2,3}|rx[ _-]?(vega|\d{3,4})|gfx\d)", re.IGNORECASE
-    ),
-    "Intel": re.compile(r"(intel\b|arc\b|gaudi|iris\b|uhd\b|data center gpu (max|flex))", re.IGNORECASE),
-    "Apple": re.compile(r"(apple\b|m[1-9]( (pro|max|ultra))?$|mps$)", re.IGNORECASE),
-    "Google": re.compile(r"(google\b|tpu|v\d[ep]?-\d)", re.IGNORECASE),
+    "AMD": r"(?i)amd\b|ati\b|radeon|instinct|firepro|mi\s?\d{2,3}|rx[ _-]?(vega|\d{3,4})|gfx\d",
+    "Intel": r"(?i)intel\b|arc\b|gaudi|iris\b|uhd\b|data center gpu (max|flex)",
+    "Apple": r"(?i)apple\b|m[1-9]( (pro|max|ultra))?$|mps$",
+    "Google": r"(?i)google\b|tpu|v\d[ep]?-\d",
 }
 """Cards of other makers, by the beginning of a name."""
 _OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
@@ -64,7 +62,7 @@ def near_names(text: str) -> list[str]:
 
 def maker_of(text: str) -> str | None:
     """The maker that a card's name tells, if it is not NVIDIA: ``AMD`` of ``MI300X``. None if none does."""
-    return next((maker for maker, names in _MAKERS.items() if names.match(text.strip())), None)
+    return next((maker for maker, names in _MAKERS.items() if re.match(names, text.strip())), None)
 
 
 def _longest(text: str) -> tuple[GpuRow | None, list[str]]:

@@ -182,10 +182,8 @@ class Facts:
 
     def build_needs(self, name: str, version: str) -> tuple[str, ...] | None:
         """Debian packages that compiling this one needs; None if no row has it."""
-        for row in self.builds:
-            if row.name == name and (row.versions is None or row.versions.contains(version)):
-                return row.needs
-        return None
+        rows = (row for row in self.builds if row.name == name)
+        return next((r.needs for r in rows if r.versions is None or r.versions.contains(version)), None)
 
 
 FRAMEWORKS = {

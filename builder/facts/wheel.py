@@ -95,9 +95,8 @@ def truth_of(file: str, told: Told, *, sha256: str | None = None) -> WheelTruth:
 
 def with_deep(truth: WheelTruth, values: Values) -> WheelTruth:
     """The truth with the values of a deep reading of the same wheel."""
-    known = {"cuda": truth.cuda, "cudnn": truth.cudnn, "glibc": truth.glibc}
-    exact = {name: value for name, value in known.items() if value is not None}
-    add(exact, {name: values[name] for name in known if name in values})
+    exact = {name: told for name in ("cuda", "cudnn") if (told := getattr(truth, name)) is not None}
+    add(exact, {name: values[name] for name in ("cuda", "cudnn") if name in values})
     return replace(
         truth,
         cuda=exact.get("cuda"),

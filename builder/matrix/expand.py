@@ -280,15 +280,16 @@ def _clash(one: _CellDraft, other: _CellDraft) -> tuple[Span, Span, str]:
 
 def _values(key: str, row: _CellDraft, cell: Cell) -> tuple[str, ...]:
     """The values that a glob on a key is tried on."""
-    if key == "id":
-        return (cell.id,)
-    if key == "platform":
-        return (cell.platform,)
-    if key == "python":
-        return (cell.python, *row.settings[key].items)
-    if key == "from-source":
-        return (*cell.from_source, *(name for name, _ in cell.compiled))
-    return row.settings[key].items if key in row.settings else ()
+    items = row.settings[key].items if key in row.settings else ()
+    match key:
+        case "id" | "platform":
+            return (getattr(cell, key),)
+        case "python":
+            return (cell.python, *items)
+        case "from-source":
+            return (*cell.from_source, *(name for name, _ in cell.compiled))
+        case _:
+            return items
 
 
 def _takes_out(rule: Rule, row: _CellDraft, cell: Cell) -> bool:

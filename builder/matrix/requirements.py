@@ -19,12 +19,9 @@ def parse(text: str) -> Requirement:
         reason = str(error).partition("\n")[0]
         place = getattr(error.__cause__, "span", None)
         offset, end = place if isinstance(place, tuple) else (0, 0)
-        raise BadValue(
-            f"'{text}' is no requirement: {reason[:1].lower()}{reason[1:]}",
-            _repair(text),
-            offset,
-            max(1, end - offset) if offset else 0,
-        ) from error
+        width = max(1, end - offset) if offset else 0
+        message = f"'{text}' is no requirement: {reason[:1].lower()}{reason[1:]}"
+        raise BadValue(message, _repair(text), offset, width) from error
 
 
 def _repair(text: str) -> str:
@@ -44,10 +41,8 @@ def _requirement(text: str) -> str:
     if parsed.url is not None and "://" not in parsed.url:
         raise BadValue(f"'{text}' is no requirement", _repair(text))
     if parsed.url is not None:
-        raise BadValue(
-            f"'{text}' names a file by its URL",
-            f"write '{parsed.name}==X.Y.Z', and the package index that has it under 'index'",
-        )
+        hint = f"write '{parsed.name}==X.Y.Z', and the package index that has it under 'index'"
+        raise BadValue(f"'{text}' names a file by its URL", hint)
     if any(specifier.operator == "===" for specifier in parsed.specifier):
         raise BadValue(f"'{text}' compares versions as text, by '==='", "write '=='")
     return str(parsed)
@@ -66,10 +61,8 @@ def _framework(text: str) -> str:
     if specifiers[0].version.endswith(".*"):
         raise BadValue(f"the framework '{text}' is pinned to a range", hint)
     if parsed.marker is not None:
-        raise BadValue(
-            f"the framework '{text}' has a condition",
-            "a cell knows its Python and platform; say it with 'exclude' or 'include'",
-        )
+        hint = "a cell knows its Python and platform; say it with 'exclude' or 'include'"
+        raise BadValue(f"the framework '{text}' has a condition", hint)
     extras = f"[{','.join(sorted(map(canonicalize_name, parsed.extras)))}]" if parsed.extras else ""
     return f"{canonicalize_name(parsed.name)}{extras}=={Version(specifiers[0].version)}"
 
@@ -89,9 +82,8 @@ _PROJECT = "[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 def _project(text: str) -> str:
     """``Lazr.URI`` → ``lazr-uri``."""
     if not re.fullmatch(_PROJECT, text):
-        raise BadValue(
-            f"'{text}' is no name of a package", "the name alone; its version goes under 'pip', as name==1.2"
-        )
+        hint = "the name alone; its version goes under 'pip', as name==1.2"
+        raise BadValue(f"'{text}' is no name of a package", hint)
     return canonicalize_name(text)
 
 

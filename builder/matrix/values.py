@@ -121,10 +121,8 @@ def _url(text: str) -> str:
     if parts.scheme not in {"http", "https"} or not host or not re.fullmatch("[!-~]+", text):
         raise BadValue(f"'{text}' is no URL of a package index", hint)
     if "@" in parts.netloc:
-        raise BadValue(
-            "this URL holds a user name or password",
-            "a matrix is committed; credentials belong into the package index's own configuration",
-        )
+        hint = "a matrix is committed; credentials belong into the package index's own configuration"
+        raise BadValue("this URL holds a user name or password", hint)
     if parts.query or parts.fragment:
         raise BadValue("the URL of a package index has no '?' or '#' part", hint)
     return text
@@ -174,10 +172,8 @@ def _tag(text: str) -> str:
     if not re.fullmatch(_TAG, text):
         raise BadValue(f"'{text}' is no tag of an image", "letters, digits, '_', '.' and '-', as in latest")
     if _RESERVED.match(text):
-        raise BadValue(
-            f"the tag '{text}' has a form that rtbuild keeps for its own",
-            "staged-…, report-…, sha256-…, and an end of 12 digits of a digest",
-        )
+        hint = "staged-…, report-…, sha256-…, and an end of 12 digits of a digest"
+        raise BadValue(f"the tag '{text}' has a form that rtbuild keeps for its own", hint)
     return text
 
 

@@ -79,11 +79,8 @@ def libraries(stack: Stack) -> Iterator[Finding]:
                     Value("packages", ", ".join((*cell.cuda.packages, *cell.pip)) or "none", CELL),
                 )
         elif cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
-            yield impossible(
-                f"{cell.base} holds no CUDA libraries; {framework.label} needs the runtime flavour of "
-                "an nvidia/cuda tag, or NVIDIA's wheels",
-                needed,
-            )
+            needs = "needs the runtime flavour of an nvidia/cuda tag, or NVIDIA's wheels"
+            yield impossible(f"{cell.base} holds no CUDA libraries; {framework.label} {needs}", needed)
 
 
 def _families(stack: Stack) -> set[str]:
@@ -143,15 +140,9 @@ def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding
     built, there = short(compiled.text, 2), short(found.text, 2)
     values = (compiled, found)
     if major(built) != major(there) or (major(built) < 11 and not agree(built, there)):
-        return impossible(
-            f"{framework.label} was compiled for CUDA {built} and opens libraries of that version by name; "
-            f"here is CUDA {there}",
-            *values,
-        )
+        opens = f"was compiled for CUDA {built} and opens libraries of that version by name"
+        return impossible(f"{framework.label} {opens}; here is CUDA {there}", *values)
     if not at_least(there, built):
-        return warns(
-            f"CUDA {there} is older than the {built} that {framework.label} was compiled with; NVIDIA "
-            "promises only that newer minors run older programs",
-            *values,
-        )
+        older = f"CUDA {there} is older than the {built} that {framework.label} was compiled with"
+        return warns(f"{older}; NVIDIA promises only that newer minors run older programs", *values)
     return possible(f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}", *values)

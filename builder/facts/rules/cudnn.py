@@ -57,10 +57,8 @@ def version(stack: Stack) -> Iterator[Finding]:
         elif (loaded := stack.cudnn_for(compiled)) is None:
             yield _absent(stack, framework, compiled)
         elif loaded.version is None:
-            yield unknown(
-                f"{stack.cell.base} holds a cuDNN, but which is not known; a registry that answers can tell",
-                compiled,
-            )
+            text = "holds a cuDNN, but which is not known; a registry that answers can tell"
+            yield unknown(f"{stack.cell.base} {text}", compiled)
         else:
             strict = stack.cell.options.strict_cudnn
             yield _compare(label, compiled, loaded.version, strict=strict, ranged=loaded.ranged)
@@ -86,10 +84,8 @@ def _compare(label: str, compiled: Value, loaded: Value, *, strict: bool, ranged
         message = f"{made} and would load {there}: major versions are never compatible"
     elif minor(built) is None:
         outcome = Outcome.UNKNOWN
-        message = (
-            f"{label} tells only that it was compiled with cuDNN {built}.x; "
-            f"whether {there} is new enough is not known"
-        )
+        told = f"{label} tells only that it was compiled with cuDNN {built}.x"
+        message = f"{told}; whether {there} is new enough is not known"
     elif not at_least(short(there, 2), short(built, 2)):
         message = f"{made} and would load {there}: the loaded minor is older"
     elif strict and ranged:

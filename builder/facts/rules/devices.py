@@ -84,11 +84,8 @@ def require_cuda(stack: Stack) -> Iterator[Finding]:
             allowed,
         )
     elif not consumer:
-        yield warns(
-            f"on branch {branch} the base starts on data-centre and workstation GPUs only, not on GeForce",
-            stack.driver,
-            allowed,
-        )
+        text = f"on branch {branch} the base starts on data-centre and workstation GPUs only, not on GeForce"
+        yield warns(text, stack.driver, allowed)
 
 
 def _branches(stack: Stack) -> tuple[tuple[str, ...], bool, Source] | None:
@@ -168,12 +165,9 @@ def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
             continue
         oldest, newest = family.capability_min, family.capability_max
         if not at_least(gpu.capability, oldest) or not at_least(newest, gpu.capability):
-            span = f"{oldest} to {newest}"
-            yield impossible(
-                f"CUDA {family.major} serves compute capability {span}; {gpu.name} has {gpu.capability}",
-                _capability(gpu),
-                Value(f"CUDA {family.major}", span, family.source),
-            )
+            serves = Value(f"CUDA {family.major}", f"{oldest} to {newest}", family.source)
+            text = f"{serves.what} serves compute capability {serves.text}; {gpu.name} has {gpu.capability}"
+            yield impossible(text, _capability(gpu), serves)
 
 
 def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
@@ -192,13 +186,12 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
             outcome, word = Outcome.WARNS, "is newer"
         else:
             continue
-        span = f"{row.capability_min} to {row.capability_max}"
-        line = f"cuDNN {text}" if listed else f"cuDNN {row.versions}"
-        yield Finding(
-            outcome,
-            f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}",
-            (_capability(gpu), version, Value(line, span, row.source)),
+        line, span = (
+            f"cuDNN {text if listed else row.versions}",
+            f"{row.capability_min} to {row.capability_max}",
         )
+        said = f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}"
+        yield Finding(outcome, said, (_capability(gpu), version, Value(line, span, row.source)))
 
 
 def _lines_around(cudnn: str) -> tuple[CudnnRow | None, CudnnRow | None]:
@@ -246,11 +239,8 @@ def _not_listed(framework: CellFramework, gpu: GpuRow, platform: str) -> Iterato
     if row is None or framework.variant == "cpu" or platform in row.cpu_only or platform not in row.platforms:
         return  # `framework-known` or `platform` has said what is not known, or that there is no code at all
     why = row.unread.get("architectures", "no file says which architectures it was built for")
-    yield unknown(
-        f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known: {why}; "
-        "`rtbuild check --read` asks the wheel itself",
-        _capability(gpu),
-    )
+    whether = f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known"
+    yield unknown(f"{whether}: {why}; `rtbuild check --read` asks the wheel itself", _capability(gpu))
 
 
 def _arch(text: str) -> tuple[int, ...]:

@@ -56,11 +56,8 @@ def _left_open(stack: Stack, framework: CellFramework, asked: list[Wish], built:
     named = [canonical(r.name) for text in stack.cell.pip if (r := requirement(text)) is not None]
     beside = ", ".join(name for name in named if name not in {"setuptools", "wheel", "pip"})
     if not asked and beside:
-        yield warns(
-            f"{framework.label} was compiled for NumPy 1, and {beside} may bring NumPy 2: "
-            "numpy<2 in pip keeps it out",
-            built,
-        )
+        brings = f"{beside} may bring NumPy 2: numpy<2 in pip keeps it out"
+        yield warns(f"{framework.label} was compiled for NumPy 1, and {brings}", built)
 
 
 def _refused(framework: CellFramework, why: str, *values: Value) -> Finding:

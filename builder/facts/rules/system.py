@@ -177,12 +177,9 @@ def python(stack: Stack) -> Iterator[Finding]:
         yield unknown(f"which Python versions {cell.base} offers is not known", asked)
     elif wanted not in system.python:
         there = ", ".join(system.python) or "none that is installed"
-        yield impossible(
-            f"{system.name} has no Python {wanted} in its archive (it has {there}), and 'from: base' "
-            "wants no other",
-            asked,
-            Value(f"python in {system.name}", there, system.source),
-        )
+        has = Value(f"python in {system.name}", there, system.source)
+        text = f"{system.name} has no Python {wanted} in its archive (it has {there})"
+        yield impossible(f"{text}, and 'from: base' wants no other", asked, has)
     for framework in stack.frameworks:
         yield from _wheels_for(framework, asked)
 
