@@ -21,7 +21,7 @@ from builder.evidence.judgement import Policy
 from builder.lock.file import lock_path, merge
 from builder.matrix import load
 from builder.model import Pinned, RootfsBase
-from builder.oci.spec import MANIFEST
+from builder.oci.spec import MANIFEST, Manifest
 from builder.oci.staging import Staged, read_image, staged_tag
 from builder.recipe.bundle import bundle
 from builder.recipe.render import render
@@ -143,14 +143,11 @@ def image_of(cell: Cell, *, digest: str = IMAGE, content: str = CONTENT) -> Stag
     """What stands before the gate, with no registry behind it."""
     return Staged(
         repository="registry.example/team/tf",
-        digest=digest,
-        manifest=b"{}",
-        media_type=MANIFEST,
-        config_digest=digest,
+        manifest=Manifest(digest=digest, media_type=MANIFEST, content=b"{}"),
         content=content,
         labels=(("io.rtbuild.cell", cell.id), ("io.rtbuild.matrix", cell.matrix)),
         platform=cell.platform,
-        blobs=(),
+        blobs=((digest, 0),),
     )
 
 

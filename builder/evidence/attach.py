@@ -1,6 +1,5 @@
 """Evidence is made, checked against the image, attached to it in the registry, and signed."""
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from builder.evidence.statement import (
     Statement,
 )
 from builder.evidence.verification import EXTENSION, predicate_of
-from builder.oci.referrers import Artifact, Attachment, Descriptor, attach, keep_in_tag
+from builder.oci.referrers import Artifact, Attachment, attach, keep_in_tag
 from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
 from builder.oci.staging import Staged
@@ -59,13 +58,12 @@ def attach_statements(
     signatures that were lost or do not hold.
     """
     name = parse_reference(image.repository).at(image.digest)
-    subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
     placed: list[tuple[Statement, Attachment]] = []
     for statement in made:
         notes = ((PREDICATE_ANNOTATION, statement.predicate_type),)
         artifact = Artifact(artifact_type=MEDIA_TYPE, content=statement.content, annotations=notes)
         note(f"attaching {KINDS[statement.predicate_type]}")
-        placed.append((statement, attach(registry, name, subject, artifact)))
+        placed.append((statement, attach(registry, name, image.manifest.descriptor, artifact)))
     by_tag = tuple(found.descriptor for _, found in placed if found.kept == "tag")
     if by_tag:  # again, since another writer of the same tag may have come between two of ours
         keep_in_tag(registry, name, image.digest, by_tag)
@@ -107,7 +105,7 @@ def statements(
         hint = "verify it on such a GPU, or exempt it in the matrix (publish: exempt)"
         said = f"the image is to be published for {', '.join(open_claims)}"
         raise EvidenceError(f"{said}, but no report comes from such a GPU", hint=hint)
-    system = read_system(registry, image, json.loads(image.manifest)["layers"], note=note)
+    system = read_system(registry, image, image.manifest.document["layers"], note=note)
     refuse_difference(evidence, system, [v.document for v in evidence.verifications])
     return (
         *(_about(image, TEST_RESULT, test) for test in tests),

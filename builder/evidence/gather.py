@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from builder.errors import EvidenceError, ImageMissingError, RegistryError
 from builder.evidence.cosign import Cosign, Verifier
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_statement
-from builder.oci.referrers import Descriptor, Kept, referrers, tag_of
+from builder.oci.referrers import Kept, referrers, tag_of
 from builder.oci.registry import Registry
-from builder.oci.spec import Reference
+from builder.oci.spec import Descriptor, Reference
 
 MOST = 256
 """Greatest number of statements that are read, from the end of the list."""

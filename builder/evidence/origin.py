@@ -14,7 +14,7 @@ from builder.evidence.cosign import SIGNATURE, Cosign, People, Signer, signature
 from builder.evidence.documents import Refusal
 from builder.evidence.made import MadeImages
 from builder.model import RootfsBase
-from builder.oci.referrers import Artifact, Descriptor, attach, referrers
+from builder.oci.referrers import Artifact, attach, referrers
 from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
 from builder.oci.staging import Staged
@@ -54,8 +54,7 @@ def sign_built(registry: Registry, image: Staged, signer: Signer, own: People) -
     text = built_text(image)
     notes = ((SIGNATURE, Cosign.find().sign_text(text, signer)),)
     artifact = Artifact(artifact_type=BUILT_TYPE, content=text, annotations=notes)
-    subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
-    return attach(registry, parse_reference(image.reference), subject, artifact).new
+    return attach(registry, parse_reference(image.reference), image.manifest.descriptor, artifact).new
 
 
 def built_by(registry: Registry, image: Staged, people: People) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from builder.errors import CellError, RegistryError
 from builder.evidence.cosign import SIGNATURE, signature_in
-from builder.oci.referrers import Artifact, Descriptor, attach, referrers
+from builder.oci.referrers import Artifact, attach, referrers
 from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
 from builder.oci.staging import Staged
@@ -23,7 +23,6 @@ _MOST_SIGNATURES = 128
 def share(registry: Registry, image: Staged, entries: Iterable[SealedReport]) -> int:
     """Attach reports to their image; the number of new ones. Raises RegistryError."""
     place = parse_reference(image.reference)
-    subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
     new = 0
     for entry in entries:
         if entry.key.digest != image.digest or entry.test_double:
@@ -37,7 +36,7 @@ def share(registry: Registry, image: Staged, entries: Iterable[SealedReport]) ->
         }
         annotations = tuple(sorted((name, value) for name, value in notes.items() if value))
         artifact = Artifact(artifact_type=REPORT_TYPE, content=entry.text.encode(), annotations=annotations)
-        new += attach(registry, place, subject, artifact).new
+        new += attach(registry, place, image.manifest.descriptor, artifact).new
     return new
 
 

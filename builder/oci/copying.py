@@ -4,16 +4,15 @@ Everything is named by its content: an interrupted copy continues, and a complet
 """
 
 import contextlib
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.digests import sha256_of
 from builder.errors import RegistryError
 from builder.oci.registry import Registry
+from builder.oci.spec import Manifest, blobs_of
 from builder.oci.staging import Staged
 
 Advance = Callable[[str, int], None]
@@ -48,33 +47,29 @@ class Tally:
 def push_image(
     registry: Registry,
     repository: str,
-    manifest: bytes,
-    media_type: str,
+    manifest: Manifest,
     blob: Callable[[str], Path],
     *,
     tag: str,
     mount_from: Mapping[str, str],
     advance: Advance,
-) -> str:
-    """Put an image into a repository out of files; the digest of its manifest, which ``tag`` then names.
+) -> None:
+    """Put an image into a repository out of files, under a tag.
 
     ``blob`` gives the file with a digest, only for blobs that the repository lacks. ``mount_from``
     says for some digests in which repository of the same registry they are. The tag is put after all else,
     and read back. Raises RegistryError.
     """
-    document = json.loads(manifest)
-    blobs = {entry["digest"]: entry["size"] for entry in (document["config"], *document["layers"])}
     _fill(
         registry,
         repository,
-        blobs,
+        dict(blobs_of(manifest.document)),
         lambda one: contextlib.nullcontext(blob(one)),
         mount_from=mount_from,
         advance=advance,
     )
-    digest, _ = put_by_digest(registry, repository, manifest, media_type)
-    put_tag(registry, f"{repository}:{tag}", manifest, media_type, digest)
-    return digest
+    _put_by_digest(registry, repository, manifest)
+    put_tag(registry, f"{repository}:{tag}", manifest)
 
 
 def copy_image(
@@ -94,7 +89,7 @@ def copy_image(
     blobs = dict(image.blobs)
     mount_from = dict.fromkeys(blobs, image.repository)
     tally = _fill(registry, repository, blobs, passing, mount_from=mount_from, advance=advance)
-    _, tally.manifest_sent = put_by_digest(registry, repository, image.manifest, image.media_type)
+    tally.manifest_sent = _put_by_digest(registry, repository, image.manifest)
     return tally
 
 
@@ -134,22 +129,21 @@ def _fill(
     return tally
 
 
-def put_by_digest(registry: Registry, repository: str, manifest: bytes, media_type: str) -> tuple[str, bool]:
-    """A manifest under no name but its digest, unless it is there; the digest, and whether it was sent."""
-    digest = sha256_of(manifest)
-    reference = f"{repository}@{digest}"
-    missing = registry.digest_of(reference) != digest
-    if missing:
-        registry.put_manifest(reference, manifest, media_type)
-    return digest, missing
+def _put_by_digest(registry: Registry, repository: str, manifest: Manifest) -> bool:
+    """A manifest under no name but its digest; False if it is there already."""
+    reference = f"{repository}@{manifest.digest}"
+    if registry.digest_of(reference) == manifest.digest:
+        return False
+    registry.put_manifest(reference, manifest.content, manifest.media_type)
+    return True
 
 
-def put_tag(registry: Registry, reference: str, manifest: bytes, media_type: str, digest: str) -> None:
+def put_tag(registry: Registry, reference: str, manifest: Manifest) -> None:
     """Have a tag name a manifest, and ask the registry whether it does. Raises RegistryError."""
-    registry.put_manifest(reference, manifest, media_type)
+    registry.put_manifest(reference, manifest.content, manifest.media_type)
     found = registry.digest_of(reference)
-    if found != digest:
+    if found != manifest.digest:
         raise RegistryError(
-            f"{reference} was put on {digest}, and a moment later is {found or 'gone'}",
+            f"{reference} was put on {manifest.digest}, and a moment later is {found or 'gone'}",
             hint="another publisher may be at work; run the same command again",
         )

@@ -25,7 +25,7 @@ from builder.errors import RegistryError
 from builder.oci import spec as oci
 from builder.oci import wire
 from builder.oci.registry import Registry
-from builder.oci.spec import Place, Reference, place_of
+from builder.oci.spec import Descriptor, Place, Reference, place_of
 
 EMPTY = "application/vnd.oci.empty.v1+json"
 """https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidance-for-an-empty-descriptor"""
@@ -56,26 +56,6 @@ def _again(attempt: Callable[_Asked, _Made]) -> Callable[_Asked, _Made]:
         return attempt(*args, **options)
 
     return patient
-
-
-@dataclass(frozen=True, kw_only=True)
-class Descriptor:
-    """A piece of content as a manifest or index names it. ``size`` is in bytes."""
-
-    media_type: str
-    digest: str
-    size: int
-    artifact_type: str | None = None
-    annotations: tuple[tuple[str, str], ...] = ()
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "mediaType": self.media_type,
-            "digest": self.digest,
-            "size": self.size,
-            **({} if self.artifact_type is None else {"artifactType": self.artifact_type}),
-            **({"annotations": dict(self.annotations)} if self.annotations else {}),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)

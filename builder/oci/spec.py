@@ -228,6 +228,26 @@ def parse_manifest(content: bytes) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Descriptor:
+    """A piece of content as a manifest or index names it. ``size`` is in bytes."""
+
+    media_type: str
+    digest: str
+    size: int
+    artifact_type: str | None = None
+    annotations: tuple[tuple[str, str], ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "mediaType": self.media_type,
+            "digest": self.digest,
+            "size": self.size,
+            **({} if self.artifact_type is None else {"artifactType": self.artifact_type}),
+            **({"annotations": dict(self.annotations)} if self.annotations else {}),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """A manifest or index as its bytes, and their digest."""
 
@@ -238,6 +258,10 @@ class Manifest:
     @property
     def document(self) -> dict[str, Any]:
         return parse_manifest(self.content)
+
+    @property
+    def descriptor(self) -> Descriptor:
+        return Descriptor(media_type=self.media_type, digest=self.digest, size=len(self.content))
 
 
 def blobs_of(manifest: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

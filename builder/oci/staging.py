@@ -31,17 +31,22 @@ class Staged:
     """An image in a repository, as its manifest and config describe it. Nothing of its layers is read."""
 
     repository: str
-    digest: str
-    """Digest of the manifest, which is verified and published."""
-    manifest: bytes
-    media_type: str
-    config_digest: str
+    manifest: Manifest
     content: str
     """:func:`builder.digests.content_of`, as an engine computes it for the same image."""
     labels: tuple[tuple[str, str], ...]
     platform: str
     blobs: tuple[tuple[str, int], ...]
     """Digest and compressed size in bytes: the config, then the layers, lowest first."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of the manifest, which is verified and published."""
+        return self.manifest.digest
+
+    @property
+    def config_digest(self) -> str:
+        return self.blobs[0][0]
 
     @property
     def reference(self) -> str:
@@ -131,10 +136,7 @@ def _image(registry: Registry, repository: str, manifest: Manifest, kept: Path |
         raise NoImageError(f"{reference} is no image that can be read: {why}") from error
     return Staged(
         repository=repository,
-        digest=manifest.digest,
-        manifest=manifest.content,
-        media_type=manifest.media_type,
-        config_digest=blobs[0][0],
+        manifest=manifest,
         content=content,
         labels=labels,
         platform=platform,

@@ -17,7 +17,7 @@ from builder.image.stack import Elsewhere, Plan, plan
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.model import Image
 from builder.oci.copying import push_image
-from builder.oci.spec import MANIFEST
+from builder.oci.spec import MANIFEST, Manifest
 from builder.oci.staging import Staged, staged_tag
 from builder.pipeline.events import Stage
 from builder.pipeline.feeding import EngineFeed, Uploads, sign_pushed
@@ -194,11 +194,10 @@ class Maker:
                 sent += how == "sent"
                 walk.progress(f"{how} {size / 1e6:.0f} MB")
 
-            digest = push_image(
+            push_image(
                 site.writing,
                 repository,
-                image.manifest,
-                MANIFEST,
+                Manifest(digest=image.digest, media_type=MANIFEST, content=image.manifest),
                 lambda one: config if one == image.config_digest else self._blob(by_digest[one]),
                 tag=staged_tag(self.recipe.inputs),
                 mount_from={d: shared.repository for d in by_digest if shared.has(d)} if shared else {},
@@ -209,9 +208,9 @@ class Maker:
                     site.leaving.publish(image.records)
             except RegistryError as problem:
                 walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)
-            sign_pushed(site, f"{repository}@{digest}")
-            walk.done(f"{digest[:19]}, {sent} blobs sent")
-        return f"{repository}@{digest}"
+            sign_pushed(site, f"{repository}@{image.digest}")
+            walk.done(f"{image.digest[:19]}, {sent} blobs sent")
+        return f"{repository}@{image.digest}"
 
     def _blob(self, layer: Layer) -> Path:
         """The file of a layer: in the store, or brought there now."""

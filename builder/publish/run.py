@@ -321,7 +321,7 @@ class _Line:
             changed = [step for step in row.steps if step.action != "there"]
             for step in changed:
                 reference = f"{row.target}:{step.name}"
-                put_tag(self.registry, reference, staged.manifest, staged.media_type, staged.digest)
+                put_tag(self.registry, reference, staged.manifest)
             walk.done(", ".join(step.name for step in row.steps) + ("" if changed else ": there already"))
         return bool(changed)
 

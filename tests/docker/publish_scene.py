@@ -82,7 +82,7 @@ class Scene:
 
     def tags(self) -> dict[str, str | None]:
         """What the public repository has, evidence's own tags left out."""
-        if self.registry.request("GET", self.public, "tags/list").status_code == 404:
+        if self.registry.request("GET", self.public, "tags/list", good=(200, 404)).status_code == 404:
             return {}
         names = [tag for tag in self.registry.tags(self.public) if not tag.startswith("sha256-")]
         return {tag: self.registry.digest_of(f"{self.public}:{tag}") for tag in sorted(names)}
@@ -94,7 +94,7 @@ class Scene:
 
     def move_staged(self, image: Staged) -> None:
         """What anybody who may push there can do."""
-        self.registry.put_manifest(self.unlisted, image.manifest, image.media_type)
+        self.registry.put_manifest(self.unlisted, image.manifest.content, image.manifest.media_type)
 
     def move_staged_to_anything(self) -> str:
         """The unlisted tag on an image that rtbuild never made; its digest."""

@@ -59,7 +59,7 @@ def test_the_cells_tag_moved_and_a_foreign_image_is_there(scene: Scene, tmp_path
     rtbuild(scene.project.folder, "publish", "tf.yaml", "--from", scene.staging, "--to", scene.public, "-q")
     newer = scene.project.stage(direct(), scene.public, extra=b"newer")
     registry = direct()
-    registry.put_manifest(f"{scene.public}:{CELL}", newer.manifest, newer.media_type)
+    registry.put_manifest(f"{scene.public}:{CELL}", newer.manifest.content, newer.manifest.media_type)
     registry.put_manifest(f"{scene.public}:empty", b'{"schemaVersion": 2, "manifests": []}', INDEX)
     told, said = catalogue(tmp_path, "--from", scene.public)
     assert (told["images"], told["ran"]) == (2, 1)

@@ -17,8 +17,8 @@ from builder.audit.run import Audit, audit
 from builder.errors import MissingToolError, RegistryError
 from builder.evidence.cosign import Signed, Verifier
 from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
-from builder.oci.referrers import Artifact, Descriptor, attach
-from builder.oci.spec import MANIFEST, parse_reference
+from builder.oci.referrers import Artifact, attach
+from builder.oci.spec import MANIFEST, Descriptor, parse_reference
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def outcome(found: Audit, what: str) -> AuditOutcome:
 def hang_on(registry: Registry, image: Staged, predicate: dict[str, Any], kind: str = TEST_RESULT) -> None:
     """Attach a statement as whoever may push could, without any of rtbuild's checks."""
     statement = Statement(subjects=(image.digest,), predicate_type=kind, predicate=predicate)
-    subject = Descriptor(media_type=MANIFEST, digest=image.digest, size=len(image.manifest))
+    subject = Descriptor(media_type=MANIFEST, digest=image.digest, size=len(image.manifest.content))
     name = parse_reference(image.repository).at(image.digest)
     attach(registry, name, subject, Artifact(artifact_type=MEDIA_TYPE, content=statement.content))
 
@@ -92,7 +92,7 @@ def test_of_an_index_the_image_for_this_platform(
     entry = {
         "mediaType": MANIFEST,
         "digest": pushed.digest,
-        "size": len(pushed.manifest),
+        "size": len(pushed.manifest.content),
         "platform": {"os": "linux", "architecture": "amd64"},
     }
     index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}).encode()
@@ -115,7 +115,7 @@ def test_an_index_with_an_image_that_the_engine_takes_instead_is_refused(
         {
             "mediaType": MANIFEST,
             "digest": image.digest,
-            "size": len(image.manifest),
+            "size": len(image.manifest.content),
             "platform": {"os": "linux", "architecture": "amd64", **variant},
         }
         for image, variant in ((pushed, {"variant": "v2"}), (other, {}))
@@ -132,7 +132,7 @@ def test_a_document_that_is_index_and_image_at_once_is_refused(
     registry: Registry, pushed: Staged, more: dict[str, Any]
 ) -> None:
     """CVE-2021-41190: one digest that is one thing to this reader and another thing to an engine."""
-    both = json.dumps(json.loads(pushed.manifest) | more).encode()
+    both = json.dumps(json.loads(pushed.manifest.content) | more).encode()
     registry.put_manifest(f"{pushed.repository}:both", both, MANIFEST)
     with pytest.raises(RegistryError, match="index and image at once"):
         audit(registry, f"{pushed.repository}:both", Question())
@@ -333,7 +333,7 @@ def test_a_manifest_that_is_not_what_the_digest_says(
     server: RegistryDouble, registry: Registry, pushed: Staged
 ) -> None:
     doubles.attach_all(registry, pushed, doubles.evidence(pushed))
-    server.lies[pushed.digest] = pushed.manifest + b" "
+    server.lies[pushed.digest] = pushed.manifest.content + b" "
     with pytest.raises(RegistryError, match="another content"):
         ask(registry, pushed)
 

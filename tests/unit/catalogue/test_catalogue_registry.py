@@ -16,8 +16,8 @@ from builder.catalogue.site import write_site
 from builder.errors import RegistryError
 from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
 from builder.evidence.travel import REPORT_TYPE, share
-from builder.oci.referrers import Artifact, Descriptor, attach
-from builder.oci.spec import MANIFEST, parse_reference
+from builder.oci.referrers import Artifact, attach
+from builder.oci.spec import MANIFEST, Descriptor, parse_reference
 from builder.verify.document import parse
 from builder.verify.entry import key_of, read_entry, seal
 
@@ -42,7 +42,7 @@ def catalogued(registry: Registry, repository: str, folder: Path) -> Catalogue:
 
 
 def hang(registry: Registry, image: Staged, content: bytes, kind: str = MEDIA_TYPE) -> None:
-    subject = Descriptor(media_type=MANIFEST, digest=image.digest, size=len(image.manifest))
+    subject = Descriptor(media_type=MANIFEST, digest=image.digest, size=len(image.manifest.content))
     attach(registry, parse_reference(image.reference), subject, Artifact(artifact_type=kind, content=content))
 
 
@@ -51,7 +51,7 @@ def stated(image: Staged, predicate: dict[str, Any], kind: str = TEST_RESULT) ->
 
 
 def tag(registry: Registry, image: Staged, name: str) -> None:
-    registry.put_manifest(f"{image.repository}:{name}", image.manifest, image.media_type)
+    registry.put_manifest(f"{image.repository}:{name}", image.manifest.content, image.manifest.media_type)
 
 
 def test_a_published_image_tells_cell_card_packages_and_layers(

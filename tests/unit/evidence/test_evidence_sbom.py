@@ -84,7 +84,11 @@ def test_what_compiled_a_wheel_is_named(image: Staged) -> None:
 def test_the_same_image_has_the_same_one(image: Staged) -> None:
     one, other = (sbom(doubles.evidence(image), image, SYSTEM) for _ in range(2))
     assert one == other
-    elsewhere = sbom(doubles.evidence(image), replace(image, digest="sha256:" + "7" * 64), SYSTEM)
+    elsewhere = sbom(
+        doubles.evidence(image),
+        replace(image, manifest=replace(image.manifest, digest="sha256:" + "7" * 64)),
+        SYSTEM,
+    )
     assert elsewhere["serialNumber"] != one["serialNumber"]
 
 

@@ -78,7 +78,11 @@ def attach(server: RegistryDouble, image: Staged, content: bytes, kind: str = RE
     """Something that was put beside an image by hand."""
     server.blobs[sha256(content)] = content
     layer = {"mediaType": kind, "digest": sha256(content), "size": len(content)}
-    subject = {"mediaType": image.media_type, "digest": image.digest, "size": len(image.manifest)}
+    subject = {
+        "mediaType": image.manifest.media_type,
+        "digest": image.digest,
+        "size": len(image.manifest.content),
+    }
     document = {
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",

@@ -356,9 +356,9 @@ class _Memory:
 
         registry = Memory()
         staged = project.stage(registry, "r.example/a")  # type: ignore[arg-type]
-        self.manifest_document = json.loads(staged.manifest)
+        self.manifest_document = json.loads(staged.manifest.content)
         self.config_document = json.loads(registry.blob("r.example/a", staged.config_digest))
-        self._manifest, self._config = staged.manifest, encoded(self.config_document)
+        self._manifest, self._config = staged.manifest.content, encoded(self.config_document)
         self.digest = staged.digest
         return staged
 

@@ -11,9 +11,9 @@ from registry_double import INDEX, RegistryDouble, serve, sha256
 from builder.errors import RegistryError
 from builder.net.http import Client
 from builder.oci import referrers as module
-from builder.oci.referrers import Artifact, Descriptor, attach, keep_in_tag, referrers, tag_of
+from builder.oci.referrers import Artifact, attach, keep_in_tag, referrers, tag_of
 from builder.oci.registry import Registry
-from builder.oci.spec import MANIFEST, Reference, parse_reference
+from builder.oci.spec import MANIFEST, Descriptor, Reference, parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

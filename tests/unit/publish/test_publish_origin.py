@@ -19,7 +19,7 @@ from builder.evidence.made import MadeImages
 from builder.evidence.origin import BUILT_TYPE, built_text, sign_built
 from builder.evidence.travel import share
 from builder.net.http import Client
-from builder.oci.referrers import Artifact, Descriptor, attach
+from builder.oci.referrers import Artifact, attach
 from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
 from builder.pipeline.events import Note
@@ -150,8 +150,7 @@ def attach_built(stage: Stage, about: Staged, signature: str) -> None:
         artifact_type=BUILT_TYPE, content=built_text(about), annotations=((SIGNATURE, signature),)
     )
     image = stage.image
-    subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
-    attach(stage.registry, parse_reference(image.reference), subject, artifact)
+    attach(stage.registry, parse_reference(image.reference), image.manifest.descriptor, artifact)
 
 
 def test_an_image_that_a_named_builder_signed_is_published(stage: Stage) -> None:
@@ -176,7 +175,9 @@ def test_one_that_no_named_builder_signed_is_refused(stage: Stage, case: str) ->
         case "garbage":
             attach_built(stage, image, "{")
         case "of another image":  # a true signature of ours, moved here
-            other = dataclasses.replace(image, digest="sha256:" + "f" * 64)
+            other = dataclasses.replace(
+                image, manifest=dataclasses.replace(image.manifest, digest="sha256:" + "f" * 64)
+            )
             attach_built(stage, other, SigningDouble.sign_text(built_text(other), OURS))
         case "huge":
             attach_built(stage, image, "ours " + "x" * 100_000)
