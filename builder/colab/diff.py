@@ -22,8 +22,6 @@ PRESENT_GOAL = 99.0
 SAME_GOAL = 97.0
 """Percent of them that must have Colab's version."""
 
-_COMPILED = "compiled with the libraries of a Debian release: only the image on its rootfs has it"
-
 
 class _Missing(pydantic.BaseModel):
     name: str
@@ -51,7 +49,8 @@ class Listed(pydantic.BaseModel, strict=True, frozen=True):
     @functools.cached_property
     def reasons(self) -> dict[str, str]:
         """Why a package could not be matched, by name."""
-        return {row.name: row.detail for row in self.missing} | dict.fromkeys(self.compiled, _COMPILED)
+        why = "compiled with the libraries of a Debian release: only the image on its rootfs has it"
+        return {row.name: row.detail for row in self.missing} | dict.fromkeys(self.compiled, why)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,6 @@ ColabGpu = Literal["T4", "L4", "G4", "A100", "H100"]
 Login = Literal["oauth2", "adc"]
 """What ``colab --auth`` takes."""
 ABOUT = "a runtime of Google Colab"
-_LARGEST = 16 << 20
 _REPORT = re.compile(r"^rtbuild-report-begin$\n((?:[A-Za-z0-9+/=]+\n)+)^rtbuild-report-end$", re.MULTILINE)
 _SCRIPT = """\
 import base64, os, subprocess, sys, tempfile, textwrap, zlib
@@ -103,7 +102,7 @@ def _script(probe: bytes, older: dict[str, Any] | None) -> str:
 
 def _report(text: str, code: int) -> tuple[ProbeDocument, dict[str, Any]]:
     try:
-        content = zlib.decompressobj().decompress(base64.b64decode(text), _LARGEST)
+        content = zlib.decompressobj().decompress(base64.b64decode(text), 16 << 20)
         report, document = parse(content), parse_object(content)
     except (CellError, ValueError, zlib.error) as error:
         raise MissingToolError(f"what came back from Colab is no report: {shown(str(error))}") from error

@@ -36,8 +36,6 @@ _APT = (
     "curl", "ffmpeg", "file", "git", "graphviz", "jq", "less", "libegl1", "libgl1", "libglib2.0-0", "libsm6",
     "libsndfile1", "libxext6", "libxrender1", "procps", "rsync", "unzip", "wget", "zip",
 )  # fmt: skip
-# Loaded by wheels (scikit-learn's, PyTorch's) and part of every Ubuntu with a compiler, as Colab's is.
-_OPENMP = "libgomp1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +111,8 @@ def import_runtime(
     target = Target(python=runtime.python_minor, platform=PLATFORM, glibc=glibc)
     matching = match_packages(runtime.packages, index=index, target=target, progress=progress)
     asked = [name for name in _APT if name in runtime.apt and runtime.apt[name].manual]
-    apt = tuple(sorted({*asked, _OPENMP}))
+    # OpenMP's is loaded by wheels (scikit-learn's, PyTorch's), and part of every Ubuntu with a compiler.
+    apt = tuple(sorted({*asked, "libgomp1"}))
     runtime_apt: tuple[str, ...] = ()
     if workshop is not None:
         suite = next((choice.suite for choice in choices if choice.suite is not None), None)

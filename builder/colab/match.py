@@ -37,7 +37,6 @@ Reason = Literal[
 
 _THREADS = 16
 """Project pages are small, and most of the time goes by in waiting for them."""
-_OWN = frozenset({"google-colab"})
 # The index of PyTorch's wheels with a label such as +cu124: https://pytorch.org/get-started/locally/
 _TORCH_INDEX = "https://download.pytorch.org/whl/{}"
 
@@ -162,7 +161,7 @@ class _Asker:
     silent: Mapping[str, str]
 
     def match(self, package: PipPackage) -> Match:
-        if package.key in _OWN:
+        if package.key == "google-colab":
             return _no(package, "own", "Google's own package, published nowhere")
         if package.kind == "vcs":
             return _no(package, "repository", f"installed from a repository: {package.url}")

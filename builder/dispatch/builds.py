@@ -24,9 +24,6 @@ from builder.oci.registry import Registry
 Files = Mapping[str, tuple[str, str]]
 """The texts of matrix and lock by the matrix's name."""
 
-_LARGEST = 4_000_000
-"""Bytes of a batch script: Slurm's ``max_script_size`` is 4 MiB by default."""
-
 
 def in_waves(layers: Mapping[Task, frozenset[str]]) -> tuple[Task, ...]:
     """The tasks in waves: of two cells of one wave none needs a layer that the other makes.
@@ -68,7 +65,7 @@ def script(tasks: Sequence[Task], fleet: Fleet, lane: BuildLane, files: Files) -
         # it is there, or this cell cannot be built anywhere; a code of its own would tell a network's fault
         final="0 | 2 | 4",
     )
-    if len(text) > _LARGEST:
+    if len(text) > 4_000_000:  # Slurm's ``max_script_size`` is 4 MiB by default
         said = f"matrices and locks of {len(text):,} bytes do not fit into a batch script"
         raise UsageError(said, hint="dispatch the matrices one after the other, or fewer cells by --select")
     return text

@@ -31,8 +31,6 @@ _KUBERNETES = SchedulerClient(
     silent="kubectl cluster-info",
     refused="kubectl auth can-i create jobs; rtbuild doctor --fleet FILE tries each class",
 )
-_LOG = 8 << 20
-"""Bytes of a pod's log that are read."""
 _MANIFESTS = {
     document["kind"]: document
     for document in yaml.safe_load_all(Path(__file__).with_name("manifests.yaml").read_text("utf-8"))
@@ -42,8 +40,6 @@ _UNPULLABLE = re.compile(
     "(manifest|name) unknown|not found|unauthorized|denied|forbidden|no match for platform", re.IGNORECASE
 )
 """Reasons for which an image is not pulled at the next try either: the kubelet tries until the deadline."""
-_SECONDS = 0.5
-"""Time limit of a submission, for each manifest in it."""
 
 
 def render(tasks: Sequence[Task], fleet: Fleet) -> dict[str, str]:
@@ -99,7 +95,7 @@ def submit(manifests: str) -> str:
     made = _KUBERNETES.ask(
         ["kubectl", "create", "--filename", "-"],
         manifests,
-        seconds=60 + _SECONDS * count,
+        seconds=60 + count / 2,
         harmless="(AlreadyExists)",
     )
     return f"{len(made.splitlines())} of {count} are new"
@@ -191,7 +187,7 @@ def _words(first: str, said: Mapping[str, Any]) -> str:
 
 def log_of(pod: str, fleet: Fleet) -> str:
     """What a pod printed, which is the probe's JSON. Raises SchedulerError."""
-    options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(_LOG)]
+    options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(8 << 20)]
     return _KUBERNETES.ask(["kubectl", "logs", pod, *options])
 
 

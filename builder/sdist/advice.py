@@ -17,8 +17,6 @@ _COMPILER = (
     "gcc", "g++", "CMake", "cmake", "pkg-config", "command 'cc'", "clang", "meson", "Cython", "pg_config",
     "R_HOME", "gdal-config", "C compiler", "Python.h",
 )  # fmt: skip
-_END = 40
-"""Lines."""
 _LACKS = (
     # gcc
     (re.compile(r"fatal error: (?P<what>\S+): No such file or directory"), "the header {what}"),
@@ -45,7 +43,7 @@ def to_compile(sdist: Sdist) -> str:
 
 def of_failure(text: str, sdist: Sdist, *, compiled: bool) -> str:
     """Advice; ``text`` is the output of the build, in which a compiler's message is far from the end."""
-    end = "\n".join([line for line in text.splitlines() if line.strip()][-_END:])
+    end = "\n".join([line for line in text.splitlines() if line.strip()][-40:])
     if any(word in end for word in _NETWORK):
         return f"{NETWORK}, which it does not get: name the index that has a wheel (`index:`)"
     lacking = lacks(text) if compiled else None

@@ -39,7 +39,6 @@ if sys.version_info >= (3, 12):
 """
 """Python 3.12 has no distutils. setuptools' own stands in for it by a ``.pth``, also in the Pythons that a
 ``configure`` starts: https://docs.python.org/3/library/site.html#site.addsitedir"""
-_ANY_GLIBC = "2.17"
 _STANDALONE = f"{pythons.FOLDER}/bin"
 _WHEEL = re.compile(r"[\w.!+-]{1,251}\.whl", re.ASCII)
 _EPOCH = 315619200
@@ -128,7 +127,7 @@ class Bench:
         """The wheel's file name and its checked files."""
         what, tags = f"building {self.sdist.file}", None
         if self.compiles:  # for this Python, and for a Linux that no ``manylinux`` describes
-            target = Target(python=self.python, platform=host_platform(), glibc=_ANY_GLIBC)
+            target = Target(python=self.python, platform=host_platform(), glibc="2.17")
             tags = [tag for tag in target.tags() if tag.platform.startswith(("linux_", "any"))]
         said, _, data = self._run("wheel", what).partition(b"\n")
         try:

@@ -11,7 +11,6 @@ from builder.facts.binary import needs_of
 from builder.image.pythons import FOLDER
 from builder.sdist.wheel import Content
 
-_MOST_LINKS = 16
 _HINT = "pin another version of it, or name an index that has a wheel (`index:`)"
 
 
@@ -59,7 +58,7 @@ def _find(library: str, paths: Iterable[str], root: Path, machine: str) -> str |
 
 def _real(path: str, root: Path) -> str | None:
     """Follow the links of the system, from its own root; None if nothing is there."""
-    for _ in range(_MOST_LINKS):
+    for _ in range(16):
         path = _merged(posixpath.normpath(path))
         here = root / path.lstrip("/")
         try:

@@ -16,8 +16,6 @@ from builder.wheels.scripts import EntryPointError, entry_points, scripts
 LIMITS = Limits(seconds=3600, processes=1024, memory=4 << 30)
 """An hour for one build: dlib's, of C++ with link-time optimisation, was not done after 24 minutes on two
 busy cores."""
-_EACH = 2 << 30
-"""Bytes of memory that a C++ compiler may need."""
 _COMPILERS = re.compile(r"(?:[a-z0-9_]+-linux-gnu-)?(?:cc|c\+\+|gcc|g\+\+|gfortran|clang|clang\+\+)(?:-\d+)?")
 WRAPPER = b"""#!/bin/sh
 # What is made for the processor of one machine is not made for others.
@@ -34,16 +32,14 @@ exec "/usr/bin/${0##*/}" "$@"
 """In front of every compiler. A build that only tries whether the option is there goes on without it."""
 FOLDER = ".bin"
 """Below the folder of the wheels; no module has such a name."""
-_LARGEST_PROGRAM = 256 << 20
-"""Bytes: cmake and ninja are such programs."""
 _POINTS = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _SCRIPT = re.compile(r"[^/]+\.data/scripts/(?P<name>[^/]+)")
 
 
 def environment() -> dict[str, str]:
-    """How many jobs the common build tools may run: one a processor, as far as there is memory for them."""
+    """How many jobs the common build tools may run: one a processor, if each can have 2 GiB of memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    jobs = str(max(1, min(len(os.sched_getaffinity(0)), memory // _EACH)))
+    jobs = str(max(1, min(len(os.sched_getaffinity(0)), memory // (2 << 30))))
     # setuptools, PyTorch's extensions; CMake 3.12 and later; NumPy's distutils.
     return dict.fromkeys(("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "NPY_NUM_BUILD_JOBS"), jobs)
 
@@ -74,7 +70,7 @@ def _programs(archive: Archive, interpreter: str, python: str) -> Iterator[tuple
             except (EntryPointError, UnicodeDecodeError):
                 continue  # a build that needs it fails by itself, and says of what
         elif script := _SCRIPT.fullmatch(member):
-            content = archive.read(member, most=_LARGEST_PROGRAM)
+            content = archive.read(member, most=256 << 20)  # cmake's is large
             # https://packaging.python.org/en/latest/specifications/binary-distribution-format/
             if content.startswith(b"#!python"):
                 content = f"#!{interpreter}\n".encode() + content.partition(b"\n")[2]

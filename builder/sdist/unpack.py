@@ -26,8 +26,6 @@ MOST_BYTES = 2 << 30
 """Unpacked; PySpark, the largest known that is built, has 0.4 GB."""
 MOST_FILES = 50_000
 """Folders, too."""
-_PIECE = 1 << 20
-_LARGEST_TOML = 1 << 20
 _HINT = "pin another version of it, or leave it out of 'from-source'"
 
 
@@ -65,7 +63,7 @@ def build_system(source: Path, *, what: str) -> BuildSystem:
     """The build settings of the project. Raises CellError if they cannot be read or followed."""
     path = source / "pyproject.toml"
     try:
-        document = parse_toml(read_file(path, most=_LARGEST_TOML)) if path.is_file() else {}
+        document = parse_toml(read_file(path, most=1 << 20)) if path.is_file() else {}
         system = BuildSystem.model_validate(document.get("build-system", {}))
     except MalformedError as problem:
         raise CellError(f"{what}: its pyproject.toml cannot be read: {problem}", hint=_HINT) from problem
@@ -156,7 +154,7 @@ def _untar(archive: Path, target: Path) -> None:
         if not source.is_file():
             raise _wrong(archive, f"holds the link {name} to {linked}, which is no file of it")
         with source.open("rb") as content:
-            pieces = iter(partial(content.read, _PIECE), b"")
+            pieces = iter(partial(content.read, 1 << 20), b"")
             writer.file(name, source.stat().st_size, pieces, executable=os.access(source, os.X_OK))
 
 
