@@ -1,8 +1,274 @@
-"""``python -m builder.probe``, and the end of the one-file form."""
+"""The command: flags in, one report out, and an exit code that says the verdict."""
 
+import argparse
+import hashlib
+import json
+import os
+import signal
 import sys
+import time
+import traceback
 
-from .main import probe
+from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, explain
+from .diagnosis import diagnose
+from .environment import raise_file_limit
+from .expectation import read_expectation
+from .fix import repair
+from .isolation import flush_output, isolate, open_standard_streams, say, say_fault, show_progress, write
+from .page import Style, render_diagnosis, render_html, render_page
+from .protocol import UsageError, new_check
+from .reading import read_all, read_text_given
+from .report import compare_reports, make_report, without_infinities
+from .run import Program
+from .runner import child_main
+from .schedule import in_order, run_all
+
+VERSION = "0.1.0"
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with the probe's own exit code: 2 would be a number without a meaning here."""
+
+    def error(self, message):
+        raise UsageError("%s\n%s" % (message, self.format_usage().strip()))
+
+
+def make_parser():
+    parser = Parser(
+        prog="cudnn-verify",
+        description="Says whether cuDNN works here and, if not, which one cause is to blame.",
+        epilog="exit codes: 0 works, 10 unverified (no GPU here), 20 broken (the image), 21 unsupported-gpu, "
+        "22 host, 23 busy,\n30 the probe itself failed or was called wrongly. CUDNN_VERIFY_EXPECT names an "
+        "expectation file.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--json", action="store_true", help="print the report as one JSON document")
+    add("--html", action="store_true", help="print the report as a page of HTML")
+    add("--expect", metavar="FILE", help="compare with what was asked for (JSON)")
+    add("--strict", action="store_true", help="loaded cuDNN must equal the compiled one")
+    add("--no-gpu", action="store_true", help="do not look for a GPU (at build time)")
+    add("--thorough", action="store_true", help="compare the hash of every library with its package's RECORD")
+    add("--only", metavar="STAGE", help="run this stage and what it needs")
+    add("--compare", metavar="OLD.json", help="say what changed since an older report")
+    add("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
+    add("--timeout", metavar="SECONDS", type=float, help="limit of each stage")
+    add("--explain", metavar="CAUSE", help="explain a cause, or a text that a program printed")
+    add(
+        "--read",
+        metavar="FILE",
+        nargs="+",
+        help="say what a log, a notebook, a list of packages tells of the cause; - for standard input",
+    )
+    add("--fix", action="store_true", help="run the commands that mend it, after asking")
+    add("--yes", action="store_true", help="with --fix: do not ask")
+    add("--pid", type=int, help="look at this running process, too")
+    add("--version", action="store_true", help="print version and sha256 of this file")
+    add("--child", help=argparse.SUPPRESS)
+    add("--fd", type=int, help=argparse.SUPPRESS)
+    return parser
+
+
+def read_options(arguments):
+    """The options that stages see, out of the command line and the environment."""
+    expect = arguments.expect or os.environ.get("CUDNN_VERIFY_EXPECT")
+    document = read_expectation(expect) if expect else {}
+    stages = [row.name for row in in_order()]
+    if arguments.only and arguments.only not in stages:
+        raise UsageError("there is no stage %s; there are: %s" % (arguments.only, ", ".join(stages)))
+    if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
+        raise UsageError("--timeout wants a number of seconds above 0, not %g" % arguments.timeout)
+    names = ("no_gpu", "thorough", "only", "timeout", "pid")
+    options = {name: getattr(arguments, name) for name in names}
+    return dict(options, expect=document, strict=bool(arguments.strict or document.get("strict")))
+
+
+def read_older(path):
+    try:
+        with open(path, encoding="utf-8") as stream:
+            older = json.load(stream)
+    except (OSError, ValueError) as error:
+        raise UsageError("cannot read the older report %s: %s" % (path, error))
+    if not isinstance(older, dict) or not isinstance(older.get("fingerprint", {}), dict):
+        raise UsageError("the older report %s is no report of this probe" % path)
+    return older
+
+
+def own_file():
+    """The path of the file that holds this code, or None: it may have come through a pipe."""
+    path = globals().get("__file__")
+    return os.path.abspath(path) if path and os.path.isfile(path) else None
+
+
+def identify():
+    """{version, sha256} of the probe."""
+    digest = None
+    if own_file():
+        with open(own_file(), "rb") as stream:
+            digest = hashlib.sha256(stream.read()).hexdigest()
+    return {"version": VERSION, "sha256": digest}
+
+
+def command_to_start():
+    python = sys.executable or os.path.realpath("/proc/self/exe")
+    return [python] + (["-m", __package__] if __package__ else [own_file()])
+
+
+def end_with_children(number, _frame):
+    """On SIGTERM or SIGHUP leave by an exception, so that the child under way is stopped, too."""
+    raise SystemExit(128 + number)
+
+
+def leave_own_folder():
+    """Keep the user's modules out of the probe; the files beside a downloaded one are not installed.
+
+    By ``python -m`` the current folder is on the path as it is for any program started so, and stays.
+    """
+    path = None if globals().get("__spec__") else globals().get("__file__")
+    if not __package__:
+        isolate(os.path.dirname(os.path.abspath(path)) if path else None)
+
+
+def examine(options):
+    start, identity = time.time(), identify()
+    program = Program(options, command_to_start())
+    limit = raise_file_limit()
+    if limit < 16:  # for the pipes to a child
+        text = "at most %d files may be open (ulimit -n), with which no framework starts" % limit
+        checks = [new_check("environment", "E01", "failed", text, "host-memory", {"limit": limit})]
+        libraries = []
+    else:
+        checks, libraries = run_all(program)
+    return make_report(program, checks, libraries, identity, time.time() - start)
+
+
+def print_report(report, arguments):
+    if arguments.json:
+        document = without_infinities(report)
+        write(json.dumps(document, indent=1, sort_keys=True, default=str, allow_nan=False) + "\n")
+    elif arguments.html:
+        write(render_html(report) + "\n")
+    elif arguments.quiet:
+        cause = " (%s)" % report["cause"] if report["cause"] else ""
+        write("%s%s: %s\n" % (report["verdict"], cause, report["summary"]))
+    else:
+        write(render_page(report, Style(sys.stdout)))
+
+
+def explanation_of(text):
+    """One cause by its id, or the causes of a text that a program printed."""
+    if text in CAUSES:
+        return explain(text)
+    document = diagnose(read_text_given(text))
+    if document["cause"] is None and not document["harmless"]:
+        unknown = "there is no cause %s, and no signature fits it; there are: %s"
+        raise UsageError(unknown % (text, ", ".join(CAUSES)))
+    return render_diagnosis(document).rstrip("\n")
+
+
+def print_diagnosis(arguments):
+    """``--read``: the causes that texts tell, as a page or as one JSON document."""
+    try:
+        document = diagnose(read_all(arguments.read))
+    except OSError as error:
+        raise UsageError("cannot read %s: %s" % (error.filename or "it", error.strerror or error))
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n" if arguments.json else None
+    write(text or render_diagnosis(document))
+
+
+def fix_here(arguments):
+    """``--fix``: each look is a run of this probe anew, since packages change in between."""
+    again = command_to_start()
+    for name in ("expect", "timeout"):
+        value = getattr(arguments, name)
+        again += ["--" + name, str(value)] if value is not None else []
+    again += ["--strict"] * arguments.strict + ["--no-gpu"] * arguments.no_gpu
+    return repair(again, arguments.yes)
+
+
+def run_probe(argv):
+    arguments = make_parser().parse_args(argv)
+    if arguments.child:
+        child_main(arguments.child, json.loads(sys.stdin.read()), arguments.fd)
+    if arguments.version:
+        write("cudnn-verify %s\nsha256 %s\n" % (VERSION, identify()["sha256"] or "unknown: no file"))
+    elif arguments.explain is not None:
+        write(explanation_of(arguments.explain) + "\n")
+    elif arguments.read:
+        print_diagnosis(arguments)
+    else:
+        return look_here(arguments)
+    return 0
+
+
+def look_here(arguments):
+    """Everything that examines this machine; returns the exit code."""
+    if not sys.platform.startswith("linux"):
+        raise UsageError("cudnn-verify examines Linux; this is %s" % sys.platform)
+    if not own_file():
+        raise UsageError(
+            "counter-tests start this file anew, and there is none: it came through a pipe.\n"
+            "Save it first, then run: python3 cudnn_verify.py"
+        )
+    if arguments.fix:
+        return fix_here(arguments)
+    options = read_options(arguments)
+    older = read_older(arguments.compare) if arguments.compare else None
+    try:
+        report = examine(options)
+    finally:
+        show_progress()
+    if older is not None:
+        report["changes"] = compare_reports(older, report)
+    print_report(report, arguments)
+    return EXIT_CODES[report["verdict"]]
+
+
+def probe():
+    """The command, which owns stdout; every way out is an exit code."""
+    open_standard_streams()
+    try:
+        return answer(sys.argv[1:])
+    finally:
+        flush_output()
+        os.dup2(2, 1)  # for what is printed at Python's end
+
+
+def answer(argv):
+    try:  # some libraries end the process in a folder that was removed
+        os.getcwd()
+    except OSError:
+        os.chdir("/")
+    signal.signal(signal.SIGTERM, end_with_children)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it, and means it
+        signal.signal(signal.SIGHUP, end_with_children)
+    leave_own_folder()
+    try:
+        return run_probe(argv)
+    except UsageError as error:
+        say("cudnn-verify: %s\n" % error)
+        return PROBE_FAULT
+    except KeyboardInterrupt:
+        say("cudnn-verify: interrupted\n")
+        return 130
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    except BaseException as error:
+        fall(error, traceback.format_exc())
+        return PROBE_FAULT
+
+
+def fall(error, trace):
+    """Say that the probe failed: no verdict, and a text to paste into a report."""
+    trace = "\n".join([trace] + list(getattr(error, "trace", ())))
+    summary = "this is a fault of the probe, not of the machine: %s: %s" % (type(error).__name__, error)
+    identity = {"version": VERSION, "sha256": None}
+    document = {"schema": 1, "probe": identity, "verdict": None, "cause": None, "summary": summary}
+    document.update(fault=trace, exit_code=PROBE_FAULT)
+    where = "```\ncudnn-verify %s, Python %s\n%s```" % (VERSION, sys.version.split()[0], trace)
+    text = "%s. Please report what follows.\n\n%s" % (summary, where)
+    say_fault(json.dumps(document, sort_keys=True), text)
+
 
 if __name__ == "__main__":
     sys.exit(probe())

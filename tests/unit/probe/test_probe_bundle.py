@@ -11,9 +11,9 @@ import pytest
 from pages import causes, checks
 
 from builder import resources
+from builder.probe.__main__ import VERSION
 from builder.probe.causes import CAUSES
 from builder.probe.cuda import RESULT_CAUSES
-from builder.probe.main import VERSION
 from builder.probe.run import COUNTER_TESTS
 from builder.recipe.bundle import bundle, sources
 
