@@ -79,17 +79,13 @@ def _signature(section):
         return [(condition.strip(), cause.strip()) for condition, _, cause in lines]
 
     return Signature(
-        section.name,
-        section["example"],
-        re.compile(section["text"].replace(" ", r"\s+"), re.IGNORECASE | re.MULTILINE),
-        _listed(section.get("in", "")),
-        section["kind"],
-        _listed(section.get("causes", "")),
-        pairs("when"),
-        pairs("unless"),
-        section.get("wants"),
-        section.get("says"),
-        section["source"],
+        id=section.name,
+        pattern=re.compile(section["text"].replace(" ", r"\s+"), re.IGNORECASE | re.MULTILINE),
+        systems=_listed(section.get("in", "")),
+        causes=_listed(section.get("causes", "")),
+        when=pairs("when"),
+        unless=pairs("unless"),
+        **{key: section.get(key) for key in ("example", "kind", "wants", "says", "source")},
     )
 
 
