@@ -21,9 +21,6 @@ from builder.oci.spec import is_digest, parse_reference
 from builder.verify.document import parse
 from builder.verify.entry import Damaged, ReportStore, SealedReport
 
-_PUBLICATIONS = 1000
-"""Publication records that are read, the newest first."""
-
 
 def collect(
     matrices: Sequence[Matrix],
@@ -146,7 +143,7 @@ def _has_its_tag(image: CataloguedImage) -> bool:
 def _published(results: Path, notes: list[str]) -> Mapping[tuple[str, str], tuple[str, str, tuple[str, ...]]]:
     """Where each cell was published last: its name, digest, and the digests that it had before."""
     found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
-    for path in sorted(results.glob("publication-*.json"), reverse=True)[:_PUBLICATIONS]:
+    for path in sorted(results.glob("publication-*.json"), reverse=True)[:1000]:  # the newest
         try:
             for key, (started, target, digest) in _publications(path):
                 digests = found.setdefault(key, {})

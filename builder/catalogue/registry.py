@@ -31,8 +31,6 @@ from builder.verify.entry import Damaged
 MOST = 5000
 """Tags of one repository that are followed."""
 _AT_ONCE = 8
-_LISTS = "sha256-"
-"""Tags under which clients keep the referrers of an image."""
 
 
 def images_of(
@@ -48,7 +46,8 @@ def images_of(
     With ``verifier`` only statements that it accepts say that something ran. Raises RegistryError if the
     repository cannot be listed.
     """
-    tags = sorted(tag for tag in registry.tags(repository) if not tag.startswith(_LISTS))
+    # under sha256-… clients keep the referrers of an image
+    tags = sorted(tag for tag in registry.tags(repository) if not tag.startswith("sha256-"))
     notes = [f"{repository} has {len(tags)} tags, of which {MOST} are shown"] if len(tags) > MOST else []
     names: dict[str, list[str]] = {}
     found: list[CataloguedImage] = []

@@ -14,8 +14,6 @@ from builder.catalogue.values import Catalogue, CataloguedImage, Release, slug
 from builder.documents import shown
 from builder.files import write_whole
 
-_NEIGHBOURS = 6
-
 
 def write_site(catalogue: Catalogue, folder: Path, *, made: str) -> list[Path]:
     """Write every page below ``folder``; return their paths. Each file is written beside and renamed.
@@ -104,7 +102,7 @@ def _image(image: CataloguedImage, catalogue: Catalogue) -> dict[str, Any]:
         other
         for other in catalogue.images
         if other is not image and other.packages and mine & dict(cell_frameworks(other.cell)).keys()
-    ][:_NEIGHBOURS]
+    ][:6]
     return {
         "image": image,
         "neighbours": [

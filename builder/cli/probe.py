@@ -11,8 +11,6 @@ from pathlib import Path
 from builder.cli import options as opt
 from builder.errors import UsageError
 
-_PROBE_FAULT = 30
-
 
 def probe(output: Path | None = opt.of("--output, -o: Write it there; without, to stdout.")) -> int:
     """Print the probe, or write it executable."""
@@ -55,7 +53,7 @@ def ask_probe(*arguments: str) -> int:
     # -P: the module is rtbuild's, whatever lies in this folder
     command = [sys.executable, "-P", "-m", "builder.probe", *arguments]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode == _PROBE_FAULT:
+    if done.returncode == 30:  # called wrongly, or it failed itself: docs/verdicts.md
         message = done.stderr.strip().removeprefix("cudnn-verify: ")
         raise UsageError(message, hint="the probe looks for itself: `rtbuild probe -o cudnn_verify.py`")
     sys.stderr.write(done.stderr)

@@ -165,21 +165,20 @@ def steps(
         found.append(step)
         if step.action != "move" or (overwrite and kind != "immutable"):
             continue
+        image = None
+        with contextlib.suppress(NoImageError):  # rtbuild did not make it
+            image = look(registry, name) if kind != "immutable" else None
+        matrix, other = (image.label(MATRIX_LABEL), image.label(CELL_LABEL)) if image else (None, None)
         if kind == "immutable":
             text = f"names {step.was} and never moves, so it cannot name {digest}"
             hint = "somebody put it there by hand; delete it in the registry"
-            against.append(Refusal("tag", f"{name} {text}", hint))
-            continue
-        image = None
-        with contextlib.suppress(NoImageError):  # rtbuild did not make it
-            image = look(registry, name)
-        matrix, other = (image.label(MATRIX_LABEL), image.label(CELL_LABEL)) if image else (None, None)
-        if matrix != cell.matrix:
+        elif matrix != cell.matrix:
             by = f"the matrix {matrix} published" if matrix else "rtbuild did not publish"
-            hint = "publish to another repository, or use --overwrite"
-            against.append(Refusal("tag", f"{name} is {step.was}, which {by}", hint))
+            text, hint = f"is {step.was}, which {by}", "publish to another repository, or use --overwrite"
         elif kind != "alias" and other in others:
             text = f"is {step.was}, the image of {other}, which has the same tag"
             hint = "give one of them a 'variant'; --overwrite moves the tag"
-            against.append(Refusal("tag", f"{name} {text}", hint))
+        else:
+            continue
+        against.append(Refusal("tag", f"{name} {text}", hint))
     return tuple(found), tuple(against)
