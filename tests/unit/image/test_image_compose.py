@@ -19,7 +19,7 @@ import pytest
 import zstandard
 from layer_wheels import Builder, make_missing, pinned
 
-from builder.errors import CellError, MissingToolError, UsageError
+from builder.errors import CellError, CommandError, MissingToolError, UsageError
 from builder.image.compose import ComposedImage, compose_image, go_json, write_layout
 from builder.image.finish import Assembly, Runner, Workbench
 from builder.image.scratch import Scratch
@@ -200,6 +200,23 @@ def test_cells_of_one_run_unpack_a_base_once(bench: Bench) -> None:
         assert together.looked == []
     for number, image in enumerate((first, second, third), 1):
         assert members(bench, image.layers[-1]) == {"probe": str(number).encode()}
+
+
+def test_an_error_of_the_run_is_none_of_a_base_s_place(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves the bench as it is, however full the place of a base may be meanwhile."""
+    bench.compose(probe=b"1")
+
+    def run() -> None:
+        with Workbench() as bench_of_all:
+            shared = contextlib.nullcontext(bench_of_all)
+            dataclasses.replace(bench, workbench=shared).compose(
+                probe=b"2"
+            )  # sees no wheels: the base is kept
+            monkeypatch.setattr(memory, "_NEARLY_FULL", 1 << 60)
+            raise CommandError("of a step that ran elsewhere", command=[], returncode=1, tail=[])
+
+    with pytest.raises(CommandError, match="of a step that ran elsewhere"):
+        run()
 
 
 def test_umask_and_root_folder_do_not_show(bench: Bench, tmp_path: Path, monkeypatch: Any) -> None:
