@@ -245,12 +245,10 @@ class LayerStore:
 
     def _sweep(self, leased: set[str]) -> None:
         """Remove what points at blobs that are gone, and what dead processes left."""
-        for path in self.folder("index").iterdir():
-            record = self._read(path.stem) if path.suffix == ".json" else None
+        for path in self.folder("index").glob("*.json"):
+            record = self._read(path.stem)
             if record is not None and not self.blob(record.layer.digest).exists():
                 self._forget(path.stem)
-            if path.name.startswith("."):  # a file that was being written
-                path.unlink(missing_ok=True)
         for path in self.folder("hashed").iterdir():
             if not self.blob(path.name).exists():
                 path.unlink(missing_ok=True)
@@ -263,6 +261,8 @@ class LayerStore:
             if path.name.lstrip(".").partition(".")[0] not in leased and not path.is_dir():
                 path.unlink(missing_ok=True)
         temporary.sweep(unfinished, "")
+        for path in (*self.folder("index").glob(".*"), *self.folder("hashed").glob(".*")):
+            path.unlink(missing_ok=True)  # it was being written: that is done under the lock
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

@@ -185,9 +185,12 @@ def test_what_a_dead_process_began_is_swept_by_the_next(store: LayerStore, by: s
         (store.folder("tmp") / name).write_text("half")
     (store.folder("tmp") / "bases-1" / "usr").mkdir(parents=True)
     (store.folder("leases") / "999999999-x").write_text("0123abcd\n")  # nobody holds its lock
+    for folder in ("index", "hashed"):
+        (store.folder(folder) / ".other.new").write_text("half")
     with locked_folder(store.folder("tmp"), "bases-") as laid_out:
         LayerStore(store.root).sweep() if by == "sweep" else store.prune(1000)
         assert set(names(store, "tmp")) == kept | {laid_out.name}
+        assert ".other.new" not in names(store, "index") + names(store, "hashed")
     living.close()
     LayerStore(store.root).sweep()
     assert (names(store, "tmp"), names(store, "leases")) == ([], [])
