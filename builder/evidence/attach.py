@@ -91,11 +91,9 @@ def statements(
     and RegistryError.
     """
     if image.inputs != evidence.recipe.inputs:
-        raise EvidenceError(
-            f"{image.repository}@{image.digest} was built from other inputs ({image.inputs}) than matrix and "
-            f"lock give now ({evidence.recipe.inputs})",
-            hint="build and verify the image again: rtbuild build --push",
-        )
+        said = f"{image.reference} was built from other inputs ({image.inputs})"
+        hint = "build and verify the image again: rtbuild build --push"
+        raise EvidenceError(f"{said} than matrix and lock give now ({evidence.recipe.inputs})", hint=hint)
     if not evidence.verifications:
         hint = "verify it on a machine with a GPU: rtbuild verify"
         raise EvidenceError(f"there is no report about {image.digest}", hint=hint)

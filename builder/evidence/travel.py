@@ -48,13 +48,12 @@ def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
     """
     found: list[SealedReport | Damaged] = []
     signatures = 0
+    attached = f"attached to {image.reference}"
+    hint = "remove what does not belong there, or push the image to another staging repository"
     listing = referrers(registry, parse_reference(image.reference))
     if not listing.complete:
-        raise RegistryError(
-            f"more than {len(listing.descriptors)} artifacts are attached to {image.reference}, but not all "
-            "reports among them can be read",
-            hint="remove what does not belong there, or push the image to another staging repository",
-        )
+        said = f"more than {len(listing.descriptors)} artifacts are {attached}"
+        raise RegistryError(f"{said}, but not all reports among them can be read", hint=hint)
     for digest in sorted(d.digest for d in listing.descriptors if d.artifact_type in (REPORT_TYPE, None)):
         where = f"{image.repository}@{digest}"
         try:
@@ -66,11 +65,8 @@ def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
             found.append(entry)
             signatures += bool(entry.signature)
     if signatures > _MOST_SIGNATURES:
-        raise RegistryError(
-            f"{signatures} signed reports are attached to {image.reference}, and no more than "
-            f"{_MOST_SIGNATURES} are checked",
-            hint="remove what does not belong there, or push the image to another staging repository",
-        )
+        said = f"{signatures} signed reports are {attached}"
+        raise RegistryError(f"{said}, and no more than {_MOST_SIGNATURES} are checked", hint=hint)
     return found
 
 
