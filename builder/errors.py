@@ -29,6 +29,8 @@ class RtbuildError(Exception):
 class CellError(RtbuildError):
     """One cell failed: it did not lock, did not build, or a check in it failed. Other cells go on."""
 
+    exit_code = 1
+
 
 class UsageError(RtbuildError):
     """The command line asks for something that does not exist or cannot be combined."""
