@@ -6,20 +6,7 @@ was read from wheels and registries arrives as :class:`Truth`, and the tables in
 """
 
 from builder.facts.check import check, explain
-from builder.facts.finding import Finding, Nearest, Outcome, Source, Value, summary
-from builder.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
+from builder.facts.finding import Finding, Outcome, summary
+from builder.facts.truth import BaseTruth, Truth, WheelTruth
 
-__all__ = [
-    "BaseTruth",
-    "Finding",
-    "Nearest",
-    "Outcome",
-    "Source",
-    "Truth",
-    "Value",
-    "WheelTruth",
-    "check",
-    "explain",
-    "summary",
-    "truth_of_base",
-]
+__all__ = ["BaseTruth", "Finding", "Outcome", "Truth", "WheelTruth", "check", "explain", "summary"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from builder import resources
 from builder.digests import digest_of
-from builder.facts import BaseTruth, Truth, WheelTruth, truth_of_base
+from builder.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.facts.versions import canonical, requirement
 from builder.facts.wheel import kept, place_of, truth_of, with_deep
 from builder.files import read_cached, write_cached

@@ -17,10 +17,10 @@ from packaging.tags import Tag
 from packaging.version import Version
 
 from builder.errors import ImageMissingError, RtbuildError
-from builder.facts import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.facts.availability import Files, page
 from builder.facts.base import system_of
 from builder.facts.memory import Memory, base_reference, framework_wheels, together
+from builder.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.facts.versions import canonical, requirement
 from builder.facts.wheel import truth_of, with_deep
 from builder.facts.wheelread import read_wheel

@@ -280,16 +280,12 @@ def _clash(one: _CellDraft, other: _CellDraft) -> tuple[Span, Span, str]:
 
 def _values(key: str, row: _CellDraft, cell: Cell) -> tuple[str, ...]:
     """The values that a glob on a key is tried on."""
+    if key in {"id", "platform"}:
+        return (getattr(cell, key),)
+    if key == "from-source":
+        return (*cell.from_source, *(name for name, _ in cell.compiled))
     items = row.settings[key].items if key in row.settings else ()
-    match key:
-        case "id" | "platform":
-            return (getattr(cell, key),)
-        case "python":
-            return (cell.python, *items)
-        case "from-source":
-            return (*cell.from_source, *(name for name, _ in cell.compiled))
-        case _:
-            return items
+    return (cell.python, *items) if key == "python" else items
 
 
 def _takes_out(rule: Rule, row: _CellDraft, cell: Cell) -> bool:

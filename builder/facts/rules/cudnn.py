@@ -23,12 +23,10 @@ def copies(stack: Stack) -> Iterator[Finding]:
     exact = not any(copy.ranged for copy in stack.copies)
     # A list that is installed as it stands has the copies that it has; the probe imports in every order.
     listed = stack.cell.dependencies == "listed"
-    yield Finding(
-        Outcome.WARNS if listed or (same and exact) else Outcome.IMPOSSIBLE,
-        f"{len(stack.copies)} copies of cuDNN: {places}. Which one is loaded, and whether its parts come "
-        "from one copy, depends on search order; an image has exactly one",
-        values,
-    )
+    outcome = Outcome.WARNS if listed or (same and exact) else Outcome.IMPOSSIBLE
+    rest = "Which one is loaded, and whether its parts come from one copy, depends on search order"
+    message = f"{len(stack.copies)} copies of cuDNN: {places}. {rest}; an image has exactly one"
+    yield Finding(outcome, message, values)
 
 
 def wheel_names(stack: Stack) -> Iterator[Finding]:

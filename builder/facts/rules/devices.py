@@ -186,10 +186,8 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
             outcome, word = Outcome.WARNS, "is newer"
         else:
             continue
-        line, span = (
-            f"cuDNN {text if listed else row.versions}",
-            f"{row.capability_min} to {row.capability_max}",
-        )
+        line = f"cuDNN {text if listed else row.versions}"
+        span = f"{row.capability_min} to {row.capability_max}"
         said = f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}"
         yield Finding(outcome, said, (_capability(gpu), version, Value(line, span, row.source)))
 

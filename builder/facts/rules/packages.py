@@ -68,11 +68,10 @@ def _refused(framework: CellFramework, why: str, *values: Value) -> Finding:
 def _not_read(framework: CellFramework, requires: Iterable[str], found: Value) -> Iterator[Finding]:
     named = [r for text in requires if (r := requirement(text)) is not None and canonical(r.name) == "numpy"]
     if named and all(any(contains(r.specifier, v) for v in ("1.17.0", "1.23.5", "1.26.4")) for r in named):
-        yield unknown(
-            f"whether {framework.label} runs with NumPy {found.text} is not known: which NumPy it was "
-            "compiled for was read nowhere; numpy<2 is safe, an import in the image would settle it",
-            found,
-        )
+        why = "which NumPy it was compiled for was read nowhere"
+        way = "numpy<2 is safe, an import in the image would settle it"
+        text = f"whether {framework.label} runs with NumPy {found.text} is not known: {why}; {way}"
+        yield unknown(text, found)
 
 
 def wishes(stack: Stack) -> dict[str, list[Wish]]:
@@ -138,11 +137,8 @@ def bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> Iterator[Fi
     for row in load().bad:
         met = _met(row, known, gpus)
         if met:
-            yield Finding(
-                Outcome(row.outcome),
-                f"{row.id}: {row.message}. Remedy: {row.remedy}",
-                (*met, Value(row.id, " and ".join(row.when), row.source)),
-            )
+            values = (*met, Value(row.id, " and ".join(row.when), row.source))
+            yield Finding(Outcome(row.outcome), f"{row.id}: {row.message}. Remedy: {row.remedy}", values)
 
 
 def _met(row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> tuple[Value, ...]:
