@@ -75,9 +75,8 @@ def _verifier(
     key: str | None, identity: str | None, issuer: str | None, *, required: bool
 ) -> Verifier | None:
     if key and (identity or issuer):
-        raise UsageError(
-            "--key and --certificate-identity exclude each other", hint="give the one that signed"
-        )
+        text = "--key and --certificate-identity exclude each other"
+        raise UsageError(text, hint="give the one that signed")
     if bool(identity) != bool(issuer):
         raise UsageError(
             "--certificate-identity and --certificate-oidc-issuer belong together",
@@ -142,7 +141,16 @@ def document(audit: Audit) -> dict[str, Any]:
         "asked": {"gpu": audit.question.gpu, "driver": audit.question.driver},
         "claims": list(audit.claims),
         "verified": [_verified(found) for found in audit.verified],
-        "failed": [_failed(found) for found in audit.failed],
+        "failed": [
+            {
+                "when": timestamp(found.when),
+                "verdict": found.verdict,
+                "cause": found.report.cause,
+                "summary": found.report.summary,
+                **_machine(found),
+            }
+            for found in audit.failed
+        ],
         "evidence": [vars(row) for row in audit.evidence],
         "refused": [vars(row) for row in audit.refused],
         "listed_by": audit.kept,
@@ -174,16 +182,6 @@ def _verified(found: JudgedReport) -> dict[str, Any]:
             }
             for row in found.report.frameworks
         ],
-    }
-
-
-def _failed(found: JudgedReport) -> dict[str, Any]:
-    return {
-        "when": timestamp(found.when),
-        "verdict": found.verdict,
-        "cause": found.report.cause,
-        "summary": found.report.summary,
-        **_machine(found),
     }
 
 

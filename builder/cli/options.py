@@ -155,9 +155,8 @@ def choose_one(matrices: list[Matrix], text: str) -> Cell:
     chosen = select([cell for matrix in matrices for cell in matrix.cells], select=(text,)).chosen
     if len(chosen) != 1:
         ids = ", ".join(cell.id for cell in chosen[:4]) + (", …" if len(chosen) > 4 else "")
-        raise UsageError(
-            f"'{text}' names {len(chosen)} cells: {ids}", hint="name one: `rtbuild list` has their ids"
-        )
+        hint = "name one: `rtbuild list` has their ids"
+        raise UsageError(f"'{text}' names {len(chosen)} cells: {ids}", hint=hint)
     return chosen[0]
 
 

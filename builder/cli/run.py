@@ -197,9 +197,8 @@ def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
     found = exact or [cell for cell in cells if matches(cell.id, name)]
     if len(found) > 1:
         ids = "\n".join(f"  {cell.id}" for cell in found[:10])
-        raise UsageError(
-            f"'{name}' matches {len(found)} cells, and one is started:\n{ids}", hint="name one of them"
-        )
+        text = f"'{name}' matches {len(found)} cells, and one is started:\n{ids}"
+        raise UsageError(text, hint="name one of them")
     return Settings().image_name(found[0]) if found else None
 
 
