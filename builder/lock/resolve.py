@@ -1,24 +1,19 @@
 """One cell, fixed by content: its base, its wheels and the epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING
 
+from builder.debian.archive import Debian
 from builder.errors import CellError, NoSolutionError, PackageIndexError
 from builder.facts.base import has_own_python, pinned_system
 from builder.facts.memory import forget_failure, remember_failure
 from builder.facts.tables import load
 from builder.facts.truth import SYSTEM_LABELS
-from builder.index.client import Index, LocalWheel
+from builder.index.client import Index
 from builder.index.target import Target
 from builder.lock import sources
 from builder.lock.sources import PythonSource, SdistBuilder
 from builder.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
-
-if TYPE_CHECKING:
-    from builder.debian.archive import Debian
-    from builder.oci.registry import Registry
+from builder.oci.registry import Registry
 
 LARGE = 50_000_000
 """Bytes above which a wheel that is not NVIDIA's is stacked with the large ones."""
@@ -32,19 +27,18 @@ def pin(
     index: Index,
     registry: Registry,
     debian: Debian,
+    workshop: SdistBuilder,
+    pythons: PythonSource,
     previous: Pinned | None = None,
     upgrade: Collection[str] | bool = False,
     note: Callable[[str], None] = lambda _text: None,
-    workshop: SdistBuilder | None = None,
-    pythons: PythonSource | None = None,
 ) -> Pinned:
     """Resolve a cell.
 
     ``previous`` is the cell's old entry, which :func:`builder.lock.file.pinned_cell` also gives for a stale
     one: its base stays while the matrix names the same, and its wheels stay if the requirements allow it.
     ``upgrade`` True moves everything to the newest; names move those packages, or the base of that name.
-    ``workshop`` builds what the cell has ``from_source``, ``pythons`` gives a standalone Python; without them
-    such a cell cannot be resolved.
+    ``workshop`` builds what the cell has ``from_source``, ``pythons`` gives a standalone Python.
 
     Raises:
         CellError: the base has another Python than the cell wants, or something could not be resolved; see
@@ -72,23 +66,19 @@ def pin(
     moves = upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names
     index = index.with_extra(cell.index)
     target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
-    built: tuple[LocalWheel, ...] = ()
-    if cell.from_source or cell.compiled:
-        if workshop is None:
-            raise ValueError(f"{cell.id} is built from sources, and nothing is given to build them with")
-        built = sources.built(
-            cell,
-            requirements(cell),
-            index=index,
-            debian=debian,
-            workshop=workshop,
-            target=target,
-            base=base,
-            pythons=pythons,
-            interpreter=python,
-            previous=old,
-            upgrade=moves,
-        )
+    built = sources.built(
+        cell,
+        requirements(cell),
+        index=index,
+        debian=debian,
+        workshop=workshop,
+        target=target,
+        base=base,
+        pythons=pythons,
+        interpreter=python,
+        previous=old,
+        upgrade=moves,
+    )
     try:
         wheels = index.resolve(
             requirements(cell),
@@ -114,7 +104,7 @@ def pin(
 
 def _python(
     cell: Cell,
-    pythons: PythonSource | None,
+    pythons: PythonSource,
     previous: Pinned | None,
     *,
     glibc: str,
@@ -127,8 +117,6 @@ def _python(
     moves = upgrade if isinstance(upgrade, bool) else "python" in upgrade
     if kept is not None and not moves and f"{kept.version}.".startswith(f"{wanted}."):
         return kept
-    if pythons is None:
-        raise ValueError(f"{cell.id} has a standalone Python, and nothing is given to choose one with")
     return pythons.pin(wanted, cell.platform, glibc=glibc, note=note)
 
 

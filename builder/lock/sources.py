@@ -4,8 +4,6 @@
 libraries that it was linked with, so it is compiled with the packages of the image's own Debian release.
 """
 
-from __future__ import annotations
-
 import platform
 import re
 import threading
@@ -13,12 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from packaging.requirements import Requirement
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
+from builder.debian.archive import Debian
 from builder.errors import CellError, PackageIndexError
 from builder.facts.tables import load
 from builder.index import target as targets
@@ -27,15 +26,21 @@ from builder.index.simple_api import IndexFile
 from builder.index.target import Target
 from builder.model import Base, Cell, RootfsBase, Sdist, StandalonePython, Wheel
 
-if TYPE_CHECKING:
-    from builder.debian.archive import Debian
-
 _NEWEST = "trixie"
 """Debian's newest release, which has the newest glibc: any standalone Python runs on it."""
 COMPILER = ("build-essential",)
 """Packages for every build of compiled code, and for no image. Python's headers are ``python3-dev``, or come
 with a standalone Python."""
 _ARCHIVES = re.compile(r"\.(tar\.gz|tar\.bz2|tar\.xz|tgz|zip)$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildRoot:
+    """The system that a source is built in."""
+
+    base: RootfsBase
+    interpreter: StandalonePython | None = None
+    """Set if ``base`` has no Python."""
 
 
 class SdistBuilder(Protocol):
@@ -91,10 +96,11 @@ def built(
             code that the cell's image cannot run.
         PackageIndexError: the index did not answer.
     """
-    asked = {canonicalize_name(Requirement(text).name): Requirement(text) for text in requirements}
+    asked = {canonicalize_name(one.name): one for one in map(Requirement, requirements)}
     old = {canonicalize_name(wheel.name): wheel for wheel in previous if wheel.source is not None}
     made: list[LocalWheel] = []
     pure: BuildRoot | None = None
+    here = cell.platform == host_platform()
     if cell.compiled:
         refuse_place(cell, host_platform())
     for given, needs in (*((name, None) for name in cell.from_source), *cell.compiled):
@@ -118,7 +124,10 @@ def built(
             )
             made.append(build(system=BuildRoot(base=with_compiler, interpreter=interpreter), needs=needs))
             continue
-        pure = pure or system_for(cell, base, interpreter, debian=debian, pythons=pythons)
+        if pure is None and isinstance(base, RootfsBase) and not cell.apt and here:
+            pure = BuildRoot(base=base, interpreter=interpreter)
+        elif pure is None:
+            pure = system_of(cell.python, interpreter if here else None, debian=debian, pythons=pythons)
         made.append(build(system=pure))
     if isinstance(base, RootfsBase):
         refuse_missing((one.wheel for one in made), base)
@@ -135,31 +144,6 @@ def _fits(
         and (needs is None or source.interpreter == interpreter)
         and needs == (None if source.compiled is None else source.compiled.needs)
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildRoot:
-    """The system that a source is built in."""
-
-    base: RootfsBase
-    interpreter: StandalonePython | None = None
-    """Set if ``base`` has no Python."""
-
-
-def system_for(
-    cell: Cell,
-    base: object,
-    interpreter: StandalonePython | None,
-    *,
-    debian: Debian,
-    pythons: PythonSource | None,
-) -> BuildRoot:
-    """The system that the cell's sources are built in, whatever the base: see :func:`system_of`."""
-    here = cell.platform == host_platform()
-    if isinstance(base, RootfsBase) and not cell.apt and here:
-        return BuildRoot(base=base, interpreter=interpreter)
-    interpreter = interpreter if here else None
-    return system_of(cell.python, interpreter, debian=debian, pythons=pythons)
 
 
 def system_of(

@@ -1,7 +1,5 @@
 """Layers on their way while others are still made: to a repository, and the large ones into an engine."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,22 +7,20 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from builder.engine.engine import Engine
 from builder.engine.receive import passing_names
 from builder.errors import CellError
 from builder.evidence.cosign import Signer
 from builder.evidence.origin import sign_built
 from builder.image.compose import base_image
+from builder.layers.store import LayerStore
 from builder.layers.types import BaseLayers, Layer
+from builder.oci.registry import Registry
 from builder.oci.staging import read_image
-
-if TYPE_CHECKING:
-    from builder.engine.engine import Engine
-    from builder.layers.store import LayerStore
-    from builder.oci.registry import Registry
-    from builder.pipeline.sharing import SharedLayers
-    from builder.pipeline.site import Site
+from builder.pipeline.sharing import SharedLayers
+from builder.pipeline.site import Site
 
 _CONNECTIONS = 4
 """Blobs that are uploaded at a time."""

@@ -1,19 +1,18 @@
 """One cell's image: layers found or made, put together, and brought into engine, repository or folder."""
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from builder.engine.engine import Engine
 from builder.errors import CellError, MissingToolError, RegistryError
 from builder.image.compose import ComposedImage, compose_image, write_layout
 from builder.image.finish import Assembly, Runner, Workbench
 from builder.image.missing import MissingLayers
 from builder.image.stack import Elsewhere, Plan, plan
+from builder.layers.store import Lease
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.model import Image
 from builder.oci.copying import push_image
@@ -21,15 +20,11 @@ from builder.oci.spec import MANIFEST, Manifest
 from builder.oci.staging import Staged, staged_tag
 from builder.pipeline.events import Stage
 from builder.pipeline.feeding import EngineFeed, Uploads, sign_pushed
+from builder.pipeline.schedule import Walk
+from builder.pipeline.site import Site
 from builder.pipeline.stacking import fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.stages import image_of, refuse_large
-
-if TYPE_CHECKING:
-    from builder.engine.engine import Engine
-    from builder.layers.store import Lease
-    from builder.pipeline.schedule import Walk
-    from builder.pipeline.site import Site
-    from builder.recipe.values import Recipe
+from builder.recipe.values import Recipe
 
 
 def runner_for(engine: Engine | None) -> Runner:

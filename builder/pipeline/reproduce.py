@@ -106,8 +106,25 @@ def check_reproducible(
 
 def refuse_difference(comparison: Comparison) -> None:
     """Raise CellError with every difference's likely reason, if there is a difference."""
-    if comparison.difference is not None:
-        raise CellError(_say(comparison, comparison.difference), hint=_hint(comparison))
+    difference = comparison.difference
+    if difference is None:
+        return
+    what = "digest" if comparison.by_digest else "content"
+    first, second = getattr(comparison.first, what), getattr(comparison.second, what)
+    lines = [f"two builds of the same lock have different {what}s: {first} and {second}"]
+    for layer in difference.layers:
+        if not layer.stream:
+            lines.append(f"  layer {layer.number}: the same files, compressed in another way")
+        elif layer.order:
+            lines.append(f"  layer {layer.number}: the same files in another order")
+    files = difference.files
+    for file in files[:_NAMED]:
+        lines.append(f"  {file.path} ({', '.join(file.what)}): {file.reason}")
+        lines.append(f"      first: {file.first}; second: {file.second}")
+    if len(files) > _NAMED:
+        lines.append(f"  and {len(files) - _NAMED} more")
+    lines += [f"  config {place}: {one} and {other}" for place, one, other in difference.config[:_NAMED]]
+    raise CellError("\n".join(lines), hint=_hint(comparison))
 
 
 def compare_builds(walk: Walk, site: Site, recipe: Recipe) -> Comparison:
@@ -197,25 +214,6 @@ def _keep(image: SavedImage, difference: ImageDifference, folder: Path) -> int:
                     (folder / path).write_bytes(content.read())
                     count += 1
     return count
-
-
-def _say(comparison: Comparison, difference: ImageDifference) -> str:
-    what = "digest" if comparison.by_digest else "content"
-    first, second = getattr(comparison.first, what), getattr(comparison.second, what)
-    lines = [f"two builds of the same lock have different {what}s: {first} and {second}"]
-    for layer in difference.layers:
-        if not layer.stream:
-            lines.append(f"  layer {layer.number}: the same files, compressed in another way")
-        elif layer.order:
-            lines.append(f"  layer {layer.number}: the same files in another order")
-    files = difference.files
-    for file in files[:_NAMED]:
-        lines.append(f"  {file.path} ({', '.join(file.what)}): {file.reason}")
-        lines.append(f"      first: {file.first}; second: {file.second}")
-    if len(files) > _NAMED:
-        lines.append(f"  and {len(files) - _NAMED} more")
-    lines += [f"  config {place}: {one} and {other}" for place, one, other in difference.config[:_NAMED]]
-    return "\n".join(lines)
 
 
 def _hint(comparison: Comparison) -> str:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -23,17 +24,17 @@ class Talk(TypedDict):
     cancel: threading.Event
 
 
+@dataclass(eq=False)
 class Walk:
     """The way of one cell: emits its events, times its stages, remembers the current one."""
 
-    def __init__(self, cell: Cell, emit: Emit, cancel: threading.Event) -> None:
-        self.cell = cell
-        self.cancel = cancel
-        self.current = Stage.CHECK
-        self.seconds: dict[Stage, float] = {}
-        self.notes: list[str] = []
-        self._emit = emit
-        self._said = ""
+    cell: Cell
+    emit: Emit
+    cancel: threading.Event
+    current: Stage = Stage.CHECK
+    seconds: dict[Stage, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    _said: str = ""
 
     @contextmanager
     def stage(self, stage: Stage) -> Iterator[None]:
@@ -41,14 +42,14 @@ class Walk:
         if self.cancel.is_set():
             raise CancelledError(f"{self.cell.id}: interrupted before {stage}")
         self.current, self._said = stage, "done"
-        self._emit(events.StageStarted(cell=self.cell.id, stage=stage))
+        self.emit(events.StageStarted(cell=self.cell.id, stage=stage))
         start = time.monotonic()
         try:
             yield
         finally:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
         seconds = self.seconds[stage]
-        self._emit(events.StageFinished(cell=self.cell.id, stage=stage, seconds=seconds, text=self._said))
+        self.emit(events.StageFinished(cell=self.cell.id, stage=stage, seconds=seconds, text=self._said))
 
     def done(self, text: str) -> None:
         self._said = text
@@ -58,7 +59,7 @@ class Walk:
     ) -> None:
         cell, stage = self.cell.id, self.current
         said = events.StageProgress(cell=cell, stage=stage, text=text, done=done, total=total, quiet=quiet)
-        self._emit(said)
+        self.emit(said)
 
     def counter(self, what: str, total: int) -> Callable[[int], None]:
         """A function that is told of each piece's bytes, for progress: ``12 of 34 MB of wheels``."""
@@ -73,7 +74,7 @@ class Walk:
 
     def note(self, text: str, *, warning: bool = False) -> None:
         self.notes.append(text)
-        self._emit(Note(cell=self.cell.id, text=text, warning=warning))
+        self.emit(Note(cell=self.cell.id, text=text, warning=warning))
 
     def ended(self, outcome: CellOutcome, *, log: Path | None = None, **known: Any) -> CellResult:
         """The end of the cell, with whatever else of a :class:`CellResult` is known.

@@ -8,15 +8,13 @@ The formats: https://pip.pypa.io/en/stable/reference/requirements-file-format/,
 https://packaging.python.org/en/latest/specifications/pyproject-toml/, https://nbformat.readthedocs.io/
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -63,7 +61,7 @@ class NamedRequirement:
     def __str__(self) -> str:
         return str(self.parsed)
 
-    def bound(self, specifier: str) -> NamedRequirement:
+    def bound(self, specifier: str) -> Self:
         """The same package with the same extras and other bounds, whatever its marker."""
         extras = f"[{','.join(sorted(self.parsed.extras))}]" if self.parsed.extras else ""
         return replace(self, parsed=Requirement(f"{self.parsed.name}{extras}{specifier}"))
@@ -116,7 +114,7 @@ class Wishes:
     def leave_out(self, text: str, place: str) -> None:
         self.notes.append(f"{place}: {text}: not taken over: an image installs versions from an index")
 
-    def merged(self) -> Wishes:
+    def merged(self) -> Self:
         """One requirement for each package and marker, with the bounds of all."""
         found: dict[tuple[str, str], NamedRequirement] = {}
         for wish in self.wishes:
@@ -131,7 +129,7 @@ class Wishes:
             found[key] = wish
         return replace(self, wishes=list(found.values()))
 
-    def once(self) -> Wishes:
+    def once(self) -> Self:
         """Of several requirements on one package in a notebook the last, as pip has it."""
         latest: dict[str, NamedRequirement] = {}
         notes = list(self.notes)

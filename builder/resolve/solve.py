@@ -4,13 +4,12 @@ first.
 Every candidate goes through the same rules as a cell of a matrix; nothing is proposed that they refuse.
 """
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -53,7 +52,7 @@ class Demand:
             wish.holds(version) for wish in self.frameworks
         )
 
-    def parts(self) -> Iterator[tuple[str, Demand]]:
+    def parts(self) -> Iterator[tuple[str, Self]]:
         """Each single demand by its name, and the whole without it."""
         for wish in self.frameworks:
             others = tuple(other for other in self.frameworks if other is not wish)

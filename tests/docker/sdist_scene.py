@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from builder import resources
 from builder.debian.archive import Debian
+from builder.image.pythons import Pythons
 from builder.image.rootfs import cached_rootfs
 from builder.index.client import Index
 from builder.lock.resolve import pin
@@ -58,6 +59,7 @@ def locked(cell: Cell, cache: Path, previous: Pinned | None = None) -> Pinned:
         debian=works.debian,
         previous=previous,
         workshop=works,
+        pythons=Pythons(works.cache),
     )
 
 

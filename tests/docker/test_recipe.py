@@ -19,6 +19,7 @@ import registry as loopback
 
 from builder import resources
 from builder.debian.archive import Debian
+from builder.image.pythons import Pythons
 from builder.image.rootfs import cached_rootfs
 from builder.index.client import Index
 from builder.lock.resolve import pin
@@ -26,6 +27,7 @@ from builder.model import Base, Cell, Cuda, RootfsBase
 from builder.oci.registry import Registry
 from builder.recipe.render import render
 from builder.recipe.values import write
+from builder.sdist import Workshop
 
 if TYPE_CHECKING:
     from builder.recipe.values import Recipe
@@ -57,7 +59,14 @@ def context(cell: Cell, folder: Path) -> Context:
     """Lock, render and write ``cell``, with this machine's index and mirror."""
     index, debian = Index.from_user(), Debian()
     with cuda_base.available():
-        pinned = pin(cell, index=index, registry=Registry.from_user(), debian=debian)
+        pinned = pin(
+            cell,
+            index=index,
+            registry=Registry.from_user(),
+            debian=debian,
+            workshop=Workshop(debian=debian, cache=resources.cache()),
+            pythons=Pythons(resources.cache()),
+        )
         recipe = render(pinned, probe=PROBE, version="0.1.0")
         blobs = {
             name: cached_rootfs(blob, cache=resources.cache(), fetch=debian.fetch)

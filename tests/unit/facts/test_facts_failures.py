@@ -46,13 +46,13 @@ class Suite:
 def test_a_failed_lock_is_remembered_until_one_succeeds(cell, make) -> None:
     index = Resolver()
     with pytest.raises(NoSolutionError):
-        pin(cell, index=index, registry=None, debian=Suite())
+        pin(cell, index=index, registry=None, debian=Suite(), workshop=None, pythons=None)
     truth = Memory().truth(cell, None)
     assert truth.failed == "no set of wheels because torch has no usable wheels"
     assert summary(check(cell, truth)).answer == "unknown"
     other = make("torch==2.9.1", python="3.13", base="rootfs:debian/trixie", cuda="wheels", pip=("tqdm",))
     assert Memory().truth(other, None).failed is None
-    pin(cell, index=index, registry=None, debian=Suite())
+    pin(cell, index=index, registry=None, debian=Suite(), workshop=None, pythons=None)
     assert Memory().truth(cell, None).failed is None
 
 

@@ -47,6 +47,7 @@ class Outside:
 
 
 def lock(outside: Outside, cell: Any, **options: Any) -> Any:
+    options = {"workshop": None, "pythons": None} | options
     return pin(cell, index=outside, registry=outside, debian=outside, **options)  # type: ignore[arg-type]
 
 
