@@ -19,7 +19,7 @@ from builder import resources
 from builder.image.rootfs import cached_rootfs
 from builder.matrix import load
 from builder.model import RootfsBase
-from builder.pipeline.site import LockKeeper
+from builder.pipeline.site import Locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -81,8 +81,8 @@ class Site:
 
     def cells(self, name: str) -> list[Pinned]:
         matrix = load(HERE / "matrices" / f"{name}.yaml")
-        keeper = LockKeeper(matrix)
-        found = [keeper.pinned(cell) for cell in matrix.cells]
+        locks = Locks([matrix])
+        found = [locks.pinned(cell) for cell in matrix.cells]
         missing = [cell.id for cell, pinned in zip(matrix.cells, found, strict=True) if pinned is None]
         if missing:
             raise BenchError(f"the lock of {name} is stale: rtbuild lock benchmarks/matrices/{name}.yaml")

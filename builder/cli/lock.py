@@ -9,7 +9,7 @@ from builder.console import Progress, Terminal, counted, print_json, say
 from builder.errors import UsageError
 from builder.pipeline import stages, verifying
 from builder.pipeline.settings import Settings
-from builder.pipeline.site import LockKeeper, refuse_stale
+from builder.pipeline.site import Locks
 
 
 def lock(
@@ -26,7 +26,7 @@ def lock(
     """Exit 4 with ``--check`` if a lock is missing or stale; then nothing is changed."""
     loaded, cells = opt.choose(matrices, select, skip)
     if check_:
-        refuse_stale({matrix.name: LockKeeper(matrix) for matrix in loaded}, cells)
+        Locks(loaded).fresh(cells)
         say(f"{counted(cells, 'cell')}: the lock is up to date")
         if json_:
             print_json({"schema": 1, "cells": [{"id": cell.id, "locked": True} for cell in cells]})

@@ -19,7 +19,7 @@ from builder.errors import CommandError, MissingToolError, StaleLockError, Usage
 from builder.model import Cell, Matrix, Pinned
 from builder.pipeline import stages
 from builder.pipeline.settings import Settings
-from builder.pipeline.site import LockKeeper
+from builder.pipeline.site import Locks
 from builder.recipe.bundle import kept_bundle
 from builder.verify.document import printed_report
 
@@ -62,11 +62,11 @@ def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str
     Raises UsageError if its image holds more than wheels.
     """
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
-    pinned = LockKeeper(matrix).pinned(cell)
+    pinned = Locks([matrix]).pinned(cell)
     if pinned is None and not locked:
         run = partial(stages.lock_cells, [matrix], [cell], settings=Settings(mirrors=mirrors))
         finished(Terminal.of(), run, json=False)
-        pinned = LockKeeper(matrix).pinned(cell)
+        pinned = Locks([matrix]).pinned(cell)
     if pinned is None:
         raise StaleLockError(f"{cell.id} is not locked", hint=f"rtbuild lock {matrix.path} -s {cell.id}")
     if pinned.cell.cuda.provider == "base":

@@ -24,7 +24,7 @@ from builder.matrix.selection import matches
 from builder.model import Cell, Matrix
 from builder.oci.registry import Registry
 from builder.oci.staging import Staged, find_staged, repository_of
-from builder.pipeline.site import LockKeeper, refuse_stale
+from builder.pipeline.site import Locks
 from builder.recipe.render import render
 from builder.recipe.values import Recipe
 
@@ -65,17 +65,12 @@ def rendered_cells(
         UsageError: No repository is named.
         StaleLockError: A lock does not belong to its matrix.
     """
-    keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
     of = {matrix.name: matrix for matrix in matrices}
-    refuse_stale(keepers, cells)
-    for cell in cells:
+    for cell, pinned in zip(cells, Locks(matrices).fresh(cells), strict=True):
         source = staging or fleet.staging or of[cell.matrix].publish.staging
         if source is None:
             hint = "--from REPOSITORY, `staging` in the fleet file, or `publish: staging` in the matrix"
             raise UsageError(f"{cell.matrix}: in which repository are the images?", hint=hint)
-        pinned = keepers[cell.matrix].pinned(cell)
-        if pinned is None:  # refuse_stale has looked
-            raise UsageError(f"{cell.id} is not locked", hint="rtbuild lock")
         recipe = render(pinned, probe=probe, version=__version__)
         yield RenderedCell(matrix=of[cell.matrix], recipe=recipe, repository=repository_of(source))
 

@@ -20,7 +20,7 @@ from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, Run
 from builder.pipeline.record import read_packages, remember
 from builder.pipeline.schedule import Talk, Walk, each
 from builder.pipeline.settings import Settings
-from builder.pipeline.site import Site, open_site, refuse_stale
+from builder.pipeline.site import Site, open_site
 from builder.recipe.values import Recipe
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def build(
     site = open_site(matrices, settings, talk["emit"], engine=engine)
     site.layers.sweep()
     if settings.locked:
-        refuse_stale(site.keepers, cells)
+        site.locks.fresh(cells)
     skipped = {
         Stage.PUSH: settings.push is None and settings.output is None,
         Stage.VERIFY: engine is None or not settings.verify,

@@ -19,7 +19,7 @@ from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.making import Maker, runner_for
 from builder.pipeline.schedule import Talk, Walk, walk_all
 from builder.pipeline.settings import Settings
-from builder.pipeline.site import Site, open_site, refuse_stale
+from builder.pipeline.site import Site, open_site
 from builder.recipe.values import Recipe
 from builder.temporary import locked_folder, sweep
 
@@ -86,7 +86,7 @@ def check_reproducible(
     settings = replace(settings, no_cache=True, verify=False)
     site = open_site(matrices, settings, talk["emit"], engine=engine)
     if settings.locked:
-        refuse_stale(site.keepers, cells)
+        site.locks.fresh(cells)
 
     def one(walk: Walk) -> CellResult:
         stages.check_cell(walk, site)

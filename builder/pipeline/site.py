@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +12,7 @@ from builder import resources
 from builder.errors import StaleLockError, UsageError
 from builder.evidence.made import MadeImages
 from builder.layers.store import LayerStore
-from builder.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, status
+from builder.lock.file import lock_path, merge, pinned_cell, read_lock, status
 from builder.model import Cell, Matrix, Pinned
 from builder.pipeline.events import Note
 from builder.pipeline.settings import Settings
@@ -44,26 +44,37 @@ class _Door(cached_property[T]):
                 return super().__get__(instance, owner)
 
 
-class LockKeeper:
-    """Guards a matrix's lock file for the threads of a run: read once, and written as it grows."""
+class Locks:
+    """The lock files of a run's matrices, for its threads: read once, and written as they grow."""
 
-    def __init__(self, matrix: Matrix) -> None:
-        self.path = lock_path(matrix.path)
-        self._matrix = matrix
+    def __init__(self, matrices: Iterable[Matrix]) -> None:
+        self._matrices = {matrix.name: matrix for matrix in matrices}
+        self._entries = {name: read_lock(lock_path(one.path)) for name, one in self._matrices.items()}
         self._guard = threading.Lock()
-        self._entries = read_lock(self.path)
-
-    def status(self, cell: Cell) -> LockStatus:
-        return status(cell, self._entries)
 
     def pinned(self, cell: Cell, *, stale: bool = False) -> Pinned | None:
         """The cell's entry; None if it is missing or, unless that is asked for, ``stale``."""
-        return pinned_cell(cell, self._entries, stale=stale)
+        return pinned_cell(cell, self._entries[cell.matrix], stale=stale)
+
+    def fresh(self, cells: Sequence[Cell]) -> list[Pinned]:
+        """The cells' entries. Raises StaleLockError with every cell that has none, and what would mend it."""
+        found = [self.pinned(cell) for cell in cells]
+        wrong = [cell for cell, pinned in zip(cells, found, strict=True) if pinned is None]
+        if wrong:
+            files = ", ".join(sorted({str(lock_path(self._matrices[cell.matrix].path)) for cell in wrong}))
+            states = ((cell.id, status(cell, self._entries[cell.matrix])) for cell in wrong)
+            lines = "".join(f"\n  {cell}: {state.value}" for cell, state in states)
+            raise StaleLockError(
+                f"the lock does not belong to the matrix as it stands ({files}):{lines}",
+                hint="run `rtbuild lock` with the same matrix, and commit what it writes",
+            )
+        return [pinned for pinned in found if pinned is not None]
 
     def keep(self, pinned: Pinned) -> None:
-        """Put a cell into the file at once: a run that is interrupted keeps every cell that was locked."""
+        """Put a cell into its file at once: a run that is interrupted keeps every cell that was locked."""
+        matrix = self._matrices[pinned.cell.matrix]
         with self._guard:
-            self._entries = merge(self.path, self._matrix, {pinned.cell.id: pinned})
+            self._entries[matrix.name] = merge(lock_path(matrix.path), matrix, {pinned.cell.id: pinned})
 
 
 @dataclass(eq=False)
@@ -72,7 +83,7 @@ class Site:
 
     settings: Settings
     emit: Emit
-    keepers: Mapping[str, LockKeeper] = field(default_factory=dict)
+    locks: Locks = field(default_factory=lambda: Locks(()))
     engine: Engine | None = None
 
     @property
@@ -214,20 +225,7 @@ def open_site(
         from builder.evidence.cosign import Cosign
 
         Cosign.find()
-    site = Site(settings, emit, {matrix.name: LockKeeper(matrix) for matrix in matrices}, engine)
+    site = Site(settings, emit, Locks(matrices), engine)
     if settings.key or settings.built_by:  # a key that cannot be read is said now
         _ = site.own, site.builders
     return site
-
-
-def refuse_stale(keeper_of: Mapping[str, LockKeeper], cells: Iterable[Cell]) -> None:
-    """Raise StaleLockError with every cell that ``--locked`` cannot accept, and what would mend it."""
-    states = [(cell, keeper_of[cell.matrix].status(cell)) for cell in cells]
-    wrong = [(cell, state) for cell, state in states if state is not LockStatus.FRESH]
-    if wrong:
-        files = ", ".join(sorted({str(keeper_of[cell.matrix].path) for cell, _ in wrong}))
-        lines = "".join(f"\n  {cell.id}: {state.value}" for cell, state in wrong)
-        raise StaleLockError(
-            f"the lock does not belong to the matrix as it stands ({files}):{lines}",
-            hint="run `rtbuild lock` with the same matrix, and commit what it writes",
-        )

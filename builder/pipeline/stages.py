@@ -15,7 +15,7 @@ from builder.facts.memory import Memory
 from builder.model import Cell, Image, Matrix, Pinned, Report, Verdict
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import Talk, Walk, walk_all
-from builder.pipeline.site import Site, open_site, refuse_stale
+from builder.pipeline.site import Site, open_site
 from builder.recipe.render import render
 from builder.recipe.values import Recipe, write
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def check_cell(walk: Walk, site: Site) -> None:
     """Stop an impossible cell, by its lock if there is one and by the facts. CellError."""
     with walk.stage(Stage.CHECK):
-        pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
+        pinned = site.locks.pinned(walk.cell)
         memory = Memory(mirrors=site.settings.mirrors, cache=site.settings.cache)
         findings = check(walk.cell, memory.truth(walk.cell, pinned))
         outcome = summary(findings)
@@ -54,8 +54,7 @@ def check_cell(walk: Walk, site: Site) -> None:
 def lock_cell(walk: Walk, site: Site) -> Pinned:
     """The cell with everything fixed by content: from the lock, or resolved now and written to it."""
     with walk.stage(Stage.LOCK):
-        keeper = site.keepers[walk.cell.matrix]
-        pinned = keeper.pinned(walk.cell)
+        pinned = site.locks.pinned(walk.cell)
         if pinned is None or site.settings.upgrade:
             from builder.lock.resolve import pin
 
@@ -66,13 +65,13 @@ def lock_cell(walk: Walk, site: Site) -> Pinned:
                 registry=site.registry,
                 debian=site.debian,
                 # also a stale one: a new resolution moves away from it no more than it must
-                previous=keeper.pinned(walk.cell, stale=True),
+                previous=site.locks.pinned(walk.cell, stale=True),
                 upgrade=site.settings.upgrade,
                 note=walk.note,
                 workshop=site.workshop(walk),
                 pythons=site.pythons,
             )
-            keeper.keep(pinned)
+            site.locks.keep(pinned)
         size = sum(wheel.size for wheel in pinned.wheels)
         walk.done(f"{len(pinned.wheels)} wheels, {size / 1e9:.2f} GB")
         return pinned
@@ -174,7 +173,7 @@ def render_cells(
     """
     site = open_site(matrices, settings, talk["emit"])
     if settings.locked:
-        refuse_stale(site.keepers, cells)
+        site.locks.fresh(cells)
 
     def one(walk: Walk) -> CellResult:
         recipe, blobs = render_cell(walk, site, lock_cell(walk, site)), {}

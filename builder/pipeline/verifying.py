@@ -16,7 +16,7 @@ from builder.pipeline import stages
 from builder.pipeline.events import CellResult, Stage
 from builder.pipeline.schedule import Talk, Walk, walk_all
 from builder.pipeline.settings import Settings
-from builder.pipeline.site import Site, open_site, refuse_stale
+from builder.pipeline.site import Site, open_site
 from builder.verify.entry import SealedReport
 
 
@@ -33,7 +33,7 @@ def verify(
     site = open_site(matrices, settings, talk["emit"], engine=engine)
     order: tuple[Stage, ...] = (Stage.VERIFY,)
     if source is not None:
-        refuse_stale(site.keepers, cells)
+        site.locks.fresh(cells)
         order = (Stage.LOCK, Stage.RENDER, Stage.PULL, Stage.VERIFY, Stage.REPORT)
 
     def one(walk: Walk) -> CellResult:
@@ -44,7 +44,7 @@ def verify(
         if stored is None:
             raise CellError(f"there is no image {name}", hint="build it first: rtbuild build")
         image = stages.image_of(walk.cell, name, stored, reused=True)
-        pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
+        pinned = site.locks.pinned(walk.cell)
         report = stages.verify_cell(walk, site, image, pinned)
         return walk.ended(stages.outcome_of(report), image=image, report=report)
 

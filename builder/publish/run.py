@@ -13,7 +13,6 @@ from builder.errors import (
     CellError,
     EvidenceError,
     PublishRefusedError,
-    StaleLockError,
     UsageError,
 )
 from builder.evidence.attach import attach_statements, statements
@@ -31,7 +30,7 @@ from builder.oci.copying import Tally, copy_image, put_tag
 from builder.oci.registry import Registry
 from builder.pipeline.events import PUBLISHING, CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.schedule import Talk, Walk, each
-from builder.pipeline.site import LockKeeper, refuse_stale
+from builder.pipeline.site import Locks
 from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.gate import Decision, decide
 from builder.publish.publication import Found, Order, Publication, refuse_clashes
@@ -56,7 +55,7 @@ def publish(
     """
     line = _Line(matrices, order)
     rows = [line.begin(cell) for cell in cells]
-    refuse_stale(line.keepers, cells)
+    line.locks.fresh(cells)
     if order.signer is not None:
         Cosign.find()
     stages = PUBLISHING[:1] if order.dry_run else PUBLISHING
@@ -107,7 +106,7 @@ class _Line:
     def __init__(self, matrices: Sequence[Matrix], order: Order) -> None:
         self.order = order
         self.matrices = {matrix.name: matrix for matrix in matrices}
-        self.keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
+        self.locks = Locks(matrices)
         self.registry = Registry.to_write()
         self.reports = tuple(ReportStore(order.results / "reports").entries())
         self.probe = bundle()
@@ -153,9 +152,7 @@ class _Line:
     def _find(self, row: Publication) -> Found | Refusal:
         """The image in staging that the cell's matrix and lock give. Raises RegistryError."""
         cell, source = row.cell, row.source
-        pinned = self.keepers[cell.matrix].pinned(cell)
-        if pinned is None:  # the lock was changed since refuse_stale looked
-            raise StaleLockError(f"{cell.id} is not locked", hint="run `rtbuild lock` first")
+        (pinned,) = self.locks.fresh([cell])
         recipe = render(pinned, probe=self.probe, version=__version__)
         try:
             staged = staging.find_staged(self.registry, source, recipe.inputs)

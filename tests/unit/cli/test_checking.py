@@ -17,7 +17,7 @@ from builder.facts.memory import Memory
 from builder.matrix import load
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
-from builder.pipeline.site import LockKeeper, Site
+from builder.pipeline.site import Locks, Site
 from builder.pipeline.stages import check_cell
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_explain_tells_what_the_registry_said(matrix: Matrix, capsys) -> None:
 
 def test_build_stops_a_cell_whose_base_is_gone(matrix: Matrix) -> None:
     said(BaseTruth(reference=TAG, exists=False))
-    site = Site(Settings(), lambda _event: None, keepers={"m": LockKeeper(matrix)})
+    site = Site(Settings(), lambda _event: None, locks=Locks([matrix]))
     walk = Walk(matrix.cells[0], lambda _event: None, threading.Event())
     with pytest.raises(CellError, match=f"the registry has no {TAG}"):
         check_cell(walk, site)

@@ -112,7 +112,7 @@ def test_venv_installs_the_locks_wheels_by_hash_and_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pinned = pinned_cell(tmp_path)
-    monkeypatch.setattr(venv.LockKeeper, "pinned", lambda *_: pinned)
+    monkeypatch.setattr(venv.Locks, "pinned", lambda *_: pinned)
     monkeypatch.setattr(resources, "cache", lambda: tmp_path / "cache")
     calls = []
 
@@ -138,7 +138,7 @@ def test_venv_installs_the_locks_wheels_by_hash_and_verifies(
 
 def test_venv_refuses_a_cell_whose_cuda_is_the_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned = pinned_cell(tmp_path, provider="base")
-    monkeypatch.setattr(venv.LockKeeper, "pinned", lambda *_: pinned)
+    monkeypatch.setattr(venv.Locks, "pinned", lambda *_: pinned)
     with pytest.raises(UsageError, match="takes CUDA from its base image"):
         app(["venv", str(tmp_path / "m.yaml"), "-o", str(tmp_path / "env")], standalone_mode=False)
 

@@ -125,7 +125,7 @@ def verify(engine: EngineDouble, image: Staged, registry: Registry, tmp_path: Pa
         notes: list[str] = []
         site: Any = SimpleNamespace(
             settings=dataclasses.replace(Settings(results=tmp_path / "results"), **settings),
-            keepers={"tf": SimpleNamespace(pinned=lambda _cell: PINNED)},
+            locks=SimpleNamespace(pinned=lambda _cell: PINNED),
             probe=PROBE,
             engine=engine,
             reports=ReportStore(tmp_path / "results" / "reports"),
