@@ -189,8 +189,8 @@ class Memory:
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, bytes] = {}
 
-    def push_blob(self, repository: str, digest: str, file: Path) -> bool:
-        self.blobs[digest] = file.read_bytes()
+    def push_blob(self, repository: str, digest: str, blob: Path | bytes) -> bool:
+        self.blobs[digest] = blob if isinstance(blob, bytes) else blob.read_bytes()
         return True
 
     def put_manifest(self, reference: str, content: bytes, media_type: str) -> str:

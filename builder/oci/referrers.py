@@ -9,11 +9,9 @@ other: each reads the tag again after writing, and writes once more if its entry
 
 import contextlib
 import random
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
@@ -172,11 +170,8 @@ def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: 
 
 @_again
 def _push(registry: Registry, image: Reference, document: bytes, manifest: bytes) -> requests.Response:
-    with tempfile.TemporaryDirectory(prefix="rtbuild-artifact-") as folder:
-        for blob in (b"{}", document):
-            file = Path(folder) / "blob"
-            file.write_bytes(blob)
-            registry.push_blob(image, sha256_of(blob), file)
+    for blob in (b"{}", document):
+        registry.push_blob(image, sha256_of(blob), blob)
     name = image.at(sha256_of(manifest))
     path, headers = f"manifests/{name.digest}", {"Content-Type": oci.MANIFEST}
     return registry.request(

@@ -3,6 +3,7 @@
 :mod:`.wire` sends the requests.
 """
 
+import io
 import os
 from collections.abc import Callable, Container, Mapping
 from pathlib import Path
@@ -227,8 +228,8 @@ class Registry:
             renew=lambda refused: self._wire.renew(refused, place),
         ).fetch()
 
-    def push_blob(self, reference: str | Reference, digest: str, file: Path) -> bool:
-        """Upload a file as a blob unless the repository has it; True if bytes were sent."""
+    def push_blob(self, reference: str | Reference, digest: str, blob: Path | bytes) -> bool:
+        """Upload a file or bytes as a blob unless the repository has it; True if bytes were sent."""
         place = self._wire.place(reference)
 
         def attempt() -> requests.Response:
@@ -239,8 +240,9 @@ class Registry:
             if not location:
                 raise wire.no_registry(place, "an upload that is begun nowhere")
             whole = f"{location}{'&' if urlsplit(location).query else '?'}{urlencode({'digest': digest})}"
-            headers = {"Content-Type": "application/octet-stream", "Content-Length": str(file.stat().st_size)}
-            with file.open("rb") as content:
+            size = len(blob) if isinstance(blob, bytes) else blob.stat().st_size
+            headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+            with io.BytesIO(blob) if isinstance(blob, bytes) else blob.open("rb") as content:
                 return self._wire.call("PUT", place, whole, actions=_PUSH, data=content, headers=headers)
 
         if self.exists(reference, digest):

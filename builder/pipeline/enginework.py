@@ -141,7 +141,12 @@ def system_layers(
                 cache_to=[text.replace("{cell}", cell.id) for text in settings.cache_to],
             )
         )
-        return _layers_above(saved, base, cell, lease)
+        below = len(base.layers)
+        if saved.diff_ids[:below] != tuple(layer.diff_id for layer in base.layers):
+            raise CellError(f"the engine built {cell.id} on another base than {cell.base} as it is locked")
+        layers = tuple(_kept(saved, number, cell, lease) for number in range(below, len(saved.layers)))
+        history = tuple(saved.config.get("history") or ())
+        return SystemLayers(layers=layers, history=history[len(base.config.get("history") or ()) :])
 
 
 def _stages_below(
@@ -184,15 +189,6 @@ def _built(
             engine.remove(name)
         with SavedImage(archive) as saved:
             yield saved
-
-
-def _layers_above(saved: SavedImage, base: BaseLayers, cell: Cell, lease: Lease) -> SystemLayers:
-    below = len(base.layers)
-    if saved.diff_ids[:below] != tuple(layer.diff_id for layer in base.layers):
-        raise CellError(f"the engine built {cell.id} on another base than {cell.base} as it is locked")
-    layers = [_kept(saved, number, cell, lease) for number in range(below, len(saved.layers))]
-    history = saved.config.get("history") or []
-    return SystemLayers(layers=tuple(layers), history=tuple(history[len(base.config.get("history") or []) :]))
 
 
 def _kept(saved: SavedImage, number: int, cell: Cell, lease: Lease) -> Layer:

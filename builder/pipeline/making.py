@@ -1,6 +1,5 @@
 """One cell's image: layers found or made, put together, and brought into engine, repository or folder."""
 
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -55,10 +54,7 @@ class Maker:
     """An image of the same inputs that the repository has."""
 
     def make(self) -> Image:
-        """The image: in the engine, in the repository, in the layout, as the settings say.
-
-        Raises CellError and its kinds.
-        """
+        """The image: in the engine, in the repository, in the layout, as the settings say. CellError."""
         site, settings, walk = self.site, self.site.settings, self.walk
         with ExitStack() as stack:
             stack.enter_context(self._lease)
@@ -173,14 +169,12 @@ class Maker:
     def _pushed(self, image: ComposedImage, repository: str, uploads: Uploads) -> str:
         """Push the image under its unlisted tag; its reference by digest."""
         site, walk, shared = self.site, self.walk, self.site.shared
-        with walk.stage(Stage.PUSH), tempfile.TemporaryDirectory(prefix="rtbuild-push-") as folder:
+        with walk.stage(Stage.PUSH):
             if self.staged is not None and self.staged.digest == image.digest:
                 sign_pushed(site, self.staged.reference)
                 walk.done(f"there already, {self.staged.digest[:19]}")
                 return self.staged.reference
             by_digest = {layer.digest: layer for layer in image.layers}
-            config = Path(folder) / "config.json"
-            config.write_bytes(image.config)
             walk.progress(repository, quiet=False)
             sent = uploads.wait()
 
@@ -193,7 +187,7 @@ class Maker:
                 site.writing,
                 repository,
                 Manifest(digest=image.digest, media_type=MANIFEST, content=image.manifest),
-                lambda one: config if one == image.config_digest else self._blob(by_digest[one]),
+                lambda one: image.config if one == image.config_digest else self._blob(by_digest[one]),
                 tag=staged_tag(self.recipe.inputs),
                 mount_from={d: shared.repository for d in by_digest if shared.has(d)} if shared else {},
                 advance=advance,

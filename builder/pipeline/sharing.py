@@ -1,6 +1,5 @@
 """Ready-made layers in a registry: found by what they are made of, fetched if needed, left for others."""
 
-import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -105,7 +104,11 @@ class SharedLayers:
                 text = shared.signed_text(configs.values())
                 signed = text, Cosign.find().sign_text(text, self.signer)
             for tag, record in new.items():
-                self._put(tag, record, configs[tag], signed)
+                config, digest = configs[tag], record.layer.digest
+                manifest = shared.manifest_of(record.layer, config, signed)
+                self.registry.push_blob(self.repository, digest, self.store.blob(digest))
+                self.registry.push_blob(self.repository, sha256_of(config), config)
+                self.registry.put_manifest(f"{self.repository}:{tag}", manifest, MANIFEST)
             self._listed().update(new)
         return len(new)
 
@@ -115,16 +118,6 @@ class SharedLayers:
             with suppress(FileNotFoundError):
                 files = self.store.files(record.key)
         return shared.description(record, files)
-
-    def _put(self, tag: str, record: Record, config: bytes, signed: tuple[bytes, str] | None) -> None:
-        manifest = shared.manifest_of(record.layer, config, signed)
-        digest = record.layer.digest
-        self.registry.push_blob(self.repository, digest, self.store.blob(digest))
-        with tempfile.NamedTemporaryFile(prefix="rtbuild-layer-") as file:
-            file.write(config)
-            file.flush()
-            self.registry.push_blob(self.repository, sha256_of(config), Path(file.name))
-        self.registry.put_manifest(f"{self.repository}:{tag}", manifest, MANIFEST)
 
     def _listed(self) -> set[str]:
         """All tags, asked for once: one question instead of two for every layer of every cell."""

@@ -121,13 +121,13 @@ def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> 
 
 def outcome_of(report: Report) -> CellOutcome:
     """The outcome of a cell by its verdict: the image's fault fails it, the machine's does not."""
-    match report.verdict:
-        case Verdict.WORKS | Verdict.UNVERIFIED | Verdict.HOST:
-            return CellOutcome(report.verdict.value)
-        case Verdict.BUSY:
-            return CellOutcome.HOST
-        case _:
-            return CellOutcome.FAILED
+    known = {
+        Verdict.WORKS: CellOutcome.WORKS,
+        Verdict.UNVERIFIED: CellOutcome.UNVERIFIED,
+        Verdict.HOST: CellOutcome.HOST,
+        Verdict.BUSY: CellOutcome.HOST,
+    }
+    return known.get(report.verdict, CellOutcome.FAILED)
 
 
 def image_of(
