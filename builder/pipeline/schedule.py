@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,9 +121,11 @@ def each(
     with ThreadPoolExecutor(jobs, thread_name_prefix="cell") as pool:
         futures = [pool.submit(one, walk) for walk in walks]
         try:
-            ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            if any(future.exception() is not None for future in ended):
-                cancel.set()
+            pending = set(futures)
+            while pending:  # in turns: Ctrl-C that reaches another thread ends no wait of this one
+                ended, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+                if any(future.exception() is not None for future in ended):
+                    cancel.set()
         except KeyboardInterrupt:
             emit(Note(text="interrupted: stopping what is running; what has finished is kept", warning=True))
             cancel.set()
