@@ -46,11 +46,14 @@ def pinned_system(base: RegistryBase | RootfsBase) -> SystemRow | None:
 
 
 def _system(reference: str, told: str | None) -> SystemRow | None:
-    """Labels come first: an image made from Ubuntu's may say its own version under the same ones, which is
-    no system then. Older images have none: for those the end of the reference is read."""
+    """Labels come first: what names another system than Ubuntu and is in no table is unknown, whatever the
+    tag says. An image made from Ubuntu's may say its own version under its labels, and older images have
+    none: for those the end of the reference is read."""
+    systems = load().systems
+    if told and (told in systems or not told.startswith("ubuntu")):
+        return systems.get(told)
     end = re.sub("[.:]", "", reference.partition("@")[0].rpartition("/")[2])
-    named = (row for name, row in load().systems.items() if re.sub(r"debian/|\.", "", name) in end)
-    return load().systems.get(told or "") or next(named, None)
+    return next((row for name, row in systems.items() if re.sub(r"debian/|\.", "", name) in end), None)
 
 
 def has_own_python(cell: Cell, system: SystemRow | None) -> bool:

@@ -230,6 +230,7 @@ def test_the_order_of_layers() -> None:
         ("nvidia/cuda:12.9.1-base-rockylinux8", {}, "rockylinux8"),
         ("our.registry:5000/ubuntu22.04/base:1", {}, None),
         ("misleading:ubuntu18.04", UBUNTU, "ubuntu22.04"),
+        ("named:ubuntu22.04", UBUNTU | {"org.opencontainers.image.ref.name": "fedora"}, None),
         ("made:from-ubuntu20.04", UBUNTU | {"org.opencontainers.image.version": "1.4.2"}, "ubuntu20.04"),
     ],
 )
