@@ -47,13 +47,14 @@ def refresh_tables(
 ) -> int:
     """Read releases and nvidia/cuda tags again. Show what differs from the tables, and write it."""
     where, index = resources.facts(), Index.from_user(brief=True)
+    registry = Registry.from_user(opt.mirrors(mirror))  # a mistyped mirror is refused before hours of reading
     stems = [family.stem for family in FAMILIES]
     for name in only or ():
         if name not in stems:
             raise UsageError(f"there is no table of {name}", hint=f"there are {', '.join(stems)}")
     budget = Budget(bytes=mebibytes << 20, seconds=minutes * 60.0)
     read = survey(where, index, only=only or (), again=again, budget=budget, say=_progress())
-    found = refresh(where, index=index, registry=Registry.from_user(opt.mirrors(mirror)))
+    found = refresh(where, index=index, registry=registry)
     texts = {name: (where / name).read_text("utf-8") for name in {change.file for change in found.changes}}
     date = datetime.now(UTC).date().isoformat()
     changed = {

@@ -81,7 +81,7 @@ class Publication:
     cell: Cell
     source: str
     target: str
-    moving: tuple[str, ...] = ()
+    moving: tuple[str, ...]
     """The tags that move with the cell: its id, and its aliases."""
     state: State = "cancelled"
     found: Found | None = None

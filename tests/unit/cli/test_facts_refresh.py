@@ -93,6 +93,12 @@ def test_a_framework_without_a_table_is_named(folder) -> None:
         run(folder, newer(), Nobody(), only=["pytorch"], check_=True)
 
 
+def test_a_mistyped_mirror_is_refused_before_anything_is_read(monkeypatch) -> None:
+    monkeypatch.setattr(command, "survey", lambda *_, **__: pytest.fail("wheels are read for hours"))
+    with pytest.raises(UsageError, match="nonsense"):
+        called(command.refresh_tables, mirror=["nonsense"])
+
+
 def test_everybody_silent_changes_nothing(folder, capsys) -> None:
     assert run(folder, Shelf({}, down=True), Nobody(), check_=True) == 0
     shown = capsys.readouterr()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def row(project: Project, state: State) -> Publication:
-    found = Publication(cell=project.cell, source="r/staging", target="r/public", state=state)
+    found = Publication(cell=project.cell, source="r/staging", target="r/public", moving=(), state=state)
     if state == "refused":
         found.refusals.append(Refusal(kind="broken", text="it says broken", hint="mend the cell"))
     if state == "failed":

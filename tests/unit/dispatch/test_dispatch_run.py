@@ -145,14 +145,22 @@ def test_what_slurm_says_of_a_job_that_it_has_or_had(
     assert [found.ended for found in queue.tasks().values()] == [ended]
 
 
-@pytest.mark.parametrize("reason", ["JobHeldUser", "launch failed requeued held", "JobHoldMaxRequeue"])
-def test_a_held_job_may_have_its_report(desk: Desk, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("reason", "queued"),
+    [
+        ("JobHeldUser", False),
+        ("launch failed requeued held", False),
+        ("JobHoldMaxRequeue", False),
+        ("QOSUsageThreshold", True),
+    ],
+)
+def test_a_held_job_may_have_its_report(desk: Desk, reason: str, queued: bool) -> None:
     """Slurm holds a job that it cannot start a second time: the registry is asked about its task."""
     desk.slurm()
     desk.call()
     desk.program("squeue", f"echo '1|0|rtbuild-a100|PENDING|{reason}'")
     (held,) = slurm.Queue().tasks().values()
-    assert (held.queued, held.ended, held.word) == (False, False, f"PENDING ({reason})")
+    assert (held.queued, held.ended, held.word) == (queued, False, f"PENDING ({reason})")
 
 
 def test_a_job_that_was_killed_runs_again_by_itself(desk: Desk) -> None:

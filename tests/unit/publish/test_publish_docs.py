@@ -39,11 +39,12 @@ def test_the_documents_of_publications_are_what_their_schema_says(tmp_path: Path
     decision = decide(cell, image_of(cell), [entry(cell)], policy=policy())
     digest = "sha256:" + "d" * 64
     rows = [
-        Publication(cell=cell, source="a.example/s", target="a.example/p"),
+        Publication(cell=cell, source="a.example/s", target="a.example/p", moving=()),
         Publication(
             cell=cell,
             source="a.example/s",
             target="a.example/p",
+            moving=(),
             state="refused",
             decision=decision,
             refusals=[Refusal(kind="tag", text="taken")],

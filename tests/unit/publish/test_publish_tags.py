@@ -98,7 +98,9 @@ def test_the_order_of_the_tags(cell: Cell) -> None:
 def test_two_cells_that_want_one_name_in_one_repository(cell: Cell) -> None:
     def row(target: str, name: str, *tags: str) -> Publication:
         steps = [TagStep(name=tag, kind="cell", was=None, digest=DIGEST) for tag in tags]
-        return Publication(cell=replace(cell, id=name), source="s", target=target, steps=tuple(steps))
+        return Publication(
+            cell=replace(cell, id=name), source="s", target=target, moving=(), steps=tuple(steps)
+        )
 
     rows = [row("r", "one", "x", "y"), row("r", "two", "x"), row("elsewhere", "three", "x")]
     refuse_clashes(rows)
