@@ -46,14 +46,17 @@ def pinned_system(base: RegistryBase | RootfsBase) -> SystemRow | None:
 
 
 def _system(reference: str, told: str | None) -> SystemRow | None:
-    """Labels come first: what names another system than Ubuntu and is in no table is unknown, whatever the
-    tag says. An image made from Ubuntu's may say its own version under its labels, and older images have
-    none: for those the end of the reference is read."""
+    """Labels come first: a system that they name and no table has is unknown, whatever the tag says. An image
+    made from Ubuntu's may say its own version under its labels, and older images have none: for those a
+    whole word at the reference's end is believed."""
     systems = load().systems
-    if told and (told in systems or not told.startswith("ubuntu")):
+    # an Ubuntu's own version (14.04, 25.10) is one, an image's own (1.4.2) is none
+    if told and (told in systems or not re.fullmatch(r"ubuntu(?!\d\d\.(04|10)$).*", told)):
         return systems.get(told)
-    end = re.sub("[.:]", "", reference.partition("@")[0].rpartition("/")[2])
-    return next((row for name, row in systems.items() if re.sub(r"debian/|\.", "", name) in end), None)
+    end = reference.partition("@")[0].rpartition("/")[2].replace(".", "")
+    name, _, tag = end.partition(":")
+    words = {*name.split("-"), *tag.split("-"), name + tag.partition("-")[0]}  # ubuntu:24.04 is two
+    return next((row for key, row in systems.items() if re.sub(r"debian/|\.", "", key) in words), None)
 
 
 def has_own_python(cell: Cell, system: SystemRow | None) -> bool:

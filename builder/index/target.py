@@ -126,11 +126,15 @@ def glibc_of(platform: str) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def takes(requires_python: str | None, python: str) -> bool:
-    """Whether ``Requires-Python`` admits a patch release of a Python; as for pip, an invalid one does."""
+    """Whether ``Requires-Python`` admits ``3.11.9``, or some patch release of ``3.11``.
+
+    An invalid one admits any, as for pip.
+    """
     try:
         admitted = SpecifierSet(requires_python or "")
         # more than a Python has had; which one an image has, its base decides
-        return any(admitted.contains(f"{python}.{patch}", True) for patch in range(60))
+        patches = [python] if python.count(".") > 1 else [f"{python}.{patch}" for patch in range(60)]
+        return any(admitted.contains(version, True) for version in patches)
     except ValueError:
         return True
 

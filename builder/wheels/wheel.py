@@ -289,7 +289,8 @@ def _tags(python: str, platform: str) -> Mapping[Tag, int]:
 
 
 def check_python(name: str, requires: str | None, cell: Cell) -> None:
-    """Raise :class:`~builder.errors.CellError` if ``Requires-Python`` allows no patch release of it."""
-    if not takes(requires, cell.python):
+    """Raise :class:`~builder.errors.CellError` if ``Requires-Python`` does not allow the cell's Python."""
+    python = cell.python_patch or cell.python
+    if not takes(requires, python):
         hint = f"lock the cell {cell.id} again"
-        raise CellError(f"{name} asks for Python {requires}, the cell has {cell.python}", hint=hint)
+        raise CellError(f"{name} asks for Python {requires}, the cell has {python}", hint=hint)

@@ -181,7 +181,7 @@ def python(stack: Stack) -> Iterator[Finding]:
         text = f"{system.name} has no Python {wanted} in its archive (it has {there})"
         yield impossible(f"{text}, and 'from: base' wants no other", asked, has)
     for framework in stack.frameworks:
-        yield from _wheels_for(framework, asked)
+        yield from _wheels_for(framework, asked, wanted)
 
 
 def platform(stack: Stack) -> Iterator[Finding]:
@@ -196,14 +196,14 @@ def platform(stack: Stack) -> Iterator[Finding]:
             yield impossible(text, Value("platform", wanted, CELL), has)
 
 
-def _wheels_for(framework: CellFramework, asked: Value) -> Iterator[Finding]:
+def _wheels_for(framework: CellFramework, asked: Value, wanted: str) -> Iterator[Finding]:
     wheel, row = framework.wheel, framework.row
     if wheel is not None and (wheel.tags or wheel.requires_python):
-        allowed = takes(wheel.requires_python, asked.text)
+        allowed = takes(wheel.requires_python, wanted)
         if not allowed or (wheel.tags and not any(_serves(tag, asked.text) for tag in wheel.tags)):
             text = wheel.requires_python if not allowed and wheel.requires_python else ", ".join(wheel.tags)
             said = Value(f"{framework.title} wheel for", text, wheel.source)
-            yield impossible(f"{wheel.file} does not install on Python {asked.text}", asked, said)
+            yield impossible(f"{wheel.file} does not install on Python {wanted}", asked, said)
     elif row is not None and asked.text not in row.python:
         there = Value(f"{framework.title} wheels for", ", ".join(row.python), row.source)
         text = f"{framework.label} has no wheel for Python {asked.text} (it has {there.text})"

@@ -301,6 +301,16 @@ def test_wheel_tags_decide_about_python_and_glibc(make) -> None:
     assert outcome(findings, "glibc") is Outcome.IMPOSSIBLE
 
 
+def test_a_wheel_for_older_patches_of_python_than_the_matrix_names(make) -> None:
+    cell = make("torch==2.9.1", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    wheel = WheelTruth(
+        name="torch", version="2.9.1", file="torch.whl", requires_python="<3.11.5", cuda="12.8"
+    )
+    truth = Truth(wheels=(wheel,))
+    assert outcome(check(cell, truth), "python") is None
+    assert outcome(check(replace(cell, python_patch="3.11.9"), truth), "python") is Outcome.IMPOSSIBLE
+
+
 def test_numpy_2_under_an_old_torch(make) -> None:
     cell = make(
         "torch==2.1.2", python="3.11", base="rootfs:debian/bookworm", cuda="wheels", pip=("numpy==2.1.0",)

@@ -8,6 +8,7 @@ import io
 import re
 import struct
 import zipfile
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -327,6 +328,13 @@ def test_requires_python_against_the_cell(builder: Builder, requires: str | None
     else:
         with pytest.raises(CellError, match=re.escape(f"pkg asks for Python {requires}")):
             check_python("pkg", requires, cell)
+
+
+def test_requires_python_against_a_patch_that_the_matrix_names(builder: Builder) -> None:
+    cell = replace(pinned([builder.pip()], python="3.11").cell, python_patch="3.11.9")
+    check_python("pkg", ">=3.11.4", cell)
+    with pytest.raises(CellError, match=re.escape("pkg asks for Python <3.11.5, the cell has 3.11.9")):
+        check_python("pkg", "<3.11.5", cell)
 
 
 def test_executables_need_to_be_files_in_the_archive(builder: Builder) -> None:
