@@ -66,7 +66,7 @@ class Page:
 def files(client: Client, index: str, project: str) -> tuple[IndexFile, ...]:
     """The files of a project's page, from the server or, if that says it did not change, from the cache.
 
-    None if the index does not carry the project. Raises PackageIndexError.
+    Empty if the index does not carry the project. Raises PackageIndexError.
     """
     url = f"{index}/{canonicalize_name(project)}/"
     # By the whole address: an index may list other files for another login, which is not kept itself.

@@ -70,7 +70,8 @@ def refuse_other(
     for needed in ("METADATA", "WHEEL", "RECORD"):
         if folder is None or f"{folder}/{needed}" not in content:
             raise CellError(f"{what} has no {needed}", hint=_HINT)
-    metadata = email.parser.BytesHeaderParser().parsebytes(content[f"{folder}/METADATA"][0])
+    text = content[f"{folder}/METADATA"][0].decode("utf-8", "replace")  # bytes give headers that are no str
+    metadata = email.parser.HeaderParser().parsestr(text)
     _refuse_name(f"{what} in its METADATA", metadata.get("Name", ""), metadata.get("Version", ""), sdist)
     wanted = metadata.get("Requires-Python")
     if not takes(wanted, python):

@@ -60,9 +60,9 @@ class Skeleton:
     def __init__(self, size: int) -> None:
         self._kept: list[tuple[int, bytes]] = []
         self._clear = True
-        reading = self._read(size)
-        next(reading)
-        self.feed: Callable[[bytes], None] = reading.send
+        self._reading = self._read(size)
+        next(self._reading)
+        self.feed: Callable[[bytes], None] = self._reading.send
 
     def ranges(self) -> list[tuple[int, bytes]] | None:
         """The parts that were kept, by offset, after the last piece.
@@ -71,6 +71,7 @@ class Skeleton:
         the file is an ELF file of an unusual kind. Of what is no ELF file only its start is kept, as
         ``ldconfig`` passes it over.
         """
+        self._reading.close()  # its frame holds this object: a cycle
         return self._kept if self._clear else None
 
     def _read(self, size: int) -> Generator[None, bytes]:

@@ -65,6 +65,7 @@ def test_what_was_asked_for_is_taken(tmp_path: Path) -> None:
         ("other-1.0-py3-none-any.whl", METADATA, "says other 1.0, not tiny 1.0"),
         ("tiny-0.0.0-py3-none-any.whl", METADATA, "says tiny 0.0.0, not tiny 1.0"),
         ("tiny-1.0-py3-none-any.whl", METADATA.replace("tiny", "evil"), "METADATA says evil"),
+        ("tiny-1.0-py3-none-any.whl", METADATA.replace("tiny", "tin\xff"), "METADATA says"),
         ("tiny-1.0-py3-none-any.whl", METADATA + "Requires-Python: >=3.12\n", "needs Python >=3.12"),
         ("tiny.whl", METADATA, "no name of a wheel"),
     ],

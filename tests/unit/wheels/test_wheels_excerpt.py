@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import weakref
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -187,6 +188,10 @@ def test_a_skeleton_holds_no_piece(library: Path) -> None:
         skeleton = Skeleton(len(content))
         skeleton.feed(content)
         assert sys.getrefcount(content) == free
+        skeleton.ranges()
+        kept = weakref.ref(skeleton)
+        del skeleton
+        assert kept() is None, "what it kept waits for Python's collector of cycles"
 
 
 def test_names_far_in_front_take_a_second_reading(
