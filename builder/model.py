@@ -112,6 +112,11 @@ class Cell:
     """The reason of the ``exclude`` rule that took this cell out; None for a cell that is in."""
     span: Span | None = field(default=None, compare=False)
 
+    @property
+    def named_python(self) -> str:
+        """The Python as the matrix names it: ``3.12``, or ``3.12.4``."""
+        return self.python_patch or self.python
+
     def inputs(self) -> dict[str, Any]:
         """The inputs of a lock, as JSON: the cell without its place, reason and build options."""
         # Only if it is not the default: locks made before the key was there stay fresh.
@@ -124,7 +129,7 @@ class Cell:
             **profile,
             **sources,
             "frameworks": list(self.frameworks),
-            "python": self.python_patch or self.python,
+            "python": self.named_python,
             "base": str(self.base),
             "cuda": {"provider": self.cuda.provider, "packages": list(self.cuda.packages)},
             "platform": self.platform,

@@ -137,4 +137,4 @@ def _python(cell: Cell) -> str:
     if has_own_python(cell, system):
         return cell.python
     there = f" ({system.name} has {', '.join(system.python)})" if system is not None else ""
-    return f"{cell.python_patch or cell.python}, standalone{there}"
+    return f"{cell.named_python}, standalone{there}"

@@ -153,7 +153,7 @@ def entry(cell: Cell) -> list[str]:
 
     Every value is quoted, so nothing in it can be misread.
     """
-    python, cuda = json.dumps(cell.python_patch or cell.python), json.dumps(cell.cuda.provider)
+    python, cuda = json.dumps(cell.named_python), json.dumps(cell.cuda.provider)
     if cell.python_from is not None:
         python = f"{{version: {python}, from: {cell.python_from}}}"
     if cell.cuda.packages:

@@ -113,7 +113,7 @@ def _python(
 ) -> StandalonePython:
     """The one that was locked before, if it fits and nothing moves it; else the newest."""
     kept = previous.python if previous is not None and previous.cell.platform == cell.platform else None
-    wanted = cell.python_patch or cell.python
+    wanted = cell.named_python
     moves = upgrade if isinstance(upgrade, bool) else "python" in upgrade
     if kept is not None and not moves and f"{kept.version}.".startswith(f"{wanted}."):
         return kept

@@ -187,7 +187,7 @@ def cell_id(cell: Cell) -> str:
     Two cells can get the same id (they differ in packages alone, say); the caller looks for that.
     """
     parts = ["".join(pin(text) or text) for text in cell.frameworks]
-    parts += [f"py{cell.python_patch or cell.python}", _base(cell.base)]
+    parts += [f"py{cell.named_python}", _base(cell.base)]
     if cell.cuda.provider == "wheels":
         parts.append(_cudnn(cell.cuda.packages))
     elif cell.cuda.provider == "none":

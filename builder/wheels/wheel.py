@@ -290,7 +290,6 @@ def _tags(python: str, platform: str) -> Mapping[Tag, int]:
 
 def check_python(name: str, requires: str | None, cell: Cell) -> None:
     """Raise :class:`~builder.errors.CellError` if ``Requires-Python`` does not allow the cell's Python."""
-    python = cell.python_patch or cell.python
-    if not takes(requires, python):
+    if not takes(requires, cell.named_python):
         hint = f"lock the cell {cell.id} again"
-        raise CellError(f"{name} asks for Python {requires}, the cell has {python}", hint=hint)
+        raise CellError(f"{name} asks for Python {requires}, the cell has {cell.named_python}", hint=hint)

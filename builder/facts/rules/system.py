@@ -163,7 +163,7 @@ def python(stack: Stack) -> Iterator[Finding]:
     """``python``: the base's own archive has that Python, or uv's catalogue of standalone ones; and each
     framework has a wheel for it."""
     cell, system = stack.cell, stack.system
-    wanted = cell.python_patch or cell.python
+    wanted = cell.named_python
     asked = Value("python", cell.python, CELL)
     if not has_own_python(cell, system):
         from builder.index import pythons  # with an HTTP client: a tenth of a second
