@@ -165,20 +165,21 @@ def steps(
         found.append(step)
         if step.action != "move" or (overwrite and kind != "immutable"):
             continue
-        image = None
-        with contextlib.suppress(NoImageError):  # rtbuild did not make it
-            image = look(registry, name) if kind != "immutable" else None
-        matrix, other = (image.label(MATRIX_LABEL), image.label(CELL_LABEL)) if image else (None, None)
         if kind == "immutable":
             text = f"names {step.was} and never moves, so it cannot name {digest}"
             hint = "somebody put it there by hand; delete it in the registry"
-        elif matrix != cell.matrix:
+            against.append(Refusal("tag", f"{name} {text}", hint))
+            continue
+        image = None
+        with contextlib.suppress(NoImageError):  # rtbuild did not make it
+            image = look(registry, name)
+        matrix, other = (image.label(MATRIX_LABEL), image.label(CELL_LABEL)) if image else (None, None)
+        if matrix != cell.matrix:
             by = f"the matrix {matrix} published" if matrix else "rtbuild did not publish"
-            text, hint = f"is {step.was}, which {by}", "publish to another repository, or use --overwrite"
+            hint = "publish to another repository, or use --overwrite"
+            against.append(Refusal("tag", f"{name} is {step.was}, which {by}", hint))
         elif kind != "alias" and other in others:
             text = f"is {step.was}, the image of {other}, which has the same tag"
             hint = "give one of them a 'variant'; --overwrite moves the tag"
-        else:
-            continue
-        against.append(Refusal("tag", f"{name} {text}", hint))
+            against.append(Refusal("tag", f"{name} {text}", hint))
     return tuple(found), tuple(against)
