@@ -22,7 +22,7 @@ from builder.lock.sources import sdist_version
 from builder.model import Compilation
 
 Progress = Callable[[str, int, int], None]
-"""Gets what is being done, the number that is done, and the number of all."""
+"""Told of the work in words, how many are done, and of how many."""
 Reason = Literal[
     "own",  # Google's own package, published nowhere
     "repository",  # installed from a version control system

@@ -71,7 +71,7 @@ class Fleet(BaseModel, extra="forbid", frozen=True):
         return next(lane for name, lane in self.classes.items() if name.casefold() == gpu_class.casefold())
 
     def asked(self, column: str) -> Resources:
-        """What the scheduler is asked for: for a build, or on a class of GPU."""
+        """The resources to ask the scheduler for: those of a build, or of a class of GPU."""
         return self.build if column == BUILD and self.build is not None else self.lane(column)
 
 

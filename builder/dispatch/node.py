@@ -147,7 +147,7 @@ def report_on(
 
 
 def other_card(asked: str, seen: str | None) -> str | None:
-    """What to say of a report that saw another class of GPU than the fleet says; None if it did not."""
+    """The complaint about a report from another class of GPU than the fleet says; None if it is the same."""
     if seen is None or seen.casefold() == asked.casefold():
         return None
     return f"the fleet says {asked}, and its node has {seen}: mend the fleet file"

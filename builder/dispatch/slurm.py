@@ -179,7 +179,7 @@ class Queue:
                 word = f"{state} ({reason})" if reason != "None" else state
                 # else the script decided: there is a verdict, or it has tried as often as it may
                 cut = state not in {"CANCELLED", "COMPLETED"} and reason != "NonZeroExitCode"
-                # one that is held may have run before: "launch failed requeued held", after a node's trouble
+                # a held job may have run before: Slurm holds what it could not start again
                 queued = state == "PENDING" and not re.search("held|JobHold", reason, re.IGNORECASE)
                 again = cut and not alive
                 found[keys[int(index)]] = Scheduled(word=word, queued=queued, ended=not alive, again=again)

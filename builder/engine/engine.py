@@ -201,7 +201,7 @@ class Engine(ImageStore, AbstractContextManager["Engine"]):
 def _turn(
     lock: threading.Lock, what: str, cancel: threading.Event, progress: Callable[[int], None]
 ) -> Iterator[Callable[[int], None]]:
-    """Hold a lock; gives what is told of bytes that are sent. It and the wait raise CancelledError."""
+    """Hold a lock; gives the function to tell of bytes sent. It and the wait raise CancelledError."""
 
     def advance(size: int) -> None:
         if cancel.is_set():

@@ -46,12 +46,17 @@ def pinned_system(base: RegistryBase | RootfsBase) -> SystemRow | None:
 
 
 def _system(reference: str, told: str | None) -> SystemRow | None:
-    """Labels come first: a system that they name and no table has is unknown, whatever the tag says. An image
-    made from Ubuntu's may say its own version under its labels, and older images have none: for those a
-    whole word at the reference's end is believed."""
+    """The row of a system by the image's labels, else by the end of its reference.
+
+    If the labels name a system that no table has, it is unknown, whatever the tag says. Old images have no
+    such labels, and an image made from Ubuntu's may give its own version there: for those, a whole word at
+    the end of the reference counts.
+    """
     systems = load().systems
-    # an Ubuntu's own version (14.04, 25.10) is one, an image's own (1.4.2) is none
-    if told and (told in systems or not re.fullmatch(r"ubuntu(?!\d\d\.(04|10)$).*", told)):
+    its_own = (
+        told is not None and told.startswith("ubuntu") and not re.fullmatch(r"ubuntu\d\d\.(04|10)", told)
+    )
+    if told and not its_own:
         return systems.get(told)
     end = reference.partition("@")[0].rpartition("/")[2].replace(".", "")
     name, _, tag = end.partition(":")

@@ -40,7 +40,7 @@ class Record:
     files: bytes = field(default=b"", repr=False, compare=False)
     """Only on the way in; :meth:`LayerStore.files` reads it back."""
     key: str = field(default="", compare=False)
-    """What the layer is made of, once it was found or kept under it."""
+    """The key that it was found or kept under; empty before that."""
     new: bool = field(default=False, compare=False)
     """It was made now."""
 

@@ -64,7 +64,7 @@ def find_failures(
 ) -> tuple[Failing, ...]:
     """The statements to attach to the cell's public images; nothing is written. Raises RegistryError.
 
-    ``reports`` are those of this machine; the policy says whose reports are published.
+    ``reports`` lie on this machine; the policy names the signers whose reports may be published.
     """
     look = _Look(registry, row, policy, warn)
     on = {name: registry.digest_of(f"{row.target}:{name}") for name in row.moving}

@@ -33,9 +33,10 @@ _Silent = Callable[[Sequence[str]], str | None]
 def prove(
     proposals: Sequence[Proposal], demand: Demand, index: Index, limit: int
 ) -> tuple[list[Proposal], list[str]]:
-    """The first ``limit`` proposals for which there is a set of wheels, by the resolver that locks use.
+    """The first ``limit`` proposals that stand by the resolver of locks, and its reasons against others.
 
-    With them its reasons against others. What it could not be asked about stands if it is better than those.
+    A proposal stands if the resolver finds a set of wheels for it. If it could not be asked about one, that
+    stands, too, but only before the first for which it found wheels.
     """
     started = time.monotonic()
     standing: list[Proposal] = []

@@ -1,6 +1,6 @@
 """The probe's JSON, as far as rtbuild relies on it, and its differences from the versions asked of an image.
 
-What is named here must be there, and more may be.
+Everything named here must be there; more may be there, too.
 """
 
 import json
