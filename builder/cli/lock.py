@@ -81,7 +81,7 @@ def verify(
         raise UsageError("--rm, --no-report and --built-by are about images that --from pulls")
     settings = Settings(
         gpus=opt.WANTED[gpus],
-        no_cache=again,
+        again=again,
         results=results,
         context=context,
         source=from_,

@@ -27,6 +27,8 @@ class Settings:
     no_cache: bool = False
     """Build anew even if an image with the same inputs is there."""
     verify: bool = True
+    again: bool = False
+    """Run the probe even if there is a report about the same content, probe, GPUs and driver."""
     gpus: Literal["auto"] | bool = "auto"
     cache: Path = field(default_factory=resources.cache)
     layer_limit: int = 50_000_000_000

@@ -112,6 +112,7 @@ def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> 
             expect=Expectation.of(pinned) if pinned is not None else Expectation(),
             gpus=site.settings.gpus,
             store=site.reports,
+            again=site.settings.again,
             cancel=walk.cancel,
             waits=lambda: walk.progress("waits for the GPU, which another probe has", quiet=False),
         )

@@ -64,6 +64,7 @@ def verify(
     gpus: Literal["auto"] | bool = "auto",
     timeout: float = 900.0,
     store: ReportStore | None = None,
+    again: bool = False,
     cancel: threading.Event | None = None,
     waits: Callable[[], None] | None = None,
 ) -> Report:
@@ -72,7 +73,7 @@ def verify(
     ``auto`` asks for a GPU if the engine can provide one; a machine with a GPU whose engine cannot gets the
     verdict ``host``, never a silent ``unverified``. ``timeout`` is in seconds. A difference between the
     probe's findings and ``expect`` makes the verdict ``broken``. ``waits`` is called while another probe has
-    the GPU.
+    the GPU. With ``again`` the probe runs although ``store`` has a report, and the new one takes its place.
 
     Raises CellError if the probe itself failed, which is no verdict, and CancelledError.
     """
@@ -81,8 +82,10 @@ def verify(
     probe = _probe_digest(engine, image)
     key = _expected_key(image, probe, gpu, ask=ask)
     blind = no_way_in(gpu.traces) if gpus == "auto" and gpu.traces and not ask else None
-    if store is not None and key is not None and blind is None and (kept := store.load(key)) is not None:
-        return replace(_report(image, kept, expect, fault=None, asked=ask), reused=True)
+    if store is not None and key is not None and blind is None and not again:
+        kept = store.load(key)
+        if kept is not None:
+            return replace(_report(image, kept, expect, fault=None, asked=ask), reused=True)
 
     # By digest, because the name may move meanwhile.
     probing = partial(engine.run_probe, image.digest, [PROBE_PATH, "--json"], timeout=timeout, cancel=cancel)

@@ -10,7 +10,7 @@ from verify_doubles import T4_HOST, WITH_GPU, EngineDouble, GpuFacts, Run, says
 from builder.errors import CellError, CommandError
 from builder.model import Image, Verdict
 from builder.verify.document import Expectation
-from builder.verify.entry import ReportStore
+from builder.verify.entry import ReportStore, SealedReport
 from builder.verify.verify import verify
 
 if TYPE_CHECKING:
@@ -187,6 +187,23 @@ def test_a_report_is_reused_for_the_same_gpu_and_driver(image: Image, document, 
     assert engine.runs == [True]
     engine.gpu = dataclasses.replace(T4_HOST, driver="550.54.14")
     assert not verify(image, engine=engine, expect=ASKED, store=store).reused
+
+
+def test_asked_again_the_probe_runs_and_its_report_takes_the_place_of_the_old(
+    image: Image, document, tmp_path: Path
+) -> None:
+    """A report that is too old to publish by is a dead end otherwise."""
+    store = ReportStore(tmp_path)
+    engine = EngineDouble(gpu=T4_HOST, run=says(document(**WITH_GPU)))
+    verify(image, engine=engine, expect=ASKED, store=store)
+    (first,) = store.entries()
+    engine.run = says(document(**{**WITH_GPU, "summary": "of the second run"}))
+    report = verify(image, engine=engine, expect=ASKED, store=store, again=True)
+    (second,) = store.entries()
+    assert (report.reused, engine.runs) == (False, [True, True])
+    assert isinstance(first, SealedReport)
+    assert isinstance(second, SealedReport)
+    assert (second.where, second.document["summary"]) == (first.where, "of the second run")
 
 
 def test_a_reused_report_is_compared_anew(image: Image, document, tmp_path: Path) -> None:
