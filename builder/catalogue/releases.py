@@ -13,7 +13,7 @@ from builder.facts.finding import Outcome
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of
 from builder.facts.tables import FrameworkRow, FrameworkTable, load
-from builder.facts.versions import key
+from builder.facts.versions import key, release
 from builder.model import Cell
 from builder.resolve.solve import Proposal, needs_standalone, to_matrix_yaml
 
@@ -36,7 +36,7 @@ def releases_of() -> Iterator[Release]:
     for card in cards_of():
         models.setdefault(card.capability, card.name)
     for table in load().frameworks.values():
-        for row in sorted(_distinct(table), key=lambda row: key(row.version), reverse=True):
+        for row in sorted(_distinct(table), key=lambda row: release(row.version), reverse=True):
             yield _release(table, row, models)
 
 

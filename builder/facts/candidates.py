@@ -10,11 +10,22 @@ from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from builder.facts.framework import table_name
 from builder.facts.gpus import card_of
 from builder.facts.tables import FrameworkRow, FrameworkTable, TagRow, load
-from builder.facts.versions import at_least, canonical, contains, key, major, pinned, requirement, short
+from builder.facts.versions import (
+    at_least,
+    canonical,
+    contains,
+    key,
+    major,
+    pinned,
+    release,
+    requirement,
+    short,
+)
 from builder.model import Base, Cell, Cuda
 
 
@@ -48,8 +59,8 @@ def choices(asked: Requirement, available: Mapping[str, Sequence[str]] | None = 
 
 @functools.lru_cache(maxsize=64)
 def _newest_first(table: FrameworkTable) -> list[FrameworkRow]:
-    def age(row: FrameworkRow) -> tuple[tuple[int, ...], bool, tuple[int, ...]]:
-        return key(row.version), row.default, key(row.cuda or "0")
+    def age(row: FrameworkRow) -> tuple[Version, bool, tuple[int, ...]]:
+        return release(row.version), row.default, key(row.cuda or "0")
 
     return sorted(table.rows, key=age, reverse=True)
 

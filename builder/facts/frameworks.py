@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 from packaging.specifiers import SpecifierSet
 
 from builder.facts.finding import Source
-from builder.facts.versions import key, more_exact
+from builder.facts.versions import key, more_exact, release
 
 
 class FactsError(ValueError):
@@ -178,7 +178,7 @@ class FrameworkTable:
     @functools.cached_property
     def newest(self) -> str:
         """The newest release covered; what is newer is unknown, not refused."""
-        return max((row.version for row in self.rows), key=key)
+        return max((row.version for row in self.rows), key=release)
 
     @functools.cached_property
     def _by_release(self) -> dict[tuple[str, str], list[FrameworkRow]]:

@@ -13,7 +13,7 @@ from builder.facts.finding import Nearest, Outcome
 from builder.facts.rules import packages
 from builder.facts.stack import Stack
 from builder.facts.tables import TagRow, load
-from builder.facts.versions import canonical, key, major, minor, requirement
+from builder.facts.versions import canonical, key, major, minor, newest_first, requirement
 from builder.model import Base, Cell, Cuda
 
 Judge = Callable[[Cell], Outcome]
@@ -135,10 +135,10 @@ def _tags(stack: Stack, python: str) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=256)
 def _rows_around(cuda: str) -> list[TagRow]:
-    def distance(row: TagRow) -> tuple[int, list[int]]:
+    def distance(row: TagRow) -> tuple[int, object]:
         """Minors away from the wanted CUDA; an older one, which may lack something, counts as far away."""
         away = (minor(row.cuda) or 0) - (minor(cuda) or 0)
-        return away if away >= 0 else 100 - away, [-part for part in key(row.cuda)]
+        return away if away >= 0 else 100 - away, newest_first(row.cuda)
 
     rows = (row for row in load().tags if row.state == "listed" and major(row.cuda) == major(cuda))
     return sorted(rows, key=distance)

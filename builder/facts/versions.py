@@ -37,6 +37,28 @@ def short(text: str, parts: int) -> str:
     return ".".join(str(part) for part in key(text)[:parts])
 
 
+@functools.lru_cache(maxsize=8192)
+def release(text: str) -> Version:
+    """A version of a Python package as PEP 440 orders it: pre-releases before, post-releases after.
+
+    Raises ValueError, as :func:`key` does.
+    """
+    if _LONG_NUMBER.search(text):
+        raise ValueError(f"not a version: {text[:40]!r}")
+    return Version(text)
+
+
+def _newer(one: str, other: str) -> int:
+    return (release(one) < release(other)) - (release(one) > release(other))
+
+
+newest_first = functools.cmp_to_key(_newer)
+"""A key that puts the newest version first, also amid other keys: ``0.12.0.1``, ``0.12.0``, ``0.12.0rc1``.
+
+(Numbers that are negated one by one would put ``0.12.0`` before ``0.12.0.1``.)
+"""
+
+
 def at_least(found: str, wanted: str) -> bool:
     """True if ``found`` is not older than ``wanted``; missing parts count as 0."""
     a, b = key(found), key(wanted)

@@ -17,7 +17,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from builder.errors import CellError, UsageError
 from builder.facts.framework import table_name
 from builder.facts.tables import FrameworkRow, load
-from builder.facts.versions import agree, canonical, contains, key, short
+from builder.facts.versions import agree, canonical, contains, key, release, short
 from builder.resolve.requirements import Wishes
 from builder.resolve.solve import pythons
 
@@ -231,7 +231,7 @@ def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], python: str
     if not rows:
         beside = f" and Python {python}" if python else ""
         raise CellError(f"there is no PyTorch on record for CUDA {cuda}{beside}")
-    row = max(rows, key=lambda row: key(row.version))
+    row = max(rows, key=lambda row: release(row.version))
     return _torch(row, row.version)
 
 

@@ -11,7 +11,7 @@ from builder.errors import CellError, NoSolutionError, PackageIndexError
 from builder.facts.availability import page
 from builder.facts.base import system_of
 from builder.facts.tables import load
-from builder.facts.versions import canonical, key, pinned, requirement
+from builder.facts.versions import canonical, pinned, release, requirement
 from builder.index.client import Index
 from builder.index.target import Target
 from builder.lock.resolve import requirements
@@ -148,7 +148,7 @@ def _bounds(
     for name in free:
         alone = tuple(wish for wish in demand.frameworks if wish.name == name)
         best = _newest(name, heard(replace(demand, frameworks=alone)))
-        if best is not None and key(best) < key(versions[name]):
+        if best is not None and release(best) < release(versions[name]):
             found.append(f"{name}<={best}")
     return found or [f"{free[-1]}<{versions[free[-1]]}"]
 
@@ -159,7 +159,7 @@ def _newest(name: str, proposals: Sequence[Proposal]) -> str | None:
     versions = (
         (pinned(parsed) or "").partition("+")[0] for parsed in named if canonical(parsed.name) == name
     )
-    return max(filter(None, versions), key=key, default=None)
+    return max(filter(None, versions), key=release, default=None)
 
 
 def _versions(
@@ -171,7 +171,7 @@ def _versions(
     for proposal in proposals:
         for parsed in filter(None, map(requirement, proposal.cell.frameworks)):
             name, version = canonical(parsed.name), (pinned(parsed) or "").partition("+")[0]
-            newest[name] = max(newest.get(name, "0"), version, key=key)
+            newest[name] = max(newest.get(name, "0"), version, key=release)
             extras.setdefault(name, f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else "")
     open_ = [f"{name}{extras[name]}<={version}" for name, version in newest.items()]
     open_ += [str(wish).partition(";")[0] for wish in demand.frameworks if wish.name in newest]

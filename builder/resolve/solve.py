@@ -22,7 +22,7 @@ from builder.facts.framework import table_name
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of
 from builder.facts.tables import load
-from builder.facts.versions import contains, key
+from builder.facts.versions import contains, key, newest_first, release
 from builder.model import Cell
 from builder.resolve.requirements import NamedRequirement, Wishes
 
@@ -184,7 +184,7 @@ def _ways(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | None)
     found = list(choices(wish.parsed, available))
     if not found:
         offered = " that the package index has" if available else ""
-        latest = sorted((row.version for row in load().frameworks[table_name(wish.name)].rows), key=key)
+        latest = sorted((row.version for row in load().frameworks[table_name(wish.name)].rows), key=release)
         raise CellError(
             f"no release on record{offered} fits {wish} ({wish.place})",
             hint=f"on record are {latest[0]} to {latest[-1]}: `docs/facts.md` lists them",
@@ -222,11 +222,11 @@ def _with_companions(cell: Cell, demand: Demand) -> Cell:
 def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> tuple[object, ...]:
     return (
         any(finding.outcome is Outcome.WARNS for finding in proposal.findings),
-        [tuple(-part for part in key(choice.row.version)) for choice in combination],
+        [newest_first(choice.row.version) for choice in combination],
         sum(bool(choice.index) for choice in combination),
         sum(not choice.brings for choice in combination),
         needs_standalone(proposal.cell),
-        [-part for part in key(proposal.cell.python)],
+        newest_first(proposal.cell.python),
         number,
     )
 

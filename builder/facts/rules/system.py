@@ -11,7 +11,7 @@ from builder.facts.finding import CELL, Finding, Source, Value, impossible, unkn
 from builder.facts.framework import CellFramework
 from builder.facts.stack import Stack
 from builder.facts.tables import load
-from builder.facts.versions import at_least, canonical, contains, key, requirement
+from builder.facts.versions import at_least, canonical, contains, key, release, requirement
 from builder.index.target import glibc_of, takes
 
 _STANDALONE_GLIBC = "2.17"
@@ -66,7 +66,7 @@ def _no_such_release(framework: CellFramework) -> str | None:
     parsed = requirement(framework.requirement)
     name = canonical(parsed.name) if parsed is not None else table.name
     rows = [row for row in table.rows if row.distribution == name] or list(table.rows)
-    known = sorted({row.version for row in rows}, key=lambda version: (key(version), version))
+    known = sorted({row.version for row in rows}, key=release)
     public = version.partition("+")[0]
     # a name that its maker gave up ends before the others of its table do
     newest = key(table.newest)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from packaging.requirements import Requirement
 
 from builder.errors import CellError, UsageError
 from builder.facts import Outcome, check, summary
+from builder.facts.candidates import choices
+from builder.facts.tables import load as load_facts
+from builder.facts.versions import newest_first, pinned, release, requirement
 from builder.matrix import load
 from builder.resolve import requirements as reading
 from builder.resolve import solve
@@ -187,3 +191,25 @@ def test_frameworks_for_two_cuda_majors_are_asked_about_once(monkeypatch) -> Non
     assert several
     assert all(len(rules) == 1 for rules in several)
     assert {cell.frameworks for cell in found.refused} >= {k for k, v in asked.items() if v in several}
+
+
+def test_of_a_post_release_and_its_release_the_former_is_newer_wherever_versions_are_ordered() -> None:
+    ordered = ["0.12.0.1", "0.12.0.post1", "0.12.0", "0.12.0rc1", "0.11.10", "0.11.9"]
+    assert sorted(set(ordered), key=newest_first) == ordered
+    assert sorted(ordered, key=release, reverse=True) == ordered
+
+
+@pytest.mark.parametrize("name", sorted(load_facts().frameworks))
+def test_every_framework_s_releases_are_ranked_the_newest_first(name: str) -> None:
+    table = load_facts().frameworks[name]
+    wanted = Requirement("cupy" if name == "cupy" else f"{name}")
+    rows = [choice.row for choice in choices(wanted)]
+    assert rows == sorted(rows, key=lambda row: newest_first(row.version))
+    assert table.newest == str(max(release(row.version) for row in table.rows))
+    for clean in (True, False):
+        ranked = [
+            release(pinned(requirement(one.cell.frameworks[0])).partition("+")[0])
+            for one in proposals(name)
+            if (one.outcome is Outcome.POSSIBLE) is clean
+        ]
+        assert ranked == sorted(ranked, reverse=True)
