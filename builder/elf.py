@@ -24,7 +24,8 @@ ELF_MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183, "ppc64l
 DT_STRTAB, DT_STRSZ = 5, 10
 _DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 14, 15, 29
 _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
-_LONGEST_NAME = 1 << 14
+_LONGEST_NAME, _LONGEST_PATH = 1 << 14, 1 << 20
+"""Bytes of one name, and of a search path with a folder for each library: TensorFlow 2.20 has 21,537."""
 _MOST_SEGMENTS, _MOST_NAMES = 256, 4096
 """Of real libraries a few dozen and a few hundred. A table may refer to one name a million times."""
 
@@ -88,17 +89,21 @@ def elf_links(read: "Callable[..., bytes]", segments: "list[Segment]") -> "Links
         raise ValueError("names without an end")
     needed = [_name_at(read, place) for place in places]
     soname, rpath, runpath = [
-        _name_at(read, names + values[tag]) if tag in values else None
-        for tag in (_DT_SONAME, _DT_RPATH, _DT_RUNPATH)
+        _name_at(read, names + values[tag], longest) if tag in values else None
+        for tag, longest in (
+            (_DT_SONAME, _LONGEST_NAME),
+            (_DT_RPATH, _LONGEST_PATH),
+            (_DT_RUNPATH, _LONGEST_PATH),
+        )
     ]
     return Links(needed, soname, rpath, runpath, lambda: _versions_asked(read, segments, values, names))
 
 
-def _name_at(read: "Callable[..., bytes]", place: int) -> str:
+def _name_at(read: "Callable[..., bytes]", place: int, longest: int = _LONGEST_NAME) -> str:
     data = b""
     while b"\0" not in data:
         more = read(place + len(data), 4096)
-        if not more or len(data) > _LONGEST_NAME:
+        if not more or len(data) > longest:
             raise ValueError("a name without an end")
         data += more
     return data[: data.index(b"\0")].decode("utf-8", "replace")

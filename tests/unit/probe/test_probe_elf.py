@@ -28,6 +28,18 @@ def test_the_dynamic_section_is_read(tmp_path):
     assert (facts["soname"], facts["rpath"], facts["runpath"]) == ("liba.so.1", None, "$ORIGIN:/opt/x")
 
 
+def test_a_run_path_of_many_folders_is_read_and_a_name_without_an_end_is_not(tmp_path):
+    """TensorFlow 2.20's libraries have one of 21,537 bytes; a loader has no limit but memory."""
+    path = ":".join(f"$ORIGIN/../nvidia/library-{number}/lib" for number in range(4000))
+    assert len(path) > 100_000
+    facts = read_elf(str(write_elf(tmp_path / "libx.so", runpath=path)))
+    assert (facts["problem"], facts["runpath"]) == (None, path)
+    facts = read_elf(str(write_elf(tmp_path / "liby.so", rpath=path)))
+    assert (facts["problem"], facts["rpath"]) == (None, path)
+    for name in ({"needed": ["x" * 100_000]}, {"runpath": "x" * (1 << 21)}):
+        assert read_elf(str(write_elf(tmp_path / "libz.so", **name)))["problem"]
+
+
 @pytest.mark.parametrize(
     ("content", "problem", "skipped"),
     [
