@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from builder.documents import shown
 from builder.engine.build import BuildRequest, ca_bundle, hint_for, proxies
 from builder.engine.engine import Engine
 from builder.errors import CellError
@@ -92,16 +93,40 @@ class EngineSteps(Runner):
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:
-    tar.extractall(folder, filter=_with_its_mode)  # noqa: S202 - see the filter
+    """Lay out the entries of a layer below ``folder``, owned by the caller, with all bits of their modes.
+
+    Nothing is written outside, nor through a link. :mod:`tarfile` has filters for that from 3.11.4 on, which
+    refuse or change links and modes that an image may have, so that none of them takes part. Raises
+    :class:`~builder.errors.CellError` for an entry that leads elsewhere, stands twice or is a device.
+    """
+    tar.extraction_filter = lambda member, _path: member
+    tar.extractall(folder, members=_checked(tar, folder.resolve()))  # noqa: S202 - each one is checked
     for link in filter(tarfile.TarInfo.issym, tar.getmembers()):  # tarfile sets no times of them
         os.utime(folder / link.name, (link.mtime, link.mtime), follow_symlinks=False)
 
 
-def _with_its_mode(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
-    """An entry that stays below ``path``, owned by the caller; bits such as the sticky one are kept."""
-    tarfile.tar_filter(member, path)  # raises what leads elsewhere
-    member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
-    return member
+def _checked(tar: tarfile.TarFile, folder: Path) -> Iterator[tarfile.TarInfo]:
+    """Each entry when those before it are laid out."""
+    for member in tar:
+        if not _belongs(member, folder):
+            raise CellError(f"its layer has {shown(member.name)}, which cannot be laid out")
+        member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+        yield member
+
+
+def _belongs(member: tarfile.TarInfo, folder: Path) -> bool:
+    """A new file, folder or link below ``folder``, with no link on the way to it."""
+    place = folder / member.name
+    if member.isdir() and place.is_dir() and not place.is_symlink():
+        known = True
+    elif member.isreg() or member.isdir() or member.issym():
+        known = not os.path.lexists(place)
+    else:
+        linked = (folder / member.linkname).resolve()
+        known = member.islnk() and linked.is_relative_to(folder) and not os.path.lexists(place)
+    return known and (
+        place == folder or (place.is_relative_to(folder) and place.parent.resolve() == place.parent)
+    )
 
 
 def system_layers(

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -236,16 +235,16 @@ def laid_out(*tars: Path) -> Iterator[Path]:
 
 
 def _lay(rootfs: Path, folder: Path) -> None:
-    # Python 3.14's default refuses the absolute links that a system has; before 3.11.4 there is no choice.
-    trusted: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
     owner, group = os.geteuid(), os.getegid()
     with tarfile.open(rootfs) as archive:
+        # the default of Python 3.14 refuses the absolute links that a system has
+        archive.extraction_filter = lambda member, _path: member
         for member in archive:
             if _UNREAD.match(member.name) or member.isdev():
                 continue
             member.uid, member.gid, member.uname, member.gname = owner, group, "", ""
             member.mode = (member.mode & 0o755) | (0o755 if member.isdir() else 0o444)
-            archive.extract(member, folder, **trusted)
+            archive.extract(member, folder)
     for name in ("build", "dev", "tmp", "requires", "sdist"):  # the sandbox mounts something there
         (folder / name).mkdir(exist_ok=True)
     folder.chmod(0o755)

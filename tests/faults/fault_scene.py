@@ -90,6 +90,12 @@ class Scene:
         made.mkdir(parents=True, exist_ok=True)
         return made
 
+    def startup(self, text: str) -> None:
+        """A sitecustomize.py of this text, on PYTHONPATH: Debian's own comes before one in site-packages."""
+        folder = self.folder("startup")
+        (folder / "sitecustomize.py").write_text(text)
+        self.env["PYTHONPATH"] = str(folder)
+
     def search(self, *folders: Path) -> None:
         """Append folders to LD_LIBRARY_PATH."""
         known = [part for part in self.env.get("LD_LIBRARY_PATH", "").split(":") if part]

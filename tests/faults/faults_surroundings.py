@@ -32,7 +32,7 @@ def older_cudnn_preloaded(scene: Scene) -> None:
 @fault("a sitecustomize.py that loads an older cuDNN", verdict="broken", cause="startup-preload")
 def sitecustomize_preloads(scene: Scene) -> None:
     scene.cudnn()
-    (scene.site / "sitecustomize.py").write_text(f"import ctypes\nctypes.CDLL({_old_part(scene)!r})\n")
+    scene.startup(f"import ctypes\nctypes.CDLL({_old_part(scene)!r})\n")
 
 
 @fault("a .pth file that loads an older cuDNN", verdict="broken", cause="startup-preload")
@@ -117,7 +117,7 @@ def killed_for_memory(scene: Scene) -> None:
 @fault("a Python without _ctypes", verdict="broken", cause="python-incomplete")
 def no_ctypes(scene: Scene) -> None:
     scene.cudnn()
-    (scene.site / "sitecustomize.py").write_text("import sys\nsys.modules['_ctypes'] = None\n")
+    scene.startup("import sys\nsys.modules['_ctypes'] = None\n")
 
 
 _LOG = "W tensorflow/stream_executor/platform/default/dso_loader.cc:64] Could not load dynamic library"

@@ -227,7 +227,7 @@ def records(scene: Scene) -> None:
 @healthy("start-up files that only print, and finders of editable installs")
 def start_up_files(scene: Scene) -> None:
     _sound(scene)
-    (scene.site / "sitecustomize.py").write_text(
+    scene.startup(
         "import atexit, sys\nprint('hello', file=sys.stderr)\nprint('hello')\natexit.register(print, 'bye')\n"
     )
     (scene.site / "distutils-precedence.pth").write_text("import os; enabled = 'x'\n")

@@ -151,7 +151,7 @@ def test_nothing_is_wrong(title: str, scene: Scene) -> None:
 
 
 def test_what_the_probe_falls_over_is_said_as_a_document_and_as_a_line(scene: Scene) -> None:
-    (scene.site / "sitecustomize.py").write_text("import sys\nsys.modules['mmap'] = None\n")
+    scene.startup("import sys\nsys.modules['mmap'] = None\n")
     outcome = scene.run()
     assert (outcome.code, outcome.report["verdict"]) == (30, None)
     assert "mmap" in outcome.report["summary"]
