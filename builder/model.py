@@ -20,6 +20,9 @@ Profile = Literal["plain", "colab"]
 PythonFrom = Literal["base", "standalone"]
 """Whose Python an image has: its distribution's, or an archive's that runs on any of them."""
 
+IMAGES = "rtbuild"
+"""The repository of images in an engine's store."""
+
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Span:
@@ -111,6 +114,10 @@ class Cell:
     excluded: str | None = None
     """The reason of the ``exclude`` rule that took this cell out; None for a cell that is in."""
     span: Span | None = field(default=None, compare=False)
+
+    def image_name(self, repository: str = IMAGES) -> str:
+        """The name of its image in an engine's store: ``<repository>/<matrix>:<cell id>``."""
+        return f"{repository}/{self.matrix}:{self.id}"
 
     @property
     def named_python(self) -> str:

@@ -13,7 +13,7 @@ from builder.console.summary import run_summary
 from builder.errors import UsageError
 from builder.model import Cell, Matrix
 from builder.pipeline import build as pipeline
-from builder.pipeline.settings import Settings
+from builder.pipeline.options import BuildOptions, EngineOptions, LayerSource
 
 
 def build(
@@ -63,47 +63,47 @@ def build(
     json_: bool = opt.JSON,
 ) -> int:
     """Exit 1 if a cell failed, 5 if this machine could not verify one that it had to."""
-    settings = Settings(
-        jobs=jobs or Settings().jobs,
-        locked=locked,
-        refuse=not no_check,
-        engine=engine == "docker",
-        no_cache=no_cache,
-        verify=verify_,
-        gpus=opt.WANTED[gpus],
-        results=results,
-        mirrors=opt.mirrors(mirror),
+    buildx = EngineOptions(
         context=context,
         builder=builder,
-        push=push,
-        output=output,
-        layers_from=layers_from,
-        layers_key=layers_key,
-        key=key,
         cache_from=tuple(cache_from or ()),
         cache_to=tuple(cache_to or ()),
     )
-    _refuse_idle(settings, require_verified=require_verified, check_reproducible=check_reproducible)
+    options = BuildOptions(
+        jobs=jobs,
+        locked=locked,
+        refuse=not no_check,
+        no_cache=no_cache,
+        gpus=opt.WANTED[gpus] if verify_ else None,
+        engine=buildx if engine == "docker" else None,
+        push=push,
+        output=output,
+        layers=LayerSource.named(layers_from, layers_key),
+        key=key,
+        results=results,
+        mirrors=opt.mirrors(mirror),
+    )
+    _refuse_idle(options, require_verified=require_verified, check_reproducible=check_reproducible)
     terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
     loaded, cells = opt.choose(matrices, select, skip)
     if check_reproducible:
-        return _compare_builds(loaded, cells, settings, terminal, as_json=json_)
-    run = partial(pipeline.build, loaded, cells, settings=settings)
+        return _compare_builds(loaded, cells, options, terminal, as_json=json_)
+    run = partial(pipeline.build, loaded, cells, options)
     return finished(terminal, run, results, require_verified=require_verified, json=json_)
 
 
-def _refuse_idle(settings: Settings, *, require_verified: bool, check_reproducible: bool) -> None:
+def _refuse_idle(options: BuildOptions, *, require_verified: bool, check_reproducible: bool) -> None:
     """Raise UsageError for an option that has no effect beside the others."""
-    if settings.engine and settings.output is not None:
+    if options.engine is not None and options.output is not None:
         raise UsageError(
             "--output is for --engine none: an engine keeps images in its own store",
             hint="docker save writes one of them to a file",
         )
     needing = {"--require-verified": require_verified, "--check-reproducible": check_reproducible}
     idle = [option for option, given in needing.items() if given]
-    if idle and not settings.engine:
+    if idle and options.engine is None:
         raise UsageError(f"{idle[0]} needs an engine", hint="leave out `--engine none`")
-    if check_reproducible and (settings.push is not None or require_verified):
+    if check_reproducible and (options.push is not None or require_verified):
         raise UsageError(
             "--check-reproducible only compares two builds: "
             f"{'--require-verified' if require_verified else '--push'} has no part in it",
@@ -112,7 +112,7 @@ def _refuse_idle(settings: Settings, *, require_verified: bool, check_reproducib
 
 
 def _compare_builds(
-    matrices: list[Matrix], cells: Sequence[Cell], settings: Settings, terminal: Terminal, *, as_json: bool
+    matrices: list[Matrix], cells: Sequence[Cell], options: BuildOptions, terminal: Terminal, *, as_json: bool
 ) -> int:
     """Build every cell twice and compare; exit 1 if two builds of a cell differ.
 
@@ -122,10 +122,10 @@ def _compare_builds(
 
     found: dict[str, Comparison] = {}
     compared = found.__setitem__
-    run = partial(check_reproducible, matrices, cells, settings=settings, compared=compared)
+    run = partial(check_reproducible, matrices, cells, options, compared=compared)
     results = walk(terminal, run)
     documents = {cell: comparison.document() for cell, comparison in found.items()}
-    folder = settings.results / "reproduce"
+    folder = options.results / "reproduce"
     folder.mkdir(parents=True, exist_ok=True)
     for cell, document in documents.items():
         text = json.dumps({"schema": 1, "cell": cell, **document}, indent=2) + "\n"

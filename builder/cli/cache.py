@@ -8,7 +8,7 @@ from builder.cli import options as opt
 from builder.console import human_bytes, print_json, show
 from builder.errors import UsageError
 from builder.layers.store import LayerStore
-from builder.pipeline.settings import Settings
+from builder.pipeline.site import LAYER_LIMIT
 
 _CONTENTS = {
     "wheels": "wheels, as downloaded",
@@ -42,7 +42,7 @@ def cache(
     Exit 1 if ``--verify`` found layers that are not what they claim to be; they are removed.
     """
     folder, freed = resources.cache(), 0
-    store = LayerStore(folder / "layers", limit=Settings().layer_limit)
+    store = LayerStore(folder / "layers", limit=LAYER_LIMIT)
     damaged = store.verify() if verify_ else []
     if prune is not None:
         limit = size_of(prune)

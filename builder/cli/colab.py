@@ -34,7 +34,7 @@ from builder.matrix import load
 from builder.model import Matrix, Profile
 from builder.pipeline import events, stages
 from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.settings import Settings
+from builder.pipeline.options import LockOptions
 from builder.recipe.bundle import bundle
 from builder.sdist import Workshop
 
@@ -95,8 +95,8 @@ def import_(
     results: list[CellResult] = []
     if lock:
         cells = [cell for cell in matrix.cells if cell.excluded is None]
-        settings = Settings(mirrors=opt.mirrors(mirror))
-        results = walk(terminal, partial(stages.lock_cells, [matrix], cells, settings=settings))
+        options = LockOptions(mirrors=opt.mirrors(mirror))
+        results = walk(terminal, partial(stages.lock_cells, [matrix], cells, options))
         terminal.say(run_summary(results, terminal))
     if json_:
         outcomes = {result.cell.id: result.outcome.value for result in results}

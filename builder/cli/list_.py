@@ -8,7 +8,6 @@ from typing import Any, Literal
 from builder.cli import options as opt
 from builder.console import counted, print_json, say, show
 from builder.model import Cell, Matrix
-from builder.pipeline.settings import Settings
 
 
 def list_(
@@ -22,17 +21,16 @@ def list_(
 ) -> int:
     """Print the selection. Raises NothingSelectedError if a selector matches nothing."""
     loaded, selection = opt.selection(matrices, select, skip)
-    name_of = Settings().image_name
     match "json" if json_ else format_:
         case "id":
             show(*(cell.id for cell in selection.chosen))
         case "image":
-            show(*(name_of(cell) for cell in selection.chosen))
+            show(*(cell.image_name() for cell in selection.chosen))
         case "github":
             show(json.dumps(_job_matrices(selection.chosen, loaded)))
         case "json":
             left_out = [{**describe(cell), "reason": reason} for cell, reason in selection.left_out]
-            chosen = [{**describe(cell), "image": name_of(cell)} for cell in selection.chosen]
+            chosen = [{**describe(cell), "image": cell.image_name()} for cell in selection.chosen]
             print_json({"schema": 1, "chosen": chosen, "left_out": left_out})
         case "table":
             show(*_table(selection.chosen, selection.left_out), hang=2)

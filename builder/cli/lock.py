@@ -8,7 +8,7 @@ from builder.cli.walking import finished
 from builder.console import Progress, Terminal, counted, print_json, say
 from builder.errors import UsageError
 from builder.pipeline import stages, verifying
-from builder.pipeline.settings import Settings
+from builder.pipeline.options import LockOptions, RenderOptions, VerifyOptions
 from builder.pipeline.site import Locks
 
 
@@ -31,8 +31,8 @@ def lock(
         if json_:
             print_json({"schema": 1, "cells": [{"id": cell.id, "locked": True} for cell in cells]})
         return 0
-    settings = Settings(upgrade=upgrade or frozenset(upgrade_package or ()), mirrors=opt.mirrors(mirror))
-    run = partial(stages.lock_cells, loaded, cells, settings=settings)
+    options = LockOptions(upgrade=upgrade or frozenset(upgrade_package or ()), mirrors=opt.mirrors(mirror))
+    run = partial(stages.lock_cells, loaded, cells, options)
     return finished(Terminal.of(progress), run, json=json_)
 
 
@@ -51,8 +51,8 @@ def render(
 ) -> int:
     """Exit 1 if a recipe could not be written."""
     loaded, cells = opt.choose(matrices, select, skip)
-    settings = Settings(locked=locked, mirrors=opt.mirrors(mirror))
-    run = partial(stages.render_cells, loaded, cells, output, settings=settings, text_only=text_only)
+    options = RenderOptions(folder=output, locked=locked, text_only=text_only, mirrors=opt.mirrors(mirror))
+    run = partial(stages.render_cells, loaded, cells, options)
     return finished(Terminal.of(progress), run, json=json_)
 
 
@@ -79,7 +79,7 @@ def verify(
     """Unlike ``build``, exit 5 if a cell stays unverified."""
     if from_ is None and (remove or not report or built_by):
         raise UsageError("--rm, --no-report and --built-by are about images that --from pulls")
-    settings = Settings(
+    options = VerifyOptions(
         gpus=opt.WANTED[gpus],
         again=again,
         results=results,
@@ -91,6 +91,6 @@ def verify(
         key=key,
     )
     loaded, cells = opt.choose(matrices, select, skip)
-    run = partial(verifying.verify, loaded, cells, settings=settings)
+    run = partial(verifying.verify, loaded, cells, options)
     terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
     return finished(terminal, run, results, require_verified=True, json=json_)

@@ -12,7 +12,7 @@ from builder.console import Progress, Terminal, counted, print_json
 from builder.console.job import Case, CaseStatus, write_job_files
 from builder.errors import PublishRefusedError, UsageError
 from builder.evidence.cosign import People, Signer
-from builder.publish.publication import Order, Publication, publication_document
+from builder.publish.publication import Publication, PublishOptions, publication_document
 from builder.publish.run import publish as publish_cells
 
 _WORDS = {
@@ -67,7 +67,7 @@ def publish(
         raise UsageError("--key and --keyless exclude each other", hint="take one of them")
     signer = Signer(key=key) if key or keyless else None
     builders, reporters = _people(signer, built_by, reported_by, both=require_signed)
-    order = Order(
+    options = PublishOptions(
         source=source,
         target=target,
         results=results,
@@ -82,7 +82,7 @@ def publish(
     terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
     loaded, cells = opt.choose(matrices, select, skip)
     started, command = datetime.now(UTC), command_line()
-    rows = walk(terminal, partial(publish_cells, loaded, cells, order=order))
+    rows = walk(terminal, partial(publish_cells, loaded, cells, options))
     document = publication_document(rows, command=command, started=started, dry_run=dry_run)
     where = None if dry_run else record(document, results)
     if not dry_run:

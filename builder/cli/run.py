@@ -22,7 +22,6 @@ from builder.engine.engine import Engine
 from builder.engine.images import StoredImage
 from builder.errors import CommandError, MissingToolError, UsageError
 from builder.matrix.selection import matches
-from builder.pipeline.settings import Settings
 
 IMAGE_OR_CELL = opt.of("IMAGE|CELL: An image, or a cell's id or glob.", ...)
 _LISTS = "`rtbuild list` shows the cells, `docker images` the images here"
@@ -199,7 +198,7 @@ def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
         ids = "\n".join(f"  {cell.id}" for cell in found[:10])
         text = f"'{name}' matches {len(found)} cells, and one is started:\n{ids}"
         raise UsageError(text, hint="name one of them")
-    return Settings().image_name(found[0]) if found else None
+    return found[0].image_name() if found else None
 
 
 def _pulled(name: str, engine: Engine) -> str:

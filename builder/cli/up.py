@@ -18,7 +18,7 @@ from builder.errors import UsageError
 from builder.lock.file import lock_path
 from builder.oci.registry import Registry
 from builder.pipeline import build as pipeline
-from builder.pipeline.settings import Settings
+from builder.pipeline.options import BuildOptions, EngineOptions
 
 
 def up(
@@ -50,9 +50,11 @@ def up(
     cell = opt.choose_one(loaded, "*")
     image = _published(repository, cell.id) if repository else None
     if image is None:
-        settings = Settings(context=context, results=resources.cache() / "up" / "results")
-        run = partial(pipeline.build, loaded, [cell], settings=settings)
-        if code := finished(Terminal.of(progress), run, settings.results, json=False):
+        options = BuildOptions(
+            engine=EngineOptions(context=context), results=resources.cache() / "up" / "results"
+        )
+        run = partial(pipeline.build, loaded, [cell], options)
+        if code := finished(Terminal.of(progress), run, options.results, json=False):
             return code
     mode: Mode = "shell" if shell else "jupyter"
     return start(image or cell.id, [path], context=context, mode=mode, port=port, content=Path.cwd())

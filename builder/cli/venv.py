@@ -18,7 +18,7 @@ from builder.console import Terminal, print_json, say
 from builder.errors import CommandError, MissingToolError, StaleLockError, UsageError
 from builder.model import Cell, Matrix, Pinned
 from builder.pipeline import stages
-from builder.pipeline.settings import Settings
+from builder.pipeline.options import LockOptions
 from builder.pipeline.site import Locks
 from builder.recipe.bundle import kept_bundle
 from builder.verify.document import printed_report
@@ -64,7 +64,7 @@ def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
     pinned = Locks([matrix]).pinned(cell)
     if pinned is None and not locked:
-        run = partial(stages.lock_cells, [matrix], [cell], settings=Settings(mirrors=mirrors))
+        run = partial(stages.lock_cells, [matrix], [cell], LockOptions(mirrors=mirrors))
         finished(Terminal.of(), run, json=False)
         pinned = Locks([matrix]).pinned(cell)
     if pinned is None:

@@ -13,15 +13,16 @@ from builder.console.lines import reporter
 from builder.console.summary import run_summary
 from builder.pipeline.events import CellOutcome, CellResult
 from builder.pipeline.record import run_document, write_record
+from builder.pipeline.schedule import Hooks
 
 Run = Callable[..., list[CellResult]]
 _End = TypeVar("_End")
 
 
 def walk(terminal: Terminal, run: Callable[..., list[_End]]) -> list[_End]:
-    """The results of ``run(emit=…, cancel=…)``, its events reported as the terminal wants them."""
+    """The results of ``run(hooks=…)``, its events reported as the terminal wants them."""
     with reporter(terminal) as report:
-        return run(emit=report, cancel=threading.Event())
+        return run(hooks=Hooks(emit=report, cancel=threading.Event()))
 
 
 def finished(

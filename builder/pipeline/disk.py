@@ -54,12 +54,12 @@ def check_room(site: Site, missing: Sequence[Pinned]) -> None:
     """Raise MissingToolError if the disk has no room for the images of these cells."""
     if not missing:
         return
-    cache, engine = site.settings.cache, site.engine
+    cache, engine = site.stores.cache, site.engine
     wheels = {wheel for cell in missing for wheel in cell.wheels}
     need = estimate(
         missing,
         cached=frozenset(wheel.sha256 for wheel in wheels if cache_path(wheel, cache).is_file()),
-        ready=frozenset(sha256 for cell in missing for sha256 in ready_wheels(cell, site.layers)),
+        ready=frozenset(sha256 for cell in missing for sha256 in ready_wheels(cell, site.stores.layers)),
     )
     free, root = (None, "") if engine is None else (engine.disk_free(), engine.facts().root)
     refuse_full(need, engine_free=free, engine_root=root, cache=cache)

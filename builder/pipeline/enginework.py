@@ -29,6 +29,7 @@ from builder.layers.store import Lease, Record
 from builder.layers.tar import tar_layer
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.model import Cell, RegistryBase
+from builder.pipeline.options import BuildOptions, EngineOptions
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site
 from builder.recipe.quote import env_name, value
@@ -130,13 +131,21 @@ def _belongs(member: tarfile.TarInfo, folder: Path) -> bool:
 
 
 def system_layers(
-    walk: Walk, site: Site, engine: Engine, *, recipe: Recipe, base: BaseLayers, lease: Lease, log: Path
+    walk: Walk,
+    site: Site,
+    engine: Engine,
+    *,
+    options: BuildOptions,
+    recipe: Recipe,
+    base: BaseLayers,
+    lease: Lease,
+    log: Path,
 ) -> SystemLayers:
     """Have apt-get install in a registry's base what the recipe asks for; its layers, in the store.
 
     Raises CommandError with the end of the log if that fails.
     """
-    cell, settings = walk.cell, site.settings
+    cell, buildx = walk.cell, options.engine or EngineOptions()
     authorities = ca_bundle(os.environ)
 
     def tell(line: str) -> None:
@@ -161,9 +170,9 @@ def system_layers(
                 build_contexts=_stages_below(site, engine, recipe, base, folder / "base"),
                 secrets={"ca": authorities} if authorities is not None else {},
                 proxies=proxies(os.environ),
-                no_cache=settings.no_cache,
-                cache_from=[text.replace("{cell}", cell.id) for text in settings.cache_from],
-                cache_to=[text.replace("{cell}", cell.id) for text in settings.cache_to],
+                no_cache=options.no_cache,
+                cache_from=[text.replace("{cell}", cell.id) for text in buildx.cache_from],
+                cache_to=[text.replace("{cell}", cell.id) for text in buildx.cache_to],
             )
         )
         below = len(base.layers)
@@ -185,12 +194,17 @@ def _stages_below(
         raise TypeError("a rootfs has no such stage")
     if engine.facts().takes_layers:
         write_layout(
-            layout, "base", "base:base", base_image(base), lambda one: site.layers.blob(one.digest), link=True
+            layout,
+            "base",
+            "base:base",
+            base_image(base),
+            lambda one: site.stores.layers.blob(one.digest),
+            link=True,
         )
         place = f"oci-layout://{layout}:base"
     else:
         own = f"{pinned.reference.partition('@')[0]}@{pinned.digest}"
-        place = f"docker-image://{site.registry.at_mirror(pinned) or own}"
+        place = f"docker-image://{site.sources.registry.at_mirror(pinned) or own}"
     return dict.fromkeys(("base", "installer", "wheels"), place)
 
 

@@ -12,7 +12,6 @@ from typing import Self
 from builder.engine.engine import Engine
 from builder.engine.receive import passing_names
 from builder.errors import CellError
-from builder.evidence.cosign import Signer
 from builder.evidence.origin import sign_built
 from builder.image.compose import base_image
 from builder.layers.store import LayerStore
@@ -62,10 +61,10 @@ class Uploads:
 
 def sign_pushed(site: Site, reference: str) -> None:
     """Sign an image that was pushed, if there is a key. Raises CommandError and RegistryError."""
-    if site.own is not None:
+    if site.signer is not None and site.own is not None:
         repository, _, digest = reference.partition("@")
-        image = read_image(site.writing, repository, digest)
-        sign_built(site.writing, image, Signer(key=site.settings.key), site.own)
+        registry = site.sources.writing
+        sign_built(registry, read_image(registry, repository, digest), site.signer, site.own)
 
 
 LEAST = 64 << 20

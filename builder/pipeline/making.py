@@ -19,6 +19,7 @@ from builder.oci.spec import MANIFEST, Manifest
 from builder.oci.staging import Staged, staged_tag
 from builder.pipeline.events import Stage
 from builder.pipeline.feeding import EngineFeed, Uploads, sign_pushed
+from builder.pipeline.options import BuildOptions
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site
 from builder.pipeline.stacking import fetch_wheels, python_tar, rootfs_tar
@@ -45,6 +46,7 @@ class Maker:
     """Makes the image of one cell. The makers of a run share ``bench`` and ``runner``."""
 
     site: Site
+    options: BuildOptions
     bench: Workbench
     runner: Runner
     walk: Walk
@@ -54,11 +56,11 @@ class Maker:
     """An image of the same inputs that the repository has."""
 
     def make(self) -> Image:
-        """The image: in the engine, in the repository, in the layout, as the settings say. CellError."""
-        site, settings, walk = self.site, self.site.settings, self.walk
+        """The image: in the engine, in the repository, in the layout, as the options say. CellError."""
+        site, options, walk = self.site, self.options, self.walk
         with ExitStack() as stack:
             stack.enter_context(self._lease)
-            uploads = stack.enter_context(Uploads(settings.push, site.shared, site.layers, site.writing))
+            uploads = stack.enter_context(self._uploads)
             feed = None
             if site.engine is not None and site.engine.facts().store == "containerd":
                 feed = stack.enter_context(EngineFeed(site.engine, blob=self._blob, cancel=walk.cancel))
@@ -67,16 +69,16 @@ class Maker:
                 image = self._composed(planned, base)
                 if feed is not None:
                     feed.stop()
-                site.made.remember(self.recipe.inputs, digest=image.digest, content=image.content)
+                site.stores.made.remember(self.recipe.inputs, digest=image.digest, content=image.content)
                 made = self._kept(image)
-            if settings.push is not None:
-                made = replace(made, pushed=self._pushed(image, settings.push, uploads))
-            if settings.output is not None:
+            if options.push is not None:
+                made = replace(made, pushed=self._pushed(image, options.push, uploads))
+            if options.output is not None:
                 with walk.stage(Stage.PUSH):
                     loaded = f"docker.io/{self._name}"
-                    write_layout(settings.output, walk.cell.id, loaded, image, self._blob)
-                    walk.done(f"oci:{settings.output}:{walk.cell.id}")
-        reference = made.pushed or f"oci:{settings.output}:{walk.cell.id}"
+                    write_layout(options.output, walk.cell.id, loaded, image, self._blob)
+                    walk.done(f"oci:{options.output}:{walk.cell.id}")
+        reference = made.pushed or f"oci:{options.output}:{walk.cell.id}"
         return made if site.engine is not None else replace(made, reference=reference)
 
     def _layers(self, uploads: Uploads, feed: EngineFeed | None) -> tuple[Plan, BaseLayers]:
@@ -106,7 +108,7 @@ class Maker:
                         given=planned,
                         rootfs=partial(rootfs_tar, walk, site),
                         python=python,
-                        registry=site.registry,
+                        registry=site.sources.registry,
                         progress=tell,
                         cancel=walk.cancel,
                         ready=ready,
@@ -126,7 +128,14 @@ class Maker:
             from builder.pipeline.enginework import system_layers
 
             system = system_layers(
-                walk, site, site.engine, recipe=recipe, base=base, lease=self._lease, log=self.log
+                walk,
+                site,
+                site.engine,
+                options=self.options,
+                recipe=recipe,
+                base=base,
+                lease=self._lease,
+                log=self.log,
             )
         return compose_image(
             Assembly(
@@ -168,7 +177,7 @@ class Maker:
 
     def _pushed(self, image: ComposedImage, repository: str, uploads: Uploads) -> str:
         """Push the image under its unlisted tag; its reference by digest."""
-        site, walk, shared = self.site, self.walk, self.site.shared
+        site, walk, shared = self.site, self.walk, self.site.layer_cache.source
         with walk.stage(Stage.PUSH):
             if self.staged is not None and self.staged.digest == image.digest:
                 sign_pushed(site, self.staged.reference)
@@ -184,7 +193,7 @@ class Maker:
                 walk.progress(f"{how} {size / 1e6:.0f} MB")
 
             push_image(
-                site.writing,
+                site.sources.writing,
                 repository,
                 Manifest(digest=image.digest, media_type=MANIFEST, content=image.manifest),
                 lambda one: image.config if one == image.config_digest else self._blob(by_digest[one]),
@@ -193,8 +202,8 @@ class Maker:
                 advance=advance,
             )
             try:
-                if site.leaving is not None:
-                    site.leaving.publish(image.records)
+                if site.layer_cache.target is not None:
+                    site.layer_cache.target.publish(image.records)
             except RegistryError as problem:
                 walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)
             sign_pushed(site, f"{repository}@{image.digest}")
@@ -203,20 +212,25 @@ class Maker:
 
     def _blob(self, layer: Layer) -> Path:
         """The file of a layer: in the store, or brought there now."""
-        shared = self.site.shared
+        shared = self.site.layer_cache.source
         if shared is not None and shared.has(layer.digest):
             return shared.fetch(layer, self._lease, self.walk.counter(f"of {layer.title}", layer.size))
-        return self.site.layers.blob(layer.digest)
+        return self.site.stores.layers.blob(layer.digest)
 
     @cached_property
     def _lease(self) -> Lease:
         """Keeps the layers of the image while it is made."""
-        return self.site.layers.lease()
+        return self.site.stores.layers.lease()
+
+    @property
+    def _uploads(self) -> Uploads:
+        site, repository = self.site, self.options.push
+        return Uploads(repository, site.layer_cache.source, site.stores.layers, site.sources.writing)
 
     @property
     def _elsewhere(self) -> Elsewhere | None:
-        return self.site.shared.find if self.site.shared is not None else None
+        return self.site.layer_cache.source.find if self.site.layer_cache.source is not None else None
 
     @property
     def _name(self) -> str:
-        return self.site.settings.image_name(self.walk.cell)
+        return self.site.stores.image_name(self.walk.cell)

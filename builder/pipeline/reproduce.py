@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from builder.engine.engine import Engine
 from builder.errors import CellError
@@ -17,9 +17,9 @@ from builder.pipeline import stages
 from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.making import Maker, runner_for
-from builder.pipeline.schedule import Talk, Walk, walk_all
-from builder.pipeline.settings import Settings
-from builder.pipeline.site import Site, open_site
+from builder.pipeline.options import BuildOptions, EngineOptions
+from builder.pipeline.schedule import Hooks, Walk, walk_all
+from builder.pipeline.site import LayerCache, Site, Sources, Stores, layer_cache, open_site
 from builder.recipe.values import Recipe
 from builder.temporary import locked_folder, sweep
 
@@ -72,26 +72,27 @@ class Comparison:
 def check_reproducible(
     matrices: Sequence[Matrix],
     cells: Sequence[Cell],
+    options: BuildOptions,
+    hooks: Hooks,
     *,
-    settings: Settings,
     compared: Callable[[str, Comparison], None],
-    **talk: Unpack[Talk],
 ) -> list[CellResult]:
     """Build every cell twice, one cell at a time, and fail those whose builds differ.
 
     Neither build takes steps from the engine's cache. The second also has an empty layer store and makes the
     root file system anew, under another umask. ``compared`` is told of each cell's comparison.
     """
-    engine = Engine.connect(context=settings.context, builder=settings.builder)
-    settings = replace(settings, no_cache=True, verify=False)
-    site = open_site(matrices, settings, talk["emit"], engine=engine)
-    if settings.locked:
-        site.locks.fresh(cells)
+    asked = options.engine or EngineOptions()
+    engine = Engine.connect(context=asked.context, builder=asked.builder)
+    site = open_site(matrices, hooks.emit, engine=engine, mirrors=options.mirrors, key=options.key)
+    site.layer_cache = layer_cache(site, source=options.layers, target=None)
+    if options.locked:
+        site.stores.locks.fresh(cells)
 
     def one(walk: Walk) -> CellResult:
-        stages.check_cell(walk, site)
+        stages.check_cell(walk, site, refuse=options.refuse)
         recipe = stages.render_cell(walk, site, stages.lock_cell(walk, site))
-        comparison = compare_builds(walk, site, recipe)
+        comparison = compare_builds(walk, site, options, recipe)
         compared(walk.cell.id, comparison)
         refuse_difference(comparison)
         first = comparison.first
@@ -101,7 +102,7 @@ def check_reproducible(
         return walk.ended(CellOutcome.DONE, image=first)
 
     order = (Stage.CHECK, Stage.LOCK, Stage.RENDER, Stage.BUILD)
-    return walk_all(cells, order, one, jobs=1, **talk)
+    return walk_all(cells, order, one, hooks, jobs=1)
 
 
 def refuse_difference(comparison: Comparison) -> None:
@@ -127,7 +128,7 @@ def refuse_difference(comparison: Comparison) -> None:
     raise CellError("\n".join(lines), hint=_hint(comparison))
 
 
-def compare_builds(walk: Walk, site: Site, recipe: Recipe) -> Comparison:
+def compare_builds(walk: Walk, site: Site, options: BuildOptions, recipe: Recipe) -> Comparison:
     """Build ``recipe`` here, and again with everything set aside that was made before."""
     engine = site.connected
     by_digest = engine.facts().store == "containerd"
@@ -139,57 +140,61 @@ def compare_builds(walk: Walk, site: Site, recipe: Recipe) -> Comparison:
             "its images have to be built or pulled again",
             warning=True,
         )
-    log = log_path(site.settings.results, walk.cell)
-    first = _make(walk, site, recipe, log)
+    options = replace(options, no_cache=True, push=None)
+    log = log_path(options.results, walk.cell)
+    kept_in = options.results / "reproduce" / walk.cell.id
+    first = _make(walk, site, options, recipe, log)
     with _set_aside(site) as aside:
-        second = _make(walk, aside, recipe, log.with_name(f"{log.stem}.again.log"))
+        second = _make(walk, aside, options, recipe, log.with_name(f"{log.stem}.again.log"))
         try:
             same = first.digest == second.digest if by_digest else first.content == second.content
             difference, kept = None, None
             if not same:
                 with walk.stage(Stage.BUILD):
                     walk.progress("comparing both images, file by file", quiet=False)
-                    difference, kept = _compare(site, walk.cell, first, second, aside.settings.cache)
+                    difference, kept = _compare(engine, first, second, aside.stores.cache, kept_in)
                     walk.done("compared")
         finally:
             engine.remove(second.reference)
     return Comparison(first=first, second=second, by_digest=by_digest, difference=difference, kept=kept)
 
 
-def _make(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
+def _make(walk: Walk, site: Site, options: BuildOptions, recipe: Recipe, log: Path) -> Image:
     with Workbench() as bench:
         runner = runner_for(site.engine)
-        return Maker(site=site, bench=bench, runner=runner, walk=walk, recipe=recipe, log=log).make()
+        maker = Maker(
+            site=site, options=options, bench=bench, runner=runner, walk=walk, recipe=recipe, log=log
+        )
+        return maker.make()
 
 
 @contextmanager
 def _set_aside(site: Site) -> Iterator[Site]:
     """The same site with nothing made before, and a umask that leaves others nothing."""
-    cache = site.settings.cache
+    cache = site.stores.cache
     cache.mkdir(parents=True, exist_ok=True)
     sweep(cache, _AGAIN)
     with locked_folder(cache, _AGAIN) as fresh:
         for name in _DOWNLOADS:
             (cache / name).mkdir(exist_ok=True)
             (fresh / name).symlink_to(cache / name)
-        repository = f"{site.settings.repository}-again"
-        settings = replace(site.settings, cache=fresh, repository=repository, layers_from=None, push=None)
+        sources = Sources(site.sources.mirrors, fresh, site.sources.note)
+        stores = Stores(site.stores.locks, fresh, f"{site.stores.repository}-again")
         before = os.umask(0o077)
         try:
-            yield replace(site, settings=settings)
+            yield replace(site, sources=sources, stores=stores, layer_cache=LayerCache())
         finally:
             os.umask(before)
 
 
 def _compare(
-    site: Site, cell: Cell, first: Image, second: Image, scratch: Path
+    engine: Engine, first: Image, second: Image, scratch: Path, target: Path
 ) -> tuple[ImageDifference, Path | None]:
     archives = scratch / "first.tar", scratch / "second.tar"
     for image, archive in zip((first, second), archives, strict=True):
-        site.connected.save(image.reference, archive)
+        engine.save(image.reference, archive)
     with SavedImage(archives[0]) as one, SavedImage(archives[1]) as other:
         difference = compare(one, other)
-        target = site.settings.results / "reproduce" / cell.id
         shutil.rmtree(target, ignore_errors=True)
         kept = _keep(one, difference, target / "first") + _keep(other, difference, target / "second")
     return difference, target if kept else None

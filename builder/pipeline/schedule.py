@@ -1,5 +1,6 @@
 """Runs one function for many cells, several at a time, and lets no cell's failure stop another."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from builder.errors import CancelledError, CellError, RtbuildError
 from builder.model import Cell
@@ -17,7 +18,8 @@ from builder.pipeline.events import CellOutcome, CellResult, Note, Stage
 Emit = Callable[[events.Event], None]
 
 
-class Talk(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
     """Between a run and whoever started it: the events of one, and the word of the other to end."""
 
     emit: Emit
@@ -98,16 +100,22 @@ class Walk:
 
 
 def each(
-    walks: Sequence[Walk], function: Callable[[Walk], CellResult | None], *, jobs: int, **talk: Unpack[Talk]
+    walks: Sequence[Walk],
+    function: Callable[[Walk], CellResult | None],
+    hooks: Hooks,
+    *,
+    jobs: int | None = None,
 ) -> list[CellResult | None]:
     """Call ``function`` for every walk in ``jobs`` threads; results in the order of the walks.
+
+    ``jobs`` None: as many as there are cores, at most four.
 
     None says that the cell is not at its end. A :class:`CellError` ends its own cell only. Any other error
     cancels the rest and is raised when all have stopped. Ctrl-C sets ``cancel``, waits for the cells at work
     to stop, and keeps what has finished.
     """
 
-    emit, cancel = talk["emit"], talk["cancel"]
+    emit, cancel = hooks.emit, hooks.cancel
 
     def one(walk: Walk) -> CellResult | None:
         try:
@@ -118,7 +126,7 @@ def each(
             emit(events.CellFinished(result=result))
         return result
 
-    with ThreadPoolExecutor(jobs, thread_name_prefix="cell") as pool:
+    with ThreadPoolExecutor(jobs or min(4, os.cpu_count() or 1), thread_name_prefix="cell") as pool:
         futures = [pool.submit(one, walk) for walk in walks]
         try:
             pending = set(futures)
@@ -136,12 +144,12 @@ def walk_all(
     cells: Sequence[Cell],
     stages: tuple[Stage, ...],
     function: Callable[[Walk], CellResult],
+    hooks: Hooks,
     *,
-    jobs: int,
-    **talk: Unpack[Talk],
+    jobs: int | None = None,
 ) -> list[CellResult]:
     """:func:`each` from the first of these stages of every cell to its end."""
-    talk["emit"](events.RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
-    walks = [Walk(cell, **talk) for cell in cells]
-    results = each(walks, function, jobs=jobs, **talk)
+    hooks.emit(events.RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
+    walks = [Walk(cell, hooks.emit, hooks.cancel) for cell in cells]
+    results = each(walks, function, hooks, jobs=jobs)
     return [result for result in results if result is not None]

@@ -1,36 +1,39 @@
-"""The outer world and rtbuild's stores, as a run's settings and the user's configuration say."""
+"""The outer world and rtbuild's stores, as a run's options and the user's configuration say."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from builder import resources
-from builder.errors import StaleLockError, UsageError
+from builder.errors import StaleLockError
 from builder.evidence.made import MadeImages
 from builder.layers.store import LayerStore
 from builder.lock.file import lock_path, merge, pinned_cell, read_lock, status
-from builder.model import Cell, Matrix, Pinned
+from builder.model import IMAGES, Cell, Matrix, Pinned
 from builder.pipeline.events import Note
-from builder.pipeline.settings import Settings
 from builder.recipe.bundle import kept_bundle
 
 if TYPE_CHECKING:
     from builder.debian.archive import Debian
     from builder.engine.engine import Engine
-    from builder.evidence.cosign import People
+    from builder.evidence.cosign import People, Signer
     from builder.image.pythons import Pythons
     from builder.index.client import Index
     from builder.oci.registry import Registry
+    from builder.pipeline.options import LayerSource
     from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.sharing import SharedLayers
     from builder.sdist.workshop import Workshop
     from builder.verify.entry import ReportStore
 
 T = TypeVar("T")
+LAYER_LIMIT = 50_000_000_000
+"""Bytes that ready-made layers may take in the cache; the least recently used go first."""
 
 
 class _Door(cached_property[T]):
@@ -78,26 +81,20 @@ class Locks:
 
 
 @dataclass(eq=False)
-class Site:
-    """Clients and stores for the stages. Each opens when it is needed: most runs need few of them."""
+class Sources:
+    """Where the parts of images come from. Each client opens when it is needed, and most runs need few."""
 
-    settings: Settings
-    emit: Emit
-    locks: Locks = field(default_factory=lambda: Locks(()))
-    engine: Engine | None = None
-
-    @property
-    def connected(self) -> Engine:
-        """The engine of a run that has one. TypeError."""
-        if self.engine is None:
-            raise TypeError("this run has no engine")
-        return self.engine
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+    """Registries that are read from another host, by the first one's name."""
+    cache: Path = field(default_factory=resources.cache)
+    """What is downloaded is kept there."""
+    note: Callable[[str], None] = lambda _text: None
 
     @_Door
     def registry(self) -> Registry:
         from builder.oci.registry import Registry
 
-        return Registry.from_user(self.settings.mirrors)
+        return Registry.from_user(self.mirrors)
 
     @_Door
     def writing(self) -> Registry:
@@ -110,122 +107,144 @@ class Site:
     def debian(self) -> Debian:
         from builder.debian.archive import Debian
 
-        return Debian(cache=self.settings.cache, note=self._note)
+        return Debian(cache=self.cache, note=self.note)
 
     @_Door
     def index(self) -> Index:
         from builder.index.client import Index
 
-        return Index.from_user(note=self._note)
-
-    @_Door
-    def layers(self) -> LayerStore:
-        return LayerStore(self.settings.cache / "layers", limit=self.settings.layer_limit)
-
-    @property
-    def made(self) -> MadeImages:
-        """The images that were made with this cache."""
-        return MadeImages(self.settings.cache / "made")
-
-    @_Door
-    def own(self) -> People | None:
-        """Whoever holds the key that signs here."""
-        from builder.evidence.cosign import People, Signer
-
-        return People.holding(Signer(key=self.settings.key)) if self.settings.key else None
-
-    @_Door
-    def builders(self) -> People | None:
-        """The people whose signature a staged image needs that was not made here; None if it needs none."""
-        from builder.evidence.cosign import People
-
-        settings = self.settings
-        return People.named(settings.built_by, "--built-by") if settings.source else self.own
-
-    @_Door
-    def reports(self) -> ReportStore:
-        from builder.verify.entry import ReportStore
-
-        folder, own = self.settings.results / "reports", self.own
-        if own is None:
-            return ReportStore(folder)
-        from builder.evidence.cosign import Cosign, Signer
-
-        return ReportStore(
-            folder,
-            sign=partial(Cosign.find().sign_text, signer=Signer(key=self.settings.key)),
-            signed=lambda report: bool(own.who(report.text.encode(), report.signature)),
-        )
-
-    @_Door
-    def probe(self) -> bytes:
-        """``cudnn-verify``, the one file."""
-        return kept_bundle(resources.cache())
-
-    @_Door
-    def shared(self) -> SharedLayers | None:
-        """Where layers are looked for that this machine has not made."""
-        if self.settings.layers_from is None:
-            return None
-        from builder.evidence.cosign import Verifier
-
-        return self._layers_in(self.settings.layers_from, trusted=Verifier(key=self.settings.layers_key))
-
-    @_Door
-    def leaving(self) -> SharedLayers | None:
-        """Where layers are left for others: beside the images that are pushed."""
-        if self.settings.push is None:
-            return None
-        from builder.evidence.cosign import Signer
-
-        key = self.settings.key
-        return self._layers_in(self.settings.push, signer=Signer(key=key) if key else None)
-
-    def _layers_in(self, repository: str, **who: Any) -> SharedLayers:
-        from builder.oci.staging import repository_of
-        from builder.pipeline.sharing import SharedLayers
-
-        return SharedLayers(
-            registry=self.writing,
-            repository=repository_of(repository),
-            store=self.layers,
-            warn=lambda text: self.emit(Note(text=text, warning=True)),
-            **who,
-        )
+        return Index.from_user(note=self.note)
 
     @property
     def pythons(self) -> Pythons:
         """Standalone ones."""
         from builder.image.pythons import Pythons
 
-        return Pythons(self.settings.cache)
+        return Pythons(self.cache)
 
     def workshop(self, walk: Walk) -> Workshop:
         """Where a cell's wheels are built from sources."""
         from builder.sdist.workshop import Workshop
 
-        return Workshop(
-            debian=self.debian, cache=self.settings.cache, cancel=walk.cancel, progress=walk.progress
-        )
+        return Workshop(debian=self.debian, cache=self.cache, cancel=walk.cancel, progress=walk.progress)
 
-    def _note(self, text: str) -> None:
-        self.emit(Note(text=text))
+
+@dataclass(eq=False)
+class Stores:
+    """What rtbuild keeps between runs, on this machine."""
+
+    locks: Locks = field(default_factory=lambda: Locks(()))
+    cache: Path = field(default_factory=resources.cache)
+    repository: str = IMAGES
+    """The images of cells have this name in the engine, and their matrix's and their own."""
+
+    @_Door
+    def layers(self) -> LayerStore:
+        return LayerStore(self.cache / "layers", limit=LAYER_LIMIT)
+
+    @property
+    def made(self) -> MadeImages:
+        """The images that were made with this cache."""
+        return MadeImages(self.cache / "made")
+
+    @_Door
+    def probe(self) -> bytes:
+        """``cudnn-verify``, the one file."""
+        return kept_bundle(resources.cache())
+
+    def image_name(self, cell: Cell) -> str:
+        return cell.image_name(self.repository)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCache:
+    """Layers that machines share in repositories."""
+
+    source: SharedLayers | None = None
+    """Where layers are looked for that this machine has not made."""
+    target: SharedLayers | None = None
+    """Where layers are left for others: beside the images that are pushed."""
+
+
+@dataclass(eq=False)
+class Site:
+    """The world of a run."""
+
+    emit: Emit
+    sources: Sources = field(default_factory=Sources)
+    stores: Stores = field(default_factory=Stores)
+    layer_cache: LayerCache = field(default_factory=LayerCache)
+    engine: Engine | None = None
+    signer: Signer | None = None
+    """The key that signs here."""
+    own: People | None = None
+    """Whoever holds that key."""
+
+    @property
+    def connected(self) -> Engine:
+        """The engine of a run that has one. TypeError."""
+        if self.engine is None:
+            raise TypeError("this run has no engine")
+        return self.engine
 
 
 def open_site(
-    matrices: Sequence[Matrix], settings: Settings, emit: Emit, *, engine: Engine | None = None
+    matrices: Sequence[Matrix],
+    emit: Emit,
+    *,
+    engine: Engine | None = None,
+    mirrors: Mapping[str, str] | None = None,
+    key: str | None = None,
+    cache: Path | None = None,
 ) -> Site:
-    """The site of a run. Raises UsageError and MissingToolError for signatures that cannot be checked."""
-    if settings.layers_from and not settings.layers_key:
-        raise UsageError(
-            "--layers-from takes layers that somebody else made, and nobody can see what they were made of",
-            hint="name whose signature counts: --layers-key cosign.pub; they sign by `build --key KEY`",
-        )
-    if settings.layers_key:
-        from builder.evidence.cosign import Cosign
+    """The site of a run. Raises MissingToolError and UsageError if ``key`` cannot sign."""
+    cache = cache or resources.cache()
+    signer = own = None
+    if key:
+        from builder.evidence.cosign import People, Signer
 
+        signer = Signer(key=key)
+        own = People.holding(signer)  # a key that cannot be read is said now
+    sources = Sources(mirrors or {}, cache, lambda text: emit(Note(text=text)))
+    return Site(emit, sources, Stores(Locks(matrices), cache), engine=engine, signer=signer, own=own)
+
+
+def layer_cache(site: Site, *, source: LayerSource | None, target: str | None) -> LayerCache:
+    """The layer cache of a build. Raises UsageError, and MissingToolError if no signature can be checked."""
+    if source is None and target is None:
+        return LayerCache()
+    from builder.evidence.cosign import Cosign, Verifier
+    from builder.oci.staging import repository_of
+    from builder.pipeline.sharing import SharedLayers
+
+    def layers_in(repository: str, **who: Any) -> SharedLayers:
+        return SharedLayers(
+            registry=site.sources.writing,
+            repository=repository_of(repository),
+            store=site.stores.layers,
+            warn=lambda text: site.emit(Note(text=text, warning=True)),
+            **who,
+        )
+
+    if source is not None:
         Cosign.find()
-    site = Site(settings, emit, Locks(matrices), engine)
-    if settings.key or settings.built_by:  # a key that cannot be read is said now
-        _ = site.own, site.builders
-    return site
+    return LayerCache(
+        source=layers_in(source.repository, trusted=Verifier(key=source.key)) if source else None,
+        target=layers_in(target, signer=site.signer) if target is not None else None,
+    )
+
+
+def report_store(site: Site, results: Path) -> ReportStore:
+    """The reports below ``results``; a key here signs them, and only what it signed is reused."""
+    from builder.verify.entry import ReportStore
+
+    folder, own, signer = results / "reports", site.own, site.signer
+    if own is None or signer is None:
+        return ReportStore(folder)
+    from builder.evidence.cosign import Cosign
+
+    return ReportStore(
+        folder,
+        sign=partial(Cosign.find().sign_text, signer=signer),
+        signed=lambda report: bool(own.who(report.text.encode(), report.signature)),
+    )

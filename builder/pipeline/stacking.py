@@ -34,14 +34,14 @@ def fetch_wheels(
     arrived: Callable[[Wheel, Path], None] = lambda _wheel, _path: None,
 ) -> dict[str, Path]:
     """Bring wheels into the cache; paths by sha256. ``arrived`` is told of each, from several threads."""
-    total, cache = sum(wheel.size for wheel in wheels), site.settings.cache
+    total, cache = sum(wheel.size for wheel in wheels), site.sources.cache
     advance = walk.counter("of wheels", total)
-    index = site.index.with_extra(walk.cell.index)
+    index = site.sources.index.with_extra(walk.cell.index)
     offered = [wheel for wheel in wheels if wheel.source is None]
     found = index.fetch_all(offered, cache=cache, progress=advance, stop=walk.cancel, arrived=arrived)
     for wheel in wheels:
         if wheel.source is not None:
-            found[wheel.sha256] = site.workshop(walk).make(wheel, index)
+            found[wheel.sha256] = site.sources.workshop(walk).make(wheel, index)
             arrived(wheel, found[wheel.sha256])
             advance(wheel.size)
     walk.done(f"{len(wheels)} wheels, {total / 1e9:.2f} GB")
@@ -52,7 +52,7 @@ def python_tar(walk: Walk, site: Site, python: StandalonePython, base: RegistryB
     """The tar of a standalone Python, held against the base's glibc."""
     walk.progress(f"CPython {python.version}", quiet=False)
     system = pinned_system(base)
-    return site.pythons.tar(
+    return site.sources.pythons.tar(
         python,
         glibc=system.glibc if system is not None else None,
         progress=walk.counter("of Python", python.size),
@@ -63,5 +63,5 @@ def python_tar(walk: Walk, site: Site, python: StandalonePython, base: RegistryB
 def rootfs_tar(walk: Walk, site: Site, base: RootfsBase) -> Path:
     """The tar of a rootfs, made at the first call."""
     walk.progress(f"Debian {base.suite} out of {len(base.debs)} packages", quiet=False)
-    fetch = partial(site.debian.fetch, stop=walk.cancel)
-    return cached_rootfs(base, cache=site.settings.cache, fetch=fetch)
+    fetch = partial(site.sources.debian.fetch, stop=walk.cancel)
+    return cached_rootfs(base, cache=site.sources.cache, fetch=fetch)

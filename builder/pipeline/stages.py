@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from builder import __version__
 from builder.errors import CellError
@@ -14,25 +13,30 @@ from builder.facts import check, summary
 from builder.facts.memory import Memory
 from builder.model import Cell, Image, Matrix, Pinned, Report, Verdict
 from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.schedule import Talk, Walk, walk_all
+from builder.pipeline.options import Gpus, LockOptions, RenderOptions
+from builder.pipeline.schedule import Hooks, Walk, walk_all
 from builder.pipeline.site import Site, open_site
 from builder.recipe.render import render
 from builder.recipe.values import Recipe, write
 
 if TYPE_CHECKING:
+    from builder.engine.engine import Engine
     from builder.engine.images import StoredImage
     from builder.image.compose import ComposedImage
     from builder.oci.staging import Staged
-    from builder.pipeline.settings import Settings
+    from builder.verify.entry import ReportStore
 
     Described = ComposedImage | Staged | StoredImage
 
 
-def check_cell(walk: Walk, site: Site) -> None:
-    """Stop an impossible cell, by its lock if there is one and by the facts. CellError."""
+def check_cell(walk: Walk, site: Site, *, refuse: bool = True) -> None:
+    """Judge a cell by its lock, if there is one, and the facts.
+
+    Raises CellError for an impossible one, unless it is not to ``refuse`` any.
+    """
     with walk.stage(Stage.CHECK):
-        pinned = site.locks.pinned(walk.cell)
-        memory = Memory(mirrors=site.settings.mirrors, cache=site.settings.cache)
+        pinned = site.stores.locks.pinned(walk.cell)
+        memory = Memory(mirrors=site.sources.mirrors, cache=site.stores.cache)
         findings = check(walk.cell, memory.truth(walk.cell, pinned))
         outcome = summary(findings)
         walk.done(outcome.answer)
@@ -42,7 +46,7 @@ def check_cell(walk: Walk, site: Site) -> None:
         if outcome is not Judgement.IMPOSSIBLE:
             return
         worst = next(finding for finding in findings if finding.outcome is Judgement.IMPOSSIBLE)
-        if not site.settings.refuse:
+        if not refuse:
             walk.note(f"built although refused: {worst.rule}: {worst.message}", warning=True)
             return
         raise CellError(
@@ -51,27 +55,30 @@ def check_cell(walk: Walk, site: Site) -> None:
         )
 
 
-def lock_cell(walk: Walk, site: Site) -> Pinned:
-    """The cell with everything fixed by content: from the lock, or resolved now and written to it."""
+def lock_cell(walk: Walk, site: Site, *, upgrade: bool | frozenset[str] = False) -> Pinned:
+    """The cell with everything fixed by content: from the lock, or resolved now and written to it.
+
+    ``upgrade`` is that of :class:`LockOptions`.
+    """
     with walk.stage(Stage.LOCK):
-        pinned = site.locks.pinned(walk.cell)
-        if pinned is None or site.settings.upgrade:
+        pinned = site.stores.locks.pinned(walk.cell)
+        if pinned is None or upgrade:
             from builder.lock.resolve import pin
 
             walk.progress("resolving", quiet=False)
             pinned = pin(
                 walk.cell,
-                index=site.index,
-                registry=site.registry,
-                debian=site.debian,
+                index=site.sources.index,
+                registry=site.sources.registry,
+                debian=site.sources.debian,
                 # also a stale one: a new resolution moves away from it no more than it must
-                previous=site.locks.pinned(walk.cell, stale=True),
-                upgrade=site.settings.upgrade,
+                previous=site.stores.locks.pinned(walk.cell, stale=True),
+                upgrade=upgrade,
                 note=walk.note,
-                workshop=site.workshop(walk),
-                pythons=site.pythons,
+                workshop=site.sources.workshop(walk),
+                pythons=site.sources.pythons,
             )
-            site.locks.keep(pinned)
+            site.stores.locks.keep(pinned)
         size = sum(wheel.size for wheel in pinned.wheels)
         walk.done(f"{len(pinned.wheels)} wheels, {size / 1e9:.2f} GB")
         return pinned
@@ -79,7 +86,7 @@ def lock_cell(walk: Walk, site: Site) -> Pinned:
 
 def render_cell(walk: Walk, site: Site, pinned: Pinned) -> Recipe:
     with walk.stage(Stage.RENDER):
-        recipe = render(pinned, probe=site.probe, version=__version__)
+        recipe = render(pinned, probe=site.stores.probe, version=__version__)
         walk.done(recipe.inputs[:19])
         return recipe
 
@@ -96,10 +103,20 @@ def refuse_large(pinned: Pinned, size: int) -> None:
         )
 
 
-def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> Report:
+def verify_cell(
+    walk: Walk,
+    engine: Engine,
+    image: Image,
+    pinned: Pinned | None,
+    *,
+    reports: ReportStore,
+    gpus: Gpus,
+    again: bool = False,
+) -> Report:
     """Run the probe in the image, or find a report about this very content, probe, GPU and driver.
 
-    ``pinned`` says what has to be in the image; None if no lock does.
+    ``pinned`` says what has to be in the image; None if no lock does. ``gpus`` and ``again`` are those of
+    :func:`builder.verify.verify.verify`.
     """
     from builder.verify.document import Expectation
     from builder.verify.verify import verify
@@ -108,11 +125,11 @@ def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> 
         walk.progress("cudnn-verify", quiet=False)
         report = verify(
             image,
-            engine=site.connected,
+            engine=engine,
             expect=Expectation.of(pinned) if pinned is not None else Expectation(),
-            gpus=site.settings.gpus,
-            store=site.reports,
-            again=site.settings.again,
+            gpus=gpus,
+            store=reports,
+            again=again,
             cancel=walk.cancel,
             waits=lambda: walk.progress("waits for the GPU, which another probe has", quiet=False),
         )
@@ -147,45 +164,35 @@ def image_of(
 
 
 def lock_cells(
-    matrices: Sequence[Matrix], cells: Sequence[Cell], *, settings: Settings, **talk: Unpack[Talk]
+    matrices: Sequence[Matrix], cells: Sequence[Cell], options: LockOptions, hooks: Hooks
 ) -> list[CellResult]:
     """Bring the lock of every cell up to date."""
-    site = open_site(matrices, settings, talk["emit"])
+    site = open_site(matrices, hooks.emit, mirrors=options.mirrors)
 
     def one(walk: Walk) -> CellResult:
-        lock_cell(walk, site)
+        lock_cell(walk, site, upgrade=options.upgrade)
         return walk.ended(CellOutcome.DONE)
 
-    return walk_all(cells, (Stage.LOCK,), one, jobs=settings.jobs, **talk)
+    return walk_all(cells, (Stage.LOCK,), one, hooks)
 
 
 def render_cells(
-    matrices: Sequence[Matrix],
-    cells: Sequence[Cell],
-    folder: Path,
-    *,
-    settings: Settings,
-    text_only: bool,
-    **talk: Unpack[Talk],
+    matrices: Sequence[Matrix], cells: Sequence[Cell], options: RenderOptions, hooks: Hooks
 ) -> list[CellResult]:
-    """Write the recipe of every cell below ``folder``.
-
-    Without its large files, as ``text_only`` wants it, it is for reading, not for building.
-    """
-    site = open_site(matrices, settings, talk["emit"])
-    if settings.locked:
-        site.locks.fresh(cells)
+    """Write the recipe of every cell."""
+    site = open_site(matrices, hooks.emit, mirrors=options.mirrors)
+    if options.locked:
+        site.stores.locks.fresh(cells)
 
     def one(walk: Walk) -> CellResult:
         recipe, blobs = render_cell(walk, site, lock_cell(walk, site)), {}
-        if text_only:
+        if options.text_only:
             recipe = replace(recipe, blobs={})
         else:
             from builder.pipeline.stacking import fetch_blobs
 
             blobs = fetch_blobs(walk, site, recipe)
-        write(recipe, folder / walk.cell.id, blobs=blobs)
+        write(recipe, options.folder / walk.cell.id, blobs=blobs)
         return walk.ended(CellOutcome.DONE)
 
-    order = (Stage.LOCK, Stage.RENDER)
-    return walk_all(cells, order, one, jobs=settings.jobs, **talk)
+    return walk_all(cells, (Stage.LOCK, Stage.RENDER), one, hooks)

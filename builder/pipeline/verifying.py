@@ -4,79 +4,98 @@ The latter are pulled from a staging repository by digest, and reported there.
 """
 
 from collections.abc import Sequence
-from typing import Unpack
 
 from builder.engine.engine import Engine
 from builder.errors import CellError, ImageMissingError, RegistryError
+from builder.evidence.cosign import People
 from builder.evidence.origin import origin_of
 from builder.evidence.travel import share
 from builder.model import Cell, Image, Matrix, Report
+from builder.oci.registry import Registry
 from builder.oci.staging import Staged, find_staged, repository_of, staged_reference
 from builder.pipeline import stages
 from builder.pipeline.events import CellResult, Stage
-from builder.pipeline.schedule import Talk, Walk, walk_all
-from builder.pipeline.settings import Settings
-from builder.pipeline.site import Site, open_site
-from builder.verify.entry import SealedReport
+from builder.pipeline.options import VerifyOptions
+from builder.pipeline.schedule import Hooks, Walk, walk_all
+from builder.pipeline.site import Site, open_site, report_store
+from builder.verify.entry import ReportStore, SealedReport
 
 
 def verify(
-    matrices: Sequence[Matrix], cells: Sequence[Cell], *, settings: Settings, **talk: Unpack[Talk]
+    matrices: Sequence[Matrix], cells: Sequence[Cell], options: VerifyOptions, hooks: Hooks
 ) -> list[CellResult]:
     """Run the probe in images that are in the engine's store already, or come from a staging repository.
 
     Raises MissingToolError if no engine answers, and StaleLockError if images come from elsewhere and
     the lock does not say which.
     """
-    source = repository_of(settings.source) if settings.source is not None else None
-    engine = Engine.connect(context=settings.context)
-    site = open_site(matrices, settings, talk["emit"], engine=engine)
+    source = repository_of(options.source) if options.source is not None else None
+    engine = Engine.connect(context=options.context)
+    site = open_site(matrices, hooks.emit, engine=engine, key=options.key)
+    builders = People.named(options.built_by, "--built-by")
+    reports = report_store(site, options.results)
     order: tuple[Stage, ...] = (Stage.VERIFY,)
     if source is not None:
-        site.locks.fresh(cells)
+        site.stores.locks.fresh(cells)
         order = (Stage.LOCK, Stage.RENDER, Stage.PULL, Stage.VERIFY, Stage.REPORT)
 
     def one(walk: Walk) -> CellResult:
         if source is not None:
-            return verify_staged(walk, site, source)
-        name = settings.image_name(walk.cell)
+            return verify_staged(walk, site, source, options, reports=reports, builders=builders)
+        name = walk.cell.image_name()
         stored = engine.inspect(name)
         if stored is None:
             raise CellError(f"there is no image {name}", hint="build it first: rtbuild build")
         image = stages.image_of(walk.cell, name, stored, reused=True)
-        pinned = site.locks.pinned(walk.cell)
-        report = stages.verify_cell(walk, site, image, pinned)
+        pinned = site.stores.locks.pinned(walk.cell)
+        report = stages.verify_cell(
+            walk, engine, image, pinned, reports=reports, gpus=options.gpus, again=options.again
+        )
         return walk.ended(stages.outcome_of(report), image=image, report=report)
 
-    return walk_all(cells, order, one, jobs=settings.jobs, **talk)
+    return walk_all(cells, order, one, hooks)
 
 
-def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:
-    """Pull a cell's image out of ``repository``, probe it, and put the report beside it there."""
+def verify_staged(
+    walk: Walk,
+    site: Site,
+    repository: str,
+    options: VerifyOptions,
+    *,
+    reports: ReportStore,
+    builders: People | None,
+) -> CellResult:
+    """Pull a cell's image out of ``repository``, probe it, and put the report beside it there.
+
+    ``builders``: whose signature an image needs that was not made here; None if it needs none.
+    """
+    engine, registry = site.connected, site.sources.writing
     recipe = stages.render_cell(walk, site, stages.lock_cell(walk, site))
     with walk.stage(Stage.PULL):
-        staged = _find(site, repository, recipe.inputs)
-        origin = origin_of(site.writing, staged, recipe, made=site.made, builders=site.builders)
+        staged = _find(registry, repository, recipe.inputs)
+        origin = origin_of(registry, staged, recipe, made=site.stores.made, builders=builders)
         if origin.refused is not None:
             raise CellError(origin.refused.text, hint=origin.refused.hint)
         if not origin.proven:
             walk.note(f"{staged.digest[:19]}…: {origin.text}", warning=True)
-        image = _pull(walk, site.connected, staged)
+        image = _pull(walk, engine, staged)
     report = None
     try:
-        report = stages.verify_cell(walk, site, image, recipe.pinned)
-        if site.settings.share_reports:
-            _share(walk, site, staged, report)
+        report = stages.verify_cell(
+            walk, engine, image, recipe.pinned, reports=reports, gpus=options.gpus, again=options.again
+        )
+        if options.share_reports:
+            _share(walk, registry, reports, staged, report)
     except CellError as error:
         return walk.failed(error, image=image, report=report)
     finally:
-        if site.settings.remove and not image.reused:
-            site.connected.remove(image.reference)
+        if options.remove and not image.reused:
+            engine.remove(image.reference)
     return walk.ended(stages.outcome_of(report), image=image, report=report)
 
 
-def _find(site: Site, repository: str, inputs: str) -> Staged:
-    staged = find_staged(site.writing, repository, inputs)
+def _find(registry: Registry, repository: str, inputs: str) -> Staged:
+    staged = find_staged(registry, repository, inputs)
     if staged is None:
         raise ImageMissingError(
             f"{repository} has no image of this cell as it is locked here"
@@ -112,22 +131,22 @@ def _pull(walk: Walk, engine: Engine, staged: Staged) -> Image:
     return stages.image_of(walk.cell, staged.reference, stored, reused=reused, pushed=staged.reference)
 
 
-def _share(walk: Walk, site: Site, staged: Staged, report: Report) -> None:
+def _share(walk: Walk, registry: Registry, reports: ReportStore, staged: Staged, report: Report) -> None:
     """Attach every report on this digest that is kept here; note if there is none that may travel."""
     if report.test_double:
         walk.note("the report stays here: a test double took part in it", warning=True)
         return
-    sealed = [entry for entry in site.reports.entries() if isinstance(entry, SealedReport)]
+    sealed = [entry for entry in reports.entries() if isinstance(entry, SealedReport)]
     kept = [entry for entry in sealed if entry.key.digest == staged.digest and not entry.test_double]
     if not kept:
         walk.note(f"no report goes to {staged.repository}: this one is about this machine", warning=True)
         return
     with walk.stage(Stage.REPORT):
         try:
-            new = share(site.writing, staged, kept)
+            new = share(registry, staged, kept)
         except RegistryError as error:
             raise RegistryError(
-                f"the report is kept in {site.reports.folder}, and could not be put beside the image: "
+                f"the report is kept in {reports.folder}, and could not be put beside the image: "
                 f"{error.message}",
                 hint=f"{error.hint or 'try again'}; or --no-report: `publish` reads that folder as well",
             ) from error

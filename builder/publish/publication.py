@@ -1,4 +1,4 @@
-"""The order for a publication, the state of each cell in it, and the versioned JSON document of them."""
+"""The options of a publication, the state of each cell in it, and the versioned JSON document of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ State = Literal["published", "unchanged", "planned", "refused", "failed", "cance
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class PublishOptions:
     """The options of a publication. None: the matrix decides."""
 
     results: Path

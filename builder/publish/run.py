@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
-from typing import Unpack
 
 from builder import __version__
 from builder.errors import (
@@ -29,11 +28,11 @@ from builder.oci import staging
 from builder.oci.copying import Tally, copy_image, put_tag
 from builder.oci.registry import Registry
 from builder.pipeline.events import PUBLISHING, CellOutcome, CellResult, RunStarted, Stage
-from builder.pipeline.schedule import Talk, Walk, each
+from builder.pipeline.schedule import Hooks, Walk, each
 from builder.pipeline.site import Locks
 from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.gate import Decision, decide
-from builder.publish.publication import Found, Order, Publication, refuse_clashes
+from builder.publish.publication import Found, Publication, PublishOptions, refuse_clashes
 from builder.publish.tags import TagKind, moving_tags, steps, tags_of
 from builder.recipe.bundle import bundle
 from builder.recipe.render import render
@@ -45,7 +44,7 @@ MAX_AGE = timedelta(days=30)
 
 
 def publish(
-    matrices: Sequence[Matrix], cells: Sequence[Cell], *, order: Order, **talk: Unpack[Talk]
+    matrices: Sequence[Matrix], cells: Sequence[Cell], options: PublishOptions, hooks: Hooks
 ) -> list[Publication]:
     """Publish every cell that the gate admits; nothing of a refused cell is published.
 
@@ -53,19 +52,19 @@ def publish(
     Raises UsageError if no repository is named, StaleLockError if the lock is stale, and MissingToolError if
     cosign is needed and missing.
     """
-    line = _Line(matrices, order)
+    line = _Line(matrices, options)
     rows = [line.begin(cell) for cell in cells]
     line.locks.fresh(cells)
-    if order.signer is not None:
+    if options.signer is not None:
         Cosign.find()
-    stages = PUBLISHING[:1] if order.dry_run else PUBLISHING
-    talk["emit"](RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
-    walks = [Walk(row.cell, **talk) for row in rows]
+    stages = PUBLISHING[:1] if options.dry_run else PUBLISHING
+    hooks.emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
+    walks = [Walk(row.cell, hooks.emit, hooks.cancel) for row in rows]
     row_of = dict(zip(walks, rows, strict=True))
-    early = each(walks, partial(_noted, line.judge, row_of), jobs=order.jobs, **talk)
+    early = each(walks, partial(_noted, line.judge, row_of), hooks, jobs=options.jobs)
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
     refuse_clashes(rows)
-    each(going, partial(_noted, line.carry, row_of), jobs=order.jobs, **talk)
+    each(going, partial(_noted, line.carry, row_of), hooks, jobs=options.jobs)
     return rows
 
 
@@ -103,17 +102,17 @@ def _noted(
 class _Line:
     """The stations of a cell, and the values that they share."""
 
-    def __init__(self, matrices: Sequence[Matrix], order: Order) -> None:
-        self.order = order
+    def __init__(self, matrices: Sequence[Matrix], options: PublishOptions) -> None:
+        self.options = options
         self.matrices = {matrix.name: matrix for matrix in matrices}
         self.locks = Locks(matrices)
         self.registry = Registry.to_write()
-        self.reports = tuple(ReportStore(order.results / "reports").entries())
+        self.reports = tuple(ReportStore(options.results / "reports").entries())
         self.probe = bundle()
 
     def begin(self, cell: Cell) -> Publication:
         """The cell's source and target repository. Raises UsageError."""
-        said, order = self.matrices[cell.matrix].publish, self.order
+        said, options = self.matrices[cell.matrix].publish, self.options
 
         def named(option: str, repository: str | None, key: str) -> str:
             if repository is None:
@@ -125,8 +124,8 @@ class _Line:
 
         return Publication(
             cell=cell,
-            source=named("--from", order.source or said.staging, "staging"),
-            target=named("--to", order.target or said.repository, "repository"),
+            source=named("--from", options.source or said.staging, "staging"),
+            target=named("--to", options.target or said.repository, "repository"),
             moving=moving_tags(cell, said.aliases),
         )
 
@@ -180,7 +179,7 @@ class _Line:
                 f"{staged.reference} is labelled as {labels[1]} of {labels[0]} for {labels[2]}",
                 "push the image again: rtbuild build --no-cache --push",
             )
-        made, builders = MadeImages(self.order.cache / "made"), self.order.builders
+        made, builders = MadeImages(self.options.cache / "made"), self.options.builders
         origin = origin_of(self.registry, staged, recipe, made=made, builders=builders)
         return origin.refused or Found(staged=staged, recipe=recipe, origin=origin)
 
@@ -188,16 +187,16 @@ class _Line:
         """Look for reports against images of the cell that are public already."""
         if any(refusal.kind == "clock" for refusal in row.refusals):
             return  # it is unknown which report is newer
-        policy = Policy(now=datetime.now(UTC), reporters=self.order.reporters)
+        policy = Policy(now=datetime.now(UTC), reporters=self.options.reporters)
         warn = partial(walk.note, warning=True)
         row.failures = find_failures(self.registry, row, reports=self.reports, policy=policy, warn=warn)
 
     def _say_failures(self, walk: Walk, row: Publication) -> None:
         """Attach those reports to the images."""
-        if not row.failures or self.order.dry_run:
+        if not row.failures or self.options.dry_run:
             return
         with walk.stage(Stage.EVIDENCE):
-            signer = self.order.signer
+            signer = self.options.signer
             row.failures = say_failures(self.registry, row.failures, signer=signer, note=walk.progress)
             new = sum(found.new for found in row.failures)
             words = f"{new} of them new" if new else "there already"
@@ -210,7 +209,7 @@ class _Line:
         ``claimed`` are the claims of the evidence so far.
         """
         said = self.matrices[row.cell.matrix].publish
-        limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
+        limit = self.options.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
         row.decision = decision = decide(
             row.cell,
             found.staged,
@@ -220,7 +219,7 @@ class _Line:
                 max_age=limit,
                 probe=sha256(self.probe).hexdigest(),
                 expect=Expectation.of(found.recipe.pinned),
-                reporters=self.order.reporters,
+                reporters=self.options.reporters,
             ),
             exemptions=said.exempt,
             published=public_failures(self.registry, row.target, found.staged),
@@ -238,7 +237,7 @@ class _Line:
         if row.refusals or found is None or decision is None:
             return None
         try:
-            if self.order.dry_run:
+            if self.options.dry_run:
                 with walk.stage(Stage.GATE):
                     self._statements(walk, found, decision, found.staged)
                     walk.done("the evidence holds")
@@ -251,7 +250,7 @@ class _Line:
                 self._taken_back(walk, row)
                 return None
             with walk.stage(Stage.EVIDENCE):
-                signer, public = self.order.signer, replace(found.staged, repository=row.target)
+                signer, public = self.options.signer, replace(found.staged, repository=row.target)
                 made = self._statements(walk, found, decision, public)
                 row.evidence = attach_statements(
                     self.registry, public, made, signer=signer, note=walk.progress
@@ -332,6 +331,6 @@ class _Line:
             tags,
             found.staged.digest,
             others={cell.id for cell in cells if cell.excluded is None} - {row.cell.id},
-            overwrite=self.order.overwrite,
+            overwrite=self.options.overwrite,
         )
         row.refusals += against

@@ -18,7 +18,8 @@ from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.oci.spec import MANIFEST
 from builder.oci.staging import staged_reference
-from builder.publish.publication import Order, Publication
+from builder.pipeline.schedule import Hooks
+from builder.publish.publication import Publication, PublishOptions
 from builder.publish.run import publish
 
 if TYPE_CHECKING:
@@ -75,9 +76,8 @@ class Scene:
         return publish(
             [self.project.matrix],
             self.project.matrix.cells,
-            order=Order(**asked | order),
-            emit=lambda _event: None,
-            cancel=threading.Event(),
+            PublishOptions(**asked | order),
+            Hooks(emit=lambda _event: None, cancel=threading.Event()),
         )
 
     def tags(self) -> dict[str, str | None]:

@@ -30,14 +30,15 @@ from builder.net.http import Client
 from builder.oci.auth import Login
 from builder.oci.registry import Registry
 from builder.oci.staging import read_image, staged_reference
-from builder.publish.publication import Order
+from builder.pipeline.schedule import Hooks
+from builder.publish.publication import PublishOptions
 from builder.publish.run import publish
 from builder.verify.document import parse
 from builder.verify.entry import ReportStore, key_of
 
 if TYPE_CHECKING:
     from builder.oci.staging import Staged
-    from builder.publish.publication import Publication
+from builder.publish.publication import Publication
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
@@ -206,9 +207,8 @@ def test_two_cells_that_want_the_same_names(tmp_path: Path, scene: Scene) -> Non
     rows = publish(
         [scene.project.matrix, other.matrix],
         [scene.project.cell, other.cell],
-        order=Order(source=scene.through[0], target=scene.through[1], results=scene.project.results),
-        emit=lambda _event: None,
-        cancel=threading.Event(),
+        PublishOptions(source=scene.through[0], target=scene.through[1], results=scene.project.results),
+        Hooks(emit=lambda _event: None, cancel=threading.Event()),
     )
     assert [(row.state, kinds(row)) for row in rows] == [("refused", ["tag"])] * 2
     assert "is also wanted for" in rows[0].refusals[0].text

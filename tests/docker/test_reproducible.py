@@ -14,10 +14,10 @@ import tiny
 from builder.engine.engine import Engine
 from builder.errors import CellError
 from builder.pipeline import stacking
+from builder.pipeline.options import BuildOptions
 from builder.pipeline.reproduce import compare_builds, refuse_difference
 from builder.pipeline.schedule import Walk
-from builder.pipeline.settings import Settings
-from builder.pipeline.site import Site
+from builder.pipeline.site import Site, Sources, Stores
 from builder.recipe.values import Recipe, RecipeSetting, RecipeStep
 
 if TYPE_CHECKING:
@@ -65,14 +65,9 @@ def site(engine: Engine, tmp_path: Path) -> Iterator[Site]:
 
 @contextlib.contextmanager
 def site_with(engine: Engine, tmp_path: Path) -> Iterator[Site]:
-    settings = Settings(
-        no_cache=True,
-        verify=False,
-        cache=tmp_path / "cache",
-        results=tmp_path / "results",
-        repository="rtbuild-test",
-    )
-    yield Site(settings, lambda _event: None, engine=engine)
+    cache = tmp_path / "cache"
+    stores = Stores(cache=cache, repository="rtbuild-test")
+    yield Site(lambda _event: None, Sources(cache=cache), stores, engine=engine)
     engine.remove("rtbuild-test/reproducible-test:reproducible")
 
 
@@ -81,9 +76,9 @@ def walk(cell: Cell) -> tuple[Walk, list[Event]]:
     return Walk(cell, events.append, threading.Event()), events
 
 
-def test_a_recipe_that_repeats_has_one_digest(site: Site) -> None:
+def test_a_recipe_that_repeats_has_one_digest(site: Site, tmp_path: Path) -> None:
     made = recipe(STEADY + TIMES)
-    comparison = compare_builds(walk(made.cell)[0], site, made)
+    comparison = compare_builds(walk(made.cell)[0], site, BuildOptions(results=tmp_path), made)
     assert comparison.same
     assert comparison.first.digest == comparison.second.digest
     assert site.engine is not None
@@ -92,10 +87,10 @@ def test_a_recipe_that_repeats_has_one_digest(site: Site) -> None:
     refuse_difference(comparison)
 
 
-def test_a_date_in_a_file_is_found_and_named(site: Site) -> None:
+def test_a_date_in_a_file_is_found_and_named(site: Site, tmp_path: Path) -> None:
     random = "mktemp -u XXXXXXXXXX > /out/made/random\n"
     made = recipe(STEADY + random + STAMP + TIMES)
-    comparison = compare_builds(walk(made.cell)[0], site, made)
+    comparison = compare_builds(walk(made.cell)[0], site, BuildOptions(results=tmp_path), made)
     assert not comparison.same
     with pytest.raises(CellError) as raised:
         refuse_difference(comparison)
@@ -120,12 +115,14 @@ def test_a_graph_driver_says_what_to_switch_and_compares_contents(
         with Engine.connect() as engine, site_with(engine, tmp_path) as site:
             made = recipe(STEADY + TIMES)
             way, events = walk(made.cell)
-            comparison = compare_builds(way, site, made)
+            comparison = compare_builds(way, site, BuildOptions(results=tmp_path), made)
             assert comparison.same
             assert not comparison.by_digest
             assert any("containerd-snapshotter" in note for note in way.notes)
             assert events
-            comparison = compare_builds(walk(made.cell)[0], site, recipe(STEADY + STAMP))
+            comparison = compare_builds(
+                walk(made.cell)[0], site, BuildOptions(results=tmp_path), recipe(STEADY + STAMP)
+            )
             assert not comparison.same
             files = [file["path"] for layer in comparison.document()["layers"] for file in layer["files"]]
             assert "/stamp" in files

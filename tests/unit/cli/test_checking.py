@@ -16,8 +16,7 @@ from builder.facts import BaseTruth
 from builder.facts.memory import Memory
 from builder.matrix import load
 from builder.pipeline.schedule import Walk
-from builder.pipeline.settings import Settings
-from builder.pipeline.site import Locks, Site
+from builder.pipeline.site import Locks, Site, Stores
 from builder.pipeline.stages import check_cell
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def test_explain_tells_what_the_registry_said(matrix: Matrix, capsys) -> None:
 
 def test_build_stops_a_cell_whose_base_is_gone(matrix: Matrix) -> None:
     said(BaseTruth(reference=TAG, exists=False))
-    site = Site(Settings(), lambda _event: None, locks=Locks([matrix]))
+    site = Site(lambda _event: None, stores=Stores(Locks([matrix])))
     walk = Walk(matrix.cells[0], lambda _event: None, threading.Event())
     with pytest.raises(CellError, match=f"the registry has no {TAG}"):
         check_cell(walk, site)

@@ -12,7 +12,11 @@ import pytest
 from builder.errors import CellError, MissingToolError
 from builder.model import Base, Cell, Cuda
 from builder.pipeline.events import CellFinished, CellOutcome, CellResult, Event, Stage, StageFinished
-from builder.pipeline.schedule import Walk, each
+from builder.pipeline.schedule import Hooks, Walk, each
+
+
+def hooks(events: list[Event], cancel: threading.Event) -> Hooks:
+    return Hooks(emit=events.append, cancel=cancel)
 
 
 def cell(name: str) -> Cell:
@@ -42,7 +46,9 @@ def test_results_come_in_the_order_of_the_cells_not_of_their_ends() -> None:
         time.sleep(0.05 if walk.cell.id == "a" else 0)
         return done(walk)
 
-    results = each(walks("abc", events, cancel), function, jobs=3, emit=events.append, cancel=cancel)
+    results = each(
+        walks("abc", events, cancel), function, jobs=3, hooks=Hooks(emit=events.append, cancel=cancel)
+    )
     assert [r.cell.id for r in results if r] == ["a", "b", "c"]
     assert {e.result.cell.id for e in events if isinstance(e, CellFinished)} == {"a", "b", "c"}
 
@@ -57,7 +63,9 @@ def test_a_bad_cell_ends_alone() -> None:
                 raise CellError("no such wheel", hint="look again")
         return done(walk)
 
-    results = each(walks("abc", events, cancel), function, jobs=1, emit=events.append, cancel=cancel)
+    results = each(
+        walks("abc", events, cancel), function, jobs=1, hooks=Hooks(emit=events.append, cancel=cancel)
+    )
     assert [r.outcome for r in results if r] == [CellOutcome.DONE, CellOutcome.FAILED, CellOutcome.DONE]
     failed = results[1]
     assert failed is not None
@@ -82,7 +90,9 @@ def test_what_the_machine_lacks_stops_all_and_is_raised() -> None:
         return done(walk)
 
     with pytest.raises(MissingToolError, match="disk full"):
-        each(walks("abcdef", events, cancel), function, jobs=2, emit=events.append, cancel=cancel)
+        each(
+            walks("abcdef", events, cancel), function, jobs=2, hooks=Hooks(emit=events.append, cancel=cancel)
+        )
     assert cancel.is_set()
     assert len(ran) < 6
 
@@ -99,7 +109,9 @@ def test_ctrl_c_keeps_what_has_finished_and_cancels_the_rest() -> None:
         with walk.stage(Stage.VERIFY):
             return done(walk)
 
-    results = each(walks("abc", events, cancel), function, jobs=1, emit=events.append, cancel=cancel)
+    results = each(
+        walks("abc", events, cancel), function, jobs=1, hooks=Hooks(emit=events.append, cancel=cancel)
+    )
     assert [r.outcome for r in results if r] == [
         CellOutcome.DONE,
         CellOutcome.CANCELLED,
@@ -110,7 +122,9 @@ def test_ctrl_c_keeps_what_has_finished_and_cancels_the_rest() -> None:
 def test_a_cell_that_goes_on_has_no_result_and_no_end() -> None:
     events: list[Event] = []
     cancel = threading.Event()
-    results = each(walks("a", events, cancel), lambda _: None, jobs=1, emit=events.append, cancel=cancel)
+    results = each(
+        walks("a", events, cancel), lambda _: None, jobs=1, hooks=Hooks(emit=events.append, cancel=cancel)
+    )
     assert results == [None]
     assert events == []
 

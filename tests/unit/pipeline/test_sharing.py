@@ -21,9 +21,9 @@ from builder.layers.store import LayerStore, Record
 from builder.layers.types import MEDIA_TYPES, Layer
 from builder.oci.registry import Registry
 from builder.oci.spec import MANIFEST
-from builder.pipeline.settings import Settings
+from builder.pipeline.options import LayerSource
 from builder.pipeline.sharing import SharedLayers
-from builder.pipeline.site import open_site
+from builder.pipeline.site import layer_cache, open_site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,20 +122,21 @@ def change_config(registry: RegistryDouble, *, signed_by: str = "theirs", **chan
 
 def test_a_repository_that_is_pushed_to_is_not_taken_from(tmp_path: Path) -> None:
     """Else whoever may write to it decides which shell runs on this machine, and what is in the image."""
-    settings = Settings(push="registry.example/staging", cache=tmp_path)
-    site = open_site([], settings, lambda _event: None)
-    assert site.leaving is not None
-    assert site.shared is None
+    site = open_site([], lambda _event: None, cache=tmp_path)
+    found = layer_cache(site, source=None, target="registry.example/staging")
+    assert found.target is not None
+    assert found.source is None
 
 
 def test_a_repository_is_taken_from_only_by_a_key(tmp_path: Path) -> None:
-    settings = Settings(layers_from="registry.example/staging", cache=tmp_path)
     with pytest.raises(UsageError, match="--layers-from") as raised:
-        open_site([], settings, lambda _event: None)
+        LayerSource.named("registry.example/staging", None)
     assert "--layers-key" in (raised.value.hint or "")
-    site = open_site([], replace(settings, layers_key="cosign.pub"), lambda _event: None)
-    assert site.shared is not None
-    assert site.shared.trusted == Verifier(key="cosign.pub")
+    site = open_site([], lambda _event: None, cache=tmp_path)
+    named = LayerSource.named("registry.example/staging", "cosign.pub")
+    found = layer_cache(site, source=named, target=None).source
+    assert found is not None
+    assert found.trusted == Verifier(key="cosign.pub")
 
 
 @pytest.mark.parametrize(

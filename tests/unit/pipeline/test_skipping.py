@@ -15,7 +15,8 @@ from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.oci.staging import staged_tag
 from builder.pipeline.build import built_before, staged_before
-from builder.pipeline.settings import Settings
+from builder.pipeline.options import BuildOptions
+from builder.pipeline.site import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,14 +47,15 @@ class Shelf:
 def recipe(cell: str, inputs: str) -> Any:
     base = RootfsBase(suite="bookworm", debs=(), epoch=0)
     return SimpleNamespace(
-        inputs=inputs, cell=SimpleNamespace(matrix="m", id=cell), pinned=SimpleNamespace(base=base)
+        inputs=inputs, cell=doubles.cell(matrix="m", id=cell), pinned=SimpleNamespace(base=base)
     )
 
 
-def asked(shelf: Shelf, *recipes: Any, made_here: bool = True, **settings: Any) -> dict[str, str]:
+def asked(shelf: Shelf, *recipes: Any, made_here: bool = True) -> dict[str, str]:
     """The references of what is found; of what this machine made, or not, by its memory."""
     memory = SimpleNamespace(content=lambda inputs: f"content of {inputs}" if made_here else None)
-    site: Any = SimpleNamespace(engine=shelf, settings=Settings(**settings), made=memory)
+    stores = SimpleNamespace(made=memory, image_name=Stores().image_name)
+    site: Any = SimpleNamespace(engine=shelf, stores=stores)
     return {inputs: image.reference for inputs, image in built_before(site, recipes).items()}
 
 
@@ -81,12 +83,6 @@ def test_what_this_machine_did_not_make_is_made(tmp_path: Path) -> None:
     assert asked(Shelf(pulled_a=INPUTS), recipe("a", INPUTS), made_here=False) == {}
 
 
-def test_nothing_is_asked_where_all_is_built_anew() -> None:
-    shelf = Shelf(rtbuild__m_a=INPUTS)
-    assert asked(shelf, recipe("a", INPUTS), no_cache=True) == {}
-    assert shelf.lists == 0
-
-
 @pytest.fixture
 def server() -> Iterator[RegistryDouble]:
     with serve() as running:
@@ -96,18 +92,17 @@ def server() -> Iterator[RegistryDouble]:
 def staged(server: RegistryDouble, folder: Path, notes: list[Any] | None = None) -> dict[str, Staged]:
     """What is found in a repository, by a client that has only ``folder`` of what earlier ones saw."""
     registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
-    settings = Settings(push=f"{server.host}/team/staging", cache=folder / "cache")
+    repository = f"{server.host}/team/staging"
     site: Any = SimpleNamespace(
-        writing=registry,
-        settings=settings,
-        made=MadeImages(folder / "made"),
-        builders=None,
+        sources=SimpleNamespace(writing=registry),
+        stores=SimpleNamespace(cache=folder / "cache", made=MadeImages(folder / "made")),
+        own=None,
         emit=(notes if notes is not None else []).append,
     )
     if not server.tags:
-        doubles.push_image(registry, settings.push, folder, tag=staged_tag(doubles.INPUTS))
+        doubles.push_image(registry, repository, folder, tag=staged_tag(doubles.INPUTS))
     server.requests.clear()
-    return staged_before(site, [recipe("a", doubles.INPUTS)])
+    return staged_before(site, BuildOptions(push=repository), [recipe("a", doubles.INPUTS)])
 
 
 def configs(server: RegistryDouble) -> int:

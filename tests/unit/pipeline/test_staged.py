@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import threading
@@ -23,8 +22,8 @@ from builder.oci.registry import Registry
 from builder.oci.staging import staged_tag
 from builder.pipeline import verifying
 from builder.pipeline.events import CellOutcome, Note
+from builder.pipeline.options import VerifyOptions
 from builder.pipeline.schedule import Walk
-from builder.pipeline.settings import Settings
 from builder.recipe.render import render
 from builder.verify.entry import ReportStore, SealedReport
 
@@ -121,22 +120,27 @@ def engine(image: Staged) -> EngineDouble:
 def verify(engine: EngineDouble, image: Staged, registry: Registry, tmp_path: Path):
     """Walk one cell; its result, and what was noted."""
 
-    def run(*, builders: People | None = None, **settings: Any) -> Any:
+    def run(*, builders: People | None = None, **options: Any) -> Any:
         notes: list[str] = []
         site: Any = SimpleNamespace(
-            settings=dataclasses.replace(Settings(results=tmp_path / "results"), **settings),
-            locks=SimpleNamespace(pinned=lambda _cell: PINNED),
-            probe=PROBE,
-            engine=engine,
-            reports=ReportStore(tmp_path / "results" / "reports"),
-            made=MadeImages(tmp_path / "made"),
-            builders=builders,
-            writing=registry,
+            sources=SimpleNamespace(writing=registry),
+            stores=SimpleNamespace(
+                locks=SimpleNamespace(pinned=lambda _cell: PINNED),
+                probe=PROBE,
+                made=MadeImages(tmp_path / "made"),
+            ),
             connected=engine,
         )
         emit = lambda event: notes.append(event.text) if isinstance(event, Note) else None  # noqa: E731
         walk = Walk(PINNED.cell, emit, threading.Event())
-        result = verifying.verify_staged(walk, site, image.repository)
+        result = verifying.verify_staged(
+            walk,
+            site,
+            image.repository,
+            VerifyOptions(**options),
+            reports=ReportStore(tmp_path / "results" / "reports"),
+            builders=builders,
+        )
         return SimpleNamespace(result=result, notes=notes)
 
     return run

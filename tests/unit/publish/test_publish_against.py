@@ -27,7 +27,8 @@ from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.oci.staging import staged_tag
 from builder.pipeline.events import Note
-from builder.publish.publication import Order, publication_document
+from builder.pipeline.schedule import Hooks
+from builder.publish.publication import PublishOptions, publication_document
 from builder.publish.run import publish
 from builder.verify.document import parse
 from builder.verify.entry import key_of, read_entry, seal
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.oci.staging import Staged
-    from builder.publish.publication import Publication
+from builder.publish.publication import Publication
 
 L4 = {"name": "NVIDIA L4", "compute_capability": "8.9"}
 BROKEN = {"verdict": "broken", "cause": "cudnn-shadowed"}
@@ -72,9 +73,11 @@ class Scene:
         (row,) = publish(
             [self.project.matrix],
             [self.project.cell],
-            order=Order(**asked | {"target": self.target} | order),
-            emit=lambda event: self.said.append(event.text) if isinstance(event, Note) else None,
-            cancel=threading.Event(),
+            PublishOptions(**asked | {"target": self.target} | order),
+            Hooks(
+                emit=lambda event: self.said.append(event.text) if isinstance(event, Note) else None,
+                cancel=threading.Event(),
+            ),
         )
         rows = publication_document(
             [row], command="rtbuild publish", started=datetime.now(UTC), dry_run=False

@@ -23,7 +23,8 @@ from builder.oci.referrers import Artifact, attach
 from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
 from builder.pipeline.events import Note
-from builder.publish.publication import Order
+from builder.pipeline.schedule import Hooks
+from builder.publish.publication import PublishOptions
 from builder.publish.run import publish
 from builder.verify.document import parse
 from builder.verify.entry import ReportStore, SealedReport, key_of, read_entry, seal
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.oci.staging import Staged
-    from builder.publish.publication import Publication
+from builder.publish.publication import Publication
 
 OURS, THEIRS = Signer(key="ours"), Signer(key="theirs")
 PEOPLE = People(keys=(Verifier(key="colleague"), Verifier(key="ours")))
@@ -66,7 +67,7 @@ class Stage:
 
     def publish(self, **order: Any) -> Publication:
         self.said.clear()
-        asked = Order(
+        asked = PublishOptions(
             results=self.project.results,
             source=self.staging,
             target=self.public,
@@ -76,9 +77,11 @@ class Stage:
         (row,) = publish(
             [self.project.matrix],
             [self.project.cell],
-            order=asked,
-            emit=lambda event: self.said.append(event.text) if isinstance(event, Note) else None,
-            cancel=threading.Event(),
+            asked,
+            Hooks(
+                emit=lambda event: self.said.append(event.text) if isinstance(event, Note) else None,
+                cancel=threading.Event(),
+            ),
         )
         return row
 

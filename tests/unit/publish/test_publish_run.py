@@ -17,7 +17,8 @@ from builder.evidence.travel import share
 from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.oci.staging import read_image, staged_tag
-from builder.publish.publication import Order
+from builder.pipeline.schedule import Hooks
+from builder.publish.publication import PublishOptions
 from builder.publish.run import publish
 from builder.verify.document import parse
 from builder.verify.entry import key_of, read_entry, seal
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.publish.publication import Publication
+from builder.publish.publication import Publication
 
 INDEX_OF_NOTHING = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": []})
 FOREIGN = sha256(INDEX_OF_NOTHING)
@@ -49,14 +50,14 @@ def project(server: RegistryDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def publish_one(project: Project, server: RegistryDouble, *, overwrite: bool = False) -> Publication:
-    order = Order(
+    order = PublishOptions(
         results=project.results,
         source=f"{server.host}/staging",
         target=f"{server.host}/public",
         overwrite=overwrite,
     )
-    cancel = threading.Event()
-    (row,) = publish([project.matrix], [project.cell], order=order, emit=lambda _event: None, cancel=cancel)
+    hooks = Hooks(emit=lambda _event: None, cancel=threading.Event())
+    (row,) = publish([project.matrix], [project.cell], order, hooks)
     return row
 
 
