@@ -210,11 +210,28 @@ def add_told(
                 row["read"][name] = prefix + _short_path(one.read[name])
         for name in one.beyond:
             if name not in row:
-                row.setdefault("unread", {})[name] = "it lies beyond the first 16 MiB of the wheel"
+                row.setdefault("unread", {})[name] = BEYOND
         asked = one.values.get("glibc")
         if asked and "x86_64" in one.file and not at_least(row.get("glibc", "2"), asked):
             # a tag is a promise; the symbols are what the loader goes by
             row["glibc"], row["read"]["glibc"] = asked, prefix + _short_path(one.read["glibc"])
+
+
+def add_arm64(row: Raw, release: WheelRelease) -> None:
+    """Put the GPU code of a release's wheel for ARM into a row: it is made for other cards than x86-64's."""
+    told = release.told.get("linux/arm64")
+    if told is None or "linux/arm64" not in row["platforms"] or "linux/arm64" in row.get("cpu_only", ()):
+        return
+    if code := told.values.get("architectures"):
+        row["architectures_arm64"] = list(code)
+        row["read"]["architectures_arm64"] = _short_path(told.read["architectures"])
+    else:
+        row.setdefault("unread", {})["architectures_arm64"] = (
+            BEYOND if "architectures" in told.beyond else "nothing that is read of its wheel for ARM says it"
+        )
+
+
+BEYOND = "it lies beyond the first 16 MiB of the wheel"
 
 
 def _short_path(member: str) -> str:

@@ -96,7 +96,7 @@ def _ways(
             index = () if listed else (f"https://download.pytorch.org/whl/{row.variant}",)
             yield Choice(text=f"{name}=={version}+{row.variant}", row=row, brings=True, index=index)
     elif table.name == "jax":
-        if row.default and (not parsed.extras or row.extra in parsed.extras):
+        if row.default and (not parsed.extras or {row.extra, *row.aliases} & parsed.extras):
             yield Choice(text=f"{name}[{row.extra}]=={version}", row=row, brings=True)
     elif table.name == "cupy":
         yield Choice(text=f"cupy-{row.variant}=={version}", row=row, brings=False)

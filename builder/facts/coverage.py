@@ -42,7 +42,11 @@ def coverage() -> tuple[Coverage, ...]:
 
 def _one(table: FrameworkTable, value: str) -> Coverage:
     always = value in {"numpy_abi", "python", "glibc"}  # a release without CUDA has them, too
-    rows = [row for row in table.rows if always or set(row.cpu_only) != set(row.platforms)]
+    rows = [
+        row
+        for row in table.rows
+        if "linux/amd64" in row.platforms and (always or set(row.cpu_only) != set(row.platforms))
+    ]
     missing = [row for row in rows if not getattr(row, value)]
     added = [row for row in rows if value in row.added and row not in missing]
     usual = _REASONS.get((table.name, value), "nothing that is read of its wheels says it")

@@ -1,7 +1,7 @@
 """Which distributions make up each framework, and how their releases become rows."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from builder.facts import assemble
@@ -45,6 +45,7 @@ def _each(change: Callable[[WheelRelease, Raw], None], wheels: int | None = None
         for release in (release for of_it in found.values() for release in of_it.values()):
             row = assemble.base_row(release)
             assemble.add_told(row, _told(release)[:wheels])
+            assemble.add_arm64(row, release)
             change(release, row)
             yield assemble.seal(row, release)
 
@@ -58,9 +59,6 @@ def _tensorflow(_release: WheelRelease, row: Raw) -> None:
 
 
 def _torch(release: WheelRelease, row: Raw) -> None:
-    arm = release.told.get("linux/arm64")
-    if arm is not None and "linux/arm64" not in row.get("cpu_only", ()):
-        row["architectures_arm64"] = list(arm.values.get("architectures", ()))
     assemble.cudnn_by_pin(row, row["extras"].get("", ()), 4)
     row["version"], _, local = release.version.partition("+")
     if local:
@@ -94,9 +92,20 @@ def _jax(found: Found) -> Iterator[Raw]:
         for variant in _JAX_VARIANTS:
             plugin = _asked_for(asked.get(variant, ()), f"jax-{variant}-plugin", found)
             if plugin is not None:
-                yield _with_plugin(release, variant, asked, plugin, found)
+                row, made_of = _with_plugin(release, variant, asked, plugin, found)
             elif f"{variant}-pip" in asked:
-                yield _with_local_build(release, variant, asked)
+                row, made_of = _with_local_build(release, variant, asked), (release,)
+            else:
+                continue
+            row["aliases"] = [extra for extra, lines in asked.items() if _means(extra, lines, variant)]
+            yield assemble.seal(row, *made_of)
+
+
+def _means(extra: str, lines: Iterable[str], variant: str) -> bool:
+    """Whether an extra without a number asks for this CUDA's plug-in, or for the build with it inside."""
+    return extra == "cuda" and any(
+        re.search(rf"\bjax-{variant}-plugin\b|\+{variant}\.", line) for line in lines
+    )
 
 
 def _asked_for(lines: list[str] | tuple[()], name: str, found: Found) -> WheelRelease | None:
@@ -111,7 +120,8 @@ def _asked_for(lines: list[str] | tuple[()], name: str, found: Found) -> WheelRe
 
 def _with_plugin(
     release: WheelRelease, variant: str, asked: Mapping[str, list[str]], plugin: WheelRelease, found: Found
-) -> Raw:
+) -> tuple[Raw, tuple[WheelRelease, ...]]:
+    """The row, and the releases that it is made of."""
     row = assemble.base_row(release)
     jaxlib = _asked_for(row["requires"] + asked[variant], "jaxlib", found)
     parts = [part for part in (plugin, jaxlib) if part is not None]
@@ -125,6 +135,7 @@ def _with_plugin(
     row["read"] |= dict.fromkeys(assemble.BY_NAME, "file names")
     told = [(f"{plugin.distribution} {plugin.version}: ", told) for _, told in _told(plugin)[:1]]
     assemble.add_told(row, told, ("cuda", "cudnn", "architectures"))
+    assemble.add_arm64(row, plugin)
     if jaxlib is not None:
         assemble.add_told(
             row, [(f"jaxlib {jaxlib.version}: ", told) for _, told in _told(jaxlib)], ("numpy_abi",)
@@ -142,8 +153,8 @@ def _with_plugin(
     if runtime:
         row["cuda_minimum"] = short(runtime, 2)
         row["read"]["cuda_minimum"] = "METADATA"
-    row["yanked"] = release.yanked or plugin.yanked
-    return assemble.seal(row, release, plugin, jaxlib)
+    row["yanked"] = next((part.yanked for part in (release, *parts) if part.yanked is not None), None)
+    return row, (release, *parts)
 
 
 def _add_requires(row: Raw, lines: list[str]) -> None:
@@ -164,7 +175,7 @@ def _with_local_build(release: WheelRelease, variant: str, asked: Mapping[str, l
     row |= {"variant": variant, "default": False, "brings": "extra", "extra": extra}
     _add_requires(row, asked[extra])
     row["unread"] = {"architectures": "its jaxlib is on an index of its maker's that was not reachable"}
-    return assemble.seal(row, release)
+    return row
 
 
 FAMILIES = (

@@ -1,7 +1,7 @@
 """One framework of a cell with all that its wheel, or else the tables, tell about it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -66,7 +66,7 @@ def framework_of(text: str, cell: Cell, truth: Truth, notes: list[Finding]) -> C
     extras = frozenset(canonical(extra) for extra in parsed.extras) if parsed else frozenset()
     variant = cupy[1] if cupy else _variant(name, version, extras, cell)
     of = distribution if distribution == "tensorflow-gpu" or cupy else None
-    row = table.row(version, variant, of) if table and version else None
+    row = table.row(version, variant, of, cell.platform) if table and version else None
     plugin = truth.wheel(f"jax-{variant}-plugin") if name == "jax" else None
     if wheel is not None and plugin is not None:
         # jax itself is Python only: what is compiled lies in its plug-in
@@ -105,10 +105,25 @@ def _variant(name: str, version: str | None, extras: frozenset[str], cell: Cell)
     if version and "+" in version:
         return version.split("+", 1)[1]
     if name == "jax":
-        own = (match[0] for extra in sorted(extras) if (match := re.match(r"cuda\d+", extra)))
-        return next(own, None) or _plugin_beside(cell)
+        return jax_cuda(extras, version) or _plugin_beside(cell)
     tails = (url.rstrip("/").rsplit("/", 1)[-1] for url in cell.index if name == "torch")
     return next((tail for tail in tails if re.fullmatch(r"cu\d+|cpu|xpu|rocm[\d.]+", tail)), "")
+
+
+def jax_cuda(extras: Iterable[str], version: str | None) -> str | None:
+    """``cuda12`` for the extras ``cuda12``, ``cuda12-local`` and, in the releases that say so, ``cuda``.
+
+    Which of the numbered ones ``cuda`` is, the release's own metadata tells; of a release that is not on
+    record, the newest one's.
+    """
+    for extra in sorted(extras, reverse=True):
+        if found := re.match(r"cuda\d+", extra):
+            return found[0]
+        table = load().frameworks["jax"]
+        rows = table.of(version or table.newest) or table.of(table.newest)
+        if (named := next((row.variant for row in rows if extra in row.aliases), None)) is not None:
+            return named
+    return None
 
 
 def _plugin_beside(cell: Cell) -> str:

@@ -106,6 +106,8 @@ class FrameworkRow(Row):
     brings: Brings = "outside"
     extra: str | None = None
     """The extra that brings the pins, for ``brings = "extra"``."""
+    aliases: tuple[str, ...] = ()
+    """Extras without a number that mean this variant in this release: ``cuda`` of JAX."""
     cuda: str | None = None
     """CUDA that the wheel was compiled with; None if nothing says so."""
     cuda_minimum: str | None = None
@@ -157,6 +159,15 @@ class FrameworkRow(Row):
         """The requirements on NVIDIA's wheels that come with it, or with its own extra."""
         return (*self.extras.get("", ()), *(self.extras.get(self.extra, ()) if self.extra else ()))
 
+    def elsewhere(self, platform: str) -> "FrameworkRow":
+        """The same release on its maker's index, of whose wheels for ``platform`` nothing is known."""
+        return replace(
+            self,
+            platforms=tuple(other for other in self.platforms if other != platform),
+            cpu_only=tuple(other for other in self.cpu_only if other != platform),
+            unread={**self.unread, "platforms": _UNREACHED},
+        )
+
     def source_of(self, value: str) -> Source:
         """Where one of its values was read."""
         if value in self.added:
@@ -193,11 +204,22 @@ class FrameworkTable:
         names = [distribution] if distribution else sorted({row.distribution for row in self.rows})
         return [row for name in names for row in self._by_release.get((name, public), ())]
 
-    def row(self, version: str, variant: str = "", distribution: str | None = None) -> FrameworkRow | None:
-        """The row of a release; without a variant, the default index's."""
+    def row(
+        self, version: str, variant: str = "", distribution: str | None = None, platform: str = "linux/amd64"
+    ) -> FrameworkRow | None:
+        """The row of a release; without a variant, the default index's.
+
+        A variant that is asked for by name comes from its maker's index, where the wheel for ARM may have
+        CUDA although the default index's has none.
+        """
         usual = self.name if any(row.distribution == self.name for row in self.rows[-1:]) else None
         rows = self.of(version, distribution or usual)
-        return next((row for row in rows if row.variant == variant or (not variant and row.default)), None)
+        fitting = [row for row in rows if row.variant == variant or (not variant and row.default)]
+        with_cuda = (row for row in fitting if platform in row.platforms and platform not in row.cpu_only)
+        row = next(with_cuda, next(iter(fitting), None))
+        if row is None or not variant or not row.default or platform not in row.cpu_only:
+            return row
+        return row.elsewhere(platform)
 
 
 def _trimmed(version: str) -> str:
@@ -239,11 +261,19 @@ class VariantRow(Row):
     cudnn: str | None = None
     brings: Brings = "inside"
     pins: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    """For which its maker's index has wheels; empty if no source says more than x86-64."""
     architectures: tuple[str, ...] = ()
+    architectures_arm64: tuple[str, ...] = ()
 
     def of(self, row: FrameworkRow) -> FrameworkRow:
-        """The variant of one release, which has the same Pythons, platforms and NumPy as the default one."""
-        values = {name for name in ("cuda", "cudnn", "architectures") if getattr(self, name)}
+        """The variant of one release, which has the same Pythons and NumPy as the default one."""
+        names = ("cuda", "cudnn", "platforms", "architectures", "architectures_arm64")
+        values = {name for name in names if getattr(self, name)}
+        platforms = self.platforms or ("linux/amd64",)
+        code = {"linux/amd64": "architectures", "linux/arm64": "architectures_arm64"}
+        missing = [code[platform] for platform in platforms if code[platform] not in values]
+        missing += [] if self.platforms else ["platforms"]
         return replace(
             row,
             variant=self.variant,
@@ -253,9 +283,9 @@ class VariantRow(Row):
             brings=self.brings,
             extras={"": self.pins} if self.pins else {},
             architectures=self.architectures,
-            architectures_arm64=(),
+            architectures_arm64=self.architectures_arm64,
             cpu_only=(),
-            platforms=("linux/amd64",),
+            platforms=platforms,
             sources=self.sources,
             read={
                 name: f"the default variant's {where}"
@@ -263,7 +293,7 @@ class VariantRow(Row):
                 if name not in values
             },
             added=dict.fromkeys((*values, "extras"), self.source),
-            unread={"architectures": _UNREACHED} if not self.architectures else {},
+            unread=dict.fromkeys(missing, _UNREACHED),
         )
 
 
@@ -316,9 +346,12 @@ def _with_added(row: FrameworkRow, added: Iterable[AddedRow]) -> FrameworkRow:
 def _with_variants(
     row: FrameworkRow, variants: Sequence[VariantRow], read: Collection[tuple[str, str]]
 ) -> Iterator[FrameworkRow]:
-    """A release, and its variants that were not read from an index of their own."""
+    """A release, and its variants that were not read from an index of their own.
+
+    The variant of the default index has a row of its own for ARM if only its maker's index has CUDA for it.
+    """
     yield row
     for one in variants if row.default else ():
         covered = key(one.since) <= key(row.version) < key(one.before)
-        if covered and (row.version, one.variant) not in read:
+        if covered and ((row.version, one.variant) not in read or one.platforms == ("linux/arm64",)):
             yield one.of(row)

@@ -6,7 +6,6 @@ believed for :data:`~builder.facts.memory.BASE_DAYS`. What could not be read sta
 never a yes.
 """
 
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,10 @@ from packaging.tags import Tag
 from packaging.version import Version
 
 from builder.errors import ImageMissingError, RtbuildError
+from builder.facts import versions
 from builder.facts.availability import Files, page
 from builder.facts.base import system_of
+from builder.facts.framework import jax_cuda
 from builder.facts.memory import Memory, base_reference, framework_wheels, together
 from builder.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.facts.versions import canonical, requirement
@@ -110,8 +111,8 @@ def _distributions(cell: Cell, pinned: Pinned | None) -> Iterator[str]:
 
 
 def _plugins(parsed: Requirement) -> list[str]:
-    cudas = {m[0] for extra in parsed.extras if (m := re.match(r"cuda\d+", extra))}
-    return sorted(f"jax-{cuda}-plugin" for cuda in cudas) if canonical(parsed.name) == "jax" else []
+    cuda = jax_cuda(parsed.extras, versions.pinned(parsed)) if canonical(parsed.name) == "jax" else None
+    return [f"jax-{cuda}-plugin"] if cuda is not None else []
 
 
 def _wanted(cell: Cell, pinned: Pinned | None, offered: Offered) -> Iterator[Wheel | str]:

@@ -105,15 +105,19 @@ def _told(row: FrameworkRow) -> tuple[str, ...]:
     if set(row.cpu_only) == set(row.platforms):
         kind = f"{kind} CPU only".strip()
     return (
-        kind + ("" if row.default else " (own index)") + (" yanked" if row.yanked else ""),
+        kind + ("" if row.default else " (own index)") + _only(row) + (" yanked" if row.yanked else ""),
         _pythons(row.python),
         row.cuda or "",
         row.cudnn or "",
         row.brings + (f" `{row.extra}`" if row.extra else ""),
         row.numpy_abi or "",
         row.glibc or "",
-        _code(row.architectures),
+        _code(row.architectures if "linux/amd64" in row.platforms else row.architectures_arm64),
     )
+
+
+def _only(row: FrameworkRow) -> str:
+    return "" if "linux/amd64" in row.platforms else " ARM"
 
 
 def _code(architectures: Sequence[str]) -> str:

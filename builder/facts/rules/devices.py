@@ -201,27 +201,27 @@ def _lines_around(cudnn: str) -> tuple[CudnnRow | None, CudnnRow | None]:
 
 
 def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
-    wheel, row, arm = framework.wheel, framework.row, stack.cell.platform.endswith("arm64")
+    wheel, row, name = framework.wheel, framework.row, _code_of(stack)
     if wheel is not None and wheel.architectures:
         listed, source = wheel.architectures, wheel.source
-    elif row is not None and (found := row.architectures_arm64 if arm else row.architectures):
-        listed, source = found, row.source_of("architectures")
+    elif row is not None and (found := getattr(row, name)):
+        listed, source = found, row.source_of(name)
     else:
-        yield from _not_listed(framework, gpu, stack.cell.platform)
+        yield from _not_listed(stack, framework, gpu)
         return
-    values = (_capability(gpu), Value(f"code in {framework.title}", " ".join(listed), source))
+    values = [_capability(gpu), Value(f"code in {framework.title}", " ".join(listed), source)]
     have = key(gpu.capability)[:2]
     kernels = [_arch(text) for text in listed if text.startswith("sm_")]
-    if any(kernel[0] == have[0] and kernel[1] <= have[1] for kernel in kernels):
-        if gpu.tegra and have not in kernels:
-            yield unknown(
-                f"{framework.label} has no code for {gpu.name} ({gpu.capability}) itself, and NVIDIA "
-                "promises no compatibility of desktop cards and Jetson; its wheels for Jetson have that code",
-                *values,
-            )
+    desktop = any(kernel[0] == have[0] and kernel[1] <= have[1] for kernel in kernels)
+    if have in kernels or (desktop and not gpu.tegra):
         return
     if not any(_arch(text) <= have for text in listed if text.startswith("compute_")):
-        yield impossible(f"{framework.label} has no code for {gpu.name} ({gpu.capability})", *values)
+        why = ""
+        if desktop:
+            runs = f"sm_{have[0]}{have[1]}, or PTX"
+            values.append(Value(f"code that runs on {gpu.name}", runs, gpu.sources[-1]))
+            why = " itself: code for desktop cards does not run on Jetson, whose own wheels have it"
+        yield impossible(f"{framework.label} has no code for {gpu.name} ({gpu.capability}){why}", *values)
         return
     own = own_driver(framework.cuda) if framework.cuda is not None else None
     only = f"{framework.label} has only PTX for {gpu.name}"
@@ -231,12 +231,17 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
         yield warns(f"{only} ({gpu.capability}): the first start compiles for minutes", *values)
 
 
-def _not_listed(framework: CellFramework, gpu: GpuRow, platform: str) -> Iterator[Finding]:
+def _code_of(stack: Stack) -> str:
+    """The field of a row with the GPU code of its wheel for the cell's platform."""
+    return "architectures_arm64" if stack.cell.platform.endswith("arm64") else "architectures"
+
+
+def _not_listed(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
     """Nobody read which GPUs the wheel has code for: no yes, and no reason for a no."""
-    row = framework.row
+    row, platform = framework.row, stack.cell.platform
     if row is None or framework.variant == "cpu" or platform in row.cpu_only or platform not in row.platforms:
         return  # `framework-known` or `platform` has said what is not known, or that there is no code at all
-    why = row.unread.get("architectures", "no file says which architectures it was built for")
+    why = row.unread.get(_code_of(stack), "no file says which architectures it was built for")
     whether = f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known"
     yield unknown(f"{whether}: {why}; `rtbuild check --read` asks the wheel itself", _capability(gpu))
 

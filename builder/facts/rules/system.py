@@ -190,6 +190,10 @@ def platform(stack: Stack) -> Iterator[Finding]:
     for framework in stack.frameworks:
         row = framework.row
         if row is not None and framework.wheel is None and wanted not in row.platforms:
+            if (why := row.unread.get("platforms")) is not None:
+                text = f"whether {framework.label} has a wheel for {wanted} is not known: {why}"
+                yield unknown(text, Value("platform", wanted, CELL))
+                continue
             there = ", ".join(row.platforms)
             has = Value(f"{framework.title} wheels for", there, row.source_of("platforms"))
             text = f"{framework.label} has no wheel for {wanted} (it has {there})"

@@ -141,7 +141,8 @@ def wrong(made: Made) -> Iterator[Made]:
     yield replace(made, driver="384.81", why="driver")
     if row.numpy_abi == "1" and row.python[-1] != "3.8":
         yield replace(made, cell=replace(cell, pip=("numpy==2.0.2",)), why="numpy")
-    if "linux/arm64" not in row.platforms or "linux/arm64" in row.cpu_only:
+    none = "linux/arm64" not in row.platforms and "platforms" not in row.unread
+    if none or "linux/arm64" in row.cpu_only:
         yield replace(made, cell=replace(cell, platform="linux/arm64"), why="platform")
     bounded = (Requirement(text) for text in row.requires if ";" not in text)
     upper = next(((r.name, c.version) for r in bounded for c in r.specifier if c.operator == "<"), None)
@@ -310,7 +311,8 @@ def wrong_in_images(made: Made) -> Iterator[Made]:
     yield replace(made, driver="384.81", why="driver")
     if row.numpy_abi == "1" and cell.python not in {"3.6", "3.7", "3.8"}:
         yield replace(made, cell=replace(cell, pip=("numpy==2.0.2",)), why="numpy")
-    if "linux/arm64" not in row.platforms or "linux/arm64" in row.cpu_only:
+    none = "linux/arm64" not in row.platforms and "platforms" not in row.unread
+    if none or "linux/arm64" in row.cpu_only:
         yield replace(made, cell=replace(cell, platform="linux/arm64"), why="platform")
     name, _, version = cell.frameworks[0].partition("==")
     if "post" not in version:

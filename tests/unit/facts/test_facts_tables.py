@@ -57,7 +57,7 @@ def test_every_row_has_a_dated_source() -> None:
 def test_a_version_and_variant_meet_one_row(table) -> None:
     for row in table.rows:
         assert contains(row.versions, row.version)
-        assert table.row(row.version, row.variant, row.distribution) == row
+        assert table.row(row.version, row.variant, row.distribution, row.platforms[0]) == row
         defaults = [r for r in table.of(row.version, row.distribution) if r.default]
         assert len(defaults) <= 1 or table.name == "jax"
     assert table.newest == max((row.version for row in table.rows), key=Version)
