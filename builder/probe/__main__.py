@@ -260,7 +260,6 @@ def answer(argv):
 
 def fall(error, trace):
     """Say that the probe failed: no verdict, and a text to paste into a report."""
-    trace = "\n".join([trace] + list(getattr(error, "trace", ())))
     summary = "this is a fault of the probe, not of the machine: %s: %s" % (type(error).__name__, error)
     identity = {"version": VERSION, "sha256": None}
     document = {"schema": 1, "probe": identity, "verdict": None, "cause": None, "summary": summary}

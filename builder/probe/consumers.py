@@ -106,8 +106,8 @@ def _resolve(framework, name, requester, loader, wheel_folders, distributions):
 def resolver_stage(ctx):
     """Work out which file the loader gives, without loading."""
     loader = Loader()
-    _check_shims(ctx, loader)
-    _check_unversioned(ctx, loader)
+    ctx.attempt("E06", _check_shims, ctx, loader)
+    ctx.attempt("E07", _check_unversioned, ctx, loader)
 
 
 def mixed_folders(candidate, loader):

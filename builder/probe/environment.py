@@ -92,7 +92,7 @@ def environment_stage(ctx):
     else:
         note = here["libc"] is None and "this C library is not glibc, for which cuDNN is built"
         ctx.passed("E01", "Python %(python)s on %(machine)s, %(libc)s" % here, here, note=note)
-    _check_variables(ctx)
+    ctx.attempt("E02", _check_variables, ctx)
 
 
 def _check_variables(ctx):

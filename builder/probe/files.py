@@ -41,10 +41,10 @@ def files_stage(ctx):
     }
     for key, value in scene.items():
         ctx.fact(key, value)
-    _check_inventory(ctx, scene)
+    ctx.attempt("E03", _check_inventory, ctx, scene)
     in_play = copies_in_play(scene)
-    _check_integrity(ctx, scene, in_play)
-    _check_sets(ctx, scene, in_play)
+    ctx.attempt("E04", _check_integrity, ctx, scene, in_play)
+    ctx.attempt("E05", _check_sets, ctx, scene, in_play)
 
 
 def _places(folders, wheel_folders, loader):

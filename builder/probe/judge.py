@@ -123,7 +123,7 @@ def find_cause(run, check):
         or _by_loader(run, text)
         or _by_fault(run, text)
         or by_packages(run, check, text)
-        or _fallback(run)
+        or fallback(run)
     )
 
 
@@ -297,7 +297,8 @@ def _by_fault(run, text):
     return None
 
 
-def _fallback(run):
+def fallback(run):
+    """The cause of a failure that nothing else explains."""
     importing = (run.in_flight or "import").startswith("import")
     if run.ending["kind"] == "raised" and run.stage.layer in ("framework", "coimport") and importing:
         return "framework-import"

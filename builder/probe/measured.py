@@ -6,6 +6,7 @@ import re
 import sys
 from shlex import quote
 
+from .data import read_patterns
 from .distributions import cudnn_wheels, list_folder, requirement
 from .framework_remedies import Command, torch_index
 from .library_files import in_folders
@@ -100,7 +101,8 @@ class MeasuredRemedies(Remedies):
 
     def commands(self, cause):
         """Those that change this environment or its variables; the remedy of a host is said in words."""
-        found = super(MeasuredRemedies, self).commands(cause)
+        pins = self._pinned() if self.check["id"] == "P01" else []
+        found = pins or super(MeasuredRemedies, self).commands(cause)
         return [c for c in found if c.where in ("pip", "link") or c.text.startswith(("unset ", "export "))]
 
     def _cudnn_not_equal(self):
@@ -211,18 +213,26 @@ class MeasuredRemedies(Remedies):
         wanted = self._cudnn_pin() or "%s==%s" % (keep, self.here.packages[keep])
         return [Command("pip", words + " ".join(names), None), self._pip(wanted, flags="--no-deps ")]
 
-    def _package_pin_mismatch(self):
-        """The requirements that are missed: those of the check itself, or of all packages here."""
+    def _pinned(self, name=None):
+        """The requirements that are missed: those of the check itself, or of all packages here.
+
+        With ``name``, a library's file name, that of the package which is not installed and holds it.
+        """
         missed = self.evidence.get("missed") or self.evidence.get("lost") or self.facts.get("unmet") or ()
+        if name is not None:
+            missed = [row for row in self.facts.get("not_installed") or () if _holds(row["name"], name)]
         wanted = list(dict.fromkeys(entry["wants"] for entry in missed))
         return [self._pip(*wanted[:5], flags="--no-deps ")] if wanted else []
+
+    _package_pin_mismatch = _pinned
 
     # -- CUDA's libraries
 
     def _toolkit_library_missing(self):
         if self.evidence.get("absent"):
-            self.detail["library"] = self.evidence["absent"][0][0]
-        return super(MeasuredRemedies, self)._toolkit_library_missing()
+            self.detail["library"] = self.evidence["absent"][0]["name"]
+        pinned = self._pinned(self.detail["library"] or "")
+        return pinned or super(MeasuredRemedies, self)._toolkit_library_missing()
 
     def _nvrtc_missing(self):
         places = [row["location"] for row in self.here.distributions.values()]
@@ -243,6 +253,13 @@ class MeasuredRemedies(Remedies):
             if re.match(name + r"\.so\.\d", row["name"]) and os.access(folder, os.W_OK):
                 return [_link(row["path"], os.path.join(folder, name + ".so"), None)]
         return []
+
+
+def _holds(package, library):
+    """Whether one of NVIDIA's packages is known to hold a library of this name."""
+    stem = re.sub(r"^nvidia-|-cu\d+$", "", package)
+    known = read_patterns()["wheels"].get(stem)
+    return bool(known) and library.startswith(known.partition(".so")[0] + ".so")
 
 
 def _link(path, name, note):

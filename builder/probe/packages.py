@@ -44,7 +44,7 @@ def packages_stage(ctx):
     ctx.fact("installed", modules)
     ctx.fact("system_packages", system_packages())
     ctx.fact("shadowed_modules", shadowed_modules())
-    check_pins(ctx, distributions)
+    ctx.attempt("P01", check_pins, ctx, distributions)
     ctx.fact("strangers", strangers(distributions, modules))
     absent = sorted(set(read_frameworks()) - set(modules))
     lost = sorted(canonical(row["name"]) for name in absent for row in packages_of(name, distributions))
@@ -52,7 +52,7 @@ def packages_stage(ctx):
         text = "pip lists %s, and there is no module of it to import" % ", ".join(lost)
         ctx.fails("P02", text, "package-overwritten", {"packages": lost})
     else:
-        check_owners(ctx, distributions)
+        ctx.attempt("P02", check_owners, ctx, distributions)
 
 
 def strangers(distributions, modules):
@@ -160,7 +160,7 @@ def _extras_installed(wanted, distributions):
 
 def check_pins(ctx, distributions):
     """P01; the fact ``unmet`` holds every pin that is missed, to explain an import that fails."""
-    found = {"missed": [], "allowed": [], "absent": [], "lost": [], "unmet": []}
+    found = {"missed": [], "allowed": [], "not_installed": [], "lost": [], "unmet": []}
     read = {name: map(requirement, row["requires"]) for name, row in distributions.items()}
     needs = {name: list(filter(None, rows)) for name, rows in read.items()}
     asked = {}  # the extras of each, as torch asks for cuda-toolkit[cudart]
@@ -177,13 +177,14 @@ def check_pins(ctx, distributions):
                 _compare(found, row, need, distributions, ctx.strict)
     unmet = found.pop("unmet")
     ctx.fact("unmet", unmet[:50])
+    ctx.fact("not_installed", (found["lost"] + found["not_installed"])[:50])
     if found["missed"] or found["lost"]:
         entry = (found["missed"] + found["lost"])[0]
         cause = entry.get("cause", "package-pin-mismatch")
         return ctx.fails("P01", _said("needs", entry), cause, found)
     others = [row for row in unmet if not row["name"].startswith("nvidia-")]
     others = [row for row in others if _ASKING.match(row["by"].lower())]
-    notes = [_said("asks for", entry) for entry in found["allowed"] + found["absent"] + others]
+    notes = [_said("asks for", entry) for entry in found["allowed"] + found["not_installed"] + others]
     met = "no pin is missed in a way that breaks" if found["allowed"] else "pins on NVIDIA's packages are met"
     return ctx.passed("P01", met, found, note="; ".join(notes[:4]))
 
@@ -221,7 +222,7 @@ def _compare(found, row, need, distributions, strict):
         if library and needed and not lies_somewhere(library, major):
             found["lost"].append(dict(entry, cause=_ABSENT.get(stem, "toolkit-library-missing")))
         else:
-            found["absent"].append(entry)
+            found["not_installed"].append(entry)
 
 
 def lies_somewhere(library, major):
@@ -229,7 +230,7 @@ def lies_somewhere(library, major):
     stem = library % int(major or 0) if "%" in library else library
     loader = Loader()
     folders = loader.library_path + loader.defaults + find_wheel_folders() + toolkit_folders()
-    inner = ("torch/lib", "paddle/libs")
+    inner = ("torch/lib", "paddle/libs", "cusparselt/lib")  # the last of cuSPARSELt up to 0.6.2
     folders += [os.path.join(folder, name) for folder in user_path() for name in inner]
     if stem == "ptxas":
         folders = os.environ.get("PATH", "").split(":") + ["/usr/local/cuda/bin"]

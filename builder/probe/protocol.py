@@ -8,8 +8,11 @@ flight when the child died or had to be stopped: that is the last ``enter`` line
 import json
 import os
 import time
+import traceback
 from collections import namedtuple
 from contextlib import contextmanager
+
+from .shapes import EVIDENCE, FACTS, check_shapes
 
 WITHOUT_CUDA = "--expect asks for no CUDA (provider none), so its absence is no fault"
 
@@ -27,7 +30,8 @@ class UsageError(Exception):
 
 
 def new_check(stage_name, id, outcome, summary, cause=None, evidence=None, note=None):
-    """A check as the report has it; an empty or false ``note`` is none."""
+    """A check as the report has it; an empty or false ``note`` is none. ShapeError: see :mod:`shapes`."""
+    check_shapes(EVIDENCE, evidence or {})
     return {
         "id": id,
         "stage": stage_name,
@@ -37,6 +41,13 @@ def new_check(stage_name, id, outcome, summary, cause=None, evidence=None, note=
         "evidence": evidence or {},
         "note": note or None,
     }
+
+
+def own_fault(stage_name, id, error, trace):
+    """The check that an exception in the probe's own code leaves: it did not pass, and blames nobody."""
+    evidence = {"probe_fault": trace.splitlines()[-40:]}
+    text = "the probe's own fault in this check: %s: %s" % (type(error).__name__, error)
+    return new_check(stage_name, id, "not_run", text, evidence=evidence)
 
 
 Stage = namedtuple("Stage", "name layer function timeout module runs judge")
@@ -84,6 +95,14 @@ class Ctx(object):
         finally:
             self.send({"t": "leave", "failed": failed})
 
+    def attempt(self, id, function, *arguments):
+        """Call a check that loads nothing; an exception in it is the probe's own, and ends it alone."""
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self.send(dict(own_fault(self.stage, id, error, traceback.format_exc()), t="check"))
+            return True
+
     def passed(self, id, summary, evidence=None, note=None):
         """Report a check that passed, and give back true; ``note`` is a remark for people."""
         return self._check(id, "passed", summary, evidence=evidence, note=note)
@@ -106,6 +125,7 @@ class Ctx(object):
         Keys with a place in the report: ``framework`` (appended to ``frameworks``), ``libraries`` (merged by
         path), ``driver``, ``gpus``, ``python``. Every other key is replaced by its last value.
         """
+        check_shapes(FACTS, {key: value})
         self.send({"t": "fact", "key": key, "value": value})
 
 

@@ -5,11 +5,12 @@ the first layer that failed; later failures are consequences.
 import hashlib
 import json
 import re
+import traceback
 
 from .causes import CAUSES, VERDICT_OF_SIDE
 from .expectation import asked_for, find_differences
 from .measured import commands_here
-from .protocol import GROUNDWORK, new_check
+from .protocol import GROUNDWORK, new_check, own_fault
 
 
 def make_report(program, checks, libraries, identity, seconds):
@@ -18,11 +19,12 @@ def make_report(program, checks, libraries, identity, seconds):
     expect = options.get("expect") or {}
     differences = []
     if expect and not options.get("only"):
-        differences = find_differences(expect, facts)
-        told = ["%(what)s: asked %(asked)s, found %(found)s" % row for row in differences[:4]]
-        row = ("failed", "; ".join(told), "expect-mismatch", {"differences": differences})
-        row = row if differences else ("passed", "all that was asked for is here")
-        checks = checks + [new_check("expectation", "X01", *row)]
+        try:
+            differences = find_differences(expect, facts)
+        except Exception as error:
+            checks = checks + [own_fault("expectation", "X01", error, traceback.format_exc())]
+        else:
+            checks = checks + [_expected(differences)]
     decision = decide_verdict(checks, facts, options)
     proof = list(program.proof)
     first = decision.pop("first")
@@ -37,6 +39,15 @@ def make_report(program, checks, libraries, identity, seconds):
     report.update(expectation=expect.get("cell"), fingerprint=fingerprint(facts))
     report.update(test_double=bool(facts.get("test_double")), seconds=round(seconds, 3))
     return report
+
+
+def _expected(differences):
+    """X01."""
+    told = ["%(what)s: asked %(asked)s, found %(found)s" % row for row in differences[:4]]
+    row = ("failed", "; ".join(told), "expect-mismatch", {"differences": differences})
+    return new_check(
+        "expectation", "X01", *(row if differences else ("passed", "all that was asked for is here"))
+    )
 
 
 def decide_verdict(checks, facts, options):
@@ -54,9 +65,18 @@ def decide_verdict(checks, facts, options):
     decision.update(cause=cause.id, side=side, remedy=cause.remedy, first=first)
     decision["verdict"] = VERDICT_OF_SIDE[side]
     decision["summary"] = "%s: %s" % (cause.title, first["summary"])
-    decision["commands"] = commands_here(facts, first)
+    decision["commands"] = _commands(checks, facts, first)
     decision["consequences"] = [{key: c[key] for key in ("id", "stage", "cause", "summary")} for c in rest]
     return decision
+
+
+def _commands(checks, facts, first):
+    """The commands for the first failure; none, and a check that says so, if the probe fails over them."""
+    try:
+        return commands_here(facts, first)
+    except Exception as error:
+        checks.append(own_fault(first["stage"], "H01", error, traceback.format_exc()))
+        return []
 
 
 def side_of(check):
@@ -92,7 +112,8 @@ def excuse_proven(checks, facts):
         wanted = wanted | {"convolution"}
     failed = [c for c in checks if c["outcome"] == "failed"]
     slight = [c for c in failed if c["cause"] == "package-pin-mismatch" or c["evidence"].get("weak")]
-    if wanted <= ran and failed == slight:
+    unmade = any("probe_fault" in c["evidence"] for c in checks)
+    if wanted <= ran and failed == slight and not unmade:
         for check in failed:
             check.update(outcome="passed", cause=None, note="and yet it works: " + check["summary"])
 
@@ -113,9 +134,12 @@ def must_convolve(checks, facts):
 def _without_failure(checks, facts, options):
     silent = {c["stage"] for c in checks if c["id"] == "H01" and c["outcome"] == "not_run"}
     silent = " and ".join(sorted(silent & set(GROUNDWORK)))
+    faults = [check for check in checks if "probe_fault" in check["evidence"]]
     but = ", but the stage %s did not come to its end" % silent if silent else ""
+    if faults:
+        but = ", but %(id)s of the stage %(stage)s was not made: %(summary)s" % faults[0]
     if options.get("only"):
-        return "unverified", "nothing failed, but only the stage %s was asked for" % options["only"]
+        return "unverified", "nothing failed, but only the stage %s was asked for%s" % (options["only"], but)
     if facts.get("gpus"):
         return _with_gpu(checks, facts, but)
     if options.get("no_gpu"):

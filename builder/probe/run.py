@@ -111,7 +111,7 @@ class Run(object):
             kind, text = "done", ""
         elif last["t"] == "raised":
             kind, text = "raised", "%s: %s" % (last["kind"], last["text"])
-            more = {"trace": last["trace"], "chain": last["chain"]}
+            more = {"trace": last["trace"], "chain": last["chain"], "own": last["own"]}
         elif outcome.hang:
             kind, text = "hang", "no answer within %g s" % limit
         elif outcome.signal is not None:

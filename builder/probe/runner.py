@@ -20,6 +20,7 @@ from .environment import hide_preload_file, raise_memory_limits, restore_file_li
 from .isolation import USER_PATH, flush_output, return_to_user
 from .library_files import mapped_libraries
 from .protocol import STAGES, Ctx
+from .shapes import ShapeError
 
 
 def find_stage(name):
@@ -46,9 +47,17 @@ def child_main(name, params, fd):
     except BaseException as error:
         lines = traceback.format_exc().splitlines()
         told = {"t": "raised", "kind": type(error).__name__, "text": str(error)[:4000], "trace": lines[-40:]}
-        ctx.send(dict(told, chain=[text[:1000] for text in _causes_of(error)]))
+        ctx.send(dict(told, own=_is_own(error), chain=[text[:1000] for text in _causes_of(error)]))
     flush_output()
     os._exit(0)
+
+
+def _is_own(error):
+    """True for a mistake in the probe's own code, raised there: no framework and no library took part."""
+    mistake = (LookupError, TypeError, ValueError, NameError, ArithmeticError, ShapeError)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    here = os.path.dirname(os.path.abspath(child_main.__code__.co_filename))
+    return isinstance(error, mistake) and os.path.dirname(os.path.abspath(place[0])) == here
 
 
 def _causes_of(error):

@@ -44,13 +44,13 @@ def runtime_stage(ctx):
         path = loader.resolve(name, requester)["path"]
         answers[name] = path or in_folders(name, wheel_folders + [os.path.dirname(requester)])
         if answers[name] is None:
-            absent.append([name, who])
+            absent.append({"name": name, "by": who})
     evidence = {"found": answers, "absent": absent}
     if absent:
-        name, who = absent[0]
+        name, who = absent[0]["name"], absent[0]["by"]
         cause = "nvrtc-missing" if name.startswith("libnvrtc") else "toolkit-library-missing"
         text = "%s needs %s, which the loader does not find"
-        text %= who, ", ".join(n for n, w in absent if w == who)
+        text %= who, ", ".join(row["name"] for row in absent if row["by"] == who)
         if ctx.without_cuda:
             ctx.not_run("R02", "%s; %s" % (text, WITHOUT_CUDA), evidence)
         else:

@@ -3,6 +3,7 @@ beside the probe (``--pid``, a notebook's kernel): its start, and its libraries.
 """
 
 import os
+import traceback
 
 from .consumers import resolver_stage
 from .convolution import convolution_stage
@@ -11,11 +12,11 @@ from .environment import environment_stage, start_environment
 from .files import files_stage
 from .fw_stages import coimport_stage
 from .isolation import show_progress
-from .judge import default_judge
+from .judge import default_judge, fallback
 from .library import library_stage
 from .library_files import mapped_libraries
 from .packages import packages_stage
-from .protocol import GROUNDWORK, LAYERS, STAGES, stage
+from .protocol import GROUNDWORK, LAYERS, STAGES, own_fault, stage
 from .resolver import Loader
 from .run import Run, run_named
 from .runner import find_stage
@@ -26,14 +27,6 @@ REGISTERED = (environment_stage, files_stage, packages_stage, resolver_stage, dr
 REGISTERED += (library_stage, convolution_stage, coimport_stage)
 
 
-class ProbeFaultError(Exception):
-    """The probe itself failed: an exception in one of its own stages, outside any call it made."""
-
-    def __init__(self, stage_name, trace):
-        Exception.__init__(self, "stage %s: %s" % (stage_name, trace[-1] if trace else "no trace"))
-        self.trace = trace
-
-
 def run_all(program):
     """Run the stages; returns (checks, libraries)."""
     checks, libraries = [], {}
@@ -42,9 +35,12 @@ def run_all(program):
             continue
         show_progress(row.name)
         sound = True
-        for params in [{}] if row.runs is None else row.runs(program.facts):
+        for params in _parameters(row, program.facts, checks):
             run = Run(program, row, params).start()
-            _judge(row, run)
+            try:
+                _judge(row, run)
+            except Exception as error:
+                _judge_failed(row, run, error)
             checks.extend(run.checks)
             sound = sound and run.sound
             for key, value in run.new_facts:
@@ -52,6 +48,15 @@ def run_all(program):
         if row.layer == "framework" and sound:
             program.facts.setdefault("imported", []).append(row.name)
     return checks, [libraries[path] for path in sorted(libraries)]
+
+
+def _parameters(row, facts, checks):
+    """The parameters of each run of a stage; of none if the probe itself fails over them."""
+    try:
+        return [{}] if row.runs is None else row.runs(facts)
+    except Exception as error:
+        checks.append(own_fault(row.name, "H01", error, traceback.format_exc()))
+        return []
 
 
 def in_order():
@@ -74,8 +79,10 @@ def _wanted(row, only, facts):
 def _judge(row, run):
     kind = run.ending["kind"]
     own = row.layer in GROUNDWORK + ("session",)
-    if kind == "raised" and (own or (run.in_flight is None and row.layer not in ("framework", "coimport"))):
-        raise ProbeFaultError(row.name, run.ending["trace"])
+    if kind == "raised" and (own or (run.in_flight is None and not _of_a_framework(row, run))):
+        text = "the probe's own fault in the stage %s: %s" % (row.name, run.ending["text"])
+        run.excuse("H01", text, {"probe_fault": run.ending["trace"]})
+        return
     if own and kind != "done":
         run.excuse("H01", "the %s stage: %s" % (row.name, run.ending["text"]), {"kernel": run.kernel})
         return
@@ -84,6 +91,19 @@ def _judge(row, run):
     unexplained = run.ending["kind"] != "done" and not run.excused and not failed
     if unexplained or any(check["cause"] is None for check in failed):
         default_judge(run)
+
+
+def _of_a_framework(row, run):
+    """True for an exception that a framework may have brought about outside of an announced call."""
+    return row.layer in ("framework", "coimport") and not run.ending["own"]
+
+
+def _judge_failed(row, run, error):
+    """A judge fell over: failed checks go on failing, by the cause that needs no judge."""
+    run.checks.append(own_fault(row.name, "H01", error, traceback.format_exc()))
+    for check in run.checks:
+        if check["outcome"] == "failed" and check["cause"] is None:
+            check["cause"] = fallback(run)
 
 
 def _take(facts, libraries, row, key, value):

@@ -35,6 +35,19 @@ def pinned_library_absent(scene: Scene) -> None:
 
 
 @fault(
+    "a pinned CUDA library is gone, and another one lies there without its dist-info",
+    verdict="broken",
+    cause="toolkit-library-missing",
+)
+def pinned_library_absent_beside_one_without_metadata(scene: Scene) -> None:
+    """``pip uninstall`` of one; of the other the library is sound, and only pip knows nothing of it."""
+    _torch(scene, "nvidia-cusparselt-cu12==0.6.2", "nvidia-nccl-cu12==2.27.5")
+    lib = scene.site / "nvidia" / "nccl" / "lib"
+    lib.mkdir(parents=True)
+    (lib / "libnccl.so.2").hardlink_to(scene.cudnn_lib / "libcudnn.so.9")
+
+
+@fault(
     "most of an extra is installed, and cuSPARSE of it is not",
     verdict="broken",
     cause="toolkit-library-missing",

@@ -45,6 +45,18 @@ def _variables(title: str, **values: str | None) -> None:
     HEALTHY[title] = prepare
 
 
+@healthy("a pinned library that lies there without its dist-info")
+def _without_metadata(scene: Scene) -> None:
+    _sound(scene)
+    places = {"nccl": "nvidia/nccl/lib/libnccl.so.2", "cusparselt": "cusparselt/lib/libcusparseLt.so.0"}
+    for place in places.values():
+        path = scene.site / place
+        path.parent.mkdir(parents=True)
+        shutil.copy(scene.cudnn_lib / "libcudnn_ops.so.9", path)
+    pins = tuple(f"nvidia-{name}-cu12==1.0" for name in places)
+    scene.record("torch", "2.6.0", [scene.site / "torch" / "__init__.py"], pins)
+
+
 for _locale in ("C", "POSIX", "tr_TR.UTF-8", "zh_CN.GB18030", "de_DE.ISO-8859-1", "xx_YY.nothing"):
     _variables(f"`LC_ALL={_locale}`", LC_ALL=_locale, LANG=_locale)
 for _setting in (

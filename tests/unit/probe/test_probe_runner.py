@@ -35,7 +35,7 @@ def test_a_stage_that_comes_to_its_end(run_stage):
         with ctx.call("cudnnGetVersion"):
             pass
         ctx.passed("C01", "all is well", {"path": "/x"}, note="a remark")
-        ctx.fact("raw", {"version": "9.10.2"})
+        ctx.fact("raw", {"path": "/x", "version": "9.10.2"})
         os.write(1, b"talk\n")
         os.write(2, b"more talk")
 
@@ -52,7 +52,7 @@ def test_a_stage_that_comes_to_its_end(run_stage):
             "stage": "under-test",
         }
     ]
-    assert run.new_facts == [("raw", {"version": "9.10.2"})]
+    assert run.new_facts == [("raw", {"path": "/x", "version": "9.10.2"})]
     assert (run.stderr, run.in_flight) == ("more talk", None)
 
 
