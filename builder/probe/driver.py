@@ -257,7 +257,7 @@ def _check_memory(ctx, driver, rows):
         free, total = driver.memory()
         evidence.update(free=free, total=total, asked=_PROBE_BYTES)
         address = driver.allocate(_PROBE_BYTES)
-        data = bytes(bytearray(index * 7 % 251 for index in range(4096)))
+        data = os.urandom(4096)
         driver.call("cuMemcpyHtoD_v2", address, data, len(data))
         back = driver.download(address, len(data))
         driver.call("cuMemFree_v2", address)

@@ -8,7 +8,7 @@ from .data import read_patterns
 from .fw_libraries import cause_of_missing, framework_cudnn, loaded_row, unloadable
 from .library_files import mapped_libraries
 from .protocol import WITHOUT_CUDA
-from .reference import ROUNDING, answers, bias_relu, largest_difference
+from .reference import ROUNDING, bias_relu, fresh_answers, largest_difference
 from .versions import dotted, numbers
 
 # A framework chooses its algorithm itself; BF16, too, has every whole number here exactly.
@@ -38,7 +38,7 @@ def check_gpu(ctx, framework, about):
         about["linkage"] = "none"
         ctx.not_run("F05", "%s has no cuDNN here" % framework.title)
         return
-    if not _check_convolutions(ctx, framework, device, capability, answers()):
+    if not _check_convolutions(ctx, framework, device, capability):
         return
     cudnn = framework_cudnn(ctx, framework)
     if cudnn["version"]:
@@ -53,7 +53,7 @@ def check_gpu(ctx, framework, about):
 
 def check_cpu(ctx, framework, reason):
     """Without a GPU: F05 is not run; the same code on the CPU shows that the framework itself is sound."""
-    case = answers()
+    case = fresh_answers()
     if not (framework.on_cpu and framework.convolves):
         return ctx.not_run("F05", reason)
     with ctx.call("%s: convolution on the CPU" % framework.module):
@@ -138,23 +138,31 @@ def _first_device(ctx, framework):
     return None
 
 
-def _check_convolutions(ctx, framework, device, capability, case):
-    """F04, second half, and F05: every result on the GPU and right, in each type that the GPU has."""
-    bias = [3, -2, 5, -7]
-    fused = bias_relu(case["y"], bias, len(bias))
+def compare_convolutions(ctx, framework, device, capability, dtypes):
+    """({type: {differences, seconds}}, {type: why not}, the devices of the results) of some types."""
     done, skipped, on = {}, {}, set()
-    for dtype in framework.dtypes:
+    for dtype in dtypes:
         if capability and capability < {"float16": (6, 0), "bfloat16": (8, 0)}.get(dtype, (0, 0)):
             skipped[dtype] = "not on this GPU"
             continue
-        found = _ask(ctx, framework, device, dtype, case, bias)
+        found = _ask(ctx, framework, device, dtype)
         if "refused" in found:
             skipped[dtype] = found["refused"]
             continue
-        on.update(found["devices"])
-        off = {key: largest_difference(found[key], case[key]) for key in framework.answers}
-        off["bias+relu"] = largest_difference(found["fused"], fused)
-        done[dtype] = {"differences": off, "seconds": found["seconds"]}
+        on.update(found.pop("devices"))
+        done[dtype] = found
+    return done, skipped, on
+
+
+def wrong_numbers(done):
+    """(type, answer, how far it is off) of the results that rounding does not explain, sorted."""
+    offs = [(dtype, key, off) for dtype in done for key, off in done[dtype]["differences"].items()]
+    return sorted(row for row in offs if not row[2] <= _FRAMEWORK_ROUNDING)
+
+
+def _check_convolutions(ctx, framework, device, capability):
+    """F04, second half, and F05: every result on the GPU and right, in each type that the GPU has."""
+    done, skipped, on = compare_convolutions(ctx, framework, device, capability, framework.dtypes)
     elsewhere = sorted(name for name in on if not is_gpu_name(name))
     if elsewhere:
         summary = "%s put a result on %s although it was given %s"
@@ -162,8 +170,7 @@ def _check_convolutions(ctx, framework, device, capability, case):
         return ctx.fails("F04", summary, "framework-silent-cpu", {"devices": sorted(on)})
     ctx.passed("F04", "every result is on %s" % ", ".join(sorted(on)), {"devices": sorted(on)})
     evidence = {"types": done, "skipped": skipped, "answers": list(framework.answers) + ["bias+relu"]}
-    offs = [(dtype, key, off) for dtype in done for key, off in done[dtype]["differences"].items()]
-    wrong = sorted(row for row in offs if not row[2] <= _FRAMEWORK_ROUNDING)
+    wrong = wrong_numbers(done)
     if not wrong:
         text = "convolutions of %s are right in %s" % (framework.title, ", ".join(sorted(done)))
         return ctx.passed("F05", text, evidence)
@@ -172,25 +179,33 @@ def _check_convolutions(ctx, framework, device, capability, case):
     return ctx.fails("F05", summary % (framework.title, device, key, dtype, off), "wrong-result", evidence)
 
 
-def _ask(ctx, framework, device, dtype, case, bias):
-    """One type's convolutions, both launches timed; {"refused": why} if the type is not offered."""
-    times = []
+def _ask(ctx, framework, device, dtype):
+    """One type's convolutions: {differences, seconds, devices}; {"refused": why} if the type is not offered.
+
+    Each launch has its own numbers, so that what an earlier one left in memory is no answer, and each is
+    compared.
+    """
+    off, times, devices, bias = {}, [], [], [3, -2, 5, -7]
     try:
         for _ in range(2):
-            started = time.time()
+            case, started = fresh_answers(), time.time()
             with ctx.call("%s: convolution and its gradients" % framework.module):
                 found = framework.convolve(device, dtype, case)
             times.append(round(time.time() - started, 4))
+            devices += list(found["devices"])
+            for key in framework.answers:
+                off[key] = max(off.get(key, 0.0), largest_difference(found[key], case[key]))
+        case = fresh_answers()
         with ctx.call("%s: convolution with bias and ReLU" % framework.module):
             tail = framework.fused(device, dtype, case, bias)
+        off["bias+relu"] = largest_difference(tail["y"], bias_relu(case["y"], bias, len(bias)))
     except Exception as error:
         # bfloat16 came to each framework's GPU convolutions at another time; everything else has to work.
         refusal = read_patterns()["said-by-frameworks"]["not-offered"]
         if dtype == "bfloat16" and re.search(refusal, str(error)):
             return {"refused": str(error).splitlines()[0][:200]}
         raise
-    found.update(fused=tail["y"], devices=list(found["devices"]) + list(tail["devices"]), seconds=times)
-    return found
+    return {"differences": off, "seconds": times, "devices": devices + list(tail["devices"])}
 
 
 def _check_training(ctx, framework, device):

@@ -19,11 +19,16 @@ may cut U and V off, u = 2^-10, and keeps M in FP32; arithmetic is FP32, because
 says so. F(2x2, 3x3) has only powers of two in it and is exact here; for F(4x4, 3x3) the bound is 0.38, for
 FFTs of 16 and 32 points 0.09. A unit test evaluates the bound, and simulates each algorithm in each type.
 
+**Why a stored answer is of no use.** :func:`fresh_answers` gives each run another of 36,864 variants of the
+case: channels and filters in another order and with other signs. A variant changes no absolute value in the
+bound above, so the bound of one holds for all.
+
 Answers are whole numbers, so a wrong tap, channel or sign makes one wrong by 1 at least: both bounds are
 below half of that, and to make it so the case is thinned out (half of x and dy and a third of w are 0).
 """
 
-from itertools import product
+import os
+from itertools import permutations, product
 
 ROUNDING = {"direct": 0.0, "fft": 0.1, "winograd": 0.45}
 """How far an answer to :func:`case` may be off, by the kind of algorithm, in FP32 (with TF32) and in FP16."""
@@ -48,6 +53,41 @@ def case():
     dy, _ = _signs(1 * 4 * 8 * 8, 4, state)
     shapes = {"x_shape": (1, 3, 8, 8), "w_shape": (4, 3, 3, 3), "dy_shape": (1, 4, 8, 8)}
     return dict(shapes, x=x, w=w, dy=dy)
+
+
+_CHANNELS, _FILTERS = list(permutations(range(3))), list(permutations(range(4)))
+_SIGNS = 2**3 * 2**4 * 2
+VARIANTS = len(_CHANNELS) * len(_FILTERS) * _SIGNS
+
+
+def variant(number):
+    """The canonical case in another form; ``number`` is below VARIANTS, and 0 is the case itself.
+
+    Signs: a for each channel of x, r for each filter; w has r * a, dy has r * e. So every product in y has
+    the sign r, every one in dx e * a, and sums keep their absolute values, of transformed operands as well.
+    """
+    data = case()
+    rest, index = divmod(number, len(_CHANNELS))
+    channels = _CHANNELS[index]
+    rest, index = divmod(rest, len(_FILTERS))
+    filters = _FILTERS[index]
+    signs = [-1 if rest >> bit & 1 else 1 for bit in range(8)]
+    a, r, e = signs[:3], signs[3:7], signs[7]
+    planes = {
+        "x": [(channel, a[channel]) for channel in channels],
+        "w": [(k * 3 + channel, r[k] * a[channel]) for k in filters for channel in channels],
+        "dy": [(k, r[k] * e) for k in filters],
+    }
+    for name, chosen in planes.items():
+        size, values = data[name + "_shape"][-1] ** 2, data[name]
+        data[name] = [sign * value for at, sign in chosen for value in values[at * size : (at + 1) * size]]
+    return data
+
+
+def fresh_answers():
+    """:func:`answers` of a variant that nobody could foresee; its number is ``variant``."""
+    number = int.from_bytes(os.urandom(8), "little") % VARIANTS
+    return dict(answers(variant(number)), variant=number)
 
 
 def _taps(x_shape, w_shape):

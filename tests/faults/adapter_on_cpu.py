@@ -15,10 +15,14 @@ for package in ("builder", "builder.probe"):
     module.__path__ = [str(Path(repository, *package.split(".")))]
     sys.modules[package] = module
 
-from builder.probe.fw_compute import loss_falls, training_data  # noqa: E402
+from builder.probe.fw_compute import (  # noqa: E402
+    compare_convolutions,
+    loss_falls,
+    training_data,
+    wrong_numbers,
+)
 from builder.probe.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.probe.protocol import Ctx  # noqa: E402
-from builder.probe.reference import answers, bias_relu, largest_difference  # noqa: E402
 
 # A device that is named makes an adapter give the gradients too; JAX's adapter takes the CPU's own device.
 CPU = {"torch": "cpu", "tensorflow": "/CPU:0", "paddle": "cpu"}
@@ -32,15 +36,45 @@ if name == "jax":
     place = framework.api.local_devices(backend="cpu")[0]
     framework._device = lambda name: place
     CPU["jax"] = "cpu"
-case, bias = answers(), [3, -2, 5, -7]
-report = {"differences": {}, "devices": []}
-for dtype in framework.dtypes[: 1 if name == "paddle" else None]:  # Paddle has no other on the CPU
-    found = framework.convolve(CPU.get(name), dtype, case)
-    for key in framework.answers:
-        report["differences"][f"{dtype} {key}"] = largest_difference(found[key], case[key])
-    report["devices"] += found["devices"]
-found = framework.fused(CPU.get(name), "float32", case, bias)
-report["differences"]["bias+relu"] = largest_difference(found["y"], bias_relu(case["y"], bias, 4))
+dtypes = framework.dtypes[: 1 if name == "paddle" else None]  # Paddle has no other on the CPU
+done, skipped, devices = compare_convolutions(ctx, framework, CPU.get(name), None, dtypes)
+report = {"devices": sorted(devices), "skipped": skipped, "wrong": wrong_numbers(done)}
+report["differences"] = {
+    f"{dtype} {key}": off for dtype, row in done.items() for key, off in row["differences"].items()
+}
+compared, calls = framework.convolve, []
+
+
+def stale(device, dtype, case):
+    """The answer to the numbers before: an output that nobody wrote to."""
+    calls.append(compared(device, dtype, case))
+    return calls[-2] if len(calls) > 1 else calls[0]
+
+
+def stored(device, dtype, case):
+    """The answer to the first numbers, again and again."""
+    calls.append(compared(device, dtype, case))
+    return calls[0]
+
+
+def first_wrong(device, dtype, case):
+    found = compared(device, dtype, case)
+    calls.append(None)
+    return found if len(calls) > 1 else dict(found, y=[value + 1 for value in found["y"]])
+
+
+def nan_corner(device, dtype, case):
+    found = compared(device, dtype, case)
+    return dict(found, y=[*found["y"][:-1], float("nan")])
+
+
+report["unnoticed"] = []
+for perturbed in (stale, stored, first_wrong, nan_corner):
+    calls.clear()
+    framework.convolve = perturbed
+    if not wrong_numbers(compare_convolutions(ctx, framework, CPU.get(name), None, ["float32"])[0]):
+        report["unnoticed"].append(perturbed.__name__)
+framework.convolve = compared
 if framework.trains:
     trained = framework.train(CPU.get(name), training_data())
     report["losses"] = trained["losses"]

@@ -21,6 +21,23 @@ def wrong_forward(scene: Scene) -> None:
     _with_gpu(scene, "cudnnConvolutionForward=wrong")
 
 
+for _direction in ("Forward", "BackwardData", "BackwardFilter"):
+    for _name, _what in {
+        "stale": "leaves the answer of the call before",
+        "stored": "gives its first answer again and again",
+        "first-wrong": "is wrong the first time and right the second",
+        "nan": "gives one corner that is not a number",
+        "unwritten": "writes nothing",
+    }.items():
+        add(
+            f"{_name}-{_direction.lower()}",
+            f"`cudnnConvolution{_direction}` {_what}",
+            "broken",
+            "wrong-result",
+            lambda scene, what=f"cudnnConvolution{_direction}={_name}": _with_gpu(scene, what),
+        )
+
+
 @fault("only the gradient by the data is wrong", verdict="broken", cause="wrong-result")
 def wrong_backward_data(scene: Scene) -> None:
     _with_gpu(scene, "cudnnConvolutionBackwardData=wrong", "8.9.7")

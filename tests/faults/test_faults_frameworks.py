@@ -56,6 +56,7 @@ def test_adapter_computes_the_known_answers(arguments: tuple[str, ...], scene: S
     assert done.returncode == 0, done.stderr[-3000:]
     report = json.loads(done.stdout.splitlines()[-1])
     assert set(report["differences"].values()) == {0.0}, report["differences"]
+    assert report["unnoticed"] == []
     assert report["devices"]
     assert not any("gpu" in name.lower() or "cuda" in name.lower() for name in report["devices"])
     assert report.get("falls", True), report["losses"]

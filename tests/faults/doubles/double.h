@@ -2,7 +2,8 @@
  * say that an argument was wrong.
  *
  * RTBUILD_DOUBLE_CUDA and RTBUILD_DOUBLE_CUDNN hold "function=fault" pairs, separated by commas; a fault is a
- * status number to return, or one of: wrong, hang, abort, segv, kill. RTBUILD_DOUBLE_LOG names a file that gets a
+ * status number to return, or one of: hang, abort, segv, kill, and, for a convolution, wrong, stale (the answer before),
+ * stored (the first one, ever again), first-wrong (every other one), nan (in one corner), unwritten. RTBUILD_DOUBLE_LOG names a file that gets a
  * line for each wrong argument, and for each function that was called without a fault ("called cuInit").
  */
 #ifndef RTBUILD_DOUBLE_H
@@ -18,7 +19,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define UNUSED __attribute__((unused))
-#define WRONG (-1)
+enum { WRONG = -1, STALE = -2, STORED = -3, FIRST_WRONG = -4, NAN_CORNER = -5, UNWRITTEN = -6 };
 
 EXPORT int rtbuild_test_double = 1;
 
@@ -56,6 +57,11 @@ UNUSED static int double_fault(const char *variable, const char *function) {
             if (!strncmp(fault, "segv", 4)) raise(SIGSEGV);
             if (!strncmp(fault, "kill", 4)) raise(SIGKILL);
             if (!strncmp(fault, "wrong", 5)) return WRONG;
+            if (!strncmp(fault, "stale", 5)) return STALE;
+            if (!strncmp(fault, "stored", 6)) return STORED;
+            if (!strncmp(fault, "first-wrong", 11)) return FIRST_WRONG;
+            if (!strncmp(fault, "nan", 3)) return NAN_CORNER;
+            if (!strncmp(fault, "unwritten", 9)) return UNWRITTEN;
             return atoi(fault);
         }
         text = strchr(text, ',');

@@ -228,13 +228,33 @@ static void each_tap(const Problem *problem, Tap tap, void *state) {
 
 typedef struct { const void *a, *b; cudnnDataType_t type; float *sums; } Job;
 
+/* The sums that are given out in place of the right ones, by what was given out for this function and type before. */
+static void perturb(float *sums, size_t size, int fault, cudnnDataType_t type) {
+    static float *kept[2];
+    static int calls[2];
+    int of = type == CUDNN_DATA_FLOAT, first;
+    if (!fault) return;
+    first = !calls[of]++;
+    if (fault == WRONG || (fault == FIRST_WRONG && calls[of] % 2)) sums[size / 2] += 1.0f;
+    if (fault == NAN_CORNER) sums[size - 1] = NAN;
+    if (fault != STALE && fault != STORED) return;
+    if (first) kept[of] = calloc(size, sizeof(float));
+    if (!kept[of]) abort();
+    for (size_t index = 0; index < size; index++) {
+        float right = sums[index];
+        if (!first) sums[index] = kept[of][index];
+        if (first || fault == STALE) kept[of][index] = right;
+    }
+}
+
 static int run(const Problem *problem, const void *a, const void *b, void *out, size_t size, float alpha, float beta,
                Tap tap, int wrong, int algorithm) {
     Job job = {a, b, problem->x->type, calloc(size, sizeof(float))};
     const char *rounding = getenv("RTBUILD_DOUBLE_ROUNDING");
     if (!job.sums) return NO_MEMORY;
     each_tap(problem, tap, &job);
-    if (wrong == WRONG) job.sums[size / 2] += 1.0f;
+    if (wrong == UNWRITTEN) { free(job.sums); return CUDNN_STATUS_SUCCESS; }
+    perturb(job.sums, size, wrong, problem->x->type);
     if (rounding && algorithm == (int)double_number("RTBUILD_DOUBLE_ALGORITHM", 1)) job.sums[size / 2] += strtof(rounding, NULL);
     for (size_t index = 0; index < size; index++)
         store(out, job.type, index, alpha * job.sums[index] + (beta != 0 ? beta * load(out, job.type, index) : 0));

@@ -4,7 +4,15 @@ import struct
 
 from builder.probe.convolution import decode, encode
 from builder.probe.cudnn import FLOAT, HALF
-from builder.probe.reference import answers, bias_relu, largest_difference
+from builder.probe.reference import (
+    VARIANTS,
+    answers,
+    bias_relu,
+    case,
+    fresh_answers,
+    largest_difference,
+    variant,
+)
 
 
 def dot(a, b):
@@ -59,3 +67,28 @@ def test_differences():
     one = {"x": [2], "x_shape": (1, 1, 1, 1), "w": [0] * 4 + [5] + [0] * 4, "dy": [3]}
     found = answers(dict(one, w_shape=(1, 1, 3, 3)))
     assert (found["y"], found["dx"], found["dw"]) == ([10], [15], [0] * 4 + [6] + [0] * 4)
+
+
+def test_variants_are_the_case_in_other_orders_and_with_other_signs():
+    """What the bound on rounding looks at, absolute values and how they meet, is the same in each."""
+    plain, right = case(), answers()
+    assert variant(0) == plain
+    for number in (*range(1, VARIANTS, VARIANTS // 97), VARIANTS - 1):
+        data = answers(variant(number))
+        for name in ("x", "w", "dy", "y", "dx", "dw"):
+            assert sorted(map(abs, data[name])) == sorted(map(abs, right[name])), (number, name)
+
+
+def test_no_answer_fits_the_next_question():
+    found = [fresh_answers() for _ in range(12)]
+    assert len({data["variant"] for data in found}) > 8
+    for name in ("y", "dx", "dw"):
+        assert len({tuple(data[name]) for data in found}) > 8, name
+
+
+def test_every_part_of_a_variant_counts():
+    """Channels, filters and each sign: a neighbour in each has another answer."""
+    right = answers()
+    for step in (1, 6, 144, 144 << 3, 144 << 7):
+        data = answers(variant(step))
+        assert any(data[name] != right[name] for name in ("y", "dx", "dw")), step

@@ -22,7 +22,7 @@ from rounding_models import (
 
 from builder.probe.convolution import allowed
 from builder.probe.cudnn import ALGORITHMS
-from builder.probe.reference import ROUNDING, answers, largest_difference
+from builder.probe.reference import ROUNDING, VARIANTS, answers, largest_difference, variant
 
 HALF, TF32 = Storing(2**-11, 2**-11), Storing(2**-10, 2**-24)
 MODELS = {
@@ -64,6 +64,14 @@ def test_the_transforms_are_those_of_a_convolution(outputs, data) -> None:
 def test_the_bound_holds_and_stays_below_half_of_a_whole_number(kind, model, storing, data) -> None:
     bound = max(max(values) for values in all_directions(model(storing), data).values())
     assert bound <= ROUNDING[kind] < 0.5
+
+
+@pytest.mark.parametrize("number", [1, 6, 144 * 5, 144 << 4, 144 << 7, VARIANTS - 1])
+@pytest.mark.parametrize("model", [WinogradBound(4, TF32), FourierBound(16, TF32)], ids=["F(4,3)", "FFT-16"])
+def test_the_bound_of_the_case_is_that_of_each_variant(model, number, data) -> None:
+    plain, other = all_directions(model, data), all_directions(model, answers(variant(number)))
+    for name, values in plain.items():
+        assert max(other[name]) == pytest.approx(max(values)), name
 
 
 def test_the_tolerances_are_no_wider_than_the_bounds_ask_for(data) -> None:
