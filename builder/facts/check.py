@@ -14,6 +14,7 @@ from builder.model import Cell
 RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "unread": system.unread,
     "yanked": system.yanked,
+    "names": packages.names,
     "framework-known": system.known_framework,
     "base-tag": system.base_tag,
     "compiled": system.compiled,

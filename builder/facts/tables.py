@@ -113,6 +113,18 @@ class WithoutRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NameRow(Row):
+    """A name that people type for a package whose distribution has another."""
+
+    name: str
+    instead: str
+    outcome: Literal["warns", "impossible"]
+    reason: str
+    versions: SpecifierSet | None = None
+    """The releases of the name that are meant; None for all."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SystemRow(Row):
     """An operating system that a base can be."""
 
@@ -258,6 +270,12 @@ def standalone_sums() -> dict[str, str]:
 def companions() -> dict[str, CompanionRow]:
     """Packages built for single releases of a framework, by name."""
     return {row.name: row for row in TableFile(resources.facts() / "companions.toml").rows(CompanionRow)}
+
+
+@functools.cache
+def mistaken_names() -> dict[str, NameRow]:
+    """Names that are none of the packages that people mean by them."""
+    return {row.name: row for row in TableFile(resources.facts() / "names.toml").rows(NameRow)}
 
 
 @functools.lru_cache(maxsize=4096)

@@ -126,6 +126,32 @@ def _apart(one: SpecifierSet, other: SpecifierSet) -> bool:
     return not any(contains(one, version) and contains(other, version) for version in near)
 
 
+def names(stack: Stack) -> Iterator[Finding]:
+    """``names``: no package is asked for by a name that is not its distribution's.
+
+    An index of the cell's own may have any name.
+    """
+    cell = stack.cell
+    for text in dict.fromkeys((*cell.frameworks, *cell.pip)):
+        parsed = requirement(text)
+        row = tables.mistaken_names().get(canonical(parsed.name)) if parsed is not None else None
+        if parsed is None or row is None or not _meant(parsed, row.versions):
+            continue
+        outcome = Outcome.WARNS if cell.index else Outcome(row.outcome)
+        said = f"{parsed.name}: did you mean {row.instead}? {row.reason[0].upper()}{row.reason[1:]}"
+        yield Finding(
+            outcome, said, (Value("requirement", text, CELL), Value(row.name, row.instead, row.source))
+        )
+
+
+def _meant(parsed: Requirement, versions: SpecifierSet | None) -> bool:
+    """Whether a release of these is asked for, as far as the requirement tells."""
+    version = pinned(parsed)
+    if versions is None or version is None:
+        return versions is None or not parsed.specifier
+    return contains(versions, version)
+
+
 def known_bad(stack: Stack) -> Iterator[Finding]:
     """``known-bad``: combinations that others found broken, only if every part is known for certain."""
     gpus = [row for name in stack.cell.gpus if (row := card_of(name)) is not None]
