@@ -105,18 +105,23 @@ def read_file(path: Path, *, most: int = LARGEST, cut: bool = False) -> bytes:
     return content[:most]
 
 
+def readable(text: str) -> str:
+    """Foreign text without what a terminal obeys, or turns the order of letters on a page."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def shown(text: str, *, most: int = 400) -> str:
-    """One line of foreign text for people: without what a terminal obeys, and cut."""
-    line = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
+    """One line of foreign text for people, cut."""
+    line = readable(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def harmless(text: str) -> str:
-    """Foreign lines for people: without what a terminal obeys, or GitHub among the lines of a job's log.
+    """Foreign lines for people: readable, and nothing that GitHub obeys among the lines of a job's log.
 
     https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions; ``##[`` is older.
     """
-    return _ORDER.sub(r"\g<0> ", _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
+    return _ORDER.sub(r"\g<0> ", readable(text))
 
 
 def _refuse_deep(document: Any) -> None:

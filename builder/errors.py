@@ -1,7 +1,8 @@
 """Every error that a user can meet, each class with its exit code.
 
 A message says what happened and why it is likely; ``hint`` says what to do next. Whatever is not a
-:class:`RtbuildError` is a bug and ends with exit code 70 at the boundary in :mod:`builder.cli`.
+:class:`RtbuildError` is a bug: in the work on one item it fails that item (:mod:`builder.items`), and
+elsewhere it ends with exit code 70 at the boundary in :mod:`builder.cli`.
 """
 
 from collections.abc import Sequence
@@ -30,6 +31,10 @@ class CellError(RtbuildError):
     """One cell failed: it did not lock, did not build, or a check in it failed. Other cells go on."""
 
     exit_code = 1
+
+
+class FaultError(CellError):
+    """A fault of rtbuild in the work on one item. The item failed, and is neither good nor bad for it."""
 
 
 class UsageError(RtbuildError):

@@ -36,6 +36,13 @@ def base(registry: Registry, image: Staged) -> AuditFinding:
     if not name or not digest:
         return not_run("base", "the base is no registry image: its Debian packages are in the SBOM")
     try:
+        if not registry.may_ask(name, beside=image.repository):
+            hint = (
+                f"with a mirror of it, it is asked: --registry-mirror {oci.parse_reference(name).host}=HOST"
+            )
+            return not_run(
+                "base", f"{name} is in another registry, which only the image names: not asked", hint=hint
+            )
         manifest = registry.manifest(name)
         now = manifest.digest
         if manifest.media_type in oci.INDEXES:  # that of the platform, as in a lock

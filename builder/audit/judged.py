@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from builder.audit import AuditFinding, Question, fails, mind
-from builder.errors import EvidenceError
+from builder.errors import CellError
 from builder.evidence.attach import KINDS
 from builder.evidence.gather import Gathered, Piece
 from builder.evidence.judgement import JudgedReport, Policy, broken, denied, judge, standing, without_exempt
+from builder.items import item
 from builder.oci.staging import Staged
 
 FAILED = "failed-verification"
@@ -111,15 +112,16 @@ def _one(piece: Piece, image: Staged, question: Question, policy: Policy) -> tup
     heard = question.verifier is None or piece.signed
     word, reason = None, ""
     try:
-        if failed or (heard and kind == "verification"):
-            word = judge(predicate, image, policy)
-            reason = word.text if failed else ""
-        elif heard:
-            reason = _other(kind, piece, image)
+        with item(piece.digest):
+            if failed or (heard and kind == "verification"):
+                word = judge(predicate, image, policy)
+                reason = word.text if failed else ""
+            elif heard:
+                reason = _other(kind, piece, image)
         holds = failed or not reason
         if not heard:
             holds, reason = False, f"not signed by {question.verifier}"
-    except EvidenceError as error:
+    except CellError as error:
         holds, reason = False, error.message
     shown = FAILED if failed else str(kind)
     return Held(kind=shown, digest=piece.digest, signed=piece.signed, holds=holds, reason=reason), word

@@ -1,6 +1,7 @@
 """Gathers the catalogue's contents: tables, matrices with locks, reports, publications, causes."""
 
 import configparser
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,10 +12,11 @@ from builder.catalogue.releases import cards_of, judgement, releases_of
 from builder.catalogue.values import Catalogue, CataloguedImage, Cause, Part, Run, largest_first, newest_first
 from builder.colab.diff import listed
 from builder.documents import MalformedError, parse_object, read_file, shown
-from builder.errors import CellError, RtbuildError
+from builder.errors import CellError
 from builder.evidence.verification import no_proof
 from builder.facts import check
 from builder.facts.gpus import class_of
+from builder.items import item
 from builder.lock.file import LockEntry, lock_path, read_lock
 from builder.model import Cell, Matrix, RegistryBase
 from builder.oci.spec import is_digest, parse_reference
@@ -43,31 +45,28 @@ def collect(
     images = []
     for matrix in matrices:
         locked: dict[str, LockEntry] = {}
-        try:
+        with noted(notes, str(lock_path(matrix.path))):
             locked = read_lock(lock_path(matrix.path))
-        except RtbuildError as error:
-            notes.append(error.message)
         for cell in (cell for cell in matrix.cells if cell.excluded is None):
             target, digest, earlier = published.get((matrix.name, cell.id), (None, None, ()))
             entry = locked.get(cell.id)
-            images.append(
-                CataloguedImage(
-                    cell=cell,
-                    possible=judgement(check(cell, suggest=False)),
-                    parts=() if entry is None else _parts(entry),
-                    packages={} if entry is None else {w.name: w.version for w in entry.wheels},
-                    runs=newest_first(runs.get((matrix.name, cell.id), ())),
-                    published=target,
-                    digest=digest,
-                    earlier=earlier,
+            with noted(notes, f"{cell.id} of {matrix.name}"):
+                images.append(
+                    CataloguedImage(
+                        cell=cell,
+                        possible=judgement(check(cell, suggest=False)),
+                        parts=() if entry is None else _parts(entry),
+                        packages={} if entry is None else {w.name: w.version for w in entry.wheels},
+                        runs=newest_first(runs.get((matrix.name, cell.id), ())),
+                        published=target,
+                        digest=digest,
+                        earlier=earlier,
+                    )
                 )
-            )
     known = []
     for path in sorted(runtimes.glob("colab-*.runtime.json")):
-        try:
+        with noted(notes, str(path)):
             known.append(listed(str(path), folder=runtimes))
-        except RtbuildError as error:
-            notes.append(error.message)
     return Catalogue(
         releases=tuple(releases_of()),
         cards=cards_of(),
@@ -78,6 +77,16 @@ def collect(
     )
 
 
+@contextlib.contextmanager
+def noted(notes: list[str], name: str) -> Iterator[None]:
+    """The work on one item of the catalogue. If it fails, the item is not shown, and a note says why."""
+    try:
+        with item(name):
+            yield
+    except CellError as error:
+        notes.append(f"{name} is not shown: {error.message}")
+
+
 def _runs(entries: Iterable[SealedReport | Damaged], notes: list[str]) -> Mapping[tuple[str, str], list[Run]]:
     """Reports by matrix and cell. One without a GPU is about no card, and a test double's about nothing."""
     found: dict[tuple[str, str], list[Run]] = {}
@@ -85,26 +94,31 @@ def _runs(entries: Iterable[SealedReport | Damaged], notes: list[str]) -> Mappin
         if isinstance(entry, Damaged):
             notes.append(f"{entry.where} is not shown: {entry.why}")
             continue
-        if entry.test_double or not entry.key.gpus or entry.key.driver is None:
-            continue
-        doubt = next(no_proof(parse(json.dumps(entry.document))), None) if entry.verdict == "works" else None
-        if doubt is not None:
-            notes.append(f"{entry.where} is not shown: {doubt}")
-            continue
-        name, capability = entry.key.gpus[0]
-        cause = entry.document.get("cause")
-        run = Run(
-            gpu=name,
-            card=class_of(name, capability),
-            driver=entry.key.driver,
-            when=entry.verified,
-            verdict=entry.verdict,
-            cause=None if cause is None else str(cause),
-            digest=entry.key.digest,
-            evidence=entry.where,
-        )
-        found.setdefault((entry.matrix, entry.cell), []).append(run)
+        with noted(notes, entry.where):
+            if (run := _run(entry)) is not None:
+                found.setdefault((entry.matrix, entry.cell), []).append(run)
     return found
+
+
+def _run(entry: SealedReport) -> Run | None:
+    """None for a report about no card. Raises CellError for one that says ``works`` and proves nothing."""
+    if entry.test_double or not entry.key.gpus or entry.key.driver is None:
+        return None
+    doubt = next(no_proof(parse(json.dumps(entry.document))), None) if entry.verdict == "works" else None
+    if doubt is not None:
+        raise CellError(doubt)
+    name, capability = entry.key.gpus[0]
+    cause = entry.document.get("cause")
+    return Run(
+        gpu=name,
+        card=class_of(name, capability),
+        driver=entry.key.driver,
+        when=entry.verified,
+        verdict=entry.verdict,
+        cause=None if cause is None else str(cause),
+        digest=entry.key.digest,
+        evidence=entry.where,
+    )
 
 
 def _together(
@@ -144,12 +158,10 @@ def _published(results: Path, notes: list[str]) -> Mapping[tuple[str, str], tupl
     """Where each cell was published last: its name, digest, and the digests that it had before."""
     found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
     for path in sorted(results.glob("publication-*.json"), reverse=True)[:1000]:  # the newest
-        try:
+        with noted(notes, str(path)):
             for key, (started, target, digest) in _publications(path):
                 digests = found.setdefault(key, {})
                 digests[digest] = max(digests.get(digest, ("", "")), (started, target))
-        except RtbuildError as error:
-            notes.append(f"{path} is not shown: {error.message}")
     last = {}
     for key, digests in found.items():
         (newest, (started, target)), *others = sorted(digests.items(), key=lambda row: row[1], reverse=True)

@@ -15,10 +15,10 @@ from builder.audit.drift import BASE_NAME
 from builder.audit.judged import judge_all
 from builder.audit.machine import cell_of
 from builder.audit.run import evidence_of
+from builder.catalogue.collect import noted
 from builder.catalogue.releases import judgement
 from builder.catalogue.values import CataloguedImage, Judgement, Part, Run, largest_first, newest_first
 from builder.documents import parse_object, shown
-from builder.errors import RtbuildError
 from builder.evidence.cosign import Verifier
 from builder.evidence.judgement import JudgedReport, Policy, judge
 from builder.evidence.travel import shared
@@ -55,10 +55,10 @@ def images_of(
     def answers(jobs: Mapping[str, Future[Any]]) -> Iterator[tuple[str, Any]]:
         """Of the jobs by tag; a note for each that failed."""
         for tag, job in jobs.items():
-            try:
-                yield tag, job.result()
-            except RtbuildError as error:
-                notes.append(f"{repository}:{tag} is not shown: {shown(error.message)}")
+            done: list[Any] = []
+            with noted(notes, f"{repository}:{tag}"):
+                done.append(job.result())
+            yield from ((tag, answer) for answer in done)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         say(f"{repository}: {len(tags)} tags")

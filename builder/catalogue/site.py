@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import markupsafe
 
 from builder import __version__, resources
 from builder.catalogue.collect import cell_frameworks
 from builder.catalogue.values import Catalogue, CataloguedImage, Release, slug
-from builder.documents import shown
+from builder.documents import readable, shown
 from builder.files import write_whole
 
 
@@ -33,10 +34,13 @@ def write_site(catalogue: Catalogue, folder: Path, *, made: str) -> list[Path]:
 
 
 def _environment() -> jinja2.Environment:
-    def no_gap(value: object) -> object:
+    def shown_value(value: object) -> object:
+        """A page shows no gap, and nothing of a foreign text turns the order of its letters."""
         if value is None:
             raise jinja2.UndefinedError("a template shows a value that is None")
-        return value
+        if isinstance(value, markupsafe.Markup):
+            return markupsafe.Markup(readable(value))  # noqa: S704 - it was safe before
+        return readable(str(value))
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(resources.templates() / "catalogue"),
@@ -44,7 +48,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=no_gap,
+        finalize=shown_value,
     )
     environment.filters |= {"slug": _page_name, "shell": shlex.quote, "row": _row}
     return environment
@@ -195,6 +199,14 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
     return f"RTBUILD.frameworks[{_script(name)}] = {_script(data)};\n"
 
 
+def _readable(data: Any) -> Any:
+    if isinstance(data, str):
+        return readable(data)
+    if isinstance(data, dict):
+        return {readable(str(key)): _readable(value) for key, value in data.items()}
+    return [_readable(value) for value in data] if isinstance(data, (list, tuple)) else data
+
+
 def _script(data: Any) -> str:
     """JSON inside a script, which ends at "</script>" and whose comments begin at "<!--" in any text."""
-    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(_readable(data), ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")

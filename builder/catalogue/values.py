@@ -10,6 +10,8 @@ from typing import Literal
 from builder.colab.diff import Listed
 from builder.model import Cell
 
+_LONGEST = 100
+"""Letters of a text in a file's name, of whose 255 two texts, a digest and an ending have their part."""
 Answer = Literal["possible", "impossible", "unknown"]
 """What the rules say before anything ran. ``ran`` is said by a :class:`Run` alone."""
 
@@ -18,7 +20,7 @@ def slug(text: str) -> str:
     """A text as a part of a file's name: nothing in it leaves its folder, and no two texts have the same."""
     made = re.sub(r"[^a-z0-9.+_]+", "-", text.casefold()).strip("-.")
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return made if made == text else f"{made[:100]}-{digest}".lstrip("-")
+    return made if made == text and len(made) <= _LONGEST else f"{made[:_LONGEST]}-{digest}".lstrip("-")
 
 
 @dataclass(frozen=True, kw_only=True)

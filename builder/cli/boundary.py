@@ -13,6 +13,7 @@ from pathlib import Path
 from builder import __version__
 from builder.console import accept_any_encoding
 from builder.errors import MissingToolError, RtbuildError
+from builder.items import debugging
 from builder.temporary import one_folder
 
 BUG = 70
@@ -56,7 +57,7 @@ def _unexpected(error: Exception) -> int:
         sys.stderr.write(f"error: no space left for {error.filename or 'a file'}\n")
         sys.stderr.write("hint: free some, or name folders on a larger disk: RTBUILD_CACHE, TMPDIR\n")
         return MissingToolError.exit_code
-    if "--debug" in sys.argv or os.environ.get("RTBUILD_DEBUG"):
+    if debugging():
         raise error
     sys.stderr.write(f"error: a bug in rtbuild: {type(error).__name__}: {error}\n")
     try:

@@ -7,9 +7,10 @@ access can attach unsigned evidence.
 
 from dataclasses import dataclass, replace
 
-from builder.errors import EvidenceError, ImageMissingError, RegistryError
+from builder.errors import CellError, EvidenceError, ImageMissingError
 from builder.evidence.cosign import Cosign, Verifier
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_statement
+from builder.items import item
 from builder.oci.referrers import Kept, referrers, tag_of
 from builder.oci.registry import Registry
 from builder.oci.spec import Descriptor, Reference
@@ -70,10 +71,11 @@ def gather(registry: Registry, image: Reference) -> Gathered:
             refused.append(Refused(digest=descriptor.digest, reason=reason))
             continue
         try:
-            statement, size = _read(registry, image, descriptor)
-        except (EvidenceError, RegistryError) as error:
+            with item(descriptor.digest):
+                statement, size = _read(registry, image, descriptor)
+        except CellError as error:
             refused.append(Refused(digest=descriptor.digest, reason=error.message))
-            unread += isinstance(error, RegistryError) and not isinstance(error, ImageMissingError)
+            unread += not isinstance(error, (EvidenceError, ImageMissingError))
             continue
         left -= size
         pieces.append(Piece(statement=statement, digest=descriptor.digest))

@@ -5,6 +5,8 @@ relationships; ``cosign`` and vulnerability scanners read both.
 https://cyclonedx.org/docs/1.5/json/ and https://github.com/package-url/purl-spec.
 """
 
+import posixpath
+import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +19,7 @@ from urllib.parse import quote
 from packaging.utils import canonicalize_name
 
 from builder import __version__, model
+from builder.documents import shown
 from builder.errors import CellError, EvidenceError
 from builder.evidence.documents import Evidence
 from builder.evidence.verification import timestamp
@@ -32,8 +35,10 @@ _SYSTEM_LABEL = "org.opencontainers.image.ref.name"
 """Set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), kept by NVIDIA's."""
 _SHOWN = 8
 STATUS = "var/lib/dpkg/status"
+_LARGEST_STATUS = 64 << 20
+_ABOVE = frozenset({"var", "var/lib", "var/lib/dpkg"})
 _HIDDEN = frozenset({"var/lib/dpkg/.wh.status", "var/lib/.wh.dpkg", "var/.wh.lib", ".wh.var"})
-_EMPTIED = frozenset({f"{folder}/.wh..wh..opq" for folder in ("var/lib/dpkg", "var/lib", "var")})
+_EMPTIED = frozenset({f"{folder}/.wh..wh..opq" for folder in _ABOVE})
 """How a layer hides files of lower layers:
 https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts"""
 
@@ -236,15 +241,25 @@ def read_system(
 
 
 def parse_status(text: str) -> tuple[model.DebianPackage, ...]:
-    """The packages that are installed, in dpkg's own form:
-    https://manpages.debian.org/trixie/dpkg/dpkg-query.1.en.html"""
+    """The packages that are installed, by dpkg's own reading: names of fields in any case, with or without a
+    blank behind the colon, each once in a paragraph; only a line feed ends a line. EvidenceError.
+
+    https://manpages.debian.org/trixie/dpkg-dev/deb822.5.en.html
+    """
     found = []
-    for paragraph in text.split("\n\n"):
-        lines = (line.partition(": ") for line in paragraph.splitlines() if not line[:1].isspace())
-        fields = {key: value.strip() for key, _, value in lines}
-        if fields.get("Status", "").split()[-1:] == ["installed"] and "Package" in fields:
-            version, architecture = fields.get("Version", ""), fields.get("Architecture", "")
-            name = fields["Package"]
+    for paragraph in re.split(r"\n[ \t]*\n", text):
+        fields: dict[str, str] = {}
+        for line in paragraph.split("\n"):
+            name, colon, value = line.partition(":")
+            if not colon or line[0] in " \t":
+                continue
+            if name.strip().lower() in fields:
+                raise EvidenceError(f"dpkg's list has {shown(name, most=40)} twice in one paragraph")
+            fields[name.strip().lower()] = value.strip()
+        if fields.get("status", "").split()[-1:] == ["installed"] and "package" in fields:
+            name, version, architecture = (
+                fields.get(key, "") for key in ("package", "version", "architecture")
+            )
             found.append(model.DebianPackage(name=name, version=version, architecture=architecture))
     return tuple(sorted(found))
 
@@ -263,15 +278,25 @@ def _packages(report: Mapping[str, Any], kind: str) -> dict[str, str] | None:
 
 
 def _status(blob: Path, media_type: str) -> str | None:
-    """dpkg's status file in a layer; empty if the layer hides the one below, None if it has neither."""
-    hidden = False
+    """dpkg's status file in a layer; empty if the layer hides the one below, None if it has neither.
+
+    The whole layer is read, and paths are taken as an engine resolves them: a later entry replaces an earlier
+    one, and a link leads elsewhere. Raises CellError for a list that is there twice, is no plain file, or
+    lies below something else than folders: nobody needs these, and each reader would see another list.
+    """
+    hidden, found = False, None
     with open_layer(blob, media_type, most=_LARGEST_LAYER) as archive:
         for entry in archive:
-            path = entry.name.removeprefix("/")
-            if path == STATUS and entry.kind == "file" and entry.size <= 64 << 20:
-                return archive.read().decode("utf-8", "replace")
+            path = posixpath.normpath(f"/{entry.name}").lstrip("/")
             hidden = hidden or path in _HIDDEN or path in _EMPTIED
-    return "" if hidden else None
+            if path in _ABOVE and entry.kind != "folder":
+                raise archive.error(f"/{path} is no folder in it, but a {entry.kind}")
+            if path != STATUS:
+                continue
+            if found is not None or entry.kind != "file" or entry.size > _LARGEST_STATUS:
+                raise archive.error(f"/{STATUS} is there twice, is too large, or is no plain file")
+            found = archive.read().decode("utf-8", "replace")
+    return "" if found is None and hidden else found
 
 
 def purl(part: model.Wheel | model.Sdist | model.StandalonePython | model.Deb) -> str:

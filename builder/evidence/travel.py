@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from builder.errors import CellError, RegistryError
 from builder.evidence.cosign import SIGNATURE, signature_in
+from builder.items import item
 from builder.oci.referrers import Artifact, attach, referrers
 from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
@@ -57,7 +58,8 @@ def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
     for digest in sorted(d.digest for d in listing.descriptors if d.artifact_type in (REPORT_TYPE, None)):
         where = f"{image.repository}@{digest}"
         try:
-            entry = _read(registry, image, where)
+            with item(where):
+                entry = _read(registry, image, where)
         except CellError as error:
             found.append(Damaged(where=where, why=error.message, name=image.content.partition(":")[2]))
             continue

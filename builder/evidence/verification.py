@@ -8,11 +8,12 @@ probe's whole report, so that readers need not believe a summary.
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from builder.digests import canonical_json
+from builder.documents import parse_moment
 from builder.errors import CellError, EvidenceError
 from builder.facts.gpus import class_of
 from builder.oci.staging import Staged
@@ -25,6 +26,8 @@ CONVOLUTIONS = frozenset({"C07", "F05"})
 
 _DRIVER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,4}")
 _SHA256 = r"^sha256:[0-9a-f]{64}$"
+Moment = Annotated[datetime, BeforeValidator(parse_moment)]
+"""In UTC: a time of the year 9999 in a zone behind it is none that a calendar has."""
 
 
 class _PredicatePart(BaseModel):
@@ -41,13 +44,13 @@ class Details(_PredicatePart):
     """The image's label ``io.rtbuild.inputs``."""
     content: str = Field(pattern=_SHA256)
     """Digest over platform, layers and config of the image; see :func:`builder.digests.content_of`."""
-    verified: AwareDatetime
+    verified: Moment
     """When the probe ended, by the clock of the machine that ran it."""
     claims: list[str]
     """GPU classes that the image is published for because of this report."""
     exempt: list[str]
     """GPU classes that the matrix names and the image is not published for."""
-    as_of: AwareDatetime | None = Field(default=None, alias="asOf")
+    as_of: Moment | None = Field(default=None, alias="asOf")
     """The time of the newest report that was known when ``exempt`` was stated. Reports up to then do not
     support claims for these classes, whatever an earlier statement claims."""
     report: dict[str, Any]

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import importlib
 import importlib.metadata
+import lzma
 import zlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +29,15 @@ except ImportError:  # not x86-64, or installed without it
     _isal_version = ""
     INFLATE_ERRORS = (zlib.error,)
 
+DAMAGED: tuple[type[Exception], ...] = (
+    *INFLATE_ERRORS,
+    zstandard.ZstdError,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    ValueError,
+)
+"""What a decompressor raises for content that is damaged, or is none; an OSError of the disk has an errno."""
 ZSTD_LEVEL = 1
 """Twice as fast as level 3 on NVIDIA's libraries, for layers 5 to 10 % larger."""
 _IGZIP_LEVEL = 2
@@ -59,7 +69,10 @@ def codec(compression: Compression) -> str:
 
 
 def decompressed(file: BinaryIO, media_type: str) -> Any:
-    """The content of ``file`` as a stream: the file itself if its media type is neither zstd's nor gzip's."""
+    """The content of ``file`` as a stream: the file itself if its media type is neither zstd's nor gzip's.
+
+    Reading it raises one of :data:`DAMAGED`.
+    """
     if media_type.endswith("zstd"):
         return zstandard.ZstdDecompressor().stream_reader(file, read_size=1 << 20, read_across_frames=True)
     return (isal_gzip or gzip).GzipFile(fileobj=file, mode="rb") if media_type.endswith("gzip") else file

@@ -14,12 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import zstandard
-
 from builder.digests import canonical_json, sha256_of
 from builder.documents import MalformedError, parse_json, parse_object
 from builder.errors import RegistryError
-from builder.layers.codec import CHUNK, decompressed
+from builder.layers.codec import CHUNK, DAMAGED, decompressed
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
 from builder.oci.spec import MANIFEST, is_digest
@@ -140,7 +138,7 @@ def check_content(layer: Layer, blob: Path, where: str) -> None:
         with blob.open("rb") as file, decompressed(file, layer.media_type) as stream:
             while piece := stream.read(CHUNK):
                 digest.update(piece)
-    except (zstandard.ZstdError, OSError, EOFError) as problem:
+    except DAMAGED as problem:
         raise _strange(where, f"its blob cannot be unpacked: {problem}") from problem
     if f"sha256:{digest.hexdigest()}" != layer.diff_id:
         raise _strange(where, f"its content is sha256:{digest.hexdigest()}, and {layer.diff_id} is claimed")

@@ -5,19 +5,15 @@ processor time that unpacking a small Debian into memory took, 1.2 were its own.
 """
 
 import contextlib
-import lzma
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import zstandard
-
 from builder.documents import shown
 from builder.errors import CellError
-from builder.layers.codec import plain
+from builder.layers.codec import DAMAGED, plain
 
 _BLOCK = 512
 _BUFFER = 1 << 20
@@ -176,7 +172,7 @@ class TarReader:
     def _fill(self) -> bytes:
         try:
             found = bytes(self._stream.read(_BUFFER))
-        except (zstandard.ZstdError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError) as problem:
+        except DAMAGED as problem:
             if isinstance(problem, OSError) and problem.errno is not None:
                 raise  # the disk's, and not the decompressor's
             raise self.error(str(problem)) from problem

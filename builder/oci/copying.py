@@ -102,13 +102,14 @@ def _fill(
     mount_from: Mapping[str, str],
     advance: Advance | None,
 ) -> Tally:
-    """Have blobs, with their sizes, in a repository, several at a time; the first failure ends the others."""
+    """Have blobs, each of its size, in a repository, several at a time; the first failure ends the others."""
 
     def one(digest: str, size: int) -> tuple[str, int]:
         source = mount_from.get(digest)
-        if registry.exists(repository, digest):
+        if registry.exists(repository, digest, size=size):
             return "there", size
         if source is not None and registry.mount_blob(repository, digest, source):
+            registry.exists(repository, digest, size=size)
             return "mounted", size
         with opened(digest) as file:
             return "sent" if registry.push_blob(repository, digest, file) else "there", size

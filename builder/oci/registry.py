@@ -103,6 +103,16 @@ class Registry:
         place = self._wire.place(base.reference)
         return f"{place.host}/{place.repository}@{base.digest}" if place.mirrored else None
 
+    def may_ask(self, reference: str, *, beside: str) -> bool:
+        """Whether an image ``beside`` may have its reader ask for a ``reference`` that it names.
+
+        It may name Docker Hub, its own registry, and one that the user has a mirror of: no host that whoever
+        pushed it chose. Raises UsageError for what is no reference.
+        """
+        place = self._wire.place(reference)
+        own = self._wire.place(beside).name.host
+        return place.mirrored or place.name.host in (oci.DOCKER_HUB, own)
+
     def address(self, reference: str) -> str:
         """The repository as another program finds it, that knows nothing of mirrors: ``host/repository``."""
         place = self._wire.place(reference)
@@ -179,9 +189,16 @@ class Registry:
                 return frozenset(found)
             last = page[-1]
 
-    def exists(self, reference: str | Reference, digest: str) -> bool:
-        """Whether the reference's repository has this blob."""
+    def exists(self, reference: str | Reference, digest: str, *, size: int | None = None) -> bool:
+        """Whether the repository has this blob. Raises RegistryError if it is there in another ``size``."""
         response = self.request("HEAD", reference, f"blobs/{digest}", good=(200, 404))
+        length = response.headers.get("Content-Length")
+        if response.status_code == 200 and size is not None and length not in (None, str(size)):
+            said = f"{digest} of {reference} has {shown(length or '', most=40)} bytes"
+            raise RegistryError(
+                f"{said}, and its manifest says {size}",
+                hint="whoever pushed it made it so: push the image again",
+            )
         return response.status_code == 200
 
     def digest_of(self, reference: str | Reference) -> str | None:

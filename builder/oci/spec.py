@@ -26,6 +26,8 @@ MANIFESTS = (MANIFEST, DOCKER_MANIFEST)
 
 _MIRROR = re.compile(r"(?:https?://)?(?:\[[0-9a-fA-F:]+\]|[^/\s:@]+)(?::\d{1,5})?(?:/\S*)?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}")
+"""https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests"""
 _LONGEST_NAME = 255
 """https://github.com/distribution/reference/blob/main/reference.go: RepositoryNameTotalLengthMax"""
 _MACHINES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
@@ -153,6 +155,11 @@ def is_digest(text: object) -> TypeGuard[str]:
     return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
+def is_tag(text: str) -> bool:
+    """Whether the specification allows it as a tag."""
+    return _TAG.fullmatch(text) is not None
+
+
 def choose(index: object, platform: str, what: str, *, baseline: bool = False) -> str:
     """The digest of the one manifest that every engine takes for ``linux/amd64`` (or ``linux/arm64``).
 
@@ -272,8 +279,8 @@ def blobs_of(manifest: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     found = []
     for entry in (manifest.get("config"), *layers):
         digest, size = (entry.get("digest"), entry.get("size")) if isinstance(entry, dict) else (None, None)
-        if not is_digest(digest) or type(size) is not int or size < 0:
-            raise MalformedError("it has a blob without a digest or size")
+        if not is_digest(digest) or type(size) is not int or size <= 0:
+            raise MalformedError("it has a blob without a digest, a size or content")
         found.append((digest, size))
     return tuple(found)
 

@@ -1,21 +1,36 @@
 """Images in a staging repository: the tag of a cell's image, and its manifest, labels and content digest."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.digests import content_of, sha256_of
-from builder.documents import shown
+from builder.documents import MalformedError, shown
 from builder.errors import ImageMissingError, RegistryError, UsageError
 from builder.files import write_whole
 from builder.oci.registry import Registry
-from builder.oci.spec import INDEXES, Manifest, blobs_of, parse_config, parse_reference
+from builder.oci.spec import (
+    INDEXES,
+    Manifest,
+    blobs_of,
+    is_digest,
+    is_tag,
+    parse_config,
+    parse_reference,
+)
 
 INPUTS_LABEL = "io.rtbuild.inputs"
 CELL_LABEL = "io.rtbuild.cell"
 MATRIX_LABEL = "io.rtbuild.matrix"
 
 PREFIX = "staged-"
+_OWN: dict[str, Callable[[str], bool]] = {
+    INPUTS_LABEL: is_digest,
+    CELL_LABEL: is_tag,
+    MATRIX_LABEL: lambda text: len(text) <= 64 and is_tag(text),
+}
+"""The form of rtbuild's own labels: names of files, pages and tags are made of them."""
 
 
 class MovedTagError(RegistryError):
@@ -131,6 +146,8 @@ def _image(registry: Registry, repository: str, manifest: Manifest, kept: Path |
         platform = "/".join(part for part in parts if part)
         content = content_of(platform=platform, layers=config["rootfs"]["diff_ids"], config=settings)
         labels = tuple(sorted((settings.get("Labels") or {}).items()))
+        if wrong := [name for name, text in labels if name in _OWN and text and not _OWN[name](text)]:
+            raise MalformedError(f"its label {wrong[0]} is none that rtbuild writes")
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         why = shown(repr(error))
         raise NoImageError(f"{reference} is no image that can be read: {why}") from error

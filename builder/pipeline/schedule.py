@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import CancelledError, CellError, RtbuildError
+from builder.items import item
 from builder.model import Cell
 from builder.pipeline import events
 from builder.pipeline.events import CellOutcome, CellResult, Note, Stage
@@ -110,16 +111,17 @@ def each(
 
     ``jobs`` None: as many as there are cores, at most four.
 
-    None says that the cell is not at its end. A :class:`CellError` ends its own cell only. Any other error
-    cancels the rest and is raised when all have stopped. Ctrl-C sets ``cancel``, waits for the cells at work
-    to stop, and keeps what has finished.
+    None says that the cell is not at its end. An error ends its own cell only, unless it is about the machine
+    or the project (:func:`builder.items.item`), which cancels the rest and is raised when all have stopped.
+    Ctrl-C sets ``cancel``, waits for the cells at work to stop, and keeps what has finished.
     """
 
     emit, cancel = hooks.emit, hooks.cancel
 
     def one(walk: Walk) -> CellResult | None:
         try:
-            result = function(walk)
+            with item(walk.cell.id):
+                result = function(walk)
         except CellError as error:
             result = walk.failed(error)
         if result is not None:

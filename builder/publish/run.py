@@ -22,6 +22,7 @@ from builder.evidence.made import MadeImages
 from builder.evidence.origin import origin_of
 from builder.evidence.statement import Statement
 from builder.evidence.travel import shared
+from builder.items import item
 from builder.lock.file import lock_path
 from builder.model import Cell, Matrix
 from builder.oci import staging
@@ -74,18 +75,12 @@ def _noted(
     """One station of one cell; a failure is noted in its row."""
     row = row_of[walk]
     try:
-        result = station(walk, row)
+        with item(walk.cell.id):
+            result = station(walk, row)
     except CellError as error:
         row.state = "cancelled" if isinstance(error, CancelledError) else "failed"
         row.error = error
         raise
-    except OSError as problem:  # a full disk stops this cell; the record still has the others
-        row.state = "failed"
-        row.error = CellError(
-            f"{row.cell.id}: this machine failed: {problem}",
-            hint="blobs of other registries pass through a temporary folder: make room there, or set TMPDIR",
-        )
-        raise row.error from problem
     finally:
         row.seconds = sum(walk.seconds.values())
     if not row.refusals:

@@ -14,6 +14,7 @@ from builder.digests import digest_of
 from builder.documents import MalformedError, parse_moment, parse_object, read_file, shown
 from builder.errors import CellError
 from builder.files import write_whole
+from builder.items import item
 from builder.verify.document import ProbeDocument, parse
 
 _log = logging.getLogger(__name__)
@@ -225,12 +226,16 @@ class ReportStore:
 def _read(path: Path) -> SealedReport | Damaged | None:
     """The report in a file, with the signature beside it; None if there is no file."""
     try:
-        entry = read_entry(read_file(path), str(path))
-    except FileNotFoundError:
-        return None
-    except (CellError, OSError, MalformedError) as error:
-        why = error.message if isinstance(error, CellError) else f"{path} cannot be read ({error})"
-        return Damaged(where=str(path), why=why, name=path.name)
+        with item(str(path)):
+            try:
+                content = read_file(path)
+            except FileNotFoundError:
+                return None
+            except (OSError, MalformedError) as error:
+                raise CellError(f"{path} cannot be read ({error})") from error
+            entry = read_entry(content, str(path))
+    except CellError as error:
+        return Damaged(where=str(path), why=error.message, name=path.name)
     with contextlib.suppress(OSError, ValueError):  # an unreadable signature counts as none
         signature = read_file(path.with_suffix(_SIGNATURE), most=64 << 10).decode()
         return replace(entry, signature=signature)

@@ -15,7 +15,18 @@ import pytest
 BUILDER = Path(__file__).resolve().parents[2] / "builder"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("__init__", "elf", "model", "errors", "digests", "documents", "files", "resources", "temporary"),
+    (
+        "__init__",
+        "elf",
+        "model",
+        "errors",
+        "digests",
+        "documents",
+        "files",
+        "items",
+        "resources",
+        "temporary",
+    ),
     ("net", "matrix", "oci", "index", "debian", "sandbox"),
     ("facts", "lock", "recipe"),
     ("layers", "wheels", "image", "sdist", "resolve"),
@@ -42,6 +53,8 @@ DOORS = {
     ("cli", "console"),
     ("model", "digests"),
     ("errors", "model"),
+    ("items", "documents"),
+    ("items", "errors"),
     ("temporary", "files"),
     ("temporary", "errors"),
 }

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import evidence_doubles as doubles
 import pytest
@@ -14,6 +15,8 @@ from registry_double import INDEX, sha256
 from builder.audit import AuditOutcome, drift
 from builder.evidence.judgement import Policy, judge
 from builder.evidence.verification import predicate_of
+from builder.net.http import Client
+from builder.oci.registry import Registry
 from builder.oci.spec import MANIFEST
 
 if TYPE_CHECKING:
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from registry_double import RegistryDouble
 
     from builder.evidence.judgement import JudgedReport
-    from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 
 NOW = datetime.now(UTC)
@@ -116,6 +118,47 @@ class TestBase:
         }
         image = doubles.push_image(registry, f"{server.host}/team/tf", tmp_path, labels=labels)
         assert drift.base(registry, image).outcome is AuditOutcome.NOT_RUN
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "169.254.169.254",
+            "attacker.example",
+            "localhost:1",
+            "127.0.0.1:1",
+            "[::1]:1",
+            "docker.io.x.example",
+        ],
+    )
+    def test_a_host_that_only_the_image_names_is_not_asked(
+        self,
+        host: str,
+        registry: Registry,
+        server: RegistryDouble,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        labels = {
+            "org.opencontainers.image.base.name": f"{host}/nvidia/cuda:12",
+            "org.opencontainers.image.base.digest": "sha256:" + "b" * 64,
+        }
+        image = doubles.push_image(registry, f"{server.host}/team/tf", tmp_path, labels=labels)
+        asked: list[str] = []
+        send = Client.request
+
+        def request(client: Client, method: str, url: str, **options: Any) -> Any:
+            asked.append(urlsplit(url).netloc)
+            return send(client, method, url, **options)
+
+        monkeypatch.setattr(Client, "request", request)
+        found = drift.base(registry, image)
+        assert found.outcome is AuditOutcome.NOT_RUN
+        assert asked == []
+        assert not registry.may_ask(f"{host}/nvidia/cuda:12", beside=image.repository)
+        assert registry.may_ask("nvidia/cuda:12", beside=image.repository)
+        assert registry.may_ask(f"{server.host}/nvidia/cuda:12", beside=image.repository)
+        mirrored = Registry({host: "mirror.example"})
+        assert mirrored.may_ask(f"{host}/nvidia/cuda:12", beside=image.repository)
 
     def test_there_is_none(self, registry: Registry, image: Staged) -> None:
         assert drift.base(registry, image).outcome is AuditOutcome.NOT_RUN

@@ -18,6 +18,7 @@ from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Stat
 from builder.evidence.travel import REPORT_TYPE, share
 from builder.oci.referrers import Artifact, attach
 from builder.oci.spec import MANIFEST, Descriptor, parse_reference
+from builder.oci.staging import NoImageError
 from builder.verify.document import parse
 from builder.verify.entry import key_of, read_entry, seal
 
@@ -208,7 +209,10 @@ def test_what_rtbuild_did_not_make_is_named_and_survived(
 
 def test_hostile_labels_stay_text(registry: Registry, server: RegistryDouble, tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
-    labels = {"io.rtbuild.cell": f"../../../x{EVIL}\n| y", "io.rtbuild.matrix": "../" + EVIL}
+    labels = {
+        "org.opencontainers.image.base.name": f"../../../x{EVIL}\n| y\u202e\x9b",
+        "io.rtbuild.profile": EVIL,
+    }
     doubles.push_image(registry, f"{server.host}/team/tf", tmp_path / "image", labels=labels, tag="x")
     site = tmp_path / "a" / "b" / "site"
     made = catalogued(registry, f"{server.host}/team/tf", tmp_path)
@@ -218,10 +222,29 @@ def test_hostile_labels_stay_text(registry: Registry, server: RegistryDouble, tm
         assert path.resolve().is_relative_to(site)
         text = path.read_text()
         assert "<script>alert" not in text
+        assert not {"\u202e", "\x9b", "\x1b"} & set(text)
+        assert "\\u202e" not in text
         assert "49" not in text.partition("alert(1)")[2][:40]
     (row,) = (site / "catalogue.md").read_text().splitlines()[2:]
     assert row.count(" | ") == 5
     assert "\x1b" not in row
+
+
+@pytest.mark.parametrize("name", ["io.rtbuild.cell", "io.rtbuild.matrix"])
+@pytest.mark.parametrize("value", ["a" * 300, "../../../x", "x\u202ey", EVIL, "a\nb", " "])
+def test_a_label_of_ours_that_we_never_write_leaves_its_image_out_alone(
+    name: str, value: str, registry: Registry, pushed: Staged, tmp_path: Path
+) -> None:
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    (tmp_path / "image").mkdir()
+    with pytest.raises(NoImageError, match=name):  # when it is read back
+        doubles.push_image(registry, pushed.repository, tmp_path / "image", labels={name: value}, tag="evil")
+    made = catalogued(registry, pushed.repository, tmp_path)
+    assert [image.digest for image in made.images] == [pushed.digest]
+    (note,) = made.notes
+    assert ":evil is not shown" in note
+    assert name in note
+    write_site(made, tmp_path / "site", made="2026-01-02")
 
 
 def test_an_empty_repository_is_a_catalogue(

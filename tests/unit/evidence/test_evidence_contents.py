@@ -93,6 +93,88 @@ def test_a_layer_that_takes_it_away(name: str) -> None:
     assert found.packages is None
 
 
+def entries(*files: tuple[str, bytes, dict[str, Any]]) -> bytes:
+    """A layer of these entries in this order; the last part has fields of the tar header."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content, fields in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            for key, value in fields.items():
+                setattr(member, key, value)
+            archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(buffer.getvalue(), mtime=0)
+
+
+FEWER = b"Package: libc6\nStatus: install ok installed\nVersion: 1\nArchitecture: amd64\n"
+LINK = {"type": tarfile.SYMTYPE, "linkname": "/tmp/x"}
+SAID = ("var/lib/dpkg/status", doubles.status_file(), dict[str, Any]())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "var//lib/dpkg/status", "./var/lib/dpkg/status", "/var/lib/dpkg/status", "var/./lib/dpkg/status",
+        "var/lib/../lib/dpkg/status", "././var/lib/dpkg/status", "//var/lib/dpkg//status",
+    ],
+)  # fmt: skip
+def test_the_list_is_found_by_the_path_that_an_engine_writes_to(name: str) -> None:
+    assert system(entries((name, doubles.status_file(), {})))[0].packages == PACKAGES
+    upper, _ = system(STATUS, entries((name, FEWER, {})))
+    assert upper.packages is not None
+    assert [package.version for package in upper.packages] == ["1"]
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        entries(SAID, ("var/lib/dpkg/status", FEWER, {})),
+        entries(SAID, ("var//lib/dpkg/status", FEWER, {})),
+        entries(("./var/lib/dpkg/status", FEWER, {}), SAID),
+        entries(("var/lib/dpkg/status", b"", LINK)),
+        entries(("var/lib/dpkg/status", b"", {"type": tarfile.LNKTYPE, "linkname": "tmp/x"})),
+        entries(("var/lib/dpkg/status", b"", {"type": tarfile.DIRTYPE})),
+        entries(("var/lib/dpkg/status", b"", {"type": tarfile.FIFOTYPE})),
+        entries(SAID, ("var/lib/dpkg", b"", LINK)),
+        entries(("var//lib", b"", LINK), ("tmp/x/dpkg/status", FEWER, {})),
+        entries(("var", b"", {"type": tarfile.LNKTYPE, "linkname": "tmp/x"})),
+    ],
+    ids=[
+        "twice", "twice by another path", "another first", "a link", "a hard link", "a folder", "a pipe",
+        "a link above", "a link far above", "a hard link above",
+    ],
+)  # fmt: skip
+def test_a_list_that_two_readers_see_differently_is_refused(blob: bytes) -> None:
+    for layers in [(blob,), (STATUS, blob)]:
+        with pytest.raises(EvidenceError, match=r"/var\S* is (no folder|there twice)"):
+            system(*layers)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Package:new\nStatus:install ok installed\nVersion:1\nArchitecture:amd64",
+        "PACKAGE: new\nstatus:   install ok installed\nversion: 1\narchitecture: amd64",
+        (
+            "Package: new\nDescription: x\x0bPackage: other\x85Status: deinstall ok config-files\n"
+            "Status: install ok installed\nVersion: 1\nArchitecture: amd64"
+        ),
+        (
+            "Package: a\nStatus: deinstall ok config-files\n \t\nPackage: new\nStatus: install ok installed\n"
+            "Version: 1\nArchitecture: amd64"
+        ),
+    ],
+    ids=["no blank", "other case", "other ends of lines", "a line of blanks"],
+)
+def test_the_list_is_read_as_dpkg_reads_it(text: str) -> None:
+    assert parse_status(text) == (DebianPackage(name="new", version="1", architecture="amd64"),)
+
+
+def test_a_field_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(EvidenceError, match="twice"):
+        parse_status("Package: a\nStatus: install ok installed\npackage: b")
+
+
 def test_an_image_without_dpkg() -> None:
     found, _ = system(OTHER)
     assert (found.packages, found.skipped) == (None, 0)
