@@ -1,4 +1,4 @@
-"""``rtbuild facts refresh``: read the sources of the tables again; show or write the differences."""
+"""``rtbuild facts``: read the sources of the tables again, and write what the probe carries of them."""
 
 import difflib
 import sys
@@ -16,6 +16,7 @@ from builder.console import print_json, say
 from builder.errors import UsageError
 from builder.facts.coverage import as_text, coverage
 from builder.facts.families import FAMILIES
+from builder.facts.portable import portable
 from builder.facts.refresh import Refresh, apply, refresh
 from builder.facts.survey import Budget, Survey, survey, table_text
 from builder.files import write_whole
@@ -28,11 +29,6 @@ facts = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
-
-
-@facts.callback()
-def _group() -> None:
-    """Makes it a group, although it has one command."""
 
 
 @facts.command("refresh")
@@ -76,6 +72,20 @@ def refresh_tables(
         sys.stdout.writelines(f"{change}\n" for change in read.changes)
         _say(found, read, check=check_)
     return 1 if check_ and differs else 0
+
+
+@facts.command("export")
+def export(
+    check_: bool = opt.of("--check: Change nothing; exit 1 if the file is not what the tables say.", False),
+) -> int:
+    """Write the facts that the probe carries. They come from the tables, into builder/probe/facts.json."""
+    path, text = resources.probe() / "facts.json", portable()
+    current = path.is_file() and path.read_text("utf-8") == text
+    if not current and not check_:
+        write_whole(path, text.encode())
+    state = "as the tables say" if current else "not as the tables say" if check_ else "written"
+    say(f"{path.name} is {state}")
+    return 1 if check_ and not current else 0
 
 
 def _progress() -> Callable[[int, int, int], None]:

@@ -5,9 +5,9 @@ import functools
 import re
 from dataclasses import replace
 
-from builder.facts.tables import GpuRow, load
+from builder.cards import KnownCards, first_card, words_of
+from builder.facts.tables import Facts, GpuRow, load
 
-_FAMILIES = frozenset({"nvidia", "tesla", "geforce", "quadro", "grid", "jetson", "agx"})
 _MAKERS = {
     "AMD": r"(?i)amd\b|ati\b|radeon|instinct|firepro|mi\s?\d{2,3}|rx[ _-]?(vega|\d{3,4})|gfx\d",
     "Intel": r"(?i)intel\b|arc\b|gaudi|iris\b|uhd\b|data center gpu (max|flex)",
@@ -56,7 +56,7 @@ def card_of(text: str) -> GpuRow | None:
 
 def near_names(text: str) -> list[str]:
     """The known names most like one that no table has, the best first."""
-    close = difflib.get_close_matches("".join(_words(text)), _by_words(), n=3, cutoff=0.4)
+    close = difflib.get_close_matches("".join(words_of(text)), _by_words(), n=3, cutoff=0.4)
     return [_by_words()[name].name for name in close]
 
 
@@ -65,19 +65,27 @@ def maker_of(text: str) -> str | None:
     return next((maker for maker, names in _MAKERS.items() if re.match(names, text.strip())), None)
 
 
+def known_cards(facts: Facts) -> KnownCards:
+    """The names of ``tables/gpus.toml``, by the words in them."""
+    rows = {"".join(words_of(row.name)): row for row in facts.gpus.values()}
+    return KnownCards(
+        capabilities={words: row.capability for words, row in rows.items()},
+        generations={row.name.lower(): row.capabilities for row in facts.architectures},
+        short=frozenset(words for words, row in rows.items() if row.short),
+    )
+
+
+@functools.cache
+def _known() -> KnownCards:
+    return known_cards(load())
+
+
 def _longest(text: str) -> tuple[GpuRow | None, list[str]]:
     """The row that the most of a name's first words spell, and the words after them."""
-    rows, words = _by_words(), _words(text)
-    for count in range(len(words), 0, -1):
-        if (row := rows.get("".join(words[:count]))) is not None:
-            return row, words[count:]
-    return None, words
+    name, rest = first_card(words_of(text), _known())
+    return _by_words()[name] if name is not None else None, rest
 
 
 @functools.cache
 def _by_words() -> dict[str, GpuRow]:
-    return {"".join(_words(row.name)): row for row in load().gpus.values()}
-
-
-def _words(name: str) -> list[str]:
-    return [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in _FAMILIES]
+    return {"".join(words_of(row.name)): row for row in load().gpus.values()}

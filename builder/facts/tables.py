@@ -76,6 +76,8 @@ class BadRow(Row):
     outcome: Literal["warns", "impossible"]
     message: str
     remedy: str
+    says: str | None = None
+    """An expression for the words with which it fails, by which the probe knows it; None if none tells it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,8 @@ class GpuRow(Row):
     name: str
     capability: str
     consumer: bool = False
+    short: bool = False
+    """True if two characters are taken for the card also in a text that names no brand: ``T4``."""
     platform: str | None = None
     """The platform of the processor that it is built together with; None if it is a card of its own."""
     tegra: bool = False

@@ -1,7 +1,7 @@
 """The data files: frameworks, signatures of errors, releases of frameworks, cards.
 
-The ``.ini`` files are written by hand; ``builds.jsonl`` is made from rtbuild's compatibility tables, and a
-test compares. In the one-file form their texts stand here.
+The ``.ini`` files are written by hand; ``facts.json`` is made from rtbuild's compatibility tables by
+``rtbuild facts export``. In the one-file form their texts stand here.
 """
 
 import configparser
@@ -11,6 +11,7 @@ import os
 import re
 from collections import namedtuple
 
+from ..cards import KnownCards
 from .versions import numbers, pins_of, satisfies
 
 # example: a line as programs print it; pattern: the compiled expression; causes: ids, the most frequent
@@ -25,7 +26,7 @@ def beside(name):
 
 
 SIGNATURES = beside("signatures.ini")
-BUILDS = beside("builds.jsonl")
+FACTS = beside("facts.json")
 PATTERNS = beside("patterns.ini")
 FRAMEWORKTABLE = beside("frameworks.ini")
 
@@ -94,18 +95,48 @@ def _listed(text):
 
 
 @functools.lru_cache(maxsize=1)
-class Releases(object):
-    """The facts about releases and cards that travel with the probe."""
+def read_facts():
+    """``facts.json``: an object for each kind of fact; ``builder/facts/portable.py`` says which."""
+    return json.loads(FACTS)
 
-    def __init__(self):
-        rows = [json.loads(line) for line in BUILDS.splitlines()]
-        self.frameworks = [row for row in rows if "framework" in row]
-        self.wheels = {row["wheel"]: row["versions"] for row in rows if "wheel" in row}
-        self.families = {row["cuda_major"]: row for row in rows if "cuda_major" in row}
+
+@functools.lru_cache(maxsize=1)
+def read_cards():
+    rows = read_facts()["cards"].items()
+    capabilities = {name: capability for capability, names in rows for name in names}
+    return KnownCards(capabilities, read_facts()["generations"], frozenset(read_facts()["short"]))
+
+
+def driver_floor(cuda):
+    """The oldest driver (numbers) that serves all of a CUDA major version; () if that is not known."""
+    return numbers(read_facts()["cuda"].get(str(cuda), (None,))[0])
+
+
+def known_bad(here, text=None):
+    """The row about these versions (texts by name: a framework, cuda, cudnn, gpu), or None.
+
+    ``text``, if given, has to be in the row's words for the failure.
+    """
+    for row in read_facts()["known_bad"]:
+        known = {name: here[name] for name in row["when"] if here.get(name)}
+        about = set(row["when"]) - {"gpu"} <= set(known)
+        fits = all(satisfies(version, pins_of(row["when"][name])) for name, version in known.items())
+        if about and fits and (text is None or (row["says"] and re.search(row["says"], text))):
+            return row
+    return None
+
+
+def known_bad_words(row):
+    """The known fault, as a sentence."""
+    return "%(message)s; take %(remedy)s (%(source)s)" % row
+
+
+class Releases(object):
+    """The releases of frameworks and of cuDNN's wheels that travel with the probe."""
 
     def builds(self, framework, version):
         """Rows of a framework, the newest and the index's own first; with a version its own alone."""
-        rows = [row for row in self.frameworks if row["framework"] == framework]
+        rows = [row for row in read_facts()["builds"] if row["framework"] == framework]
         if version is not None:
             rows = [row for row in rows if satisfies(version, pins_of(row["versions"]))]
         return sorted(rows, key=lambda row: (numbers(row["latest"]), row["default"]), reverse=True)
@@ -114,9 +145,10 @@ class Releases(object):
         """``nvidia-cudnn-cu12==9.3.0.75`` for a version, or a range if no such wheel is known, or None."""
         name = "nvidia-cudnn-cu%s" % cuda_major
         aim = numbers(wanted)
-        for text in self.wheels.get(name, ()):
+        known = read_facts()["wheels"]
+        for text in known.get(name, ()):
             if aim and numbers(text)[: len(aim)] == aim:
                 return "%s==%s" % (name, text)
-        if name not in self.wheels or not aim:
+        if name not in known or not aim:
             return None
         return "%s>=%s,<%d" % (name, ".".join(str(part) for part in aim), aim[0] + 1)

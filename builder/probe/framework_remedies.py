@@ -1,11 +1,11 @@
-"""Which build of a framework fits here, by its release, this card, this driver and this Python; releases that
-are known to be faulty; and the commands for driver, card and packages. Arguments as of ``Remedies``.
+"""Which build of a framework fits here, by its release, this card, this driver and this Python; and the
+commands for driver, card and packages. Arguments as of ``Remedies``.
 """
 
 import re
 from collections import namedtuple
 
-from .data import Releases, read_patterns
+from .data import Releases, driver_floor, read_facts, read_patterns
 from .versions import dotted, numbers
 
 # where: pip, apt, conda, docker, shell, notebook or rtbuild
@@ -15,17 +15,6 @@ ONNXRUNTIME = "onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27"
 PRELOAD_DLLS = "then call onnxruntime.preload_dlls() before the first session"
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
 _NUMPY_SIZES = {("96", "88"): "numpy>=2", ("88", "96"): "numpy<2", ("88", "80"): "numpy>=1.20,<2"}
-# capabilities: (major, minor) from which to which the fault is known; says: a text of the exception
-KnownBad = namedtuple("KnownBad", "framework version cuda capabilities says instead source")
-
-_CUBLAS = r"CUBLAS_STATUS_(INTERNAL_ERROR|EXECUTION_FAILED|NOT_INITIALIZED)"
-_ANY_STATUS = _CUBLAS + r"|CUDNN_STATUS_\w+|illegal memory"
-_LATER = "1.9.0, or the build for CUDA 10.2"
-_ISSUE = "https://github.com/pytorch/pytorch/issues/%d"
-KNOWN_BAD = (
-    KnownBad("torch", (1, 8, 0), (10, 2), ((7, 0), (7, 5)), _CUBLAS, "1.8.1", _ISSUE % 53336),
-    KnownBad("torch", (1, 8, 1), (11, 1), ((6, 0), (6, 2)), _ANY_STATUS, _LATER, _ISSUE % 56747),
-)
 
 
 class FrameworkRemedies(object):
@@ -104,7 +93,7 @@ class FrameworkRemedies(object):
             # nothing newer than a driver's CUDA runs on it up to CUDA 10; from 11 on a major is one:
             # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
             return api[0] >= cuda[0] if cuda[0] > 10 else api >= cuda[:2]
-        floor = numbers((self.releases.families.get(str(cuda[0])) or {}).get("driver"))
+        floor = driver_floor(cuda[0])
         return bool(floor) and numbers(self.here.driver) >= floor
 
     def _pip(self, *requirements, flags="", note=None):
@@ -290,23 +279,5 @@ def card_within(cuda, capability):
     """Whether a CUDA version can make machine code for a compute capability."""
     rows = read_patterns()["first-cuda"].items()
     first = next((numbers(first) for floor, first in rows if capability[:2] >= numbers(floor)), (0,))
-    last = read_patterns()["last-card"].get(str(cuda[0]), "3.0")
-    return cuda[:2] >= first and capability[:2] >= numbers(last)
-
-
-def known_bad(framework, version, cuda, capability=None, text=None):
-    """The row for a release, or None; versions as texts. ``capability`` and ``text`` narrow it if given."""
-    here = (framework, numbers(version)[:3], numbers(cuda)[:2])
-    for row in KNOWN_BAD:
-        first, last = row.capabilities
-        served = capability and not first <= numbers(capability)[:2] <= last
-        if here == row[:3] and not served and (text is None or re.search(row.says, text)):
-            return row
-    return None
-
-
-def known_bad_words(row):
-    """The known fault, as a sentence."""
-    first, last = row.capabilities
-    cards = "%d.%d to %d.%d" % (first + last)
-    return "known to fail on compute capability %s, take %s (%s)" % (cards, row.instead, row.source)
+    _, oldest, _ = read_facts()["cuda"].get(str(cuda[0]), (None, "3.0", None))
+    return cuda[:2] >= first and capability[:2] >= numbers(oldest or "3.0")

@@ -10,10 +10,10 @@ import importlib
 import os
 import time
 
+from .data import known_bad, known_bad_words
 from .distributions import canonical, packages_of
 from .environment import no_temporary_folder
 from .expectation import asked_for
-from .framework_remedies import known_bad, known_bad_words
 from .fw_compute import check_cpu, check_gpu
 from .fw_libraries import check_loaded, check_wanted, framework_cudnn, loaded_row
 from .library_files import mapped_libraries
@@ -114,7 +114,7 @@ def check_framework(ctx, framework):
         module, version = framework.api, framework.version()
     seconds, compiled = round(time.time() - started, 2), framework.compiled()
     evidence = {"version": version, "file": getattr(module, "__file__", None), "seconds": seconds}
-    faulty = known_bad(framework.name, version, compiled["cuda"])
+    faulty = known_bad({framework.name: version, "cuda": compiled["cuda"]})
     text = "%s %s imported in %.1f s" % (framework.title, version, seconds)
     others = of_another_release(framework, evidence["file"] or "", ctx.facts.get("packages") or {})
     if others:

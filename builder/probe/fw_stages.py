@@ -10,8 +10,7 @@ from itertools import permutations
 
 from .counter import by_counter_tests, shorten
 from .cudnn import status_cause
-from .data import read_patterns
-from .framework_remedies import known_bad, known_bad_words
+from .data import known_bad, known_bad_words, read_patterns
 from .fw_arrays import Cupy, Jax
 from .fw_common import check_framework
 from .fw_eager import Paddle, Torch
@@ -86,10 +85,10 @@ def _cause_of_exception(run, check):
     about = dict(run.new_facts).get("framework") or {}
     compiled, version = about.get("compiled") or {}, about.get("version")
     capability = gpu.get("compute_capability")
-    faulty = known_bad(run.stage.name, version, compiled.get("cuda"), capability, text)
+    here = {run.stage.name: version, "cuda": compiled.get("cuda"), "gpu": capability}
+    faulty = known_bad(here, text)
     if faulty and gpu:
-        what = "PyTorch %s is %s" % (version, known_bad_words(faulty))
-        return run.proven("framework-known-bad", "known releases", what)
+        return run.proven("framework-known-bad", "known releases", known_bad_words(faulty))
     if "HOST_ALLOCATION_FAILED" not in text and "memory" in said:
         again = run.again("small")
         run.prove("small", "confirmed" if again.sound else "refuted", "the same with memory taken as needed")

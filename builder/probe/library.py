@@ -5,6 +5,7 @@ import re
 
 from .cuda import ctypes, open_library
 from .cudnn import FLOAT, Cudnn, CudnnError
+from .data import known_bad, known_bad_words
 from .distributions import find_wheel_folders, wheels_of
 from .judge import judge_cudnn
 from .library_files import folder_version, in_folders, mapped_libraries, parts_of
@@ -104,12 +105,12 @@ def _check_versions(ctx, cudnn):
     statuses = cudnn.version_checks()
     wrong = {name: status for name, status in statuses.items() if status != 0}
     evidence = {"statuses": statuses, "version": dotted(cudnn.version)}
+    faulty = known_bad({"cudnn": dotted(cudnn.version)})
     if wrong:
         name = min(wrong)
         ctx.fails("C03", "%s: %s" % (name, cudnn.status_name(wrong[name])), None, evidence)
-    elif cudnn.version == (9, 10, 0):
-        text = "cuDNN 9.10.0 broke binary compatibility; 9.10.1 repaired it"
-        ctx.fails("C03", text, "cudnn-known-bad", evidence)
+    elif faulty:
+        ctx.fails("C03", known_bad_words(faulty), "cudnn-known-bad", evidence)
     elif statuses:
         ctx.passed("C03", "%d sub-libraries are of one version" % len(statuses), evidence)
     else:

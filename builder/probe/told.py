@@ -6,7 +6,8 @@ The expressions are in ``patterns.ini``, and compiled at their first use: most r
 
 import re
 
-from .data import cudnn_of_torch, read_patterns
+from ..cards import cards_in
+from .data import cudnn_of_torch, driver_floor, read_cards, read_facts, read_patterns
 from .distributions import canonical
 from .framework_remedies import card_within
 from .remedies import Remedies
@@ -38,7 +39,7 @@ class Told(object):
     """Facts out of texts. Versions are texts; memory is in bytes; None or empty if no text says it."""
 
     def __init__(self, lines):
-        self.packages, self.cards = {}, []
+        self.packages = {}
         self.cudnn_here, self.cuda_majors = set(), set()
         text = "\n".join(line.text for line in lines)
         self.__dict__.update((name, False) for name in read_patterns()["flags"])
@@ -68,13 +69,12 @@ class Told(object):
         said = _told("driver_cuda", text)
         number = dotted(cuda_tuple(said["number"])) if "number" in said else None
         self.driver_cuda = number or said.get("cuda") or said.get("told")
-        for found in _find_all("card", text):
-            card = found["card"].strip(" -")
-            if card not in self.cards and (re.search(r"\d", card) or "TITAN" in card):
-                self.cards.append(card)
+        known, cards = read_cards(), {}
+        for written, name in cards_in(text, known):
+            cards.setdefault(written, known.capabilities[name])
+        self.cards, by_card = list(cards), next(iter(cards.values()), None)
         digits = _told("capability", text).get("cc")
-        by_card = (capability for card in self.cards for capability in _fitting("cards", card))
-        self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else next(by_card, None)
+        self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else by_card
         self.python = _told("python", text).get("version")
         self.library_path, self.noexec = _told("path", text).get("value"), _told("noexec", text).get("path")
         said, self.memory_free, self.memory_total = _told("memory", text), None, None
@@ -132,7 +132,7 @@ def _memory(told, free):
 def _driver_old(told, detail):
     remedies = Remedies(told, detail)
     cuda = _cuda_of_build(told)
-    floor = cuda and read_patterns()["old-drivers"].get(dotted(cuda[:2]))
+    floor = cuda and read_facts()["drivers"].get(dotted(cuda[:2]))
     if floor and told.driver:
         here = "driver %s; CUDA %s needs %s" % (told.driver, dotted(cuda[:2]), floor)
         return here if numbers(told.driver) < numbers(floor) else None
@@ -140,7 +140,7 @@ def _driver_old(told, detail):
     if major is None or not (told.driver or told.driver_cuda):
         return None
     api, driver = numbers(told.driver_cuda), numbers(told.driver)
-    floor = numbers((remedies.releases.families.get(str(major)) or {}).get("driver"))
+    floor = driver_floor(major)
     if (api and api[0] < major) or (floor and driver and driver < floor):
         here = told.driver or "for CUDA " + told.driver_cuda
         return "driver %s; CUDA %d needs %s" % (here, major, dotted(floor))

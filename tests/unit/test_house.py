@@ -17,6 +17,7 @@ BUILDER = Path(__file__).resolve().parents[2] / "builder"
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "__init__",
+        "cards",
         "elf",
         "model",
         "errors",

@@ -186,7 +186,8 @@ def test_a_module_is_shared_with_the_package_around_it(tmp_path):
     exec(compile(bundle(tmp_path / "probe"), "bundled", "exec"), scope)
     assert scope["value"] == 2
     assert {path.name for path in sources(resources.probe()) if path.parent != resources.probe()} == {
-        "elf.py"
+        "cards.py",
+        "elf.py",
     }
 
 

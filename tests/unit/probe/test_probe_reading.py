@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from pages.portable import portable
 
-from builder.facts.tables import companions, load
+from builder.facts.tables import companions
 from builder.probe import reading as probe_reading
 from builder.probe.causes import CAUSES
 from builder.probe.data import read_signatures
@@ -35,10 +34,6 @@ def ask(*texts, name="log.txt"):
 
 def commands(document):
     return [command["text"] for row in document["causes"] for command in row["commands"]]
-
-
-def test_what_travels_with_the_probe_is_made_from_the_facts(generated):
-    generated("builder/probe/builds.jsonl", portable(load()))
 
 
 @pytest.mark.parametrize("signature", SIGNATURES, ids=lambda s: s.id)
