@@ -69,7 +69,7 @@ docs: $(BIN)/rtbuild  ## these documents and the catalogue as one static site, i
 	$(BIN)/rtbuild catalogue --output site
 
 image: setup  ## an image of rtbuild, made by rtbuild from the wheel of this checkout
-	scripts/image-of-rtbuild
+	VENV=$(VENV) scripts/image-of-rtbuild
 
 lint: $(BIN)/rtbuild  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -84,4 +84,4 @@ golden: $(BIN)/rtbuild  ## rewrite the golden files; the diff is the review
 	$(PYTEST) -q -m 'not docker and not wheels' --update-golden
 
 clean:  ## remove what building and testing left in this folder
-	rm -rf $(VENV) results recipes site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-system results recipes site .mypy_cache .pytest_cache .ruff_cache .hypothesis
