@@ -19,10 +19,14 @@ LARGEST = 64 << 20
 DEEPEST = 64
 """Lists and objects in one another."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_CONTROL = re.compile(
+CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 """Moves a terminal's cursor, or turns the order of letters."""
+_LOGIN = re.compile(r"(?<=://)[^/\s?#\"]*@(?!sha256:)")
+_SECRET = re.compile(
+    r"([?&][\w.-]*(?:token|secret|passw|key|auth|sig|credential)[\w.-]*=)[^&#\s\"']+", re.IGNORECASE
+)
 _ORDER = re.compile(r"^\s*:(?=:)|##(?=\[)", re.MULTILINE)
 _LONG_NUMBER = re.compile(r"[0-9]{19}")
 _LARGEST_NUMBER = 1 << 63
@@ -105,9 +109,14 @@ def read_file(path: Path, *, most: int = LARGEST, cut: bool = False) -> bytes:
     return content[:most]
 
 
+def redact(text: str) -> str:
+    """The text without the login of any URL in it, and without a secret in its query."""
+    return _SECRET.sub(r"\1[redacted]", _LOGIN.sub("", text))
+
+
 def readable(text: str) -> str:
     """Foreign text without what a terminal obeys, or turns the order of letters on a page."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def shown(text: str, *, most: int = 400) -> str:

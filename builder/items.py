@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from builder.documents import shown
+from builder.documents import readable, redact, shown
 from builder.errors import CellError, FaultError, MissingToolError, RtbuildError, StaleLockError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -37,7 +37,7 @@ def item(name: str) -> Iterator[None]:
         raise CellError(said, hint=hint if error.errno in _FULL else None) from error
     except Exception as error:
         if debugging():
-            sys.stderr.write("".join(traceback.format_exception(error)))
+            sys.stderr.write(readable(redact("".join(traceback.format_exception(error)))))
         raise FaultError(
             f"{shown(name)}: unexpected {type(error).__name__}: {shown(str(error))}, at {_place(error)}",
             hint="a fault of rtbuild, which this item brings out: --debug shows the traceback to report",

@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 
 from builder import __version__
 from builder.cli.boundary import guarded
+from builder.console import say
 
 _EPILOG = """
 Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is wrong · 3 nothing selected ·
@@ -111,7 +112,7 @@ def _program() -> int:
             message = (
                 f"error: {message}\nhint: `rtbuild --help` lists commands, `rtbuild COMMAND --help` options"
             )
-        sys.stderr.write(message + "\n")
+        say(message)
         return 2
     return result if isinstance(result, int) else 0
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from builder import __version__
-from builder.console import accept_any_encoding
+from builder.console import accept_any_encoding, say
+from builder.documents import redact
 from builder.errors import MissingToolError, RtbuildError
 from builder.items import debugging
 from builder.temporary import one_folder
@@ -37,10 +38,10 @@ def guarded(program: Callable[[], int]) -> int:
     except RtbuildError as error:
         from builder.console.summary import error_text
 
-        sys.stderr.write(error_text(error) + "\n")
+        say(error_text(error))
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+        say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of stdout went away (`rtbuild list | head`): nobody is left to tell. Python flushes
@@ -54,23 +55,23 @@ def guarded(program: Callable[[], int]) -> int:
 def _unexpected(error: Exception) -> int:
     """A full disk is a fault of this machine; any other unexpected error is a bug."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        sys.stderr.write(f"error: no space left for {error.filename or 'a file'}\n")
-        sys.stderr.write("hint: free some, or name folders on a larger disk: RTBUILD_CACHE, TMPDIR\n")
+        say(f"error: no space left for {error.filename or 'a file'}")
+        say("hint: free some, or name folders on a larger disk: RTBUILD_CACHE, TMPDIR")
         return MissingToolError.exit_code
     if debugging():
         raise error
-    sys.stderr.write(f"error: a bug in rtbuild: {type(error).__name__}: {error}\n")
+    say(f"error: a bug in rtbuild: {type(error).__name__}: {error}")
     try:
-        sys.stderr.write(f"hint: please report it with the text in {_write_report(error)}\n")
+        say(f"hint: please report it with the text in {_write_report(error)}")
     except OSError as problem:
-        sys.stderr.write("".join(traceback.format_exception(error)))
-        sys.stderr.write(f"hint: please report it with the lines above; no file takes them: {problem}\n")
+        say("".join(traceback.format_exception(error)).rstrip())
+        say(f"hint: please report it with the lines above; no file takes them: {problem}")
     return BUG
 
 
 def command_line() -> str:
-    """The command as it was given, for records and reports."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    """The command as it was given, without logins, for records and reports."""
+    return redact(" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]))
 
 
 def _interrupt(number: int, frame: object) -> None:
@@ -79,7 +80,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _write_report(error: BaseException) -> Path:
-    trace = "".join(traceback.format_exception(error)).rstrip()
+    trace = redact("".join(traceback.format_exception(error)).rstrip())
     text = (
         f"## rtbuild {__version__}: {type(error).__name__}\n\n- command: `{command_line()}`\n"
         f"- Python {platform.python_version()} on {platform.platform()}\n\n```\n{trace}\n```\n"

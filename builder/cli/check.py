@@ -93,7 +93,7 @@ def explain(
     if json_:
         print_json(_document([chosen], found, read_), "cells")
     else:
-        sys.stdout.write(facts.explain(chosen, findings))
+        show(facts.explain(chosen, findings).removesuffix("\n"))
     return 1 if summary(findings) is Outcome.IMPOSSIBLE else 0
 
 

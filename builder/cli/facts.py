@@ -1,7 +1,6 @@
 """``rtbuild facts``: read the sources of the tables again, and write what the probe carries of them."""
 
 import difflib
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -12,7 +11,7 @@ import typer
 
 from builder import resources
 from builder.cli import options as opt
-from builder.console import print_json, say
+from builder.console import print_json, say, show
 from builder.errors import UsageError
 from builder.facts.coverage import as_text, coverage
 from builder.facts.families import FAMILIES
@@ -68,8 +67,7 @@ def refresh_tables(
     if json_:
         print_json(_document(found, read, written=differs and not check_))
     else:
-        sys.stdout.writelines(diff)
-        sys.stdout.writelines(f"{change}\n" for change in read.changes)
+        show(*(line.removesuffix("\n") for line in diff), *map(str, read.changes))
         _say(found, read, check=check_)
     return 1 if check_ and differs else 0
 
@@ -126,7 +124,7 @@ def _say(found: Refresh, read: Survey, *, check: bool) -> None:
     say(f"{read.wheels} wheels read, {read.transferred >> 20} MiB; {values}")
     if read.left:
         say(f"note: the budget was spent with {read.left} wheels left; run it again to go on")
-    sys.stderr.write(as_text(coverage()))
+    say(as_text(coverage()).removesuffix("\n"))
 
 
 def _document(found: Refresh, read: Survey, *, written: bool) -> dict[str, object]:

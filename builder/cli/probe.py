@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from builder.cli import options as opt
+from builder.console import say
 from builder.errors import UsageError
 
 
@@ -56,5 +57,6 @@ def ask_probe(*arguments: str) -> int:
     if done.returncode == 30:  # called wrongly, or it failed itself: docs/verdicts.md
         message = done.stderr.strip().removeprefix("cudnn-verify: ")
         raise UsageError(message, hint="the probe looks for itself: `rtbuild probe -o cudnn_verify.py`")
-    sys.stderr.write(done.stderr)
+    if done.stderr:
+        say(done.stderr.removesuffix("\n"))
     return done.returncode

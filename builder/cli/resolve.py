@@ -1,13 +1,12 @@
 """``rtbuild resolve``: from requirements to a matrix of possible cells."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from builder.cli import options as opt
-from builder.console import print_json, say
+from builder.console import print_json, say, show
 from builder.engine.facts import nvidia_smi
 from builder.errors import CellError, UsageError
 from builder.facts import Outcome, availability, tables
@@ -72,7 +71,7 @@ def resolve(
         print_json(document(found))
     else:
         say_origins(found, own=not gpu and driver is None)
-        sys.stdout.write(found.text)
+        show(found.text.removesuffix("\n"))
     return 0
 
 

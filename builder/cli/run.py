@@ -281,7 +281,7 @@ def _relay(printed: Iterable[str], document: dict[str, Any]) -> None:
         if address is not None and document["address"] is None:
             document["address"] = address
             print_json(document)
-        sys.stderr.write(line)
+        say(line.removesuffix("\n"))
 
 
 def _stop(planned: LaunchPlan, process: subprocess.Popen[str]) -> None:

@@ -1,7 +1,5 @@
 """``rtbuild schema``: the JSON schemas of rtbuild's input and output."""
 
-import sys
-
 from builder import resources
 from builder.cli import options as opt
 from builder.console import show
@@ -19,5 +17,5 @@ def schema(name: str | None = opt.of("NAME: matrix, lock, report, run, publicati
         return 0
     if name not in names:
         raise UsageError(f"there is no schema '{name}'", hint=f"there are: {', '.join(names)}")
-    sys.stdout.write((folder / f"{name}{_ENDING}").read_text("utf-8"))
+    show((folder / f"{name}{_ENDING}").read_text("utf-8").removesuffix("\n"))
     return 0

@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from builder.cli.init import MatrixWish, matrix_text, write_matrix
 from builder.cli.run import start
 from builder.cli.walking import finished
 from builder.colab.launch import Mode
-from builder.console import Progress, Terminal, say
+from builder.console import Progress, Terminal, say, show
 from builder.engine.facts import nvidia_smi
 from builder.errors import UsageError
 from builder.lock.file import lock_path
@@ -44,7 +43,7 @@ def up(
     )
     path = _matrix(wish, save=save)
     if dry_run:
-        sys.stdout.write(path.read_text("utf-8"))
+        show(path.read_text("utf-8").removesuffix("\n"))
         return 0
     loaded = opt.load_all([path])
     cell = opt.choose_one(loaded, "*")

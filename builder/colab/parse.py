@@ -11,8 +11,9 @@ from typing import Literal
 from urllib.parse import unquote, urldefrag, urlsplit
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
+from builder.documents import redact, shown
 from builder.index.target import wheel_name
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -33,7 +34,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: error: {self.message}\n  {self.line} | {self.text}"
+        text = shown(redact(self.text), most=200)
+        return f"{self.file}:{self.line}: error: {self.message}\n  {self.line} | {text}"
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -83,8 +85,8 @@ def _package(line: str, number: int) -> PipPackage | str:
     if found := _PINNED.fullmatch(line):
         try:
             version = str(Version(found["version"]))
-        except InvalidVersion:
-            return f"'{found['version']}' is no version of a Python package"
+        except ValueError:  # Python reads no number of more than 4,300 digits
+            return f"'{shown(found['version'], most=80)}' is no version of a Python package"
         return PipPackage(name=found["name"], version=version, line=number)
     if found := _DIRECT.fullmatch(line):
         return _direct(found["name"], found["url"], number)
@@ -96,17 +98,17 @@ def _package(line: str, number: int) -> PipPackage | str:
 
 
 def _direct(name: str, url: str, number: int) -> PipPackage | str:
-    bare = urldefrag(url).url
     try:
+        bare = urldefrag(url).url
         scheme = urlsplit(bare).scheme
     except ValueError as error:
-        return f"'{url}' is no address: {error}"
+        return f"'{shown(url, most=80)}' is no address: {error}"
     version = _version_of(unquote(bare.rpartition("/")[2]))
     kind: Literal["wheel", "url", "file"] = "wheel" if bare.endswith(".whl") and version else "url"
     if "+" in scheme:
         return PipPackage(name=name, version=None, line=number, url=url, kind="vcs")
     if scheme not in {"http", "https", "file"}:
-        return f"'{url}' is no address that pip understands"
+        return f"'{shown(url, most=80)}' is no address that pip understands"
     kind = "file" if scheme == "file" else kind
     return PipPackage(name=name, version=version, line=number, url=url, kind=kind)
 
@@ -119,7 +121,7 @@ def _version_of(file: str) -> str | None:
     sdist = re.fullmatch(r".+-(\d[^-]*)\.(?:tar\.gz|zip)", file)
     try:
         return str(Version(sdist[1])) if sdist else None
-    except InvalidVersion:
+    except ValueError:
         return None
 
 

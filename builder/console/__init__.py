@@ -13,13 +13,16 @@ from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TextIO
 
+from builder.documents import CONTROL, readable, redact
+
 Progress = Literal["auto", "tty", "plain", "json", "none"]
 _PLAIN = {
     "…": "...", "·": "-", "—": "-", "–": "-", "→": "->", "←": "<-", "≥": ">=", "≤": "<=", "×": "x",  # noqa: RUF001
     "✓": "+", "✗": "x", "⊘": "-", "•": "*", "█": "#", "░": ".", "│": "|", "─": "-", "└": "`", "├": "|",
 }  # fmt: skip
 _ERRORS = "rtbuild-plain"
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOUR = re.compile(r"(\x1b\[(?:0|1|3[0-7](?:;1)?)m)")
+"""What :meth:`Terminal.style` writes, and nothing else that a terminal obeys."""
 
 
 def accept_any_encoding() -> None:
@@ -77,15 +80,25 @@ class Terminal:
 
 def say(text: str) -> None:
     """Write a line to stderr, at once."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(printable(text) + "\n")
     sys.stderr.flush()
+
+
+def printable(text: str) -> str:
+    """Text as every message and page is written: no login of a URL, no control character of foreign text.
+
+    The styles of :meth:`Terminal.style` stay.
+    """
+    parts = _COLOUR.split(redact(text))
+    parts[::2] = map(readable, parts[::2])
+    return "".join(parts)
 
 
 def show(*lines: str, hang: int | None = None) -> None:
     """Write lines to stdout; on a terminal they are wrapped between words if ``hang`` says how to indent."""
     for line in lines:
         fits = hang is None or not sys.stdout.isatty()
-        sys.stdout.write((line if fits else wrapped(line, terminal_width(), hang or 0)) + "\n")
+        sys.stdout.write(printable(line if fits else wrapped(line, terminal_width(), hang or 0)) + "\n")
 
 
 def print_json(document: Any, rows: str | None = None) -> None:
@@ -99,7 +112,8 @@ def print_json(document: Any, rows: str | None = None) -> None:
     if rows:
         lines = ",\n    ".join(json.dumps(row, ensure_ascii=plain) for row in document[rows])
         text = text.replace(f'"{rows}": []', f'"{rows}": [\n    {lines}\n  ]', 1)
-    sys.stdout.write(text + "\n")
+    # JSON has a control character within a text alone, where an escape is the same text
+    sys.stdout.write(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", redact(text)) + "\n")
     sys.stdout.flush()
 
 

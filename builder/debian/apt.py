@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from builder.documents import redact
 from builder.errors import MissingToolError, PackageIndexError
 from builder.model import Deb
-from builder.net.http import redact
 from builder.temporary import locked
 
 _HINTS = {

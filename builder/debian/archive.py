@@ -13,10 +13,11 @@ from urllib.parse import quote
 
 from builder import resources
 from builder.debian.apt import Apt, AptSource, HostSource, host_proxies, host_sources
+from builder.documents import redact
 from builder.errors import CellError, MissingToolError, PackageIndexError
 from builder.model import Deb, RootfsBase
 from builder.net import download
-from builder.net.http import Client, redact
+from builder.net.http import Client
 
 VARIABLES = {"debian": "RTBUILD_DEBIAN_MIRROR", "debian-security": "RTBUILD_DEBIAN_SECURITY_MIRROR"}
 ARCHITECTURES: Mapping[str, str] = {"linux/amd64": "amd64", "linux/arm64": "arm64"}

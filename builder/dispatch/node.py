@@ -21,6 +21,7 @@ from typing import Literal, TypeVar
 
 from builder import errors
 from builder.dispatch.plan import conclusive
+from builder.documents import readable
 from builder.errors import CellError, MissingToolError, RegistryError
 from builder.evidence.cosign import Cosign, People, Signer
 from builder.evidence.travel import share, shared
@@ -161,7 +162,7 @@ def _patiently(call: Callable[[], _Answer]) -> _Answer:
         except (errors.ImageMissingError, errors.RegistryLoginError):
             raise
         except RegistryError as error:
-            sys.stderr.write(f"{error.message}; again in {seconds} s\n")
+            sys.stderr.write(f"{readable(error.message)}; again in {seconds} s\n")
             sys.stderr.flush()
             time.sleep(seconds)
     return call()

@@ -19,10 +19,9 @@ from subprocess import CompletedProcess
 from typing import Any, Self
 
 from builder.digests import canonical_json
-from builder.documents import MalformedError, parse_json
+from builder.documents import MalformedError, parse_json, redact
 from builder.errors import CommandError, EvidenceError, MissingToolError, UsageError
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_statement
-from builder.net.http import redact
 
 TIMEOUT = 180.0
 """Seconds for one call: a key service or a transparency log may be slow."""

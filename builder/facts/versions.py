@@ -4,12 +4,12 @@ import functools
 import re
 from collections.abc import Iterable
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-_LONG_NUMBER = re.compile(r"[0-9]{19}")
+NO_NUMBER = re.compile(r"[0-9]{19}")
 """Python reads none of 4,301 digits, and no version has one of 19."""
 
 
@@ -43,7 +43,7 @@ def release(text: str) -> Version:
 
     Raises ValueError, as :func:`key` does.
     """
-    if _LONG_NUMBER.search(text):
+    if NO_NUMBER.search(text):
         raise ValueError(f"not a version: {text[:40]!r}")
     return Version(text)
 
@@ -79,7 +79,7 @@ def equal(one: str, other: str) -> bool:
     """Whether two Python versions are equal, by text if one is no version."""
     try:
         return Version(one) == Version(other)
-    except InvalidVersion:
+    except ValueError:
         return one == other
 
 
@@ -87,8 +87,8 @@ def equal(one: str, other: str) -> bool:
 def requirement(text: str) -> Requirement | None:
     """The requirement, parsed; None if the text is not one."""
     try:
-        return None if _LONG_NUMBER.search(text) else Requirement(text)
-    except (InvalidRequirement, RecursionError):
+        return None if NO_NUMBER.search(text) else Requirement(text)
+    except (ValueError, RecursionError):
         return None
 
 
@@ -137,7 +137,7 @@ def contains(specifier: SpecifierSet, version: str) -> bool:
     if version not in known:
         try:
             known[version] = specifier.contains(Version(version), prereleases=True)
-        except InvalidVersion:
+        except ValueError:
             known[version] = False
     return known[version]
 

@@ -19,6 +19,7 @@ import requests
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
+from builder.documents import redact
 from builder.errors import NoSolutionError, PackageIndexError
 from builder.index import settings as index_settings
 from builder.index import simple_api, uv
@@ -26,7 +27,7 @@ from builder.index.settings import IndexSettings
 from builder.index.target import Target, rank
 from builder.model import Sdist, Wheel
 from builder.net import download
-from builder.net.http import READ_TIMEOUT, Client, explain, redact
+from builder.net.http import READ_TIMEOUT, Client, explain
 
 _THREADS = 4
 """Downloads at a time: enough to fill a line, few enough for a small mirror."""

@@ -20,12 +20,12 @@ from packaging.version import Version
 from uv import find_uv_bin
 
 from builder.digests import file_sha256
-from builder.documents import shown
+from builder.documents import redact, shown
 from builder.errors import CellError, PackageIndexError, UsageError
 from builder.index.target import MACHINES
 from builder.model import StandalonePython
 from builder.net import download
-from builder.net.http import Client, redact
+from builder.net.http import Client
 
 _LIST = ("python", "list", "--only-downloads", "--all-versions", "--all-arches", "--output-format", "json")
 _NAME = re.compile(

@@ -17,8 +17,8 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import requests
 
-from builder.documents import shown
-from builder.net.http import Client, redact
+from builder.documents import redact, shown
+from builder.net.http import Client
 
 LIMIT = 1 << 20
 """Most bytes read of one file, in all answers, unless its reader asks for more."""

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
+from builder.documents import redact
 from builder.errors import MissingToolError, UsageError
-from builder.net.http import redact
 
 _UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_NO_INDEX")
 

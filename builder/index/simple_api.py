@@ -18,10 +18,10 @@ import requests
 from packaging.utils import canonicalize_name
 
 from builder import resources
-from builder.documents import parse_object, shown
+from builder.documents import parse_object, redact, shown
 from builder.errors import PackageIndexError
 from builder.files import read_cached, write_cached
-from builder.net.http import Client, explain, redact
+from builder.net.http import Client, explain
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}

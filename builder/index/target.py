@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from packaging import tags
 from packaging.specifiers import SpecifierSet
-from packaging.utils import BuildTag, InvalidWheelFilename, NormalizedName, parse_wheel_filename
+from packaging.utils import BuildTag, NormalizedName, parse_wheel_filename
 from packaging.version import Version
 
 from builder.errors import UsageError
@@ -112,7 +112,7 @@ def wheel_name(file: str) -> WheelName | None:
     """None for a file that is not named as a wheel."""
     try:
         return WheelName(*parse_wheel_filename(file))
-    except InvalidWheelFilename:
+    except ValueError:  # also for a version of more digits than Python reads
         return None
 
 

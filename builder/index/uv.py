@@ -18,11 +18,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from uv import find_uv_bin
 
+from builder.documents import redact
 from builder.errors import NoSolutionError, PackageIndexError
 from builder.index.settings import IndexSettings
 from builder.index.target import Target
 from builder.model import Wheel
-from builder.net.http import redact
 
 _CONNECTION_VARIABLES = (
     *("UV_CACHE_DIR", "UV_CONCURRENT_DOWNLOADS", "UV_EXCLUDE_NEWER", "UV_HTTP_CONNECT_TIMEOUT"),

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from packaging.requirements import Requirement
-from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import canonicalize_name, parse_sdist_filename
+from packaging.version import Version
 
 from builder.debian.archive import Debian
 from builder.errors import CellError, PackageIndexError
@@ -215,7 +215,7 @@ def sdist_version(file: IndexFile, name: str) -> str | None:
         return None
     try:
         found, version = parse_sdist_filename(_ARCHIVES.sub(".tar.gz", file.name))
-    except (InvalidSdistFilename, InvalidVersion):
+    except ValueError:
         return None
     return str(version) if canonicalize_name(found) == canonicalize_name(name) else None
 

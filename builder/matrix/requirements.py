@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -15,7 +15,7 @@ def parse(text: str) -> Requirement:
     """A requirement out of a matrix. Raises :class:`BadValue` at the character that stops the parser."""
     try:
         return Requirement(text)
-    except (InvalidRequirement, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
         place = getattr(error.__cause__, "span", None)
         offset, end = place if isinstance(place, tuple) else (0, 0)

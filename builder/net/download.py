@@ -14,9 +14,9 @@ from typing import TypeVar
 
 import requests
 
-from builder.documents import shown
+from builder.documents import redact, shown
 from builder.errors import CancelledError, CellError, MissingToolError
-from builder.net.http import Client, explain, redact
+from builder.net.http import Client, explain
 from builder.temporary import locked
 
 _Item = TypeVar("_Item")

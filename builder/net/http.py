@@ -25,7 +25,7 @@ from urllib3.util import parse_url
 from urllib3.util.retry import Retry
 
 from builder import __version__
-from builder.documents import shown
+from builder.documents import redact, shown
 
 CONNECT_TIMEOUT = 5.0
 """Seconds until a server must have answered the connection."""
@@ -43,7 +43,6 @@ _PIECE = 1 << 16
 _SENT = 128 << 10
 """Bytes of an upload that are sent at once: at each of urllib3's 16 KiB this thread waits for others. A piece
 must go out within the time limit of connecting, 5 s, on a slow line, too."""
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _REASONS = {
     "Name or service not known|getaddrinfo failed|NameResolution|nodename nor": "the host name is unknown",
     "Connection refused": "connection refused",
@@ -51,11 +50,6 @@ _REASONS = {
     "Connection reset|Connection aborted|RemoteDisconnected": "the connection was cut",
 }
 """By the words of requests, urllib3 and the system; the first that fits counts."""
-
-
-def redact(text: str) -> str:
-    """The text with ``user:password@`` taken out of every URL in it."""
-    return _CREDENTIALS.sub("", text)
 
 
 def explain(error: requests.RequestException) -> str:

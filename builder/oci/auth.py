@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import requests
 
-from builder.documents import MalformedError, parse_object, shown
+from builder.documents import MalformedError, parse_object, redact, shown
 from builder.errors import RegistryError
-from builder.net.http import Client, explain, redact
+from builder.net.http import Client, explain
 from builder.oci.spec import DOCKER_HUB, is_loopback
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")

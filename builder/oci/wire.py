@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import requests
 
-from builder.documents import parse_object, shown
+from builder.documents import parse_object, redact, shown
 from builder.errors import ImageMissingError, RegistryError, RegistryLoginError
-from builder.net.http import Client, explain, redact
+from builder.net.http import Client, explain
 from builder.oci.auth import Login, answer, docker_login
 from builder.oci.spec import Place, Reference, is_loopback, parse_reference, place_of
 

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import stat
 import sys
 import time
 from collections import namedtuple
@@ -80,10 +81,10 @@ class TextReading(object):
             yield piece
             if time.time() > deadline:
                 self.notes.append("%s is too long to read all of it in %d s" % (name, _SECONDS))
-                if size is None or not stream.seekable():
-                    return
+                if size is None or stream.tell() >= size or not stream.seekable():
+                    return  # nothing says where a device, a pipe or a file that grows would end
                 stream.seek(max(stream.tell(), size - 4 * _CHUNK))
-                deadline += _SECONDS
+                size, deadline = None, deadline + _SECONDS
             piece = stream.read(_CHUNK)
 
     def _document(self, name, data):
@@ -165,7 +166,8 @@ def _cell_text(cell):
     parts = []
     if cell.get("cell_type") == "code":
         parts += [line for line in _joined(cell.get("source")).splitlines() if _INSTALL.match(line)]
-    for output in cell.get("outputs") or []:
+    outputs = cell.get("outputs")
+    for output in outputs if isinstance(outputs, list) else ():
         if isinstance(output, dict):
             data = output.get("data") if isinstance(output.get("data"), dict) else {}
             parts += [_joined(output.get("text")), _joined(data.get("text/plain"))]
@@ -208,7 +210,9 @@ def read_all(names):
             reading.add("standard input", getattr(sys.stdin, "buffer", sys.stdin))
         else:
             with open(name, "rb") as stream:
-                reading.add(os.path.basename(name), stream, os.fstat(stream.fileno()).st_size)
+                about = os.fstat(stream.fileno())
+                size = about.st_size if stat.S_ISREG(about.st_mode) else None
+                reading.add(os.path.basename(name), stream, size)
     return reading
 
 

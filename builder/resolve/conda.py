@@ -12,22 +12,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 
+from builder.documents import CONTROL, shown
 from builder.errors import CellError, UsageError
 from builder.facts.framework import table_name
 from builder.facts.tables import FrameworkRow, load
-from builder.facts.versions import agree, canonical, contains, key, release, short
+from builder.facts.versions import NO_NUMBER, agree, canonical, contains, key, release, short
 from builder.resolve.requirements import Wishes
 from builder.resolve.solve import pythons
 
 _LARGEST = 256 << 10
 """Letters of an environment.yml."""
+_LONGEST = 1000
+"""Letters of a package's line."""
+_AS_IN = "as in 'pytorch==1.12.1'"
 _SPEC = re.compile(
     r"(?:[\w./:-]+::)?(?P<name>[A-Za-z0-9._-]+?)"
-    r"(?:\s*(?:==?|\s)\s*(?P<version>\d[\w.+!]*?)(?:\.?\*)?(?:[=\s]\s*(?P<build>[\w.*]+))?)?\s*(?:#.*)?"
+    r"(?:\s*(?:==?|\s)\s*(?P<version>\d[\w.+!]*?)(?:\.?\*)?(?:[=\s]\s*(?P<build>[\w.*]+))?)?\s*(?:#.*)?",
+    re.ASCII,
 )
-_FILE = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+?)\.(?:tar\.bz2|conda)(?:#.*)?")
+_FILE = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+?)\.(?:tar\.bz2|conda)(?:#.*)?", re.ASCII)
 _PYTORCH = {"pytorch", "pytorch-gpu"}
 _NOT_PYTHON = re.compile(
     r"cuda.*|cudnn|nccl|pytorch-(?:cuda|mutex)|mkl.*|lib.*|ld-impl.*|gcc.*|gxx.*|.*-(?:linux-64|compat)|-.*|blas"
@@ -87,28 +92,34 @@ def _from_yaml(text: str) -> tuple[list[CondaPackage], list[str]]:
         raise UsageError(f"an environment of more than {_LARGEST >> 10} KiB is not read")
     try:
         document: Any = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes texts and nothing else
+    except RecursionError as problem:
+        raise UsageError("the conda environment is nested too deep") from problem
     except yaml.YAMLError as problem:
         raise UsageError(f"the conda environment is no YAML: {problem}") from problem
     listed = document.get("dependencies") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise UsageError("the conda environment has no list of dependencies")
     packages = [_package(entry) for entry in listed if isinstance(entry, str)]
-    pip = [line for entry in listed if isinstance(entry, dict) for line in entry.get("pip") or ()]
-    return packages, [str(line) for line in pip]
+    pips = [entry.get("pip") for entry in listed if isinstance(entry, dict)]
+    return packages, [
+        line for lines in pips if isinstance(lines, list) for line in lines if isinstance(line, str)
+    ]
 
 
 def _package(line: str) -> CondaPackage:
+    if len(line) > _LONGEST or NO_NUMBER.search(re.sub(r"[0-9a-f]{32,}", "", line)) or CONTROL.search(line):
+        raise UsageError(f"{shown(line, most=80)!r} is no conda package", hint=_AS_IN)
     found = _FILE.fullmatch(line.rsplit("/", 1)[-1]) if "://" in line else _SPEC.fullmatch(line)
     if found is not None:
         return CondaPackage(name=canonical(found["name"]), version=found["version"], build=found["build"])
     # a range or a bracket: nothing that says what is installed
     name = re.match(r"(?:[\w./:-]+::)?([A-Za-z0-9._-]+)\s*([<>=!~][<>=!~\d.,*\s]*)?", line)
     if name is None:
-        raise UsageError(f"{line!r} is no conda package", hint="as in 'pytorch==1.12.1'")
+        raise UsageError(f"{shown(line, most=80)!r} is no conda package", hint=_AS_IN)
     bounds: str | None = (name[2] or "").strip().rstrip(",")
     try:
         SpecifierSet(bounds or "")
-    except InvalidSpecifier:
+    except ValueError:
         bounds = None
     return CondaPackage(name=canonical(name[1]), bounds=bounds or None)
 

@@ -8,27 +8,29 @@ The formats: https://pip.pypa.io/en/stable/reference/requirements-file-format/,
 https://packaging.python.org/en/latest/specifications/pyproject-toml/, https://nbformat.readthedocs.io/
 """
 
-import json
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit, urlunsplit
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
-from builder.documents import MalformedError, parse_toml, read_file, shown
+from builder.documents import CONTROL, MalformedError, parse_json, parse_toml, read_file, redact, shown
 from builder.errors import UsageError
 from builder.facts.framework import table_name
 from builder.facts.tables import FRAMEWORKS, companions
-from builder.facts.versions import canonical
+from builder.facts.versions import NO_NUMBER, canonical
 from builder.index.target import environment, wheel_name
 
 MOST_BYTES = 16 << 20
 """Bytes that a file is read to at most; notebooks hold pictures."""
 _MOST_WISHES, _MOST_FILES, _LONGEST_LINE = 5000, 200, 64 << 10
+_LONGEST = 4096
+"""Letters of one requirement."""
 _DEPTH = 8
 """How deep requirements files may name one another."""
 
@@ -42,6 +44,8 @@ _VALUED = (
 """Options of ``pip install`` that take a value, which is no requirement."""
 _ADDRESS = re.compile(r"[\w+.-]+://|git\+|\.|/|\S+\.(?:whl|tar\.gz|zip)\s*$")
 """Files and addresses in place of a name."""
+
+_AS_IN = "as in 'tensorflow==2.15.*'"
 
 _WHEEL = re.compile(r"(?:[^@;]+@\s*)?https?://[^\s;#]*/(?P<file>[^\s;#/]+\.whl)(?:#\S*)?(?P<marker>\s*;.*)?")
 """The address of a wheel, whose file name tells its version."""
@@ -89,11 +93,13 @@ class Wishes:
         Raises:
             UsageError: It is no requirement.
         """
+        if len(text) > _LONGEST or NO_NUMBER.search(text) or CONTROL.search(text):
+            raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_AS_IN)
         found = _WHEEL.fullmatch(text.strip())
         wheel = wheel_name(unquote(found["file"])) if found else None
         if found and wheel and {table_name(wheel.name), wheel.name} & {*FRAMEWORKS, *companions()}:
             exact = f"{wheel.name}=={wheel.version}"
-            self.notes.append(f"{place}: {text}: taken as {exact}: an image installs versions from an index")
+            self.note(place, text, f"taken as {exact}: an image installs versions from an index")
             text = exact + (found["marker"] or "")
         if _ADDRESS.match(text):
             self.leave_out(text, place)
@@ -102,17 +108,36 @@ class Wishes:
             raise UsageError(f"{place}: more than {_MOST_WISHES} requirements are not read")
         try:
             parsed = Requirement(text)
-        except (InvalidRequirement, RecursionError) as problem:
-            raise UsageError(
-                f"{place}: {shown(text, most=80)!r} is not a requirement", hint="as in 'tensorflow==2.15.*'"
-            ) from problem
+        except (ValueError, RecursionError) as problem:
+            raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_AS_IN) from problem
         if parsed.url is not None:
             self.leave_out(text, place)
         else:
             self.wishes.append(NamedRequirement(parsed=parsed, place=place))
 
     def leave_out(self, text: str, place: str) -> None:
-        self.notes.append(f"{place}: {text}: not taken over: an image installs versions from an index")
+        self.note(place, text, "not taken over: an image installs versions from an index")
+
+    def note(self, place: str, text: str, why: str) -> None:
+        """Say what became of a text that is no requirement; without logins, for it may be an address."""
+        self.notes.append(f"{place}: {_said(text)}: {why}")
+
+    def add_index(self, url: str, place: str) -> None:
+        """Take over a package index; of an address with a login, the address alone."""
+        try:
+            parts = urlsplit(url)
+            plain = urlunsplit((*parts[:1], parts.netloc.rpartition("@")[2], parts.path, "", ""))
+            good = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        except ValueError:
+            good, plain = False, ""
+        if not good or CONTROL.search(url):
+            self.note(place, url, "no address of a package index, left out")
+            return
+        if plain != url:
+            why = "its login is left out: a matrix is committed; it belongs into uv's or pip's configuration"
+            self.note(place, plain, why)
+        if plain not in self.index:
+            self.index.append(plain)
 
     def merged(self) -> Self:
         """One requirement for each package and marker, with the bounds of all."""
@@ -157,7 +182,9 @@ def from_requirements(path: Path) -> Wishes:
 
 
 def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iterator[int]) -> None:
-    resolved = path.resolve()
+    if CONTROL.search(str(path)):
+        raise UsageError(f"{_said(str(path))!r} is the name of no file that is read")
+    resolved = Path(os.path.realpath(path))  # Path.resolve() raises for links in a circle
     if next(left, None) is None:
         raise UsageError(f"{path}: more than {_MOST_FILES} requirements files are not read")
     if resolved in above or len(above) >= _DEPTH:
@@ -169,17 +196,17 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
         if not line.startswith("-"):
             text, *options = re.split(r"\s(?=--\w)", line)
             if any(option.startswith("--hash") for option in options):
-                found.notes.append(f"{place}: {text.strip()}: its hashes are left out: the lock has its own")
+                found.note(place, text, "its hashes are left out: the lock has its own")
             found.add(text.strip(), place)
             continue
         try:
             option, value = _option(shlex.split(line))
         except ValueError as problem:
-            raise UsageError(f"{place}: {line}: {problem}") from problem
+            raise UsageError(f"{place}: {_said(line)}: {problem}") from problem
         if option in ("-r", "--requirement"):
             _requirements(path.parent / value, found, (*above, resolved), left)
         elif option in ("-c", "--constraint"):
-            found.notes.append(f"{place}: {line}: constraints are not taken over; name them as requirements")
+            found.note(place, line, "constraints are not taken over; name them as requirements")
         else:
             _note_option(option, value, place, found)
 
@@ -212,11 +239,11 @@ def _option(words: list[str]) -> tuple[str, str]:
 
 def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
     if option in _INDEX and re.match(r"https?://", value):
-        found.index += [value] if value not in found.index else []
+        found.add_index(value, place)
     elif option in ("-e", "--editable"):
-        found.notes.append(f"{place}: {option} {value}: not taken over: an image has no editable packages")
+        found.note(place, f"{option} {value}", "not taken over: an image has no editable packages")
     else:
-        found.notes.append(f"{place}: {' '.join(filter(None, (option, value)))}: an option of pip, left out")
+        found.note(place, f"{option} {value}", "an option of pip, left out")
 
 
 def from_pyproject(path: Path) -> Wishes:
@@ -238,7 +265,7 @@ def from_pyproject(path: Path) -> Wishes:
     for name, value in _table(poetry, "dependencies", path).items():
         _poetry(name, value, path, found)
     for group in _table(project, "optional-dependencies", path):
-        found.notes.append(f"{path}: the extra '{group}' is not taken over; name its packages beside")
+        found.notes.append(f"{path}: the extra '{_said(group)}' is not taken over; name its packages beside")
     if not found.wishes:
         raise UsageError(f"{path} names no dependencies", hint="they stand under [project], as dependencies")
     return found
@@ -288,9 +315,9 @@ _INSTALL = re.compile(
 def from_notebook(path: Path) -> Wishes:
     """The packages of ``!pip install`` and ``%pip install`` lines, in order. Raises UsageError."""
     try:
-        document = json.loads(read_text(path))
+        document = parse_json(read_text(path))
         cells = list(document["cells"] if "cells" in document else document["worksheets"][0]["cells"])
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as problem:
+    except (ValueError, KeyError, IndexError, TypeError) as problem:
         raise UsageError(f"{path} is no notebook", hint="a notebook is JSON with cells: .ipynb") from problem
     found = Wishes()
     for number, cell in enumerate(cells, 1):
@@ -319,7 +346,7 @@ def _install_line(line: str, place: str, found: Wishes) -> None:
         try:
             words = shlex.split(match["rest"], comments=True)
         except ValueError:
-            found.notes.append(f"{place}: {line.strip()}: its quotes do not close, so it was not read")
+            found.note(place, line, "its quotes do not close, so it was not read")
             continue
         _install_words(words, place, found)
 
@@ -336,9 +363,14 @@ def _install_words(words: list[str], place: str, found: Wishes) -> None:
             if option in _VALUED:
                 _note_option(option, value, place, found)
         elif "{" in word or "$" in word:
-            found.notes.append(f"{place}: {word}: a variable of the notebook, whose value is not known here")
+            found.note(place, word, "a variable of the notebook, whose value is not known here")
         else:
             found.add(word, place)
+
+
+def _said(text: str) -> str:
+    """A foreign text in a note or an error."""
+    return shown(redact(text), most=200)
 
 
 def read_text(path: Path) -> str:

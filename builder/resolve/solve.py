@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 
+from builder.documents import shown
 from builder.errors import CellError, UsageError
 from builder.facts.base import has_own_python, system_of
 from builder.facts.candidates import Choice, cells, choices, combinations, common_pythons
@@ -22,7 +23,7 @@ from builder.facts.framework import table_name
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of
 from builder.facts.tables import load
-from builder.facts.versions import contains, key, newest_first, release
+from builder.facts.versions import NO_NUMBER, contains, key, newest_first, release
 from builder.model import Cell
 from builder.resolve.requirements import NamedRequirement, Wishes
 
@@ -68,9 +69,13 @@ class Demand:
 def pythons(text: str) -> SpecifierSet:
     """``3.11`` or ``>=3.9,<3.12`` as a set that full versions are looked up in. Raises UsageError."""
     try:
+        if NO_NUMBER.search(text):
+            raise ValueError("a number of more than 18 digits")  # noqa: TRY301 - as packaging's own
         return SpecifierSet(text if not text[:1].isdigit() else f"=={text.removesuffix('.*')}.*")
-    except InvalidSpecifier as problem:
-        raise UsageError(f"{text!r} names no Python", hint="as in 3.11, or '>=3.9,<3.12'") from problem
+    except ValueError as problem:
+        raise UsageError(
+            f"{shown(text, most=80)!r} names no Python", hint="as in 3.11, or '>=3.9,<3.12'"
+        ) from problem
 
 
 def split(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from builder.documents import MalformedError, parse_json
@@ -116,7 +116,7 @@ class Bench:
         try:
             found = parse_json(self._run("requires", what))
             texts = tuple(str(Requirement(text)) for text in found)
-        except (ValueError, TypeError, InvalidRequirement, RecursionError) as problem:
+        except (ValueError, TypeError, RecursionError) as problem:
             raise CellError(f"{what}: no list of requirements came back: {problem}") from problem
         for text in texts:
             refuse_address(text, self.sdist.file)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pydantic
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
 from builder.documents import MalformedError, parse_toml, read_file, shown
 from builder.errors import CellError
@@ -81,7 +81,7 @@ def refuse_address(text: str, what: str) -> None:
     """Raise CellError for a requirement of a build that does not parse, or names an address."""
     try:
         parsed = Requirement(text)
-    except (InvalidRequirement, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:
         text = shown(text, most=100)
         raise CellError(f"{what}: it wants {text!r} to be built: {problem}", hint=_HINT) from problem
     if parsed.url is not None:

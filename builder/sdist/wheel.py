@@ -15,8 +15,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from builder.errors import CellError
 from builder.index.target import takes
@@ -56,7 +56,7 @@ def refuse_other(
     what = f"{sdist.file} was built to {path.name}, which"
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
-    except InvalidWheelFilename as problem:
+    except ValueError as problem:
         raise CellError(f"{what} is no name of a wheel: {problem}", hint=_HINT) from problem
     _refuse_name(what, name, str(version), sdist)
     offered = {str(tag) for tag in tags}
@@ -81,7 +81,7 @@ def refuse_other(
 def _refuse_name(what: str, name: str, version: str, sdist: Sdist) -> None:
     try:
         same = Version(version) == Version(sdist.version)
-    except InvalidVersion:
+    except ValueError:
         same = False
     if canonicalize_name(name) == canonicalize_name(sdist.name) and same:
         return

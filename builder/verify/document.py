@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from builder.errors import CellError
@@ -217,6 +217,6 @@ def same_version(asked: str, found: str) -> bool:
     """Equal as versions; a local part such as ``+cu124`` counts only if it was asked for."""
     try:
         wanted, actual = Version(asked), Version(found)
-    except InvalidVersion:
+    except ValueError:
         return asked == found
     return wanted == (actual if wanted.local else Version(actual.public))

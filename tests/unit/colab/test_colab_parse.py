@@ -7,6 +7,7 @@ import pytest
 
 from builder.colab.parse import parse_apt, parse_freeze, parse_system
 from builder.colab.runtimes import read_runtime
+from builder.documents import shown
 from builder.errors import UsageError
 
 # Lines of https://github.com/googlecolab/backend-info/tree/ef1cba0 (Apache-2.0), their addresses changed.
@@ -66,7 +67,7 @@ def test_a_line_that_is_none_is_told_by_its_place_and_the_rest_is_read(line, wor
     (problem,) = problems
     assert str(problem).startswith("freeze.txt:2: error: ")
     assert words in str(problem)
-    assert str(problem).endswith(f"\n  2 | {line.strip()}")
+    assert str(problem).endswith(f"\n  2 | {shown(line)}")
 
 
 def test_an_editable_installation_has_its_name_in_the_address():
