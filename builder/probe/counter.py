@@ -102,4 +102,5 @@ def _name_setting(run, check):
     for name in names[:12]:
         if len(names) == 1 or _cured(run.again("cleared-settings", settings=[name]), check):
             check["summary"] = "%s=%s: %s" % (name, os.environ[name], check["summary"])
+            check["evidence"]["variable"] = name
             return

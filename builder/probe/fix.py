@@ -103,7 +103,8 @@ def repair(start, yes):
     if report["cause"] is None:
         tell("There is nothing to mend.")
     elif not commands:
-        tell("There is no command for this; what to do: %s" % report["remedy"])
+        tell("There is no command for this: %s." % (report.get("no_command") or "none is known"))
+        tell("What to do: %s" % report["remedy"])
     elif not runnable:
         if environment is not None:
             helped = work.look(environment)["cause"] != report["cause"]

@@ -19,6 +19,9 @@ _JAX_VERSIONS = ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "
 _NO_GPU = ("No visible GPU devices", "no supported devices found")
 
 
+_PLATFORM_SETTINGS = {"JAX_PLATFORMS": "jax_platforms", "JAX_PLATFORM_NAME": "jax_platform_name"}
+
+
 class Jax(Eager):
     name, title, module = "jax", "JAX", "jax"
     compiles = True
@@ -53,7 +56,7 @@ class Jax(Eager):
         return {"cuda": cuda, "cudnn": ".".join(cudnn) if cudnn else None}
 
     def forbidden(self):
-        for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
+        for name in _PLATFORM_SETTINGS:
             value = os.environ.get(name, "")
             if value and not re.search("cuda|gpu", value.lower()):
                 return "%s=%s" % (name, value)
@@ -80,6 +83,11 @@ class Jax(Eager):
         if gpu_reason(self.ctx) is not None and hasattr(self.api.config, "jax_disable_most_optimizations"):
             # code for the CPU runs for microseconds here: this halves the time to compile it
             self.api.config.update("jax_disable_most_optimizations", True)
+        if gpu_reason(self.ctx) is not None:
+            # JAX_PLATFORMS=cuda asks for what is not here: as without it, JAX goes on to the CPU
+            for variable, setting in _PLATFORM_SETTINGS.items():
+                if os.environ.get(variable):
+                    self.api.config.update(setting, "")
         try:
             self.api.local_devices()
         except RuntimeError as error:

@@ -99,7 +99,7 @@ class Framework(object):
         """Load libraries that the framework finds by a search of its own, before it opens them."""
 
     def rescue(self):
-        """Call the framework's own remedy for libraries that are not found; its name, or ""."""
+        """Do what the framework's own documents say for libraries that it does not find; the line, or ""."""
         return ""
 
     def touch(self):
@@ -148,7 +148,7 @@ def compute(ctx, framework, about):
     told = "%s tells %s to do without a GPU" % (forbidden, framework.title) if forbidden else None
     reason = gpu_reason(ctx) or told
     if told and not ctx.without_cuda:
-        ctx.fails("F04", told, "framework-silent-cpu", {"variable": forbidden})
+        ctx.fails("F04", told, "framework-silent-cpu", {"variable": forbidden.partition("=")[0]})
     elif not reason:
         check_gpu(ctx, framework, about)
     else:

@@ -72,7 +72,7 @@ class Autograd(Eager):
             w, b, v = weights = [self.leaf(weight) for weight in weights]
             loss = self.api.nn.functional.mse_loss(self.layer(x, w, b).mean([2, 3]) @ v, targets)
             loss.backward()
-            return loss, [weight - 0.1 * weight.grad for weight in weights]
+            return loss.detach(), [weight - 0.1 * weight.grad for weight in weights]
 
         return step
 

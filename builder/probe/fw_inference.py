@@ -44,11 +44,13 @@ class Onnxruntime(Framework):
         return names, [provider] if provider else []
 
     def rescue(self):
-        """ONNX Runtime's own remedy, which a program has to call by itself."""
-        if not hasattr(self.api, "preload_dlls"):
-            return ""
-        self.api.preload_dlls()
-        return "onnxruntime.preload_dlls()"
+        """A line that a program has to have, for libraries in wheels:
+        https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#preload-dlls
+        """
+        if hasattr(self.api, "preload_dlls"):  # from 1.21 on
+            self.api.preload_dlls()
+            return "onnxruntime.preload_dlls()"
+        return "import torch" if imported("torch") else ""
 
     def devices(self):
         """A session that was asked for CUDA and lacks it has silently gone to the CPU."""

@@ -6,6 +6,7 @@ import re
 import sys
 from shlex import quote
 
+from .causes import CAUSES
 from .data import read_patterns
 from .distributions import cudnn_wheels, list_folder, requirement
 from .framework_remedies import Command, torch_index
@@ -95,6 +96,7 @@ class MeasuredRemedies(Remedies):
         major = re.search(r"opens libcudnn\.so\.(\d)", check["summary"])
         detail.update(line=check["summary"], library=library and library.group(0))
         detail["major"] = major and major.group(1)
+        detail["variable"] = self.evidence.get("variable")
         frameworks = ("tensorflow", "torch", "jax", "cupy", "onnxruntime", "paddle")
         systems = [check["stage"]] if check["stage"] in frameworks else []
         super(MeasuredRemedies, self).__init__(Measured(facts), detail, systems)
@@ -220,7 +222,9 @@ class MeasuredRemedies(Remedies):
         """
         missed = self.evidence.get("missed") or self.evidence.get("lost") or self.facts.get("unmet") or ()
         if name is not None:
-            missed = [row for row in self.facts.get("not_installed") or () if _holds(row["name"], name)]
+            missed = [
+                row for row in self.facts.get("not_installed") or () if _package_holds(row["name"], name)
+            ]
         wanted = list(dict.fromkeys(entry["wants"] for entry in missed))
         return [self._pip(*wanted[:5], flags="--no-deps ")] if wanted else []
 
@@ -255,7 +259,7 @@ class MeasuredRemedies(Remedies):
         return []
 
 
-def _holds(package, library):
+def _package_holds(package, library):
     """Whether one of NVIDIA's packages is known to hold a library of this name."""
     stem = re.sub(r"^nvidia-|-cu\d+$", "", package)
     known = read_patterns()["wheels"].get(stem)
@@ -270,6 +274,17 @@ def _first(folder, pattern):
     """The path of the first file in a folder whose name begins so; None."""
     names = list_folder(folder) if folder else []
     return next((os.path.join(folder, name) for name in names if re.match(pattern, name)), None)
+
+
+def why_no_command(identifier, side):
+    """Why nothing that could be typed here mends a cause; ``side`` as in :func:`report.side_of`."""
+    if CAUSES[identifier].without:
+        return CAUSES[identifier].without
+    if side == "host":
+        return (
+            "no command in this environment changes the machine, its driver or how the container was started"
+        )
+    return "the versions, packages or folders that a command would name could not be read here"
 
 
 def commands_here(facts, check):

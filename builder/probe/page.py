@@ -96,7 +96,8 @@ def _sections(report, style):
         yield "Cause: " + cause.id, [wrapped(cause.title + ".")]
         yield "Evidence", [wrapped("%(test)s %(outcome)s: %(detail)s" % row) for row in report["proof"][:8]]
         commands = _commands(report.get("commands") or (), "    $ %(text)s", 6)
-        yield "What to do", [wrapped(cause.remedy)] + list(commands)
+        why = [wrapped("No command: %(no_command)s." % report)] if report.get("no_command") else []
+        yield "What to do", [wrapped(cause.remedy)] + list(commands) + why
         if report["consequences"]:
             rows = [wrapped("%(stage)s %(id)s: %(summary)s" % row) for row in report["consequences"]]
             yield "Consequences of it", rows

@@ -56,8 +56,8 @@ def case():
 
 
 _CHANNELS, _FILTERS = list(permutations(range(3))), list(permutations(range(4)))
-_SIGNS = 2**3 * 2**4 * 2
-VARIANTS = len(_CHANNELS) * len(_FILTERS) * _SIGNS
+_SIGN_CHOICES = 2**3 * 2**4 * 2
+VARIANTS = len(_CHANNELS) * len(_FILTERS) * _SIGN_CHOICES
 
 
 def variant(number):

@@ -9,7 +9,7 @@ import traceback
 
 from .causes import CAUSES, VERDICT_OF_SIDE
 from .expectation import asked_for, find_differences
-from .measured import commands_here
+from .measured import commands_here, why_no_command
 from .protocol import GROUNDWORK, new_check, own_fault
 
 
@@ -51,26 +51,27 @@ def _expected(differences):
 
 
 def decide_verdict(checks, facts, options):
-    """{verdict, cause, side, summary, remedy, commands, consequences, first} by the checks."""
+    """{verdict, cause, side, summary, remedy, commands, no_command, consequences, first} by the checks."""
     excuse_bystanders(checks, facts, options)
     excuse_proven(checks, facts)
     failed = [check for check in checks if check["outcome"] == "failed"]
     decision = dict.fromkeys(("cause", "side", "remedy", "first"))
     if not failed:
         verdict, summary = _without_failure(checks, facts, options)
-        return dict(decision, verdict=verdict, summary=summary, commands=[], consequences=[])
+        return dict(decision, verdict=verdict, summary=summary, commands=[], consequences=[], no_command=None)
     first = ([check for check in failed if not _steps_back(check)] or failed)[0]
     cause, side = CAUSES[first["cause"]], side_of(first)
     rest = [check for check in failed if check is not first]
     decision.update(cause=cause.id, side=side, remedy=cause.remedy, first=first)
     decision["verdict"] = VERDICT_OF_SIDE[side]
     decision["summary"] = "%s: %s" % (cause.title, first["summary"])
-    decision["commands"] = _commands(checks, facts, first)
+    decision["commands"] = _commands_for(checks, facts, first)
+    decision["no_command"] = None if decision["commands"] else why_no_command(cause.id, side)
     decision["consequences"] = [{key: c[key] for key in ("id", "stage", "cause", "summary")} for c in rest]
     return decision
 
 
-def _commands(checks, facts, first):
+def _commands_for(checks, facts, first):
     """The commands for the first failure; none, and a check that says so, if the probe fails over them."""
     try:
         return commands_here(facts, first)

@@ -13,6 +13,7 @@ import select
 import signal
 import time
 import traceback
+import warnings
 
 from .cuda import need_ctypes, open_library
 from .distributions import read_text
@@ -42,6 +43,8 @@ def child_main(name, params, fd):
         if row.layer in ("framework", "coimport"):
             return_to_user("unshadowed" not in ctx.counter)
             restore_file_limit()
+            # PYTHONWARNINGS=error is for the user's calls, not for a call of the probe's own
+            warnings.filterwarnings("ignore", module=re.escape(__name__.rpartition(".")[0] or __name__))
         row.function(ctx)
         ctx.send({"t": "end"})
     except BaseException as error:

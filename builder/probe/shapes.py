@@ -29,9 +29,9 @@ EVIDENCE = {
     "probe_fault": _TEXTS,
     "problem": str,
     "rule": _TEXT_OR_NONE,
-    "setting": str,
     "shadow": str,
     "stderr": str,
+    "variable": str,
     "weak": bool,
     "yields": bool,
 }

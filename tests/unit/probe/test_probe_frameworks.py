@@ -203,6 +203,17 @@ def test_jax_that_raises_for_want_of_a_gpu_is_asked_for_the_cpu() -> None:
     assert framework.api.platforms == {"jax_platforms": "cpu"}
 
 
+@pytest.mark.parametrize("variable", ["JAX_PLATFORMS", "JAX_PLATFORM_NAME"])
+def test_jax_that_is_told_to_use_a_gpu_is_judged_without_one_as_if_it_were_not(monkeypatch, variable) -> None:
+    """JAX 0.6.2 ends in an AssertionError then."""
+    monkeypatch.setenv(variable, "cuda")
+    for state, asked in (("none", {variable.lower(): ""}), ("works", {})):
+        framework = _jax("", gpu_state=state)
+        framework.api.local_devices = list
+        framework.touch()
+        assert framework.api.platforms == asked
+
+
 @pytest.mark.parametrize(
     ("message", "state"), [(_NO_GPU, "works"), ("Unable to initialize backend 'cuda': no cuDNN", "none")]
 )
@@ -211,6 +222,27 @@ def test_whatever_else_jax_raises_is_a_failure(message: str, state: str) -> None
     with pytest.raises(RuntimeError, match="Unable to initialize"):
         framework.touch()
     assert not framework.api.platforms
+
+
+@pytest.mark.parametrize("mends", [True, False])
+def test_a_framework_is_judged_with_the_line_that_its_documents_ask_for(recorder, monkeypatch, mends) -> None:
+    """onnxruntime-gpu[cuda,cudnn] finds its libraries by preload_dlls(): the line is told."""
+    called: list[str] = []
+
+    def missing(_ctx: Any, names: Any, _requesters: Any = ()) -> dict[str, str]:
+        return {} if called and mends else dict.fromkeys(names, "cannot open shared object file")
+
+    monkeypatch.setattr(fw_libraries, "unloadable", missing)
+    ctx = recorder(facts={})
+    framework = Onnxruntime(ctx)
+    framework.api = SimpleNamespace(preload_dlls=lambda: called.append("called"))
+    monkeypatch.setattr(framework, "wanted", lambda: (["libcudnn.so.9"], []))
+    assert fw_libraries.check_wanted(ctx, framework) is mends
+    check = ctx.found("R02")
+    assert check["outcome"] == ("passed" if mends else "failed")
+    assert called
+    if mends:
+        assert "the line onnxruntime.preload_dlls()" in check["note"]
 
 
 def test_onnx_model_is_well_formed() -> None:

@@ -185,3 +185,34 @@ def test_verdicts_causes_and_exit_codes_fit_together():
         assert VERDICT_OF_SIDE[cause.side] in EXIT_CODES
         assert cause.source.startswith("https://")
         assert all((cause.title, cause.remedy, cause.explanation))
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_every_finding_has_a_command_or_says_why_there_is_none(cause):
+    found = decide([failed("F01", cause, "torch")], {"packages": {}})
+    assert found["commands"] or len(found["no_command"]) > 30
+    assert not (found["commands"] and found["no_command"])
+
+
+@pytest.mark.parametrize("name", ["TORCH_LOGS", "XLA_FLAGS", "JAX_PLATFORMS"])
+@pytest.mark.parametrize("cause", ["variable-breaks-framework", "framework-silent-cpu"])
+def test_a_variable_that_is_at_fault_is_unset(name, cause):
+    found = decide([failed("F04", cause, "jax", variable=name)], {"packages": {}})
+    assert [row["text"] for row in found["commands"]] == [f"unset {name}"]
+
+
+@pytest.mark.parametrize(
+    ("package", "library"),
+    [("nvshmem", "libnvshmem_host.so.3"), ("nccl", "libnccl.so.2"), ("cufile", "libcufile.so.0")],
+)
+def test_a_pinned_package_that_is_absent_is_installed_as_it_is_pinned(package, library):
+    """By the check of the pins, and by the import that fails for want of its library."""
+    need = {"by": "torch 2.9.1", "wants": f"nvidia-{package}-cu12==1.2.3", "name": f"nvidia-{package}-cu12"}
+    pins = failed("P01", "toolkit-library-missing", "packages", lost=[need], not_installed=[])
+    loads = dict(
+        failed("F01", "toolkit-library-missing", "torch"),
+        summary=f"{library}: cannot open shared object file",
+    )
+    for check, facts in ((pins, {}), (loads, {"not_installed": [need]})):
+        (command,) = decide([check], {"packages": {}, **facts})["commands"]
+        assert command["text"].endswith(f"install --no-deps {need['wants']}")
