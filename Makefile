@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit fuzz kills newest colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit fuzz kills facts newest colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test-unit: $(BIN)/rtbuild  ## the fast part: no engine; of the network NVIDIA's 
 
 fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what comes from outside; an hour
 	RTBUILD_FUZZ=1000000 $(PYTEST) -q tests/unit/fuzz
+
+facts: $(BIN)/rtbuild  ## every row of the facts against its wheels, read again; reads 6 GB, keeps nothing; half an hour
+	$(BIN)/rtbuild facts refresh --verify
 
 newest: $(BIN)/rtbuild  ## the probe beside the newest release of each framework; downloads 25 GB, keeps none of it
 	$(PYTEST) -q tests/nightly/test_newest_releases.py

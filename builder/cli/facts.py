@@ -1,11 +1,13 @@
 """``rtbuild facts``: read the sources of the tables again, and write what the probe carries of them."""
 
+import contextlib
 import difflib
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import typer
 
@@ -35,6 +37,11 @@ def refresh_tables(
     check_: bool = opt.of("--check: Change nothing; exit 1 if something differs.", False),
     only: list[str] | None = opt.of("--only NAME: One framework's table; repeatable."),
     again: bool = opt.of("--again: Read every release, not only missing and changed ones.", False),
+    verify: bool = opt.of(
+        "--verify: Read the wheels of every row again, none from the cache; change nothing, exit 1 if one "
+        "differs or was not read.",
+        False,
+    ),
     mebibytes: int = opt.of("--budget MIB: Stop after so many MiB.", 16384),
     minutes: int = opt.of("--minutes: Stop after so many minutes.", 360),
     mirror: list[str] | None = opt.MIRROR,
@@ -48,8 +55,16 @@ def refresh_tables(
         if name not in stems:
             raise UsageError(f"there is no table of {name}", hint=f"there are {', '.join(stems)}")
     budget = Budget(bytes=mebibytes << 20, seconds=minutes * 60.0)
-    read = survey(where, index, only=only or (), again=again, budget=budget, say=_progress())
-    found = refresh(where, index=index, registry=registry)
+    check_ = check_ or verify
+    with contextlib.ExitStack() as held:
+        # what an earlier run has read of a wheel proves nothing about the wheel
+        cache = Path(held.enter_context(TemporaryDirectory(prefix="rtbuild-facts-"))) if verify else None
+        read = survey(
+            where, index, only=only or (), again=again or verify, budget=budget, say=_progress(), cache=cache
+        )
+    if verify:  # what is on record is asked about, not what is new
+        read.changes = [change for change in read.changes if not change.endswith(": is new")]
+    found = Refresh() if verify else refresh(where, index=index, registry=registry)
     texts = {name: (where / name).read_text("utf-8") for name in {change.file for change in found.changes}}
     date = datetime.now(UTC).date().isoformat()
     changed = {
@@ -63,7 +78,7 @@ def refresh_tables(
         diff += difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", n=0)
     if not check_:
         _write(where, changed | {f"releases/{stem}.json": table_text(t) for stem, t in read.tables.items()})
-    differs = bool(changed or read.changes)
+    differs = bool(changed or read.changes or (verify and (read.left or read.notes)))
     if json_:
         print_json(_document(found, read, written=differs and not check_))
     else:

@@ -8,7 +8,8 @@ from builder.facts.base import has_own_python, system_of
 from builder.facts.finding import Finding, Nearest, Outcome, summary
 from builder.facts.rules import cuda, cudnn, devices, packages, system
 from builder.facts.stack import Stack, stack_of
-from builder.facts.truth import Truth
+from builder.facts.truth import Truth, WheelTruth
+from builder.facts.versions import canonical, requirement
 from builder.model import Cell
 
 RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
@@ -64,35 +65,53 @@ def check(
     found = [*_findings(stack), *stack.disagreements]
     if not suggest or summary(found) is not Outcome.IMPOSSIBLE:
         return tuple(found)
-    near = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver)
+    near = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver, _kept(stack))
     if near is None:
         return tuple(found)
     near = replace(near, cell=replace(near.cell, id=cell.id, matrix=cell.matrix))
     return tuple(replace(f, nearest=near) if f.outcome is Outcome.IMPOSSIBLE else f for f in found)
 
 
+def _kept(stack: Stack) -> Truth:
+    """What was read and holds for other cells, too: of the frameworks' wheels, of a base that is gone."""
+    of_it = {canonical(parsed.name) for text in stack.cell.frameworks if (parsed := requirement(text))}
+    wheels = tuple(wheel for wheel in stack.truth.wheels if wheel.name in of_it)
+    base = stack.truth.base
+    return Truth(wheels=wheels, base=base if base is not None and not base.exists else None)
+
+
 @functools.lru_cache(maxsize=4096)
-def _way_out(cell: Cell, driver: str | None) -> Nearest | None:
+def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
     """Cells that differ in their name only have the same way out; a matrix has many such."""
     from builder.facts.nearest import nearest  # with all candidates: few runs have a cell that is refused
 
-    # what was read of this cell's base and wheels says nothing about another's, so the tables decide here
-    return nearest(stack_of(cell, driver=driver), lambda other: _judge(other, driver))
+    def judge(other: Cell) -> Outcome:
+        if other == cell or (kept.base is not None and other.base == cell.base):
+            return Outcome.IMPOSSIBLE
+        same = (other.frameworks, other.python, other.platform, other.index) == (
+            cell.frameworks,
+            cell.python,
+            cell.platform,
+            cell.index,
+        )
+        return _judge(other, driver, kept.wheels if same else ())
+
+    return nearest(stack_of(cell, driver=driver), judge)
 
 
 @functools.lru_cache(maxsize=16384)
-def _judge(cell: Cell, driver: str | None) -> Outcome:
-    """The outcome of a way out by the tables; several refused cells may share it."""
-    return summary(until_refused(cell, driver))
+def _judge(cell: Cell, driver: str | None, wheels: tuple[WheelTruth, ...]) -> Outcome:
+    """The outcome of a way out by the tables, and by what was read of the same wheels."""
+    return summary(until_refused(cell, driver, Truth(wheels=wheels)))
 
 
-def until_refused(cell: Cell, driver: str | None) -> tuple[Finding, ...]:
+def until_refused(cell: Cell, driver: str | None, truth: Truth | None = None) -> tuple[Finding, ...]:
     """The findings on a candidate by the tables, up to the first that refuses it or does not know.
 
     A search refuses thousands, and shows why for a few of them at most.
     """
     found: list[Finding] = []
-    for finding in _findings(stack_of(cell, driver=driver)):
+    for finding in _findings(stack_of(cell, truth, driver)):
         found.append(finding)
         if finding.outcome.severity >= Outcome.UNKNOWN.severity:
             break

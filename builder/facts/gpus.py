@@ -46,8 +46,13 @@ def card_of(text: str) -> GpuRow | None:
     text = text.strip()
     if found := _CAPABILITY.fullmatch(text):
         first, second = filter(None, found.groups())
-        like = next((row for row in load().gpus.values() if row.capability == f"{first}.{second}"), None)
-        return replace(like, name=f"sm_{first}{second}", platform=None) if like is not None else None
+        name, capability = f"sm_{first}{second}", f"{first}.{second}"
+        like = next((row for row in load().gpus.values() if row.capability == capability), None)
+        if like is not None:
+            return replace(like, name=name, platform=None)
+        # a generation of which no card has a name yet
+        kind = next((row for row in load().architectures if capability in row.capabilities), None)
+        return GpuRow(name=name, capability=capability, sources=kind.sources) if kind is not None else None
     known, _ = _longest(text)
     if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
         return _longest(f"RTX {text}")[0] or _longest(f"GTX {text}")[0]

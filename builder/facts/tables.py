@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 from builder import resources
 from builder.facts.frameworks import FactsError, FrameworkRow, FrameworkTable, R, Row, TableFile, read_table
-from builder.facts.versions import equal
+from builder.facts.versions import equal, key
 
 __all__ = ["FactsError", "FrameworkRow", "FrameworkTable", "Row"]
 
@@ -108,6 +108,40 @@ class ArchitectureRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CardDriverRow(Row):
+    """A card whose first driver is younger than its architecture's."""
+
+    name: str
+    since: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardRow(Row):
+    """Cards on which the ``cuda-compat`` packages work."""
+
+    cards: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompatRow(Row):
+    """The driver branches for which a ``cuda-compat`` package is supported."""
+
+    version: str
+    branches: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SonameRow(Row):
+    """The name of one of CUDA's libraries in the releases from ``since`` to before ``before``."""
+
+    library: str
+    """As NVIDIA's wheels are named: ``cuda-nvrtc``."""
+    since: str
+    before: str
+    soname: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class WithoutRow(Row):
     """A distribution of a framework without CUDA."""
 
@@ -187,6 +221,10 @@ class Facts:
     toolkits: tuple[ToolkitRow, ...]
     families: Mapping[str, FamilyRow]
     architectures: tuple[ArchitectureRow, ...]
+    card_drivers: Mapping[str, CardDriverRow]
+    forward: ForwardRow
+    compat: Mapping[str, CompatRow]
+    sonames: tuple[SonameRow, ...]
     cudnn: tuple[CudnnRow, ...]
     tags: tuple[TagRow, ...]
     bad: tuple[BadRow, ...]
@@ -195,6 +233,11 @@ class Facts:
     systems: Mapping[str, SystemRow]
     wheels: Mapping[str, WheelRow]
     builds: tuple[BuildRow, ...]
+
+    def soname(self, library: str, cuda: str) -> SonameRow | None:
+        """The name of a library in a release of CUDA; None if no row has it."""
+        rows = (row for row in self.sonames if row.library == library and key(row.since) <= key(cuda))
+        return next((row for row in rows if key(cuda) < key(row.before)), None)
 
     def build_needs(self, name: str, version: str) -> tuple[str, ...] | None:
         """Debian packages that compiling this one needs; None if no row has it."""
@@ -253,6 +296,10 @@ def read(where: Path) -> Facts:
         toolkits=cuda.rows(ToolkitRow, "toolkits"),
         families={row.major: row for row in cuda.rows(FamilyRow, "families")},
         architectures=cuda.rows(ArchitectureRow, "architectures"),
+        card_drivers={row.name: row for row in cuda.rows(CardDriverRow, "cards")},
+        forward=cuda.rows(ForwardRow, "forward")[0],
+        compat={row.version: row for row in cuda.rows(CompatRow, "compat")},
+        sonames=cuda.rows(SonameRow, "sonames"),
         cudnn=table("cudnn", CudnnRow),
         tags=table("tags", TagRow),
         bad=table("known-bad", BadRow),

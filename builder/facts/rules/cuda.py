@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from builder.facts.finding import CELL, Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.facts.framework import CellFramework
 from builder.facts.stack import Stack
-from builder.facts.versions import agree, at_least, canonical, major, short
+from builder.facts.tables import load
+from builder.facts.versions import agree, at_least, canonical, major, minor, short
+from builder.model import Cell
 
 # wheels that bring others of the same family with them (Requires-Dist of the wheels themselves)
 BROUGHT_ALONG = {
@@ -19,6 +21,9 @@ BROUGHT_ALONG = {
 # what the pins of a framework bring (Requires-Dist of its wheels); the tables list only the pins that decide
 _ALL = {"cuda-runtime", "cuda-nvrtc", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "nvjitlink", "nccl"}
 PINNED = {"torch": _ALL | {"curand"}, "tensorflow": _ALL | {"curand"}, "jax": _ALL}
+
+NOT_IN_RUNTIME = frozenset({"cuda-cupti", "cuda-nvcc"})
+"""What NVIDIA's devel images add (gitlab.com/nvidia/container-images/cuda, ``dist/*/devel``)."""
 
 _LINKED = re.compile(r"lib(cudnn|cudart)\.so\.(\d+)(?:\.\d+)?")
 
@@ -78,9 +83,22 @@ def libraries(stack: Stack) -> Iterator[Finding]:
                     needed,
                     Value("packages", ", ".join((*cell.cuda.packages, *cell.pip)) or "none", CELL),
                 )
+        elif stack.tag is not None and stack.tag.flavour == "runtime":
+            there = _families(stack)
+            lacks = [name for name in row.needs if name in NOT_IN_RUNTIME - there]
+            if missing := ", ".join(name for name in lacks if not _from_apt(name, cell)):
+                yield impossible(
+                    f"{framework.label} opens {missing}, which runtime images of NVIDIA's lack: "
+                    "take the devel flavour of the tag, or NVIDIA's wheels",
+                    needed,
+                )
         elif cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
             needs = "needs the runtime flavour of an nvidia/cuda tag, or NVIDIA's wheels"
             yield impossible(f"{cell.base} holds no CUDA libraries; {framework.label} {needs}", needed)
+
+
+def _from_apt(library: str, cell: Cell) -> bool:
+    return any(package.startswith(f"{library}-") for package in cell.apt)
 
 
 def _families(stack: Stack) -> set[str]:
@@ -136,12 +154,28 @@ def version(stack: Stack) -> Iterator[Finding]:
             )
 
 
+def _renamed(framework: CellFramework, built: str, there: str) -> Finding | None:
+    """The refusal for a library that has another name in the CUDA that is there."""
+    for library in framework.row.needs if framework.row is not None and minor(built) is not None else ():
+        wanted, has = load().soname(library, built), load().soname(library, there)
+        if wanted is not None and has is not None and wanted.soname != has.soname:
+            text = f"{framework.label} opens {wanted.soname} of CUDA {built}; CUDA {there} has {has.soname}"
+            return impossible(
+                text,
+                Value(f"{library} of CUDA {built}", wanted.soname, wanted.source),
+                Value(f"{library} of CUDA {there}", has.soname, has.source),
+            )
+    return None
+
+
 def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding:
     built, there = short(compiled.text, 2), short(found.text, 2)
     values = (compiled, found)
     if major(built) != major(there) or (major(built) < 11 and not agree(built, there)):
         opens = f"was compiled for CUDA {built} and opens libraries of that version by name"
         return impossible(f"{framework.label} {opens}; here is CUDA {there}", *values)
+    if (other := _renamed(framework, built, there)) is not None:
+        return other
     if not at_least(there, built):
         older = f"CUDA {there} is older than the {built} that {framework.label} was compiled with"
         return warns(f"{older}; NVIDIA promises only that newer minors run older programs", *values)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, possible, unknown, warns
 from builder.facts.framework import CellFramework
@@ -32,13 +33,52 @@ def driver(stack: Stack) -> Iterator[Finding]:
         return
     given = stack.driver.text
     outcome = _against(given, need.text)
+    if outcome is Outcome.IMPOSSIBLE and (forward := _forward(stack, need)) is not None:
+        yield forward
+        return
     message = {
         Outcome.POSSIBLE: f"driver {given} is not older than {need.text}",
         Outcome.UNKNOWN: f"branch {given} has releases before and after {need.text}; give the full version",
-        Outcome.IMPOSSIBLE: f"driver {given} is older than {need.text}; only the cuda-compat package on a "
-        "data-centre GPU gets past that",
+        Outcome.IMPOSSIBLE: f"driver {given} is older than {need.text}",
     }[outcome]
     yield Finding(outcome, message, (stack.driver, need))
+
+
+def _forward(stack: Stack, need: Value) -> Finding | None:
+    """What ``cuda-compat`` in the base makes of an older driver: NVIDIA's forward compatibility.
+
+    None if there is none in the base, if it is older than what is needed, or not for this branch or card.
+    """
+    compat, given = compat_driver(stack), stack.driver
+    if compat is None or given is None or not at_least(compat.text, need.text):
+        return None
+    cards = [card_of(name) for name in stack.cell.gpus]
+    package = f"{compat.what} in the base gets past that on data-centre cards"
+    older = f"driver {given.text} is older than {need.text}; {package}"
+    if not cards:
+        return unknown(f"{older}: `gpus` says which card it is", given, need, compat)
+    others = [card.name for card in cards if card is not None and card.name not in load().forward.cards]
+    if others or None in cards:
+        return impossible(f"{older}, and {', '.join(others)} is none", given, need, compat)
+    supported = load().compat.get(short(stack.base_cuda.text, 2)) if stack.base_cuda is not None else None
+    branch = str(major(given.text))
+    if supported is None or branch not in supported.branches:
+        older += f"; NVIDIA's image admits branch {branch}, whose support has ended"
+    return warns(older, given, need, compat)
+
+
+def compat_driver(stack: Stack) -> Value | None:
+    """The user-mode driver that ``cuda-compat`` in an nvidia/cuda base brings for the given branch."""
+    listed = _branches(stack)
+    if stack.driver is None or stack.base_cuda is None or stack.tag is None or listed is None:
+        return None
+    row = load().compat.get(short(stack.base_cuda.text, 2))
+    branch, own = str(major(stack.driver.text)), own_driver(stack.base_cuda)
+    arm = stack.cell.platform != "linux/amd64"
+    admitted = branch in listed[0] or (row is not None and branch in row.branches)
+    if own is None or arm or not admitted or at_least(stack.driver.text, own.text):
+        return None
+    return replace(own, what=f"cuda-compat-{short(stack.base_cuda.text, 2).replace('.', '-')}")
 
 
 def _against(driver_version: str, need: str) -> Outcome:
@@ -83,6 +123,14 @@ def require_cuda(stack: Stack) -> Iterator[Finding]:
             own,
             allowed,
         )
+    elif not consumer and (cards := [card for name in stack.cell.gpus if (card := card_of(name))]):
+        if geforce := ", ".join(card.name for card in cards if card.consumer):
+            yield impossible(
+                f"the container does not start: on branch {branch} the base admits data-centre and "
+                f"workstation GPUs only, not {geforce}",
+                stack.driver,
+                allowed,
+            )
     elif not consumer:
         text = f"on branch {branch} the base starts on data-centre and workstation GPUs only, not on GeForce"
         yield warns(text, stack.driver, allowed)
@@ -149,6 +197,10 @@ def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         outcome = _against(given.text, row.since)
         need = f"{gpu.name} ({row.name}) needs driver {row.since} or newer; here is {given.text}"
         yield Finding(outcome, need, (given, Value(f"oldest driver of {row.name}", row.since, row.source)))
+    card = load().card_drivers.get(gpu.name)
+    if card is not None and not at_least(given.text, card.since) and at_least(given.text, row.since or "0"):
+        text = f"{card.since} is the first driver that lists {gpu.name}; {given.text} may not serve it"
+        yield unknown(text, given, Value(f"first driver that lists {gpu.name}", card.since, card.source))
     if row.before is not None and at_least(given.text, row.before):
         yield impossible(
             f"drivers from {row.before} on serve {row.name} no more; {gpu.name} needs an older one, and here "
@@ -225,7 +277,9 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
         return
     own = own_driver(framework.cuda) if framework.cuda is not None else None
     only = f"{framework.label} has only PTX for {gpu.name}"
-    if stack.driver is not None and own is not None and not at_least(stack.driver.text, own.text):
+    compat = compat_driver(stack)
+    there = compat if compat is not None and gpu.name in load().forward.cards else stack.driver
+    if there is not None and own is not None and not at_least(there.text, own.text):
         yield impossible(f"{only}, and compiling it needs driver {own.text}", *values, own)
     else:
         yield warns(f"{only} ({gpu.capability}): the first start compiles for minutes", *values)

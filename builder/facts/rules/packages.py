@@ -67,11 +67,19 @@ def _refused(framework: CellFramework, why: str, *values: Value) -> Finding:
 
 def _not_read(framework: CellFramework, requires: Iterable[str], found: Value) -> Iterator[Finding]:
     named = [r for text in requires if (r := requirement(text)) is not None and canonical(r.name) == "numpy"]
+    if any(_promised(r.specifier, found.text) for r in named):
+        return
     if named and all(any(contains(r.specifier, v) for v in ("1.17.0", "1.23.5", "1.26.4")) for r in named):
         why = "which NumPy it was compiled for was read nowhere"
         way = "numpy<2 is safe, an import in the image would settle it"
         text = f"whether {framework.label} runs with NumPy {found.text} is not known: {why}; {way}"
         yield unknown(text, found)
+
+
+def _promised(specifier: SpecifierSet, version: str) -> bool:
+    """Whether a range admits a NumPy 2 and ends beyond: its maker had NumPy 2 when it was written."""
+    ends = [clause.version for clause in specifier if clause.operator in {"<", "<="}]
+    return any(major(end) >= 2 and key(end) > (2, 0) for end in ends) and contains(specifier, version)
 
 
 def wishes(stack: Stack) -> dict[str, list[Wish]]:

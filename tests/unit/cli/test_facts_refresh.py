@@ -16,7 +16,9 @@ from builder import resources
 from builder.cli import facts as command
 from builder.errors import RegistryError, UsageError
 from builder.facts import tables as facts
+from builder.facts.assemble import total
 from builder.facts.refresh import refresh
+from builder.facts.survey import load_table, table_text
 from builder.model import RegistryBase
 
 if TYPE_CHECKING:
@@ -86,6 +88,53 @@ def test_check_writes_nothing_and_exits_1(folder, capsys) -> None:
     assert "torch torch 2.9.8: is new" in document["releases"]
     assert document["coverage"][0]["framework"] == "TensorFlow"
     assert {path: path.read_text() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def altered(folder: Path, **values: str) -> None:
+    """A row changed by somebody who knows of its check sum."""
+    table = load_table(folder, "torch")
+    for row in table.rows:
+        row.update(values)
+        row["sum"] = total(row)
+    (folder / "releases" / "torch.json").write_text(table_text(table))
+
+
+def test_verify_reads_every_wheel_again_and_finds_what_no_check_sum_tells(folder, capsys) -> None:
+    shelf = newer()
+    assert run(folder, shelf, Nobody(), only=["torch"]) == 0
+    assert run(folder, shelf, Nobody(), only=["torch"], verify=True) == 0
+    assert "1 wheels read" in capsys.readouterr().err
+    altered(folder, cudnn="9.10.0.1")
+    assert run(folder, shelf, Nobody(), only=["torch"], check_=True) == 0
+    before = {path: path.read_text() for path in folder.rglob("*") if path.is_file()}
+    assert run(folder, shelf, Nobody(), only=["torch"], verify=True) == 1
+    assert "torch torch 2.9.8: cudnn 9.10.0.1 -> 9.11.0.1" in capsys.readouterr().out
+    assert {path: path.read_text() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_verify_takes_no_wheel_from_the_cache(folder, capsys) -> None:
+    shelf = newer()
+    assert run(folder, shelf, Nobody(), only=["torch"]) == 0
+    shelf.asked.clear()
+    assert run(folder, shelf, Nobody(), only=["torch"], again=True, check_=True) == 0
+    from_cache = len(shelf.asked)
+    assert run(folder, shelf, Nobody(), only=["torch"], verify=True) == 0
+    assert len(shelf.asked) > 2 * from_cache
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("shelf", "options"), [(Shelf({}, down=True), {}), (newer(), {"mebibytes": -1})], ids=["silent", "budget"]
+)
+def test_what_could_not_be_read_is_not_verified(folder, shelf, options) -> None:
+    assert run(folder, newer(), Nobody(), only=["torch"]) == 0
+    assert run(folder, shelf, Nobody(), only=["torch"], verify=True, **options) == 1
+
+
+def test_a_new_release_is_no_fault_of_a_row(folder) -> None:
+    one = torch("2.9.8", cuda="12.9", cudnn="9.11.0.1", python="313")
+    assert run(folder, Shelf(one), Nobody(), only=["torch"]) == 0
+    assert run(folder, Shelf(one | torch("2.9.9")), Nobody(), only=["torch"], verify=True) == 0
 
 
 def test_a_framework_without_a_table_is_named(folder) -> None:

@@ -7,10 +7,11 @@ from itertools import groupby
 import pytest
 from packaging.requirements import Requirement
 
-from builder.facts import check, summary
+from builder.facts import BaseTruth, Truth, WheelTruth, check, summary
 from builder.facts.candidates import choices
 from builder.facts.reading import _plugins
 from builder.facts.tables import load
+from builder.facts.versions import at_least
 
 JAX = load().frameworks["jax"]
 TORCH = load().frameworks["torch"]
@@ -41,6 +42,41 @@ def test_every_release_of_jax_says_what_its_extra_without_a_number_means() -> No
         assert len(meant) == 1 or version in {f"0.4.{patch}" for patch in range(26, 30)}, version
 
 
+READ = {
+    "a base that is gone": Truth(base=BaseTruth(reference="nvidia/cuda:gone", exists=False)),
+    "a wheel for another Python": Truth(
+        wheels=(
+            WheelTruth(name="torch", version="2.5.1", file="torch.whl", tags=("cp36-cp36m-linux_x86_64",)),
+        )
+    ),
+    "a wheel without code for the card": Truth(
+        wheels=(WheelTruth(name="torch", version="2.5.1", file="torch.whl", architectures=("sm_50",)),)
+    ),
+    "a wheel without CUDA": Truth(
+        wheels=(WheelTruth(name="torch", version="2.5.1", file="torch.whl", gpu=False),)
+    ),
+}
+"""Readings that refuse a cell which the tables let pass."""
+
+
+@pytest.mark.parametrize("read", READ.values(), ids=READ)
+@pytest.mark.parametrize("base", ["rootfs:debian/bookworm", "nvidia/cuda:12.4.1-base-ubuntu22.04"])
+def test_the_way_out_is_not_the_refused_cell(make, base: str, read: Truth) -> None:
+    """Nor one that keeps what was read and refused: the base that is gone, the wheel."""
+    cell = make("torch==2.5.1", python="3.11", base=base, cuda="wheels", gpus=("T4",))
+    assert summary(check(cell)).answer == "possible"
+    found = check(cell, read)
+    assert summary(found).answer == "impossible"
+    way = next((f.nearest for f in found if f.nearest is not None), None)
+    if way is not None:
+        assert way.cell != cell
+        assert all(str(value) != str(getattr(cell, name, None)) for name, value in way.changes)
+        if read.base is not None:
+            assert way.cell.base != cell.base
+        if read.wheels:
+            assert (way.cell.frameworks, way.cell.python) != (cell.frameworks, cell.python)
+
+
 @pytest.mark.parametrize("platform", ["linux/amd64", "linux/arm64"])
 def test_what_nobody_read_of_an_index_is_unknown(make, platform: str) -> None:
     """No "no wheel" and no "without CUDA" of a CUDA variant, unless a source names its platforms."""
@@ -63,3 +99,92 @@ def test_what_nobody_read_of_an_index_is_unknown(make, platform: str) -> None:
         assert {f.outcome.value for f in found if f.rule in {"platform", "framework-known"}} == {"unknown"}
         assert summary(found).answer != "possible"
     assert asked > 5 or platform == "linux/amd64"
+
+
+def test_a_maker_s_bound_beyond_numpy_2_is_its_word(make) -> None:
+    """A release that asks for ``numpy<2.6`` was written with NumPy 2 at hand: not unknown with 2.2."""
+    asked = 0
+    for row in load().frameworks["cupy"].rows:
+        bound = next((r for r in map(Requirement, row.requires) if r.name == "numpy"), None)
+        if bound is None or row.numpy_abi is not None or "3.11" not in row.python:
+            continue
+        cell = make(
+            f"{row.distribution}=={row.version}",
+            python="3.11",
+            base="rootfs:debian/bookworm",
+            cuda="wheels",
+            pip=("numpy==2.0.2",),
+        )
+        rules = {f.outcome.value for f in check(cell, suggest=False) if f.rule in {"numpy", "pins"}}
+        ends = [c.version for c in bound.specifier if c.operator == "<"]
+        asked += 1
+        if any(int(end.partition(".")[0]) > 1 for end in ends if end not in {"2", "2.0"}):
+            assert not rules, (row.version, rules)
+        else:
+            assert rules, row.version
+    assert asked > 20
+
+
+def test_each_card_of_the_driver_tables_is_a_card() -> None:
+    """By the name of ``gpus.toml``; no data-centre card is a consumer's; a card is younger than its kind."""
+    facts = load()
+    names = {row.name: row for row in facts.gpus.values()}
+    assert set(facts.card_drivers) <= set(names)
+    assert not [name for name in facts.forward.cards if names[name].consumer]
+    for card in facts.card_drivers.values():
+        kind = next(row for row in facts.architectures if names[card.name].capability in row.capabilities)
+        assert kind.since is not None
+        assert at_least(card.since, kind.since), card.name
+    known = {capability for row in facts.architectures for capability in row.capabilities}
+    assert not {row.capability for row in names.values() if not row.tegra and row.capability >= "3.0"} - known
+
+
+def test_a_library_of_another_name_is_refused_whatever_the_framework(make) -> None:
+    """Each row that opens a renamed library, in the images of its CUDA major: names decide, not majors."""
+    tags = [row for row in load().tags if row.infix == "cudnn8" and row.state == "listed"]
+    asked = 0
+    for table in load().frameworks.values():
+        for row in table.rows:
+            if row.cuda is None or row.carries_cuda or not row.cuda.startswith("11.") or table.name == "jax":
+                continue
+            for tag in tags:
+                names = [(load().soname(n, row.cuda), load().soname(n, tag.cuda)) for n in row.needs]
+                renamed = any(a and b and a.soname != b.soname for a, b in names)
+                if not renamed:
+                    continue
+                asked += 1
+                base = f"nvidia/cuda:{tag.cuda}-cudnn8-runtime-ubuntu{tag.ubuntu[0]}"
+                cell = make(f"{row.distribution}=={row.version}", python=row.python[-1], base=base)
+                assert summary(check(cell, suggest=False)).answer == "impossible", (row.version, base)
+    assert asked > 100
+
+
+def test_cuda_compat_serves_data_centre_cards_on_its_branches_and_no_others(make) -> None:
+    """Every listed base with cuda-compat, every branch: possible with a reservation, or refused."""
+    wanted = {"12": "torch==2.5.1", "13": "torch==2.13.0"}
+    said = set()
+    for row in load().tags:
+        text = wanted.get(row.cuda.partition(".")[0])
+        if row.state != "listed" or text is None:
+            continue
+        base = f"nvidia/cuda:{row.cuda}-base-ubuntu{row.ubuntu[-1]}"
+        floor = load().families[row.cuda.partition(".")[0]].floor or ""
+        for branch in ("470", "535", "550", "570"):
+            if at_least(f"{branch}.999", floor):
+                continue
+            answers = [
+                summary(
+                    check(
+                        make(text, python="3.12", base=base, cuda="wheels", gpus=gpus),
+                        driver=f"{branch}.999",
+                        suggest=False,
+                    )
+                ).answer
+                for gpus in (("T4",), ("RTX 3090",), ())
+            ]
+            served = branch in row.branches or branch in load().compat[row.cuda.rpartition(".")[0]].branches
+            said.add(served)
+            starts = branch in row.branches
+            expected = ["possible", "impossible", "unknown"] if served and starts else ["impossible"] * 3
+            assert answers == expected, (base, branch)
+    assert said == {True, False}

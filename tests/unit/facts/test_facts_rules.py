@@ -457,7 +457,7 @@ def test_a_framework_that_asks_for_no_numpy_gets_none(make) -> None:
 def colabs_of_2024(make, **others):
     """As Google listed it: TensorFlow finds the system's cuDNN 8, JAX and PyTorch the wheel's 9."""
     cell = make(
-        "tensorflow==2.17.0", python="3.10", base="nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04", cuda="base"
+        "tensorflow==2.17.0", python="3.10", base="nvidia/cuda:12.2.2-cudnn8-devel-ubuntu22.04", cuda="base"
     )
     listed = {"frameworks": ("tensorflow==2.17.0", "jax==0.4.33"), "dependencies": "listed", "gpus": ("T4",)}
     return replace(cell, **(listed | others))
