@@ -14,7 +14,16 @@ from .diagnosis import diagnose
 from .environment import raise_file_limit
 from .expectation import read_expectation
 from .fix import repair
-from .isolation import flush_output, isolate, open_standard_streams, say, say_fault, show_progress, write
+from .isolation import (
+    UNWRITTEN,
+    flush_output,
+    isolate,
+    open_standard_streams,
+    say,
+    say_fault,
+    show_progress,
+    write,
+)
 from .page import Style, render_diagnosis, render_html, render_page
 from .protocol import UsageError, new_check
 from .reading import read_all, read_text_given
@@ -28,6 +37,9 @@ VERSION = "0.1.0"
 
 class Parser(argparse.ArgumentParser):
     """argparse, with the probe's own exit code: 2 would be a number without a meaning here."""
+
+    def _print_message(self, message, file=None):
+        write(message or "", "stderr" if file is sys.stderr else "stdout")
 
     def error(self, message):
         raise UsageError("%s\n%s" % (message, self.format_usage().strip()))
@@ -142,6 +154,11 @@ def examine(options):
     return make_report(program, checks, libraries, identity, time.time() - start)
 
 
+def one_line(report):
+    cause = " (%s)" % report["cause"] if report["cause"] else ""
+    return "%s%s: %s" % (report["verdict"], cause, report["summary"])
+
+
 def print_report(report, arguments):
     if arguments.json:
         document = without_infinities(report)
@@ -149,8 +166,7 @@ def print_report(report, arguments):
     elif arguments.html:
         write(render_html(report) + "\n")
     elif arguments.quiet:
-        cause = " (%s)" % report["cause"] if report["cause"] else ""
-        write("%s%s: %s\n" % (report["verdict"], cause, report["summary"]))
+        write(one_line(report) + "\n")
     else:
         write(render_page(report, Style(sys.stdout)))
 
@@ -221,6 +237,8 @@ def look_here(arguments):
     if older is not None:
         report["changes"] = compare_reports(older, report)
     print_report(report, arguments)
+    if UNWRITTEN:
+        say("cudnn-verify: %s\n" % one_line(report))
     return EXIT_CODES[report["verdict"]]
 
 
@@ -228,7 +246,10 @@ def probe():
     """The command, which owns stdout; every way out is an exit code."""
     open_standard_streams()
     try:
-        return answer(sys.argv[1:])
+        code = answer(sys.argv[1:])
+        if UNWRITTEN:
+            say("cudnn-verify: the output could not be written: %s\n" % UNWRITTEN[0])
+        return PROBE_FAULT if UNWRITTEN else code
     finally:
         flush_output()
         os.dup2(2, 1)  # for what is printed at Python's end

@@ -5,9 +5,12 @@ A ``platform.py`` of the user's, on PYTHONPATH or beside the probe's file, must 
 own in the probe; a framework has to meet it, as it does in the user's program.
 """
 
+import errno
 import os
 import sys
 
+UNWRITTEN = []
+"""Why standard output was not written, if the device behind it refused it."""
 USER_PATH = []
 """The user's ``sys.path``, once :func:`isolate` has taken it away."""
 
@@ -94,7 +97,9 @@ def say_fault(document, text):
 
 
 def write(text, name="stdout"):
-    """Print, in ASCII if the stream has no more; a closed stream loses the text, never the exit code."""
+    """Print, in ASCII if the stream has no more. A closed stream loses the text, never the exit code; what a
+    device refuses, a full one, is kept in mind.
+    """
     try:
         stream = getattr(sys, name)
         try:
@@ -102,7 +107,10 @@ def write(text, name="stdout"):
         except UnicodeEncodeError:
             stream.write(text.encode("ascii", "replace").decode("ascii"))
         stream.flush()
-    except (AttributeError, OSError, ValueError):
+    except (AttributeError, OSError, ValueError) as error:
+        number = getattr(error, "errno", None)
+        if name == "stdout" and number not in (None, errno.EPIPE, errno.EBADF):
+            UNWRITTEN.append(os.strerror(number))
         setattr(sys, name, None)  # keeps the interpreter from complaining about it once more at its end
 
 

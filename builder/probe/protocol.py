@@ -12,7 +12,7 @@ import traceback
 from collections import namedtuple
 from contextlib import contextmanager
 
-from .shapes import EVIDENCE, FACTS, check_shapes
+from .shapes import EVIDENCE_SHAPES, FACT_SHAPES, check_shapes
 
 WITHOUT_CUDA = "--expect asks for no CUDA (provider none), so its absence is no fault"
 
@@ -31,7 +31,7 @@ class UsageError(Exception):
 
 def new_check(stage_name, id, outcome, summary, cause=None, evidence=None, note=None):
     """A check as the report has it; an empty or false ``note`` is none. ShapeError: see :mod:`shapes`."""
-    check_shapes(EVIDENCE, evidence or {})
+    check_shapes(EVIDENCE_SHAPES, evidence or {})
     return {
         "id": id,
         "stage": stage_name,
@@ -125,7 +125,7 @@ class Ctx(object):
         Keys with a place in the report: ``framework`` (appended to ``frameworks``), ``libraries`` (merged by
         path), ``driver``, ``gpus``, ``python``. Every other key is replaced by its last value.
         """
-        check_shapes(FACTS, {key: value})
+        check_shapes(FACT_SHAPES, {key: value})
         self.send({"t": "fact", "key": key, "value": value})
 
 

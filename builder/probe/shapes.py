@@ -10,7 +10,7 @@ _TEXTS = [str]
 _REQUIREMENT = {"by": str, "wants": str, "name": str}
 """A requirement that is not met: ``torch 2.9.1``, ``nvidia-nccl-cu12==2.27.5``, the canonical name."""
 
-EVIDENCE = {
+EVIDENCE_SHAPES = {
     "absent": [{"name": str, "by": str}],  # libraries that are not found, and who needs them
     "by": str,
     "by_status": _TEXT_OR_NONE,
@@ -41,7 +41,7 @@ _GPU = {"name": str, "compute_capability": str}
 _FILE = {"name": str, "path": str}
 _DISTRIBUTION = {"name": str, "version": str, "location": str, "info": str, "requires": _TEXTS}
 
-FACTS = {
+FACT_SHAPES = {
     "candidates": [{"path": str, "by": str, "for": _TEXT_OR_NONE}],
     "coimport": {"order": _TEXTS, "cudnn": {str: str}, "files": _TEXTS},
     "consumers": [{"framework": str, "requester": str, "name": str, "optional": bool, "cuda": _TEXT_OR_NONE}],

@@ -176,7 +176,7 @@ def test_a_fault_of_the_probe_is_pasteable(monkeypatch, capsys):
     assert said.count("```") == 2
 
 
-@pytest.mark.parametrize("closed", [">&- 2>&- <&-", ">/dev/full", "| head -c 1 >/dev/null"])
+@pytest.mark.parametrize("closed", [">&- 2>&- <&-", "| head -c 1 >/dev/null"])
 def test_nobody_listens(probe, closed):
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {sys.executable} {probe.path} {closed}"],
@@ -187,6 +187,22 @@ def test_nobody_listens(probe, closed):
     assert done.returncode == 10, done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["", "--json", "--html", "-q", "--version", "--help", "--explain hang", "--read /etc/hostname"],
+)
+def test_a_device_that_is_full_is_said_and_no_report_is_taken_for_written(probe, arguments):
+    """Every kind of output, and the verdict in the message where there is one."""
+    command = f"{sys.executable} {probe.path} {arguments} >/dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 30
+    assert "the output could not be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    if arguments in ("", "--json", "--html", "-q"):
+        assert "cudnn-verify: unverified: " in done.stderr
 
 
 def test_it_does_not_run_out_of_a_pipe(probe):

@@ -13,7 +13,7 @@ from builder.probe.causes import CAUSES
 from builder.probe.measured import commands_here
 from builder.probe.protocol import STAGES, new_check
 from builder.probe.run import Program
-from builder.probe.shapes import EVIDENCE, FACTS, ShapeError, check_shapes
+from builder.probe.shapes import EVIDENCE_SHAPES, FACT_SHAPES, ShapeError, check_shapes
 
 PROBE = Path(schedule.__file__).parent
 NEED = {"by": "torch 2.9.1", "wants": "nvidia-nccl-cu12==2.27.5", "name": "nvidia-nccl-cu12"}
@@ -72,17 +72,17 @@ DERIVED = {"frameworks", "imported"}
 
 
 def test_every_key_that_is_read_has_a_shape():
-    assert set(read_keys("evidence")) - OWN_EVIDENCE <= set(EVIDENCE)
+    assert set(read_keys("evidence")) - OWN_EVIDENCE <= set(EVIDENCE_SHAPES)
     local = {"problem", "size", "skipped"}  # of a file's header, in library_files
-    assert set(read_keys("facts")) - DERIVED - local <= set(FACTS)
+    assert set(read_keys("facts")) - DERIVED - local <= set(FACT_SHAPES)
 
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_evidence_of_every_shape_goes_through_every_reader(cause):
     """Each cause's commands for any check's evidence, one key at a time and all together."""
     facts = {"packages": PACKAGES, "unmet": [NEED], "copies": [], "gpus": [], "frameworks": []}
-    each = [{key: value} for key, shape in EVIDENCE.items() for value in sample(shape)]
-    for evidence in [{}, {key: sample(shape)[-1] for key, shape in EVIDENCE.items()}, *each]:
+    each = [{key: value} for key, shape in EVIDENCE_SHAPES.items() for value in sample(shape)]
+    for evidence in [{}, {key: sample(shape)[-1] for key, shape in EVIDENCE_SHAPES.items()}, *each]:
         check = new_check("torch", "R02", "failed", "libcublas.so.12 is not found", cause, dict(evidence))
         for row in commands_here(facts, check):
             assert set(row) == {"where", "text", "note"}
@@ -91,17 +91,17 @@ def test_evidence_of_every_shape_goes_through_every_reader(cause):
 @pytest.mark.parametrize(
     ("table", "values"),
     [
-        (EVIDENCE, {"absent": [["libcublas.so.12", "torch"]]}),
-        (EVIDENCE, {"lost": [{"by": "torch"}]}),
-        (EVIDENCE, {"packages": "torch"}),
-        (FACTS, {"packages": []}),
-        (FACTS, {"variables": {"A": None}}),
+        (EVIDENCE_SHAPES, {"absent": [["libcublas.so.12", "torch"]]}),
+        (EVIDENCE_SHAPES, {"lost": [{"by": "torch"}]}),
+        (EVIDENCE_SHAPES, {"packages": "torch"}),
+        (FACT_SHAPES, {"packages": []}),
+        (FACT_SHAPES, {"variables": {"A": None}}),
     ],
 )
 def test_another_shape_is_refused_where_it_is_stored(table, values):
     with pytest.raises(ShapeError):
         check_shapes(table, values)
-    if table is EVIDENCE:
+    if table is EVIDENCE_SHAPES:
         with pytest.raises(ShapeError):
             new_check("packages", "P01", "failed", "x", "package-pin-mismatch", values)
 
