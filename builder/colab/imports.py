@@ -5,8 +5,10 @@ Its image can stand on any base, with a standalone Python, else on one that has 
 
 import json
 import re
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
@@ -15,14 +17,19 @@ from builder.colab.match import Match, Matching, Progress, match_packages
 from builder.colab.runtimes import REPOSITORY, Runtime
 from builder.colab.sources import build_missing
 from builder.errors import CellError
+from builder.facts.candidates import choices, own_wheels
+from builder.facts.check import check
+from builder.facts.finding import Outcome
 from builder.facts.tables import load
-from builder.facts.versions import at_least
+from builder.facts.versions import at_least, canonical, contains, pinned, release, requirement
 from builder.facts.versions import key as version_key
 from builder.image.pythons import Pythons
 from builder.index.client import Index
 from builder.index.pythons import offered
 from builder.index.target import Target
+from builder.matrix import load as read_matrix
 from builder.matrix.bases import SUITES
+from builder.matrix.profiles import OLDEST_PYTHON
 from builder.model import Profile
 from builder.sdist import Workshop
 
@@ -73,6 +80,11 @@ class Imported:
         plain = re.sub("[^a-z0-9]+", lambda found: "." if found[0] == "." else "-", self.runtime.name.lower())
         return f"colab-{plain.strip('.-') or 'runtime'}"
 
+    def note(self, choice: BaseChoice) -> str:
+        """In what the image on a base is not Colab's own system."""
+        wheels = choice.suite is not None and _cuda(self) != ["cuda: none"]
+        return f"{choice.note}; CUDA and cuDNN are NVIDIA's wheels" if wheels else choice.note
+
     @property
     def frameworks(self) -> tuple[str, ...]:
         """``tensorflow==2.18.0``, …, as the matrix has them."""
@@ -100,6 +112,12 @@ def import_runtime(
         CellError: no base has its Python, or none of its frameworks is on the index.
         PackageIndexError: the index did not answer.
     """
+    oldest = OLDEST_PYTHON.get(profile, 0)
+    if not at_least(runtime.python_minor, f"3.{oldest}"):
+        said = (
+            f"the profile '{profile}' needs Python 3.{oldest} or later, {runtime.name} has {runtime.python}"
+        )
+        raise CellError(said, hint="--profile plain")
     known = {one.version for one in offered(PLATFORM)}
     standalone = runtime.python if runtime.python in known else None
     choices, no_base = choose_bases(runtime, any_python=standalone is not None)
@@ -149,7 +167,30 @@ def import_runtime(
             + ("; ".join(f"{m.package.name}: {m.detail}" for m in reasons) or "the list names none"),
             hint="another index may have them: UV_INDEX, or pip's extra-index-url",
         )
-    return imported
+    return _accepted(imported)
+
+
+def _accepted(imported: Imported) -> Imported:
+    """The same with the bases on which its packages can work; of each other one the reason is said.
+
+    Raises CellError if there is none.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "imported.yaml"
+        path.write_text(matrix_text(imported), encoding="utf-8")
+        cells = read_matrix(path).cells
+    refused = {
+        choice: finding.message
+        for choice, cell in zip(imported.choices, cells, strict=True)
+        for finding in check(cell, suggest=False)
+        if finding.outcome is Outcome.IMPOSSIBLE
+    }
+    left = tuple(choice for choice in imported.choices if choice not in refused)
+    said = (*imported.no_base, *(f"{choice.base}: {reason}" for choice, reason in refused.items()))
+    if not left:
+        lines = "\n  ".join([f"{imported.runtime.name} can work on no base:", *said])
+        raise CellError(lines, hint="import another runtime")
+    return replace(imported, choices=left, no_base=said)
 
 
 def choose_bases(runtime: Runtime, *, any_python: bool) -> tuple[tuple[BaseChoice, ...], tuple[str, ...]]:
@@ -205,7 +246,7 @@ def _debian(runtime: Runtime, own: str, *, any_python: bool) -> BaseChoice | str
     if suite is None:
         has = ", ".join(f"{suite} {row.python[0]}" for suite, row in rows.items())
         return f"no Debian release has Python {runtime.python_minor} ({has})"
-    note = f"Debian {suite} in place of {runtime.system or 'Ubuntu'}; CUDA and cuDNN are NVIDIA's wheels"
+    note = f"Debian {suite} in place of {runtime.system or 'Ubuntu'}"
     return BaseChoice(base=f"rootfs:debian/{suite}", system=f"debian/{suite}", note=note)
 
 
@@ -253,7 +294,7 @@ def matrix_text(imported: Imported) -> str:
         "  dependencies: listed",
         *([f"  index: [{', '.join(indexes)}]"] if indexes else []),
         f"  apt: [{', '.join(imported.apt)}]",
-        "  pip:",
+        *(["  pip:"] if pins else []),
         *(f"    - {pin}" for pin in sorted(pins, key=str.casefold)),
         *(["  from-source:"] if sources else []),
         *(f"    - {name}" for name in sources),
@@ -264,8 +305,9 @@ def matrix_text(imported: Imported) -> str:
         "include:",
     ]
     for choice in imported.choices:
-        cell = ["cuda: base"] if choice.suite is None else [*_cuda(matching.found), *_compiled(imported)]
-        lines += [f"  # {choice.note}"] if choice.note else []
+        cell = ["cuda: base"] if choice.suite is None else [*_cuda(imported), *_compiled(imported)]
+        note = imported.note(choice)
+        lines += [f"  # {note}"] if note else []
         lines += [f"  - base: {choice.base}", *(f"    {line}" for line in cell)]
     return "\n".join(lines) + "\n"
 
@@ -286,14 +328,44 @@ def _compiled(imported: Imported) -> list[str]:
     ]
 
 
-def _cuda(found: Sequence[Match]) -> list[str]:
-    if not any(match.package.key.startswith("nvidia-") for match in found):
-        return ["cuda: none"]
-    wanted = re.compile(r"nvidia-(cudnn|cuda-runtime)(-cu\d+)?")
-    packages = [match.requirement for match in found if wanted.fullmatch(match.package.key)]
-    if not packages:
-        return ["cuda: wheels"]
-    return ["cuda:", "  from: wheels", f"  packages: [{', '.join(p for p in packages if p)}]"]
+def _cuda(imported: Imported) -> list[str]:
+    """Where CUDA is from on a base without it: the list's own wheels of NVIDIA, else those of its frameworks.
+
+    Until August 2024 the lists name none: Colab's were Ubuntu's packages.
+    """
+    found = imported.matching.found
+    if any(match.package.key.startswith("nvidia-") for match in found):
+        wanted = re.compile(r"nvidia-(cudnn|cuda-runtime)(-cu\d+)?")
+        packages = [m.requirement for m in found if m.requirement and wanted.fullmatch(m.package.key)]
+        if not packages:
+            return ["cuda: wheels"]
+    else:
+        packages = _asked(imported.frameworks)
+        if not packages:
+            return ["cuda: none"]
+    return ["cuda:", "  from: wheels", f"  packages: [{', '.join(packages)}]"]
+
+
+def _asked(frameworks: Sequence[str]) -> list[str]:
+    """NVIDIA's wheels that the frameworks ask for, each pinned; PyTorch's pins are exact and come first.
+
+    Of a range the oldest version on record is taken: the one that the release was built with, or near it.
+    """
+    found: dict[str, str] = {}
+    ways = [list(choices(parsed)) for text in frameworks if (parsed := requirement(text)) is not None]
+    brought = [next((way for way in some if way.brings), None) for some in ways]
+    pins = [pin for way in brought if way is not None for pin in map(requirement, way.row.pins) if pin]
+    for pin in sorted(pins, key=lambda pin: pinned(pin) is None):
+        name, exact = canonical(pin.name), pinned(pin)
+        row = load().wheels.get(name)
+        known = [v for v in row.versions if contains(pin.specifier, v)] if row is not None else []
+        if exact or known:
+            found.setdefault(name, f"{name}=={exact or min(known, key=release)}")
+    alone = tuple(some[0] for some in ways if some and not any(way.brings for way in some))
+    wheels = own_wheels(alone) if alone else None
+    for text in wheels.packages if wheels is not None else ():
+        found.setdefault(text.partition("==")[0], text)
+    return sorted(found.values())
 
 
 def record(imported: Imported) -> dict[str, Any]:
@@ -312,7 +384,7 @@ def record(imported: Imported) -> dict[str, Any]:
         "python": runtime.python,
         "cuda": runtime.cuda,
         "cudnn": runtime.cudnn,
-        "bases": [{"base": choice.base, "note": choice.note} for choice in imported.choices],
+        "bases": [{"base": choice.base, "note": imported.note(choice)} for choice in imported.choices],
         "no_base": list(imported.no_base),
         "packages": {package.name: package.version for package in runtime.packages},
         "missing": [

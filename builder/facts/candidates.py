@@ -160,7 +160,7 @@ def cells(
     compiled = next((choice.row.cuda for choice in combination if choice.row.cuda), None)
     if compiled is not None:
         inside = any(choice.brings for choice in combination)
-        sketch, wheels = _sketch(combination, gpus), _wheels(combination)
+        sketch, wheels = _sketch(combination, gpus), own_wheels(combination)
         for base, cuda in _bases(compiled, wheels, python, inside=inside, standalone=standalone):
             yield replace(sketch, python=python, base=base, cuda=cuda)
 
@@ -261,7 +261,7 @@ def _tags(cuda: str) -> tuple[TagRow, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _wheels(combination: tuple[Choice, ...]) -> Cuda | None:
+def own_wheels(combination: tuple[Choice, ...]) -> Cuda | None:
     """NVIDIA's wheels for the frameworks that pin none; None if there are no such wheels."""
     brought = {major(c.row.cuda) for c in combination if c.brings and c.row.cuda}
     packages: dict[str, str] = {}

@@ -59,6 +59,8 @@ def parse_reference(text: str) -> BaseReference:
 
 
 def _base(text: str) -> str:
+    if "://" in text:  # not repeated: it may hold a login
+        raise BadValue("an image reference has no '://'", "write 'host/repository:tag'")
     if not text.startswith(ROOTFS):
         parse_reference(text)
         return text
