@@ -115,7 +115,8 @@ def import_runtime(
     oldest = OLDEST_PYTHON.get(profile, 0)
     if not at_least(runtime.python_minor, f"3.{oldest}"):
         said = (
-            f"the profile '{profile}' needs Python 3.{oldest} or later, {runtime.name} has {runtime.python}"
+            f"the profile '{profile}' needs Python 3.{oldest} or later, {runtime.name} has"
+        said = f"{said} {runtime.python}"
         )
         raise CellError(said, hint="--profile plain")
     known = {one.version for one in offered(PLATFORM)}

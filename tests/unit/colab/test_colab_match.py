@@ -206,7 +206,7 @@ def test_a_matrix_and_its_record(runtime, tmp_path):
     assert str(base.base) == "nvidia/cuda:12.5.1-cudnn-runtime-ubuntu22.04"
     assert str(rootfs.base) == "rootfs:debian/bookworm"
     assert rootfs.frameworks == ("tensorflow==2.18.0", "torch==2.6.0", "jax[cuda12]==0.5.2")
-    assert rootfs.cuda.packages == ("nvidia-cuda-runtime-cu12==12.5.82", "nvidia-cudnn-cu12==9.3.0.75")
+    assert rootfs.cuda.packages == ("nvidia-cudnn-cu12==9.3.0.75", "nvidia-cuda-runtime-cu12==12.5.82")
     assert "Pillow==11.2.1" in rootfs.pip
     assert {"libgl1", "libgomp1"} <= set(rootfs.apt)
     assert "vim" not in rootfs.apt
