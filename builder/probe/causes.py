@@ -7,7 +7,7 @@ from .data import beside, read_sections
 CAUSETABLE = beside("causes.ini")
 LOOKTABLE = beside("looks.ini")
 
-Cause = namedtuple("Cause", "id side title remedy explanation proof judged without source")
+Cause = namedtuple("Cause", "id side title remedy explanation proof judged without follows source")
 Look = namedtuple("Look", "id causes place command decides")
 
 

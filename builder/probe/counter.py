@@ -32,6 +32,7 @@ def by_counter_tests(run, check, shadow="cudnn-shadowed"):
         if _cured(again, check):
             if test == "cleared-settings":
                 _name_setting(run, check)
+            check["evidence"]["cured_by"] = test
             return cause
     return _together(run, check, present) if len(present) > 1 else None
 

@@ -8,7 +8,7 @@ from .cudnn import FLOAT, Cudnn, CudnnError
 from .data import known_bad, known_bad_words
 from .distributions import find_wheel_folders, wheels_of
 from .judge import judge_cudnn
-from .library_files import folder_version, in_folders, mapped_libraries, parts_of
+from .library_files import folder_version, in_folders, mapped_libraries, number_in_code, parts_of
 from .protocol import stage
 from .reference import case
 from .resolver import Loader
@@ -100,6 +100,25 @@ def _check_cuda_flavour(ctx, cudnn, cudart):
     return ctx.fails("C02", text, None, dict(evidence, otherwise="cudnn-cuda-flavour"))
 
 
+# Parts without a version check of their own. Each compares the version in its code: the number is in each of
+# them in all of the 12 releases from 9.0.0 to 9.28.0 that were looked into.
+_SILENT_PARTS = ("heuristic", "engines_precompiled", "engines_runtime_compiled")
+
+
+def _of_another_release(cudnn):
+    """The paths of the parts of cuDNN 9 that this shim gets and whose code does not know its version.
+
+    On x86-64, where an instruction holds a number in one piece.
+    """
+    if cudnn.major != 9 or os.uname()[4] != "x86_64":
+        return []
+    major, minor, patch = cudnn.version
+    number = major * 10000 + minor * 100 + patch
+    loader, names = Loader(), ["libcudnn_%s.so.9" % part for part in _SILENT_PARTS]
+    paths = filter(None, (loader.resolve(name, cudnn.path)["path"] for name in names))
+    return [path for path in paths if number_in_code(path, number) is False]
+
+
 def _check_versions(ctx, cudnn):
     """C03: each sub-library compares its own version with the shim's."""
     statuses = cudnn.version_checks()
@@ -108,13 +127,19 @@ def _check_versions(ctx, cudnn):
     faulty = known_bad({"cudnn": dotted(cudnn.version)})
     if wrong:
         name = min(wrong)
-        ctx.fails("C03", "%s: %s" % (name, cudnn.status_name(wrong[name])), None, evidence)
-    elif faulty:
-        ctx.fails("C03", known_bad_words(faulty), "cudnn-known-bad", evidence)
+        return ctx.fails("C03", "%s: %s" % (name, cudnn.status_name(wrong[name])), None, evidence)
+    if faulty:
+        return ctx.fails("C03", known_bad_words(faulty), "cudnn-known-bad", evidence)
+    strange = _of_another_release(cudnn)
+    if strange:
+        text = "%s is of another release than cuDNN %s: its code does not hold that number"
+        text %= strange[0], dotted(cudnn.version)
+        ctx.fails("C03", text, "cudnn-sublibrary-mismatch", dict(evidence, strange=strange))
     elif statuses:
         ctx.passed("C03", "%d sub-libraries are of one version" % len(statuses), evidence)
     else:
         ctx.passed("C03", "cuDNN %d is one file" % cudnn.major, evidence)
+    return None
 
 
 def _check_layout(ctx, cudnn):

@@ -14,7 +14,7 @@ from .distributions import read_text
 from .versions import numbers
 
 WAITS = "a named pipe or a device"
-_SHT_NOBITS = 8
+_SHT_NOBITS, _EXECUTABLE = 8, 1
 _ADDED = re.compile(r"-[0-9a-f]{8}$|\.alt$")
 """The hash that packagers put into a name, and NVRTC's second build."""
 _FAMILY = re.compile(
@@ -142,6 +142,19 @@ def names_inside(path, pattern, limit=64 << 20):
             return sorted({m.group(0).decode("ascii", "replace") for m in re.finditer(pattern, data)})
     except (OSError, ValueError):
         return []
+
+
+def number_in_code(path, number):
+    """Whether the code in a file holds a number of 32 bits, as x86-64's does; None if there is no code."""
+    wanted = struct.pack("<I", number)
+    try:
+        with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            segments = elf_segments(lambda at, length: data[at : at + length])
+            code = [one for one in segments if one.kind == LOAD_SEGMENT and one.flags & _EXECUTABLE]
+            found = [data.find(wanted, one.offset, one.offset + one.length) >= 0 for one in code]
+    except (OSError, ValueError):
+        return None
+    return any(found) if found else None
 
 
 # -- the parts of one cuDNN: the shim that programs open, and the sub-libraries that it opens later

@@ -4,11 +4,14 @@ the first layer that failed; later failures are consequences.
 
 import hashlib
 import json
+import os
 import re
 import traceback
 
 from .causes import CAUSES, VERDICT_OF_SIDE
+from .counter import ABSENT_LIBRARY
 from .expectation import asked_for, find_differences
+from .library_files import read_elf
 from .measured import commands_here, why_no_command
 from .protocol import GROUNDWORK, new_check, own_fault
 
@@ -59,7 +62,7 @@ def decide_verdict(checks, facts, options):
     if not failed:
         verdict, summary = _without_failure(checks, facts, options)
         return dict(decision, verdict=verdict, summary=summary, commands=[], consequences=[], no_command=None)
-    first = ([check for check in failed if not _steps_back(check)] or failed)[0]
+    first = _explaining(failed)
     cause, side = CAUSES[first["cause"]], side_of(first)
     rest = [check for check in failed if check is not first]
     decision.update(cause=cause.id, side=side, remedy=cause.remedy, first=first)
@@ -85,6 +88,34 @@ def side_of(check):
     if check["stage"] == "driver" and check["cause"] in ("hang", "crash"):
         return "host"
     return CAUSES[check["cause"]].side
+
+
+def _explaining(failed):
+    """The finding that explains the others: the first, or the file from which that follows."""
+    first = ([check for check in failed if not _steps_back(check)] or failed)[0]
+    about_files = (check for check in failed if check["evidence"].get("not_as_installed"))
+    return next(
+        (check for check in about_files if _follows(first, check["evidence"]["not_as_installed"])), first
+    )
+
+
+def _follows(check, files):
+    """True for a failure that a damaged, missing or foreign file among these brings about.
+
+    Not a finding made before anything was loaded, nor one that a counter-test has laid to something else, nor
+    the absence of a library that is none of the files and that none of them asks for.
+    """
+    evidence = check["evidence"]
+    if check["stage"] in GROUNDWORK or evidence.get("cured_by"):
+        return False
+    text = check["summary"] + json.dumps(evidence, default=str)
+    names = {os.path.basename(path) for path in files}
+    if CAUSES[check["cause"]].follows != "yes":
+        return "map segment" in text and any(name in text for name in names)
+    lost = {row["name"] for row in evidence.get("absent") or ()} | set(
+        ABSENT_LIBRARY.findall(check["summary"])
+    )
+    return not lost or bool(lost & names.union(*(read_elf(path)["needed"] for path in files)))
 
 
 def _steps_back(check):

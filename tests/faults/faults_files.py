@@ -44,6 +44,21 @@ def sublibrary_of_another_patch(scene: Scene) -> None:
     swap(scene.cudnn() / "libcudnn_cnn.so.9", scene.build.cudnn("9.10.1") / "libcudnn_cnn.so.9")
 
 
+def _silent_part(part: str) -> None:
+    def prepare(scene: Scene) -> None:
+        name = f"libcudnn_{part}.so.9"
+        swap(scene.cudnn() / name, scene.build.cudnn("9.10.1") / name)
+        next(scene.site.glob("*.dist-info/RECORD")).unlink()
+
+    title = f"{part} from a neighbouring patch release, without RECORD"
+    name = f"{part.replace('_', '-')}-of-another-patch-without-record"
+    add(name, title, "broken", "cudnn-sublibrary-mismatch", prepare)
+
+
+for _part_name in ("heuristic", "engines_precompiled", "engines_runtime_compiled"):
+    _silent_part(_part_name)
+
+
 @fault("cuDNN 8 with one library from another release", verdict="broken", cause="cudnn-sublibrary-mismatch")
 def sublibrary_of_another_release_8(scene: Scene) -> None:
     name = "libcudnn_cnn_infer.so.8"

@@ -108,11 +108,10 @@ def framework_library_that_ends_in_zeros(scene: Scene) -> None:
     replace(library, bytes(data[: 1 << 20]) + bytes(len(data) - (1 << 20)))
 
 
-@fault("one changed byte, under --thorough", verdict="broken", cause="package-overwritten")
+@fault("one changed byte", verdict="broken", cause="package-overwritten")
 def framework_library_of_another_content(scene: Scene) -> None:
     library = _torch(scene)
     replace(library, library.read_bytes()[:-1] + b"?")
-    scene.args.append("--thorough")
 
 
 @fault("a damaged library that kills the process", verdict="broken", cause="package-overwritten")
@@ -129,6 +128,51 @@ def framework_library_removed(scene: Scene) -> None:
     other.write_bytes(replace_with)
     scene.record("torch", "2.6.0", [other, scene.site / "torch" / "lib" / "libtorch_cuda.so"])
     other.unlink()
+
+
+def _toolkit_wheel(scene: Scene, library: str, *flags: str) -> Path:
+    """A wheel of NVIDIA's with one library of this name, beside a PyTorch with a cuDNN; the library."""
+    _torch(scene)
+    family = library.partition(".")[0].removeprefix("lib").lower()
+    path = scene.folder(f"venv/lib/{scene.site.parent.name}/site-packages/nvidia/{family}/lib") / library
+    scene.build.requester(path, (), f"-Wl,-soname,{library}", *flags)
+    spare = path.with_name("libspare.so")
+    spare.write_bytes(path.read_bytes())
+    scene.record(f"nvidia-{family}-cu12", "12.8.93", [path, spare])
+    return path
+
+
+@fault("libnvrtc gone, which RECORD lists", verdict="broken", cause="nvrtc-missing")
+def nvrtc_removed(scene: Scene) -> None:
+    _toolkit_wheel(scene, "libnvrtc.so.12").unlink()
+
+
+@fault("a library of CUDA gone, which RECORD lists", verdict="broken", cause="package-overwritten")
+def toolkit_library_removed(scene: Scene) -> None:
+    _toolkit_wheel(scene, "libcusparse.so.12").unlink()
+
+
+@fault("a foreign nvJitLink, and PyTorch misses its symbol", verdict="broken", cause="package-overwritten")
+def foreign_nvjitlink(scene: Scene) -> None:
+    path = _toolkit_wheel(scene, "libnvJitLink.so.12")
+    replace(path, path.read_bytes() + b"of another release")
+    said = f"{path.parent}/libcusparse.so.12:+undefined+symbol:+__nvJitLinkCreate_12_8"
+    scene.env["RTBUILD_DOUBLE_TORCH"] = "import=" + said
+
+
+@fault("the run path of cuDNN's shim edited in its place", verdict="broken", cause="package-overwritten")
+def shim_with_another_run_path(scene: Scene) -> None:
+    path = scene.cudnn() / "libcudnn.so.9"
+    data = path.read_bytes()
+    assert b"$ORIGIN" in data
+    replace(path, data.replace(b"$ORIGIN", b"/nothin"))
+
+
+@fault("32 kB of zeros in a library of the right size", verdict="broken", cause="package-overwritten")
+def framework_library_with_a_small_hole(scene: Scene) -> None:
+    library = _torch(scene)
+    data = library.read_bytes()
+    replace(library, data[: 1 << 20] + bytes(32 << 10) + data[(1 << 20) + (32 << 10) :])
 
 
 @fault("ptxas removed from NVIDIA's wheel", verdict="broken", cause="ptxas-missing")

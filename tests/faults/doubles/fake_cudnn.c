@@ -36,6 +36,9 @@ struct cudnnConvolutionStruct { int kind, set, pad[2], stride[2], dilation[2]; }
 #define READY(function, object, wanted) \
     do { KIND(function, object, wanted); BAD(function, !(object)->set, "%s was not set", #object); } while (0)
 
+/* Every part of a real cuDNN 9 compares VERSION somewhere in its code. */
+EXPORT int rtbuild_double_version(void) { return VERSION; }
+
 #ifdef PART_BASE
 EXPORT size_t cudnnGetVersion(void) { double_fault("RTBUILD_DOUBLE_CUDNN", "cudnnGetVersion"); return VERSION; }
 EXPORT size_t cudnnGetCudartVersion(void) { return CUDART; }

@@ -106,7 +106,7 @@ def test_the_extras_that_another_package_asks_for_decide(recorder, tmp_path):
         install(tmp_path, f"nvidia-{name}", "13.2.86")
     ctx = recorder()
     check_pins(ctx, read_distributions([str(tmp_path)]))
-    assert ctx.found("P01")["evidence"] == {"missed": [], "allowed": [], "absent": [], "lost": []}
+    assert ctx.found("P01")["evidence"] == {"missed": [], "allowed": [], "not_installed": [], "lost": []}
 
 
 def test_an_extra_of_a_packages_own_tests_explains_no_import_that_fails(recorder, tmp_path):

@@ -1,6 +1,7 @@
 """One verdict and one cause out of many checks."""
 
 import pytest
+from probe_elf import write_elf
 
 from builder.probe.causes import CAUSES, EXIT_CODES, PROBE_FAULT, VERDICT_OF_SIDE
 from builder.probe.report import decide_verdict
@@ -45,6 +46,66 @@ def test_what_explains_no_failure_steps_back_behind_one_that_does(first):
     found = decide([dict(first), failed("C03", "cudnn-sublibrary-mismatch")])
     assert found["cause"] == "cudnn-sublibrary-mismatch"
     assert decide([dict(first)])["cause"] == first["cause"]
+
+
+FILE = "/site/nvidia/nvjitlink/lib/libnvJitLink.so.12"
+FOLLOWING = [cause.id for cause in CAUSES.values() if cause.follows == "yes"]
+OTHERS = [
+    cause.id
+    for cause in CAUSES.values()
+    if cause.follows != "yes" and cause.id not in ("check-disabled", "expect-mismatch")
+]
+
+
+@pytest.mark.parametrize("symptom", FOLLOWING)
+@pytest.mark.parametrize("kind", ["weak", "yields", "strong"])
+def test_a_file_that_is_not_as_installed_explains_what_follows_from_it(kind, symptom):
+    """For each pair; a stripped file, one of another release, a damaged one. Not the other way round."""
+    file = failed("P02", "package-overwritten", "packages", not_as_installed=[FILE], **{kind: True})
+    found = decide([file, failed("F01", symptom, "torch")])
+    assert found["cause"] == "package-overwritten"
+    assert [row["cause"] for row in found["consequences"]] == [symptom]
+
+
+@pytest.mark.parametrize("cause", OTHERS)
+def test_what_no_file_explains_is_the_cause_beside_a_stripped_one(cause):
+    file = failed("P02", "package-overwritten", "packages", not_as_installed=[FILE], weak=True)
+    assert decide([file, failed("F01", cause, "torch")])["cause"] == cause
+
+
+@pytest.mark.parametrize("symptom", FOLLOWING)
+def test_what_a_counter_test_has_proven_does_not_follow_from_a_file(symptom):
+    file = failed("P02", "package-overwritten", "packages", not_as_installed=[FILE], weak=True)
+    assert decide([file, failed("F01", symptom, "torch", cured_by="cleared-path")])["cause"] == symptom
+
+
+def test_another_library_that_is_absent_does_not_follow_from_a_file(tmp_path):
+    file = failed("P02", "package-overwritten", "packages", not_as_installed=[FILE], weak=True)
+    absent = failed(
+        "R02", "toolkit-library-missing", "runtime", absent=[{"name": "libcufft.so.11", "by": "torch"}]
+    )
+    assert decide([file, absent])["cause"] == "toolkit-library-missing"
+    own = failed(
+        "R02", "toolkit-library-missing", "runtime", absent=[{"name": "libnvJitLink.so.12", "by": "torch"}]
+    )
+    assert decide([file, own])["cause"] == "package-overwritten"
+    asking = str(write_elf(tmp_path / "libcusolver.so.11", needed=["libcufft.so.11"]))
+    file = failed("P02", "package-overwritten", "packages", not_as_installed=[asking], weak=True)
+    assert decide([file, absent])["cause"] == "package-overwritten"
+
+
+def test_a_package_that_is_not_installed_does_not_follow_from_a_file():
+    file = failed("P02", "package-overwritten", "packages", not_as_installed=[FILE], weak=True)
+    pin = failed("P01", "nvrtc-missing", "packages", absent=[{"by": "torch", "name": "libnvrtc.so.12"}])
+    assert decide([pin, file])["cause"] == "nvrtc-missing"
+
+
+def test_a_mapping_that_fails_is_laid_to_the_file_that_it_is_about():
+    file = failed("P02", "package-overwritten", "packages", not_as_installed=[FILE], weak=True)
+    mapping = dict(failed("F01", "host-memory", "torch"), summary="libnvJitLink.so.12: failed to map segment")
+    assert decide([file, mapping])["cause"] == "package-overwritten"
+    other = dict(failed("F01", "host-memory", "torch"), summary="libcufft.so.11: failed to map segment")
+    assert decide([file, other])["cause"] == "host-memory"
 
 
 @pytest.mark.parametrize(
