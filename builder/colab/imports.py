@@ -114,11 +114,8 @@ def import_runtime(
     """
     oldest = OLDEST_PYTHON.get(profile, 0)
     if not at_least(runtime.python_minor, f"3.{oldest}"):
-        said = (
-            f"the profile '{profile}' needs Python 3.{oldest} or later, {runtime.name} has"
-        said = f"{said} {runtime.python}"
-        )
-        raise CellError(said, hint="--profile plain")
+        needs = f"the profile '{profile}' needs Python 3.{oldest} or later"
+        raise CellError(f"{needs}, {runtime.name} has {runtime.python}", hint="--profile plain")
     known = {one.version for one in offered(PLATFORM)}
     standalone = runtime.python if runtime.python in known else None
     choices, no_base = choose_bases(runtime, any_python=standalone is not None)
