@@ -21,7 +21,7 @@ from builder.facts.candidates import choices, own_wheels
 from builder.facts.check import check
 from builder.facts.finding import Outcome
 from builder.facts.tables import load
-from builder.facts.versions import at_least, canonical, contains, pinned, release, requirement
+from builder.facts.versions import at_least, canonical, contains, lower_bound, pinned, release, requirement
 from builder.facts.versions import key as version_key
 from builder.image.pythons import Pythons
 from builder.index.client import Index
@@ -357,8 +357,9 @@ def _asked(frameworks: Sequence[str]) -> list[str]:
         name, exact = canonical(pin.name), pinned(pin)
         row = load().wheels.get(name)
         known = [v for v in row.versions if contains(pin.specifier, v)] if row is not None else []
-        if exact or known:
-            found.setdefault(name, f"{name}=={exact or min(known, key=release)}")
+        version = exact or min(known, key=release, default=lower_bound(pin))
+        if version is not None:
+            found.setdefault(name, f"{name}=={version}")
     alone = tuple(some[0] for some in ways if some and not any(way.brings for way in some))
     wheels = own_wheels(alone) if alone else None
     for text in wheels.packages if wheels is not None else ():

@@ -1,6 +1,6 @@
 """Whatever month is imported: check accepts the matrix, and something brings its CUDA."""
 
-# ruff: noqa: E501, ISC004
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from builder.facts.finding import Outcome
 from builder.index.simple_api import IndexFile
 from builder.matrix import load
 
+_REST = (
+    " nvidia-cuda-cupti-cu12==12.6.80 nvidia-cufft-cu12==11.3.0.4 nvidia-cusolver-cu12==11.7.1.2"
+    " nvidia-cusparse-cu12==12.5.4.2 nvidia-cublas-cu12==12.6.4.1 nvidia-cuda-nvcc-cu12==12.6.77"
+)
+"""NVIDIA's other wheels, which the lists have since September 2024."""
 # Python, toolkit by apt, cuDNN by apt, then the lines of pip freeze about CUDA, by the last list of a month:
 # https://github.com/googlecolab/backend-info
 MONTHS = {
@@ -27,22 +32,22 @@ MONTHS = {
     "2024-12": (
         "3.10.12", "12.2.2", "8.9.6.50",
         "tensorflow==2.17.1 torch==2.5.1+cu121 jax==0.4.33 jax-cuda12-plugin==0.4.33 nvidia-cudnn-cu12==9.5.1.17"
-        " nvidia-cuda-runtime-cu12==12.6.77",
+        " nvidia-cuda-runtime-cu12==12.6.77" + _REST,
     ),
     "2025-07": (
         "3.11.13", "12.5.1", "9.2.1.18",
         "tensorflow==2.19.0 torch==2.6.0 jax==0.5.3 jax-cuda12-plugin==0.5.3 nvidia-cudnn-cu12==9.3.0.75"
-        " nvidia-cuda-runtime-cu12==12.5.82",
+        " nvidia-cuda-runtime-cu12==12.5.82" + _REST,
     ),
     "2025-11": (
         "3.12.12", "12.5.1", "9.2.1.18",
         "tensorflow==2.19.0 torch==2.9.0+cu126 jax==0.7.2 jax-cuda12-plugin==0.7.2 nvidia-cudnn-cu12==9.10.2.21"
-        " nvidia-cuda-runtime-cu12==12.6.77",
+        " nvidia-cuda-runtime-cu12==12.6.77" + _REST,
     ),
     "2026-08": (
         "3.13.5", "12.8.1", "9.8.0.87",
         "tensorflow==2.20.0 torch==2.11.0+cu128 jax==0.7.2 jax-cuda12-plugin==0.7.2 nvidia-cudnn-cu12==9.19.0.56"
-        " nvidia-cuda-runtime-cu12==12.8.90",
+        " nvidia-cuda-runtime-cu12==12.8.90" + _REST,
     ),
     "only torch": ("3.10.12", "12.2.2", "8.9.6.50", "torch==2.3.1"),
     "only tensorflow": ("3.10.12", "12.2.2", "8.9.6.50", "tensorflow==2.15.0"),

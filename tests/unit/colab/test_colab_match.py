@@ -177,7 +177,8 @@ def runtime(tmp_path):
     (tmp_path / "pip-freeze.txt").write_text(
         "tensorflow==2.18.0\ntorch==2.6.0\njax==0.5.2\njax-cuda12-plugin==0.5.1\nnvidia-cudnn-cu12==9.3.0.75\n"
         "nvidia-cuda-runtime-cu12==12.5.82\nnvidia-cufft-cu12==11.2.3.61\nnvidia-cusolver-cu12==11.6.3.83\n"
-        "nvidia-cusparse-cu12==12.5.1.3\ngone==1\nPillow==11.2.1\ngoogle-colab @ file:///x/google_colab-1.0.0.tar.gz\n"
+        "nvidia-cusparse-cu12==12.5.1.3\n"
+        "nvidia-cuda-cupti-cu12==12.5.82\ngone==1\nPillow==11.2.1\ngoogle-colab @ file:///x/google_colab-1.0.0.tar.gz\n"
     )
     (tmp_path / "apt-list.txt").write_text(
         "cuda-libraries-12-5/unknown,now 12.5.1-1 amd64 [installed]\n"
@@ -198,7 +199,7 @@ def index_of(runtime):
 def test_a_matrix_and_its_record(runtime, tmp_path):
     seen = []
     imported = import_runtime(runtime, index=index_of(runtime), progress=lambda *row: seen.append(row))
-    assert seen[-1][1:] == (12, 12)
+    assert seen[-1][1:] == (13, 13)
     path = tmp_path / f"{imported.name}.yaml"
     path.write_text(matrix_text(imported))
     matrix = load(path)
