@@ -11,7 +11,7 @@ from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, TOO_OLD, by_counter_tests, 
 from .cuda import open_library
 from .distributions import read_distributions, read_record, search_folders
 from .environment import NO_MEMORY, memory_limit, no_temporary_folder, on_noexec_mount
-from .library_files import parts_of
+from .library_files import is_cuda_library, parts_of
 from .protocol import COUNTER_LAYER, stage
 from .resolver import Loader
 from .run import run_named
@@ -142,8 +142,8 @@ def by_machine(run, text):
     limit, who = memory_limit()
     killed = run.ending.get("signal") == 9
     mapping = "failed to map segment" in text and "Cannot allocate" not in text
-    paths = re.findall(r"(/[^\s:'\"]+)", text) if mapping else ()
-    mounted = next(filter(on_noexec_mount, paths), None)
+    paths = re.findall(r"(/[^\s:'\"]+)", text) if mapping else []
+    mounted = next(filter(on_noexec_mount, paths + _files_named(run, text)), None)
     if mounted:
         return run.proven(
             "noexec-mount", "mount options", "%s lies on a file system mounted noexec" % mounted
@@ -160,6 +160,17 @@ def by_machine(run, text):
     if re.search(r"Permission denied|PermissionError|Errno 13\b", text):
         return run.proven("file-access-denied", "permissions", text.splitlines()[0][:300])
     return None
+
+
+def _files_named(run, text):
+    """Where the libraries lie that could not be mapped: the loader names a dependency without its folder."""
+    names = set(re.findall(r"([\w.+-]+\.so[\w.]*): failed to map segment", text))
+    paths = [row["path"] for row in run.facts.get("libraries_found") or ()]
+    folders = {os.path.dirname(path) for path in paths} | set(run.facts.get("wheel_folders") or ())
+    folders |= {os.path.dirname(row["requester"]) for row in run.facts.get("consumers") or ()}
+    found = [Loader().resolve(name)["path"] for name in sorted(names)]
+    found += [os.path.join(folder, name) for folder in sorted(folders) for name in sorted(names)]
+    return [path for path in found if path and os.path.exists(path)]
 
 
 def by_packages(run, check, text):
@@ -264,11 +275,22 @@ def owner_of(name):
     return None
 
 
+def damaged_system_library(answer):
+    """The library that the loader's message calls damaged, if no package has it and it is none of CUDA's."""
+    found = re.search(
+        r"(lib[\w.+-]+\.so[\w.]*): (?:file too short|invalid ELF header|ELF load command)", answer
+    )
+    name = found.group(1) if found else ""
+    return name if name and not is_cuda_library(name) and not owner_of(name) else None
+
+
 def _by_dlerror(answer, loader, name, facts):
     absent = ABSENT_LIBRARY.search(answer)
     if absent:
         return absent_cause(absent.group(1), loader, facts)
     if _CORRUPT.search(answer):
+        if damaged_system_library(answer):
+            return "system-library-missing"
         if "libcudnn" in name:
             return "cudnn-file-corrupt"
         return "toolkit-library-missing" if _TOOLKIT.match(name) else "package-overwritten"

@@ -48,7 +48,15 @@ def packages_stage(ctx):
     ctx.fact("strangers", strangers(distributions, modules))
     absent = sorted(set(read_frameworks()) - set(modules))
     lost = sorted(canonical(row["name"]) for name in absent for row in packages_of(name, distributions))
-    if lost:
+    started = made_at_start(distributions)
+    if started:
+        name, origin = sorted(started.items())[0]
+        text = "%s is in the process as Python starts, from %s, and is not what pip installed" % (
+            name,
+            origin,
+        )
+        ctx.fails("P02", text, "startup-preload", {"started": started})
+    elif lost:
         text = "pip lists %s, and there is no module of it to import" % ", ".join(lost)
         ctx.fails("P02", text, "package-overwritten", {"packages": lost})
     else:
@@ -64,6 +72,18 @@ def strangers(distributions, modules):
         within = origin.startswith(tuple(folder + os.sep for folder in folders))
         if folders and (not within or os.path.dirname(origin) in folders):
             found[stage_name] = origin
+    return found
+
+
+def made_at_start(distributions):
+    """{stage name: file} of frameworks that sitecustomize or a .pth file has put in the place of pip's."""
+    found = {}
+    for row in STAGES:
+        module = sys.modules.get(row.module) if row.module else None
+        folders = [one["location"] for one in packages_of(row.name, distributions)] if module else []
+        origin = str(getattr(module, "__file__", None) or "no file")
+        if folders and not origin.startswith(tuple(folder + os.sep for folder in folders)):
+            found[row.name] = origin
     return found
 
 

@@ -7,7 +7,7 @@ from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, by_counter_tests
 from .cuda import Library, ctypes, open_library, prototypes_of
 from .data import opened_libraries
 from .distributions import cudnn_wheels, find_wheel_folders, list_folder, wheels_of
-from .judge import absent_cause, default_judge
+from .judge import absent_cause, by_machine, damaged_system_library, default_judge
 from .library_files import in_folders, is_cuda_library, parts_of
 from .protocol import WITHOUT_CUDA, stage
 from .resolver import Loader, read_cache
@@ -23,6 +23,11 @@ def judge_toolkit(run):
         default_judge(run)
     for check in run.checks:
         if check["outcome"] == "failed" and not check["evidence"].get("problem"):
+            said = check["summary"]
+            if damaged_system_library(said):
+                check["cause"] = "system-library-missing"
+                continue
+            check["cause"] = ("map segment" in said and by_machine(run, said)) or check["cause"]
             cudnn = check["evidence"].get("by") == "cuDNN"
             found = by_counter_tests(run, check, "cudnn-shadowed" if cudnn else "toolkit-mixed")
             mixed = MISSING_SYMBOL.search(check["summary"])

@@ -168,6 +168,25 @@ def shim_with_another_run_path(scene: Scene) -> None:
     replace(path, data.replace(b"$ORIGIN", b"/nothin"))
 
 
+@fault("a sitecustomize that fakes PyTorch", verdict="broken", cause="startup-preload")
+def framework_faked_at_start(scene: Scene) -> None:
+    _torch(scene)
+    fake = "import sys, types\nsys.modules['torch'] = types.ModuleType('torch')\n"
+    (scene.site / "sitecustomize.py").write_text(fake)
+
+
+@fault("an empty libgcc_s under NVRTC", verdict="broken", cause="system-library-missing")
+def system_library_empty(scene: Scene) -> None:
+    gone = scene.build.toolkit("libsystem.so.6")
+    nvrtc = _toolkit_wheel(scene, "libnvrtc.so.12")
+    folder = scene.folder("usr/lib")
+    replace(folder / gone.name, b"")
+    nvrtc.unlink()
+    scene.build.requester(nvrtc, (gone,), "-Wl,-soname,libnvrtc.so.12")
+    next(scene.site.glob("nvidia_nvrtc*/RECORD")).unlink()
+    scene.search(folder)
+
+
 @fault("32 kB of zeros in a library of the right size", verdict="broken", cause="package-overwritten")
 def framework_library_with_a_small_hole(scene: Scene) -> None:
     library = _torch(scene)
