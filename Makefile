@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit fuzz kills facts newest colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit fuzz kills facts sound-installs colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,8 +42,8 @@ fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what com
 facts: $(BIN)/rtbuild  ## every row of the facts against its wheels, read again; reads 6 GB, keeps nothing; half an hour
 	$(BIN)/rtbuild facts refresh --verify
 
-newest: $(BIN)/rtbuild  ## the probe beside the newest release of each framework; downloads 25 GB, keeps none of it
-	$(PYTEST) -q tests/nightly/test_newest_releases.py
+sound-installs: $(BIN)/rtbuild  ## the probe beside each minor release of three years; downloads 200 GB, keeps none of it
+	$(PYTEST) -q -s tests/nightly/test_sound_installs.py
 
 colab-month: setup  ## Colab's newest whole month, built, started and compared, and each month locked; 51 GB of disk, an hour
 	$(PYTEST) -q -s tests/nightly/test_colab_month.py
