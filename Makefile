@@ -41,6 +41,7 @@ fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what com
 
 facts: $(BIN)/rtbuild  ## every row of the facts against its wheels, read again; reads 6 GB, keeps nothing; half an hour
 	$(BIN)/rtbuild facts refresh --verify
+	$(PYTEST) -q tests/nightly/test_requirements_exist.py
 
 sound-installs: $(BIN)/rtbuild  ## the probe beside each minor release of three years; downloads 200 GB, keeps none of it
 	$(PYTEST) -q -s tests/nightly/test_sound_installs.py
