@@ -12,11 +12,12 @@ from packaging.utils import canonicalize_name
 
 from builder.colab.runtimes import NAMED
 from builder.errors import UsageError
+from builder.facts.framework import table_name
+from builder.facts.tables import framework_files
 from builder.facts.versions import equal
 from builder.recipe.expect import first_parts
 from builder.verify.document import ProbeDocument
 
-FRAMEWORKS = ("tensorflow", "torch", "jax", "jaxlib", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
 PRESENT_GOAL = 99.0
 """Percent of the other packages that must be present."""
 SAME_GOAL = 97.0
@@ -142,6 +143,11 @@ def labelled(runtime: Listed) -> tuple[str, ...]:
     return tuple(canonicalize_name(name) for name, version in rows if "+" in (version or ""))
 
 
+def _is_framework(key: str) -> bool:
+    """Whether a distribution is a framework's, or the compiled half of JAX."""
+    return table_name(key) in framework_files() or key == "jaxlib"
+
+
 def compare(runtime: Listed, image: Inventory) -> Parity:
     """Every package of the runtime, and every one of the image."""
     asked = {str(canonicalize_name(name)): (name, version) for name, version in runtime.packages.items()}
@@ -151,7 +157,7 @@ def compare(runtime: Listed, image: Inventory) -> Parity:
         for key, version in image.packages.items()
         if key not in asked
     ]
-    frameworks = [rows.pop(name) for name in FRAMEWORKS if name in rows]
+    frameworks = [rows.pop(name) for name in sorted(filter(_is_framework, rows))]
     others = sorted((*rows.values(), *extra), key=lambda row: row.name.casefold())
     return Parity(
         runtime=runtime.runtime,
@@ -166,7 +172,7 @@ def _package(name: str, version: str | None, key: str, runtime: Listed, image: I
     same = found is not None and (
         version is None or equal(version, found) or (inside is not None and equal(version, inside))
     )
-    unasked = None if key in FRAMEWORKS else runtime.unasked.get(name)
+    unasked = None if _is_framework(key) else runtime.unasked.get(name)
     if same:
         status = ParityStatus.SAME
         if version is None:

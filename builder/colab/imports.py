@@ -20,7 +20,7 @@ from builder.errors import CellError
 from builder.facts.candidates import choices, own_wheels
 from builder.facts.check import check
 from builder.facts.finding import Outcome
-from builder.facts.tables import load
+from builder.facts.tables import framework_names, load
 from builder.facts.versions import at_least, canonical, contains, lower_bound, pinned, release, requirement
 from builder.facts.versions import key as version_key
 from builder.image.pythons import Pythons
@@ -35,8 +35,6 @@ from builder.sdist import Workshop
 
 PLATFORM = "linux/amd64"
 """Colab's only one."""
-FRAMEWORKS = ("tensorflow", "torch", "jax")
-"""What stands under ``framework``, in this order; the probe finds the others by itself."""
 # Of the packages that Colab asked apt for, those that notebooks call by '!' or that wheels load, and that
 # have the same name in Ubuntu and in Debian.
 _APT = (
@@ -89,11 +87,16 @@ class Imported:
     def frameworks(self) -> tuple[str, ...]:
         """``tensorflow==2.18.0``, …, as the matrix has them."""
         by_name = {match.package.key: match for match in self.matching.found}
-        found = [by_name[name] for name in FRAMEWORKS if name in by_name]
+        found = [by_name[name] for name in imported_frameworks() if name in by_name]
         # without its compiled half jax is a package like others, if there are others
         if not any(re.fullmatch(r"jaxlib|jax-cuda\d+-plugin", name) for name in by_name):
             found = [match for match in found if match.package.key != "jax"] or found
         return tuple(_framework(match, by_name) for match in found)
+
+
+def imported_frameworks() -> list[str]:
+    """What stands under ``framework`` of an import; the probe finds the others by itself."""
+    return [row.distribution for row in framework_names() if row.distribution is not None and row.colab]
 
 
 def import_runtime(
@@ -159,9 +162,9 @@ def import_runtime(
         standalone=standalone,
     )
     if not imported.frameworks:
-        reasons = [m for m in matching.missing if m.package.key in FRAMEWORKS]
+        reasons = [m for m in matching.missing if m.package.key in imported_frameworks()]
         raise CellError(
-            f"none of {', '.join(FRAMEWORKS)} of {runtime.name} is to be had: "
+            f"none of {', '.join(imported_frameworks())} of {runtime.name} is to be had: "
             + ("; ".join(f"{m.package.name}: {m.detail}" for m in reasons) or "the list names none"),
             hint="another index may have them: UV_INDEX, or pip's extra-index-url",
         )

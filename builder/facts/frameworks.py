@@ -78,11 +78,13 @@ class TableFile:
 
 
 def _plain(name: str, value: Any, where: str) -> Any:
-    """A value as dataclasses of facts have it: text, a flag, or a list of text as a tuple."""
+    """A value as dataclasses of facts have it: text, a flag, a list of text as a tuple, or text by text."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
+    if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
+        return value
     if not isinstance(value, str | bool):
-        raise FactsError(f"{where}.{name}: {value!r} is not text, a flag or a list of text")
+        raise FactsError(f"{where}.{name}: {value!r} is not text, a flag, a list of text or text by text")
     return SpecifierSet(value) if name == "versions" and isinstance(value, str) else value
 
 

@@ -10,8 +10,19 @@ from typing import Any
 from packaging.version import Version
 
 from builder.facts.gpus import known_cards
-from builder.facts.tables import BadRow, Facts, FrameworkRow, FrameworkTable, load
+from builder.facts.tables import (
+    BadRow,
+    Facts,
+    FrameworkName,
+    FrameworkRow,
+    FrameworkTable,
+    framework_names,
+    load,
+)
 from builder.facts.versions import key, requirement, short
+
+_ELSEWHERE = frozenset({"name", "sources", "brings", "colab"})
+"""Values of a framework's row that the probe has no use for."""
 
 
 def portable(facts: Facts | None = None) -> str:
@@ -36,6 +47,7 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
     for words, capability in sorted(cards.capabilities.items(), key=lambda item: (key(item[1]), item[0])):
         names.setdefault(capability, []).append(words)
     return {
+        "frameworks": {row.name: _framework(row) for row in framework_names()},
         "cards": names,
         "short": sorted(cards.short),
         "generations": {name: list(served) for name, served in cards.generations.items()},
@@ -47,6 +59,11 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
         "wheels": {wheel.name: wheel.versions for wheel in facts.wheels.values() if "cudnn" in wheel.name},
         "builds": [line for table in facts.frameworks.values() for line in _lines(table)],
     }
+
+
+def _framework(row: FrameworkName) -> dict[str, Any]:
+    """What is set in its row, but for its sources."""
+    return {name: value for name, value in vars(row).items() if value and name not in _ELSEWHERE}
 
 
 def _own_drivers(facts: Facts) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from builder.errors import RtbuildError
 from builder.facts.availability import ask, page
 from builder.facts.base import TAG
-from builder.facts.tables import FRAMEWORKS, FactsError
+from builder.facts.tables import FactsError, framework_files
 from builder.facts.versions import canonical, key, requirement, short
 from builder.facts.wheel import metadata_of
 from builder.facts.wheelread import read_wheel
@@ -134,7 +134,7 @@ def _companion(
         lines += [
             f"{version} {canonical(one.name)}{one.specifier}"
             for one in asked
-            if one is not None and one.specifier and canonical(one.name) in FRAMEWORKS
+            if one is not None and one.specifier and canonical(one.name) in framework_files()
             if one.marker is None or one.marker.evaluate(environment(_PYTHON))
         ]
     lines.sort(key=lambda line: key(line.partition(" ")[0]), reverse=True)

@@ -7,7 +7,7 @@ import functools
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -245,16 +245,40 @@ class Facts:
         return next((r.needs for r in rows if r.versions is None or r.versions.contains(version)), None)
 
 
-FRAMEWORKS = {
-    "tensorflow": "tensorflow",
-    "torch": "torch",
-    "jax": "jax",
-    "cupy": "cupy",
-    "onnxruntime-gpu": "onnxruntime",
-    "paddlepaddle-gpu": "paddle",
-    "ctranslate2": "ctranslate2",
-}
-"""The names of the tables, and the stems of their files."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FrameworkName(Row):
+    """One framework, and all by which it is recognised; ``tables/frameworks.toml`` says what each is."""
+
+    name: str
+    title: str
+    module: str
+    distribution: str | None = None
+    """Its name on the package index, by which a matrix asks for it; None if only the probe knows it."""
+    told: str
+    aliases: tuple[str, ...] = ()
+    packages: str = ""
+    pins: str = ""
+    brings: tuple[str, ...] = ()
+    colab: bool = False
+    requesters: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    printed_by: str | None = None
+    opens: Mapping[str, str] = field(default_factory=dict)
+    cudnn: Mapping[str, str] = field(default_factory=dict)
+    cuda: Mapping[str, str] = field(default_factory=dict)
+
+
+@functools.cache
+def framework_names() -> tuple[FrameworkName, ...]:
+    """The registry of frameworks, in its order."""
+    return TableFile(resources.facts() / "frameworks.toml").rows(FrameworkName)
+
+
+@functools.cache
+def framework_files() -> Mapping[str, str]:
+    """The distributions by which matrices ask for frameworks, and the stems of the files about them."""
+    return {row.distribution: row.name for row in framework_names() if row.distribution is not None}
 
 
 class _Frameworks(Mapping[str, FrameworkTable]):
@@ -268,14 +292,14 @@ class _Frameworks(Mapping[str, FrameworkTable]):
     def __getitem__(self, name: str) -> FrameworkTable:
         with self._guard:
             if name not in self._read:
-                self._read[name] = read_table(self._folder, FRAMEWORKS[name])
+                self._read[name] = read_table(self._folder, framework_files()[name])
             return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(FRAMEWORKS)
+        return iter(framework_files())
 
     def __len__(self) -> int:
-        return len(FRAMEWORKS)
+        return len(framework_files())
 
 
 @functools.cache

@@ -33,7 +33,7 @@ def find_consumers(folders, distributions, loader, wheel_folders):
     """
     rows = []
     for framework, known in read_frameworks().items():
-        requester = _requester(folders, known.get("requesters", "").split(), loader)
+        requester = _requester(folders, known.get("requesters", ()), loader)
         if requester is None:
             continue
         if framework == "tensorflow" and _CPU_BUILD.search(_own_words(framework, requester)):

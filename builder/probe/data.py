@@ -26,9 +26,8 @@ def beside(name):
 
 
 SIGNATURES = beside("signatures.ini")
-FACTS = beside("facts.json")
+TABLES = beside("facts.json")
 PATTERNS = beside("patterns.ini")
-FRAMEWORKTABLE = beside("frameworks.ini")
 
 
 def read_sections(text):
@@ -38,16 +37,19 @@ def read_sections(text):
     return [parser[name] for name in parser.sections()]
 
 
-@functools.lru_cache(maxsize=1)
 def read_frameworks():
-    """{framework: {key: text}} of ``frameworks.ini``."""
-    return {row.name: dict(row) for row in read_sections(FRAMEWORKTABLE)}
+    """{framework: {key: value}}; ``builder/facts/tables/frameworks.toml`` says what the keys are."""
+    return read_facts()["frameworks"]
+
+
+def told_names():
+    """The frameworks by the names under which a text's packages are filed."""
+    return [row["told"] for row in read_frameworks().values()]
 
 
 def newest_row(framework, key, version):
     """The text of the newest row that is not newer than ``version`` (numbers), ``""`` if there is none."""
-    lines = read_frameworks()[framework].get(key, "").split("\n")
-    rows = [(numbers(since), text.strip()) for since, _, text in (line.partition(":") for line in lines)]
+    rows = [(numbers(since), text) for since, text in read_frameworks()[framework].get(key, {}).items()]
     return next((text for since, text in sorted(rows, reverse=True) if () < since <= version), "")
 
 
@@ -97,7 +99,7 @@ def _listed(text):
 @functools.lru_cache(maxsize=1)
 def read_facts():
     """``facts.json``: an object for each kind of fact; ``builder/facts/portable.py`` says which."""
-    return json.loads(FACTS)
+    return json.loads(TABLES)
 
 
 @functools.lru_cache(maxsize=1)

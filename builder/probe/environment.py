@@ -9,15 +9,15 @@ import resource
 import sys
 
 from .cuda import ctypes
+from .data import read_frameworks
 from .distributions import read_text
 from .library_files import mapped_libraries
 from .protocol import stage
 
-_STEERING = re.compile(
-    r"LD_LIBRARY_PATH|LD_PRELOAD|LD_AUDIT|CUDA_|CUDNN_|NVIDIA_|NV_CUD|TF_(?!VAR_|TOKEN_|CLI_)|XLA_|JAX_|PYTORCH_|"
-    r"TORCH_CUDNN|MXNET_CUDNN|FLAGS_|CONDA_PREFIX$|COLAB_|VIRTUAL_ENV$"
+_STEERING = (
+    r"LD_LIBRARY_PATH|LD_PRELOAD|LD_AUDIT|CUDA_|CUDNN_|NVIDIA_|NV_CUD|CONDA_PREFIX$|COLAB_|VIRTUAL_ENV$"
 )
-"""Variables for the report. Terraform's begin with TF_, too, and hold secrets."""
+"""Variables for the report, beside the frameworks' own."""
 # Variables that turn off a framework's own comparison of compiled and loaded cuDNN, and the values that do.
 _SKIPS = {
     "PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK": ("1",),
@@ -32,6 +32,12 @@ NO_MEMORY = re.compile(
     re.I,
 )
 """Messages by which a process says that it got no memory, or no room for a library."""
+
+
+def steers(name):
+    """Whether a variable decides about CUDA or a framework's use of it, and stands in the report."""
+    rows = read_frameworks().values()
+    return re.match("|".join([_STEERING] + [p for row in rows for p in row.get("settings", ())]), name)
 
 
 def start_environment(pid="self"):
@@ -96,7 +102,7 @@ def environment_stage(ctx):
 
 
 def _check_variables(ctx):
-    steering = {name: os.environ[name] for name in sorted(os.environ) if _STEERING.match(name)}
+    steering = {name: os.environ[name] for name in sorted(os.environ) if steers(name)}
     ctx.fact("variables", steering)
     off = sorted(name for name, values in _SKIPS.items() if os.environ.get(name) in values)
     if off:

@@ -8,6 +8,7 @@ import os
 import re
 
 from .consumers import find_consumers
+from .data import read_frameworks
 from .distributions import find_wheel_folders, list_folder, read_distributions, search_folders
 from .environment import on_noexec_mount
 from .library_files import (
@@ -53,7 +54,7 @@ def _places(folders, wheel_folders, loader):
     places += [(os.path.dirname(p), "ld.so.cache") for n, p in read_cache() if is_cuda_library(n)]
     places += [(f, "default folder") for f in default_folders()]
     places += [(f, "wheel") for f in wheel_folders]
-    inner = ("torch/lib", "cupy/.data/lib", "tensorflow", "paddle/libs")
+    inner = [name for row in read_frameworks().values() for name in row.get("inner", ())]
     places += [(os.path.join(folder, name), "framework") for folder in folders for name in inner]
     prefixes = filter(None, (os.environ.get("CONDA_PREFIX"), os.environ.get("CUDA_HOME")))
     places += [(os.path.join(prefix, lib), "prefix") for prefix in prefixes for lib in ("lib", "lib64")]

@@ -5,7 +5,7 @@ commands for driver, card and packages. Arguments as of ``Remedies``.
 import re
 from collections import namedtuple
 
-from .data import Releases, driver_floor, read_facts, read_patterns
+from .data import Releases, driver_floor, read_facts, read_frameworks, read_patterns, told_names
 from .versions import dotted, numbers
 
 # where: pip, apt, conda, docker, shell, notebook or rtbuild
@@ -31,8 +31,8 @@ class FrameworkRemedies(object):
         self.capability = numbers(here.capability) or None
 
     def _framework(self, systems):
-        known = ("torch", "tensorflow", "jax", "onnxruntime", "ctranslate2", "cupy", "paddlepaddle-gpu")
-        alias = {"pytorch": "torch", "paddle": "paddlepaddle-gpu"}
+        known, alias = told_names(), {"pytorch": "torch"}
+        alias.update((name, row["told"]) for name, row in read_frameworks().items())
         wanted = [alias.get(name, name) for name in systems if alias.get(name, name) in known]
         here = [name for name in known if name in self.here.packages]
         if "jaxlib" in self.here.packages and "jax" not in here:

@@ -7,7 +7,7 @@ import sys
 from shlex import quote
 
 from .causes import CAUSES
-from .data import read_patterns
+from .data import read_frameworks, read_patterns
 from .distributions import cudnn_wheels, list_folder, requirement
 from .framework_remedies import Command, torch_index
 from .library_files import in_folders
@@ -97,8 +97,7 @@ class MeasuredRemedies(Remedies):
         detail.update(line=check["summary"], library=library and library.group(0))
         detail["major"] = major and major.group(1)
         detail["variable"] = self.evidence.get("variable")
-        frameworks = ("tensorflow", "torch", "jax", "cupy", "onnxruntime", "paddle")
-        systems = [check["stage"]] if check["stage"] in frameworks else []
+        systems = [check["stage"]] if check["stage"] in read_frameworks() else []
         super(MeasuredRemedies, self).__init__(Measured(facts), detail, systems)
 
     def commands(self, cause):

@@ -10,6 +10,7 @@ import textwrap
 from html import escape
 
 from .causes import CAUSES
+from .data import told_names
 from .measured import thing_at_fault
 
 # (title, colour on a terminal, colour in HTML)
@@ -192,8 +193,7 @@ def _what_was_read(read):
     known = [("card", ", ".join(read["cards"][:3])), ("compute capability", read["capability"])]
     known += [("driver", read["driver"]), ("driver's CUDA", read["driver_cuda"]), ("Python", read["python"])]
     known += [("cuDNN", ", ".join(read["cudnn"][:4])), ("where", ", ".join(read["places"]))]
-    names = ("torch", "tensorflow", "jax", "jaxlib", "onnxruntime", "ctranslate2", "cupy")
-    known += [(name, read["packages"].get(name)) for name in names]
+    known += [(name, read["packages"].get(name)) for name in told_names() + ["jaxlib"]]
     lines = ["Read out of %s:" % ", ".join(read["sources"][:6])]
     lines += ["  %-18s %s" % (name, value) for name, value in known if value]
     if len(lines) == 1:

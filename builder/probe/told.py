@@ -7,16 +7,26 @@ The expressions are in ``patterns.ini``, and compiled at their first use: most r
 import re
 
 from ..cards import cards_in
-from .data import cudnn_of_torch, driver_floor, read_cards, read_facts, read_patterns
+from .data import cudnn_of_torch, driver_floor, read_cards, read_facts, read_frameworks, read_patterns
 from .distributions import canonical
 from .framework_remedies import card_within
 from .remedies import Remedies
 from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
 
 
+def _package_names():
+    """An expression for the names under which frameworks are installed, the longest first."""
+    rows = read_frameworks().values()
+    names = {name for row in rows for name in [row["told"], *row.get("aliases", ()), row.get("distribution")]}
+    names = sorted(filter(None, names), key=lambda name: (-len(name), name))
+    return "|".join(
+        [row["packages"] for row in rows if "packages" in row] + [re.escape(name) for name in names]
+    )
+
+
 def _find_all(name, text):
     """The groups that hold something, of each match of an expression."""
-    for found in re.finditer(read_patterns()["told"][name], text):
+    for found in re.finditer(read_patterns()["told"][name].replace("FRAMEWORKS", _package_names()), text):
         yield {key: value for key, value in found.groupdict().items() if value}
 
 
@@ -32,7 +42,9 @@ def _fitting(section, text):
 
 def printed_by(text):
     """The frameworks whose files, modules or names a text has."""
-    return set(_fitting("printed-by", text))
+    rows = {row["told"]: row["printed_by"] for row in read_frameworks().values() if "printed_by" in row}
+    rows.update(read_patterns()["printed-by"])
+    return {name for name, pattern in rows.items() if re.search(pattern, text)}
 
 
 class Told(object):
@@ -51,7 +63,8 @@ class Told(object):
         self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
 
     def _packages(self, text):
-        names = read_patterns()["names"]
+        rows = read_frameworks().values()
+        names = {alias: row["told"] for row in rows for alias in row.get("aliases", ())}
         for pattern in ("pinned", "asked", "wordy"):
             for found in _find_all(pattern, text):
                 name = canonical(found["name"])

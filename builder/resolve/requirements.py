@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from builder.documents import CONTROL, MalformedError, parse_json, parse_toml, read_file, redact, shown
 from builder.errors import UsageError
 from builder.facts.framework import table_name
-from builder.facts.tables import FRAMEWORKS, companions
+from builder.facts.tables import companions, framework_files
 from builder.facts.versions import NO_NUMBER, canonical
 from builder.index.target import environment, wheel_name
 
@@ -97,7 +97,7 @@ class Wishes:
             raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_AS_IN)
         found = _WHEEL.fullmatch(text.strip())
         wheel = wheel_name(unquote(found["file"])) if found else None
-        if found and wheel and {table_name(wheel.name), wheel.name} & {*FRAMEWORKS, *companions()}:
+        if found and wheel and {table_name(wheel.name), wheel.name} & {*framework_files(), *companions()}:
             exact = f"{wheel.name}=={wheel.version}"
             self.note(place, text, f"taken as {exact}: an image installs versions from an index")
             text = exact + (found["marker"] or "")

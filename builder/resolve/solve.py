@@ -117,7 +117,7 @@ def meant(name: str) -> str | None:
     """The framework that was probably meant: ``tensrflow`` and ``tensorflow-cpu`` → ``tensorflow``."""
     if (build := load().without.get(name)) is not None:
         return build.instead
-    close = difflib.get_close_matches(name, [*load().frameworks, "cupy", "jax"], n=1, cutoff=0.8)
+    close = difflib.get_close_matches(name, [*load().frameworks], n=1, cutoff=0.8)
     # tensorflow-text is a package of its own
     return close[0] if close and not name.startswith(f"{close[0]}-") else None
 

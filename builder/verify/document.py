@@ -14,13 +14,12 @@ from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from builder.errors import CellError
+from builder.facts.tables import framework_files, framework_names
 from builder.model import Difference, Pinned
 from builder.recipe.expect import expectation, first_parts
 
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 """How ``cudnn-verify`` ends for each verdict; 30 is the probe's own failure."""
-_PROBED = frozenset({"cupy", "jax", "onnxruntime", "paddle", "tensorflow", "torch"})
-"""The frameworks that the probe reports whenever they are installed."""
 _Verdict = Literal["works", "unverified", "broken", "unsupported-gpu", "host", "busy"]
 _Sha256 = Annotated[str, Field(pattern=r"^(sha256:)?[0-9a-f]{64}$")]
 
@@ -193,11 +192,12 @@ def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Differenc
     if asked.python and python and first_parts(python, asked.python.count(".") + 1) != asked.python:
         yield Difference(what="python", asked=asked.python, found=python)
     installed = {family(row.name): row.version for row in found.frameworks}
+    probed = set(framework_files().values())  # the probe reports them whenever they are installed
     for name, version in asked.frameworks:
         actual = installed.get(family(name))
         if actual is not None and not same_version(version, actual):
             yield Difference(what=f"framework {name}", asked=version, found=actual)
-        elif sound and family(name) in _PROBED and family(name) not in installed:
+        elif sound and family(name) in probed and family(name) not in installed:
             yield Difference(what=f"framework {name}", asked=version, found="nothing")
     cuda = {first_parts(version, 2) or version for version in found.loaded("cuda")}
     cudnn = {first_parts(version, 3) or version for version in found.loaded("cudnn")}
@@ -209,8 +209,15 @@ def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Differenc
 
 def family(name: str) -> str:
     """The framework behind a distribution's name: ``tensorflow`` of ``tensorflow-gpu``."""
-    plain = re.sub(r"-(gpu|cpu|cuda\d+x?|cu\d+)$", "", canonicalize_name(name))
-    return {"paddlepaddle": "paddle", "pytorch": "torch"}.get(plain, plain)
+    plain = _without_flavour(canonicalize_name(name))
+    for row in framework_names():
+        if plain in {row.name, *row.aliases, _without_flavour(row.distribution or row.name)}:
+            return row.name
+    return plain
+
+
+def _without_flavour(name: str) -> str:
+    return re.sub(r"-(gpu|cpu|cuda\d+x?|cu\d+)$", "", name)
 
 
 def same_version(asked: str, found: str) -> bool:

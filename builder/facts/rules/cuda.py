@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from builder.facts.finding import CELL, Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.facts.framework import CellFramework
 from builder.facts.stack import Stack
-from builder.facts.tables import load
+from builder.facts.tables import framework_names, load
 from builder.facts.versions import agree, at_least, canonical, major, minor, short
 from builder.model import Cell
 
@@ -17,10 +17,6 @@ BROUGHT_ALONG = {
     "cusparse": {"nvjitlink"},
     "cufft": {"nvjitlink"},
 }
-
-# what the pins of a framework bring (Requires-Dist of its wheels); the tables list only the pins that decide
-_ALL = {"cuda-runtime", "cuda-nvrtc", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "nvjitlink", "nccl"}
-PINNED = {"torch": _ALL | {"curand"}, "tensorflow": _ALL | {"curand"}, "jax": _ALL}
 
 NOT_IN_RUNTIME = frozenset({"cuda-cupti", "cuda-nvcc"})
 """What NVIDIA's devel images add (gitlab.com/nvidia/container-images/cuda, ``dist/*/devel``)."""
@@ -111,7 +107,8 @@ def _families(stack: Stack) -> set[str]:
     families |= {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
     if stack.truth.locked:
         return families
-    families |= {n for f in stack.frameworks if f.brings == "pins" for n in PINNED.get(f.name, ())}
+    pinned = {row.distribution: row.brings for row in framework_names()}
+    families |= {n for f in stack.frameworks if f.brings == "pins" for n in pinned.get(f.name, ())}
     return families.union(*(BROUGHT_ALONG.get(family, ()) for family in families))
 
 

@@ -14,7 +14,7 @@ from builder.facts.portable import portable
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of
 from builder.facts.tables import load
-from builder.probe.data import FACTS, read_cards
+from builder.probe.data import TABLES, read_cards
 from builder.probe.told import Told
 
 CARDS = tuple(load().gpus.values())
@@ -106,5 +106,5 @@ def test_a_card_in_a_text(text: str, read: str | None) -> None:
 
 
 def test_the_probe_carries_the_tables_as_they_are() -> None:
-    assert portable() == FACTS, "run `rtbuild facts export`"
+    assert portable() == TABLES, "run `rtbuild facts export`"
     assert read_cards()._replace(generations=None) == known_cards(load())._replace(generations=None)

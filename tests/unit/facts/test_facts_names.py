@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from rtbuild_command import rtbuild
 from builder.facts import Outcome, check, summary, tables
 from builder.facts.versions import canonical
 
-ROOT = Path(__file__).resolve().parents[3]
 NAMES = tables.mistaken_names()
 
 
@@ -49,11 +47,9 @@ def test_releases_that_had_the_name_are_not_meant(make) -> None:
 
 def test_each_framework_is_found_by_its_title_and_its_module() -> None:
     """Its distribution has the name, or the table says which one has."""
-    modules = configparser.ConfigParser(interpolation=None)
-    modules.read(ROOT / "builder/probe/frameworks.ini")
     known = tables.load()
     titles = (table.title.replace(" ", "-") for table in known.frameworks.values())
-    people = {*modules.sections(), *map(canonical, titles)}
+    people = {*(row.name for row in tables.framework_names()), *map(canonical, titles)}
     assert len(people) > len(known.frameworks)
     distributions = {row.distribution for table in known.frameworks.values() for row in table.rows}
     distributions |= {*known.frameworks, *known.without}
