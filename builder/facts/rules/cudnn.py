@@ -68,6 +68,8 @@ def _absent(stack: Stack, framework: CellFramework, compiled: Value) -> Finding:
         # an image of the user's own
         why = f"which one {cell.base} holds is not known: NV_CUDNN_VERSION in its environment would settle it"
         return unknown(f"{needs}, and {why}", compiled)
+    if row is None and not framework.wants:
+        return unknown(f"{needs}; whether it carries its own is not known, as no table covers it", compiled)
     if row is not None and row.needs and "cudnn" not in row.needs:
         opens = f"{framework.label} opens cuDNN {compiled.text} for models with convolutions"
         return warns(f"{opens}, and neither the base nor a wheel brings one", compiled)

@@ -91,7 +91,10 @@ def _why(framework: CellFramework) -> str:
     if others and framework.variant:
         there = ", ".join(others)
         return f"{framework.label}: no {framework.variant} build is on record; there are {there}"
-    return f"the tables do not cover {framework.label}, and its wheel was not read"
+    covered = {row.version for row in table.rows}
+    near = min(covered, key=lambda other: (key(other) < key(version), key(other)))
+    end = f"and its wheel was not read; the next release on record is {near}"
+    return f"the tables do not cover {framework.label}, {end}"
 
 
 def unread(stack: Stack) -> Iterator[Finding]:

@@ -188,3 +188,14 @@ def test_cuda_compat_serves_data_centre_cards_on_its_branches_and_no_others(make
             expected = ["possible", "impossible", "unknown"] if served and starts else ["impossible"] * 3
             assert answers == expected, (base, branch)
     assert said == {True, False}
+
+
+@pytest.mark.parametrize("version", ["1.5.1", "1.6.0", "1.7.1"])
+def test_a_release_without_a_row_is_not_one_that_brings_nothing(make, version: str) -> None:
+    """What a deep reading tells of a wheel does not say where its cuDNN lies."""
+    cell = make(f"torch=={version}", python="3.8", base="rootfs:debian/bookworm", cuda="wheels")
+    wheel = WheelTruth(name="torch", version=version, file="torch.whl", cuda="10.2", cudnn="7.6.5", gpu=True)
+    found = [f for f in check(cell, Truth(wheels=(wheel,)), suggest=False) if f.rule == "cudnn-version"]
+    assert [f.outcome.value for f in found] == ["unknown"]
+    unread = [f for f in check(cell, suggest=False) if f.rule == "framework-known"]
+    assert "the next release on record is 1.8.0" in unread[0].message
