@@ -10,15 +10,18 @@ from builder import facts
 from builder.cli import options as opt
 from builder.cli.probe import ask_probe, is_text
 from builder.console import Terminal, human_bytes, print_json, say, show
-from builder.errors import NothingSelectedError, UsageError
+from builder.errors import CellError, NothingSelectedError, UsageError
 from builder.facts import Finding, Outcome, summary
-from builder.facts.finding import entry
+from builder.facts.finding import entry, unknown
 from builder.facts.memory import Memory
+from builder.items import item
 from builder.lock.file import lock_path, pinned_cell, read_lock
 from builder.matrix.amend import Replacement, amend
 from builder.matrix.expand import cell_id
-from builder.model import Cell, Matrix
+from builder.model import Cell, Matrix, Pinned
 
+FAULT = "fault"
+"""The rule of a finding on a cell that could not be judged."""
 _MARKS = {
     Outcome.POSSIBLE: ("✓", "32"),
     Outcome.WARNS: ("!", "33"),
@@ -41,11 +44,12 @@ def check(
     json_: bool = opt.JSON,
     verbose: int = opt.VERBOSE,
 ) -> int:
-    """Exit 1 if a cell is impossible; with ``fix``, if nothing could be done for one."""
+    """Exit 1 if a cell is impossible, or cannot be judged; with ``fix``, if nothing could be done for one."""
     loaded, cells = opt.choose(matrices, select, skip)
     found, read_ = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)
     refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.IMPOSSIBLE]
     helpless = _fix(loaded, found) if fix else refused
+    helpless += [cell for cell, findings in found.items() if findings[:1] and findings[0].rule == FAULT]
     if json_:
         print_json(_document(cells, found, read_), "cells")
         return 1 if helpless else 0
@@ -112,6 +116,7 @@ def _judge(
     too; without them, earlier readings count, and no network is asked.
     """
     asked, mirrors, figures = opt.driver(driver), opt.mirrors(mirror), None
+    truths: dict[Cell, facts.Truth] = {}
     locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
     pairs = [(cell, pinned_cell(cell, locks[cell.matrix])) for cell in cells]
     memory = Memory(mirrors=mirrors)
@@ -122,17 +127,23 @@ def _judge(
 
         index, registry = Index.from_user(brief=True), Registry.from_user(mirrors)
         reading = read_all(pairs, index=index, registry=registry, memory=memory, deep=deep)
-        truths = reading.truths
+        truths = dict(zip(cells, reading.truths, strict=True))
         figures = {
             "wheels": reading.wheels,
             "bases": reading.bases,
             "bytes": reading.transferred,
             "seconds": round(reading.seconds, 3),
         }
-    else:
-        truths = tuple(memory.truth(cell, pinned) for cell, pinned in pairs)
-    judged = zip(cells, truths, strict=True)
-    return {cell.id: facts.check(cell, truth, driver=asked) for cell, truth in judged}, figures
+
+    def judged(cell: Cell, pinned: Pinned | None) -> tuple[Finding, ...]:
+        try:
+            with item(cell.id):
+                truth = truths[cell] if cell in truths else memory.truth(cell, pinned)
+                return facts.check(cell, truth, driver=asked)
+        except CellError as error:
+            return (unknown(error.message, rule=FAULT),)
+
+    return {cell.id: judged(cell, pinned) for cell, pinned in pairs}, figures
 
 
 def _document(

@@ -52,6 +52,8 @@ def dispatch(
     # once, and not at every look
     warn = functools.cache(lambda text: say(f"warning: {text}"))
 
+    broken: dict[str, str] = {}
+
     def trouble(error: RtbuildError | None) -> None:
         """A look that failed; None for the first that did not."""
         if error is None:
@@ -62,9 +64,9 @@ def dispatch(
 
     try:
         if build:
-            work = building(registry, rendered, asked, say=say, warn=warn)
+            work = building(registry, rendered, asked, say=say, warn=warn, lost=broken)
         else:
-            work = verifying(registry, rendered, asked, probe, reporters, say=say, warn=warn)
+            work = verifying(registry, rendered, asked, probe, reporters, say=say, warn=warn, lost=broken)
         there = work.known(work.tasks)
         left = missing(work.tasks, there)
         if dry_run:
@@ -91,16 +93,16 @@ def dispatch(
     else:
         rows = follower.look()
     if json_:
-        print_json({"schema": 1, "tasks": [_document(row) for row in rows]})
+        print_json({"schema": 1, "tasks": [_document(row) for row in rows], "left_out": broken})
     else:
-        show(*_table(rows))
+        show(*_table(rows), *(f"{cell} is left out: {why}" for cell, why in broken.items()))
     if junit is not None:
         cases = list(map(_case, rows))
         write_whole(junit, junit_xml(cases, command=command_line(), started=datetime.now(UTC)))
     if cancel.is_set():
         say("the tasks go on; the same command follows them again")
         return INTERRUPTED
-    return exit_code(rows) if wait else 5 if follower.refused else 0
+    return (exit_code(rows) if wait else 5 if follower.refused else 0) or int(bool(broken))
 
 
 def verify_digest(

@@ -13,7 +13,7 @@ from builder.dispatch import slurm
 from builder.dispatch.fleet import BuildLane, Fleet
 from builder.dispatch.follow import Work
 from builder.dispatch.plan import BUILD, Task, TaskVerdict
-from builder.dispatch.run import OnSlurm, RenderedCell, Say, with_images
+from builder.dispatch.run import Lost, OnSlurm, RenderedCell, Say, with_images
 from builder.errors import UsageError
 from builder.image.rootfs import rootfs_key
 from builder.image.stack import groups_of, layer_keys_of, python_key
@@ -72,7 +72,7 @@ def script(tasks: Sequence[Task], fleet: Fleet, lane: BuildLane, files: Files) -
 
 
 def building(
-    registry: Registry, rendered: Sequence[RenderedCell], fleet: Fleet, *, say: Say, warn: Say
+    registry: Registry, rendered: Sequence[RenderedCell], fleet: Fleet, *, say: Say, warn: Say, lost: Lost
 ) -> Work:
     """The builds of all cells. Raises UsageError, RegistryError."""
     if fleet.scheduler != "slurm":
@@ -85,7 +85,7 @@ def building(
         said = "these cells stand on a registry's base, for which a build needs an engine:"
         hint = "leave them out by --skip, and build them by rtbuild build"
         raise UsageError("\n  ".join([said, *engine[:20]]), hint=hint)
-    there = with_images(registry, rendered)
+    there = with_images(registry, rendered, lost)
     absent = {one.task(BUILD): frozenset(_layers(one.recipe.pinned)) for one, image in there if image is None}
     staged = [one.task(BUILD, wave=-1) for one, image in there if image is not None]
     of = {one.task(BUILD).key: one for one in rendered}
@@ -95,7 +95,7 @@ def building(
     }
 
     def reported(tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
-        found = with_images(registry, [of[task.key] for task in tasks])
+        found = with_images(registry, [of[task.key] for task in tasks], lost)
         return {one.task(BUILD).key: TaskVerdict(verdict="built") for one, image in found if image}
 
     return OnSlurm(

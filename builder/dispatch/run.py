@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urljoin
 
 from builder import __version__
@@ -20,6 +20,7 @@ from builder.dispatch.plan import BUILD, CONCLUSIVE, Task, TaskVerdict, verdicts
 from builder.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
 from builder.evidence.cosign import People, Signer
 from builder.evidence.travel import share
+from builder.items import item
 from builder.matrix.selection import matches
 from builder.model import Cell, Matrix
 from builder.oci.registry import Registry
@@ -27,6 +28,7 @@ from builder.oci.staging import Staged, find_staged, repository_of
 from builder.pipeline.site import Locks
 from builder.recipe.render import render
 from builder.recipe.values import Recipe
+from builder.verify.entry import SealedReport
 
 Say = Callable[[str], None]
 
@@ -56,6 +58,11 @@ class RenderedCell:
         return tuple(name for name in cell.gpus if name not in exempt)
 
 
+Lost = dict[str, str]
+"""Why cells are left out, by their ids: what is staged for them is no image of theirs."""
+_Made = TypeVar("_Made")
+
+
 def rendered_cells(
     matrices: Sequence[Matrix], cells: Sequence[Cell], *, fleet: Fleet, staging: str | None, probe: bytes
 ) -> Iterator[RenderedCell]:
@@ -76,12 +83,32 @@ def rendered_cells(
 
 
 def with_images(
-    registry: Registry, cells: Sequence[RenderedCell]
+    registry: Registry, cells: Sequence[RenderedCell], lost: Lost
 ) -> list[tuple[RenderedCell, Staged | None]]:
-    """Each cell with its image, or None if its repository lacks it. Raises RegistryError."""
+    """Each cell with its image, or None if its repository lacks it; ``lost`` takes why others are left out.
+
+    Raises CellError, mostly a RegistryError, if no cell is left.
+    """
+
+    def look(one: RenderedCell) -> Staged | CellError | None:
+        return _or_error(one.recipe.cell.id, lambda: find_staged(registry, one.repository, one.recipe.inputs))
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda one: find_staged(registry, one.repository, one.recipe.inputs), cells)
-        return list(zip(cells, found, strict=True))
+        looked = list(zip(cells, pool.map(look, cells), strict=True))
+    failed = [(one, found) for one, found in looked if isinstance(found, CellError)]
+    if looked and len(failed) == len(looked):
+        raise failed[0][1]
+    lost |= {one.recipe.cell.id: error.message for one, error in failed}
+    return [(one, found) for one, found in looked if not isinstance(found, CellError)]
+
+
+def _or_error(name: str, work: Callable[[], _Made]) -> _Made | CellError:
+    """What the work on an item gives, or its failure."""
+    try:
+        with item(name):
+            return work()
+    except CellError as error:
+        return error
 
 
 def verifying(
@@ -93,6 +120,7 @@ def verifying(
     *,
     say: Say,
     warn: Say,
+    lost: Lost,
 ) -> Work:
     """The verification of every cell on every class that it claims, by the fleet's scheduler.
 
@@ -113,7 +141,7 @@ def verifying(
         raise UsageError(f"the fleet has no class {', '.join(lacking)}, which the matrix claims", hint=hint)
     if not claimed:
         raise UsageError("no cell claims a GPU", hint="`gpus: [T4]` in the matrix")
-    found = with_images(registry, rendered)
+    found = with_images(registry, rendered, lost)
     if absent := [f"{one.recipe.cell.id} in {one.repository}" for one, image in found if image is None]:
         said = "\n  ".join([f"{len(absent)} of {len(rendered)} images are not in staging:", *absent[:20]])
         hint = "rtbuild build --push REPOSITORY, with the same rtbuild, matrix and lock"
@@ -127,11 +155,19 @@ def verifying(
     )
     images = {image.digest: image for _, image in found if image is not None}
 
+    def beside(image: Staged) -> list[SealedReport] | CellError:
+        return _or_error(image.reference, lambda: reports_beside(registry, image, reporters))
+
     def reported(tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
         mine = [images[digest] for digest in dict.fromkeys(task.digest for task in tasks)]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            lists = pool.map(lambda image: reports_beside(registry, image, reporters), mine)
-            return verdicts(tasks, [one for found in lists for one in found])
+            lists = list(pool.map(beside, mine))
+        failed = [found for found in lists if isinstance(found, CellError)]
+        if failed and len(failed) == len(lists):
+            raise failed[0]
+        for error in failed:
+            warn(error.message)
+        return verdicts(tasks, [one for found in lists if not isinstance(found, CellError) for one in found])
 
     given: dict[str, Any] = {"tasks": tasks, "fleet": fleet, "registry": registry, "say": say, "warn": warn}
     if fleet.scheduler == "slurm":
@@ -240,7 +276,8 @@ class _OnKubernetes(_Dispatched):
             if job is None or job.stuck or not job.ended:
                 continue
             try:
-                new |= _collect(self.registry, self.images[task.digest], task, job, self.fleet)
+                with item(task.cell):
+                    new |= _collect(self.registry, self.images[task.digest], task, job, self.fleet)
             except CellError as error:
                 self.warn(f"{task.cell} on {task.column}: {job.word}: {error.message}")
         return self.reported(tasks) if new else found

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag
 from packaging.version import Version
 
-from builder.errors import ImageMissingError, RtbuildError
+from builder.errors import CellError, ImageMissingError, RtbuildError
 from builder.facts import versions
 from builder.facts.availability import Files, page
 from builder.facts.base import system_of
@@ -28,6 +28,7 @@ from builder.facts.wheelread import read_wheel
 from builder.index import target
 from builder.index.client import Index
 from builder.index.simple_api import IndexFile
+from builder.items import item
 from builder.model import Cell, Pinned, Wheel
 from builder.oci.registry import Registry
 
@@ -66,8 +67,8 @@ def read(
         {(name, cell.platform) for cell, pinned in pairs if (name := base_reference(cell, pinned))}
     )
     with ThreadPoolExecutor(_THREADS) as pool:
-        asked = pool.map(lambda base: _base(base[0], base[1], registry, memory), bases)
-        read_pages = pool.map(lambda item: page(item[0], index.with_extra(item[1])), pages)
+        read_bases = pool.map(lambda base: _base(base[0], base[1], registry, memory), bases)
+        read_pages = pool.map(lambda asked: page(asked[0], index.with_extra(asked[1])), pages)
         offered = dict(zip(pages, read_pages, strict=True))
         wanted = [list(_wanted(cell, pinned, offered)) for cell, pinned in pairs]
         wheels = {
@@ -77,12 +78,16 @@ def read(
             if isinstance(wheel, Wheel)
         }
 
-        def one(item: tuple[Wheel, tuple[str, ...]]) -> tuple[WheelTruth | None, tuple[str, ...], int]:
-            wheel, extra = item
-            return _wheel(wheel, offered[canonical(wheel.name), extra], index, memory, deep=deep)
+        def one(asked: tuple[Wheel, tuple[str, ...]]) -> tuple[WheelTruth | None, tuple[str, ...], int]:
+            wheel, extra = asked
+            try:
+                with item(wheel.file):
+                    return _wheel(wheel, offered[canonical(wheel.name), extra], index, memory, deep=deep)
+            except CellError as problem:
+                return None, (problem.message,), 0
 
         about_wheels = dict(zip(wheels, pool.map(one, wheels.values()), strict=True))
-        about_bases = dict(zip(bases, asked, strict=True))
+        about_bases = dict(zip(bases, read_bases, strict=True))
     truths = []
     for (cell, pinned), found in zip(pairs, wanted, strict=True):
         mine = [about_wheels[wheel.file, wheel.sha256] for wheel in found if isinstance(wheel, Wheel)]
@@ -161,7 +166,8 @@ def _base(
     reference: str, platform: str, registry: Registry, memory: Memory
 ) -> tuple[BaseTruth | None, tuple[str, ...]]:
     try:
-        base = truth_of_base(registry.inspect(reference, platform))
+        with item(reference):
+            base = truth_of_base(registry.inspect(reference, platform))
     except ImageMissingError:
         mirror = memory.mirror(reference)
         asked = f"{reference} (asked at its mirror {mirror})" if mirror else reference
@@ -169,9 +175,6 @@ def _base(
     except RtbuildError as problem:
         known = memory.base(reference, platform)
         return known, (f"the base {reference} could not be read: {problem.message}",)
-    except (ValueError, LookupError, TypeError, AttributeError) as problem:
-        # a config or manifest that is JSON of another shape
-        return None, (f"the base {reference} could not be read: {type(problem).__name__}: {problem}",)
     memory.keep(reference, platform, base)
     return base, ()
 

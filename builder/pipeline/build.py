@@ -13,7 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.errors import CellError, RegistryError, UsageError
+from builder.errors import CellError, UsageError
+from builder.items import item
 from builder.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.pipeline import stages
 from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
@@ -222,14 +223,15 @@ def staged_before(site: Site, options: BuildOptions, recipes: Iterable[Recipe]) 
 
     def look(recipe: Recipe) -> Staged | None:
         try:
-            configs = site.stores.cache / "configs"
-            found = find_staged(registry, repository, recipe.inputs, kept=configs)
-            if found is None:
-                return None
-            from builder.evidence.origin import origin_of
+            with item(recipe.cell.id):
+                configs = site.stores.cache / "configs"
+                found = find_staged(registry, repository, recipe.inputs, kept=configs)
+                if found is None:
+                    return None
+                from builder.evidence.origin import origin_of
 
-            origin = origin_of(registry, found, recipe, made=site.stores.made, builders=site.own)
-        except RegistryError as problem:
+                origin = origin_of(registry, found, recipe, made=site.stores.made, builders=site.own)
+        except CellError as problem:
             if registry.digest_of(f"{repository}:nothing") is not None:
                 raise
             why = problem.message  # it answers: the image is at fault

@@ -178,7 +178,7 @@ def _bare_row(cause, how, line, source, remedy):
 def _from_report(report):
     """The cause of a report of this probe: it was proven there, by more than a text."""
     cause = report.get("cause")
-    if cause not in CAUSES:
+    if not isinstance(cause, str) or cause not in CAUSES:
         return []
     text = redact(str(report.get("summary") or ""))[:300]
     line = {"source": "a report of cudnn-verify", "line": 1, "text": text}

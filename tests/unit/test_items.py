@@ -1,0 +1,389 @@
+"""One item never ends a run: whatever the work on it raises is its own failure, and the others are done.
+
+Two parts: every loop of the house goes through the one boundary (found in the source, not listed), and each
+kind of loop is tried with every kind of exception.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import pytest
+from publish_doubles import MATRIX, PROBE, Project
+from registry_double import RegistryDouble, serve
+
+from builder import facts
+from builder.audit import Question
+from builder.audit.run import audit
+from builder.catalogue.collect import collect
+from builder.catalogue.registry import images_of
+from builder.cli import check as checking
+from builder.cli.publish import exit_code as publish_exit_code
+from builder.cli.walking import exit_code
+from builder.dispatch.run import RenderedCell, with_images
+from builder.errors import CellError, FaultError, MissingToolError, RegistryError, StaleLockError, UsageError
+from builder.items import item
+from builder.layers.codec import INFLATE_ERRORS
+from builder.net.http import Client
+from builder.oci.registry import Registry
+from builder.pipeline.events import CellOutcome, CellResult, Stage
+from builder.pipeline.schedule import Hooks, Walk, each
+from builder.publish.publication import PublishOptions
+from builder.publish.run import publish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BUILDER = Path(facts.__file__).parents[1]
+
+RAISED: tuple[Exception, ...] = (
+    ValueError("odd"),
+    KeyError("odd"),
+    OSError(5, "Input/output error"),
+    INFLATE_ERRORS[0]("Error -3 while decompressing data"),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    RecursionError("maximum recursion depth exceeded"),
+    OverflowError("date value out of range"),
+    TypeError("unhashable type: 'dict'"),
+    UsageError("odd is no image reference"),
+)
+each_exception = pytest.mark.parametrize("raised", RAISED, ids=[type(one).__name__ for one in RAISED])
+
+TWO = MATRIX + "include:\n  - {}\n  - {variant: other}\n"
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryDouble]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+
+
+# The boundary itself.
+
+
+@each_exception
+def test_what_an_item_raises_is_its_own_failure(raised: Exception) -> None:
+    with pytest.raises(CellError) as failed, item("the item"):
+        raise raised
+    assert failed.value.exit_code == 1
+    assert failed.value.__cause__ is raised
+    assert "odd" in failed.value.message or "the item" in failed.value.message
+
+
+@pytest.mark.parametrize(
+    "raised", [MissingToolError("no disk"), StaleLockError("stale"), CellError("itself")]
+)
+def test_what_the_next_item_meets_too_and_what_is_said_already_pass(raised: Exception) -> None:
+    with pytest.raises(type(raised)) as passed, item("the item"):
+        raise raised
+    assert passed.value is raised
+
+
+def test_a_fault_names_its_place_and_debug_shows_the_rest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RTBUILD_DEBUG", "1")
+    with (
+        pytest.raises(FaultError, match=r"the item: unexpected KeyError: 'x', at \w+\.py:\d+, in "),
+        item("the item"),
+    ):
+        raise KeyError("x")
+    assert "Traceback" in capsys.readouterr().err
+
+
+# Every loop goes through it.
+
+OF_ONE_ITEM = {
+    "oci/copying.py": "blobs of one image",
+    "pipeline/feeding.py": "layers of one image",
+    "image/missing.py": "layers of one image",
+    "image/stack.py": "layers of one image",
+    "layers/codec.py": "pieces of one layer",
+    "net/download.py": "files of one item; the first failure ends them",
+    "index/client.py": "wheels of one solution",
+    "facts/survey.py": "tables of the maintainers: all or none",
+    "facts/availability.py": "pages of an index; each answers with its own reason",
+    "resolve/proof.py": "proposals; each answers with its own reason",
+    "colab/match.py": "packages of one runtime; an error leaves the others unasked",
+    "colab/sources.py": "sources of one runtime; each answers with its own reason",
+}
+"""Threads that work on the parts of a single item, which fail with it."""
+
+
+def loops() -> Iterator[tuple[str, str]]:
+    """File and function of every loop in threads."""
+    for path in sorted(BUILDER.rglob("*.py")):
+        file = str(path.relative_to(BUILDER))
+        if file.startswith(("probe/", "runtime/")):
+            continue
+        for function in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            for call in ast.walk(function):
+                if (
+                    isinstance(call, ast.Call)
+                    and isinstance(call.func, ast.Attribute)
+                    and call.func.attr in ("map", "submit")
+                    and "pool" in ast.unparse(call.func.value)
+                ):
+                    yield file, function.name
+
+
+def test_every_loop_in_threads_has_the_boundary() -> None:
+    found = sorted(set(loops()))
+    assert len(found) > 10
+    bare = [
+        (file, name)
+        for file, name in found
+        if file not in OF_ONE_ITEM and not {"item", "noted", "_or_error"} & names_in(BUILDER / file)
+    ]
+    assert bare == []
+
+
+def test_the_exceptions_of_that_are_still_there() -> None:
+    assert OF_ONE_ITEM.keys() <= {file for file, _ in loops()}
+
+
+def names_in(path: Path) -> set[str]:
+    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return {call.func.id for call in calls if isinstance(call.func, ast.Name)}
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("pipeline/stages.py", "lock_cells"), ("pipeline/stages.py", "render_cells"),
+        ("pipeline/build.py", "build"), ("pipeline/verifying.py", "verify"),
+        ("pipeline/reproduce.py", "check_reproducible"), ("publish/run.py", "publish"),
+    ],
+)  # fmt: skip
+def test_every_command_over_cells_goes_through_the_schedule(file: str, command: str) -> None:
+    tree = ast.parse((BUILDER / file).read_text())
+    (function,) = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == command]
+    calls = {
+        n.func.id for n in ast.walk(function) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    }
+    assert calls & {"each", "walk_all"}
+
+
+# Each kind of loop, with each kind of exception.
+
+
+@each_exception
+def test_a_cell(raised: Exception, tmp_path: Path) -> None:
+    cells = Project(tmp_path, TWO).matrix.cells
+    hooks = Hooks(emit=lambda _event: None, cancel=threading.Event())
+    walks = [Walk(cell, hooks.emit, hooks.cancel) for cell in cells]
+
+    def function(walk: Walk) -> CellResult:
+        with walk.stage(Stage.BUILD):
+            if walk.cell is cells[0]:
+                raise raised
+        return walk.ended(CellOutcome.DONE)
+
+    results = [result for result in each(walks, function, hooks, jobs=2) if result]
+    assert [result.outcome for result in results] == [CellOutcome.FAILED, CellOutcome.DONE]
+    assert results[0].error is not None
+    assert exit_code(results) == 1
+    assert not hooks.cancel.is_set()
+
+
+@each_exception
+@pytest.mark.parametrize(
+    "place", ["builder.publish.run.origin_of", "builder.publish.run.decide", "builder.publish.run.copy_image"]
+)
+def test_a_cell_that_is_published(
+    raised: Exception,
+    place: str,
+    server: RegistryDouble,
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Registry, "to_write", lambda: registry)
+    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+    project = Project(tmp_path / "project", TWO)
+    first, second = project.matrix.cells
+    images = {cell.id: project.stage(registry, f"{server.host}/staging", cell) for cell in (first, second)}
+    for image in images.values():
+        project.report(image)
+    module, _, name = place.rpartition(".")
+    real = getattr(__import__(module, fromlist=[name]), name)
+
+    def fails(*given: Any, **options: Any) -> Any:
+        about = images[first.id].digest
+        if any(about == getattr(one, "digest", None) for one in given):
+            raise raised
+        return real(*given, **options)
+
+    monkeypatch.setattr(place, fails)
+    options = PublishOptions(
+        results=project.results,
+        source=f"{server.host}/staging",
+        target=f"{server.host}/public",
+        cache=tmp_path,
+    )
+    hooks = Hooks(emit=lambda _event: None, cancel=threading.Event())
+    rows = publish([project.matrix], [first, second], options, hooks)
+    assert [row.state for row in rows] == ["failed", "published"]
+    assert rows[0].error is not None
+    assert publish_exit_code(rows) == 1
+    assert first.id not in server.tags
+    assert second.id in server.tags
+
+
+@each_exception
+@pytest.mark.parametrize("place", ["builder.evidence.gather.parse_statement", "builder.audit.judged.judge"])
+def test_a_statement(
+    raised: Exception,
+    place: str,
+    server: RegistryDouble,
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The image is not known to work then, since the statement may have been one against it."""
+    pushed = doubles.push_image(registry, f"{server.host}/team/tf", tmp_path)
+    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    assert audit(registry, pushed.reference, Question()).works
+
+    def fails(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(place, fails)
+    found = audit(registry, pushed.reference, Question())
+    assert not found.works
+    reasons = [row.reason for row in (*found.evidence, *found.refused)]
+    assert any(
+        "odd" in reason or type(raised).__name__ in reason or "Input/output" in reason for reason in reasons
+    )
+
+
+@each_exception
+def test_an_image_of_a_catalogue(
+    raised: Exception,
+    server: RegistryDouble,
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good = doubles.push_image(registry, f"{server.host}/team/tf", tmp_path, tag="good")
+    bad = doubles.push_image(
+        registry, f"{server.host}/team/tf", tmp_path, tag="bad", labels={"io.rtbuild.version": "2"}
+    )
+    from builder.catalogue import registry as room
+
+    real = room._cell
+
+    def fails(cell: str, matrix: str, image: Any, provenance: Any) -> Any:
+        if image.digest == bad.digest:
+            raise raised
+        return real(cell, matrix, image, provenance)
+
+    monkeypatch.setattr(room, "_cell", fails)
+    images, notes = images_of(registry, good.repository, now=datetime.now(UTC), say=lambda _: None)
+    assert [image.digest for image in images] == [good.digest]
+    (note,) = notes
+    assert ":bad is not shown" in note
+
+
+@each_exception
+def test_a_cell_and_a_report_of_a_catalogue(
+    raised: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path, TWO)
+    first, second = project.matrix.cells
+    real = facts.check
+
+    def fails(cell: Any, *given: Any, **options: Any) -> Any:
+        if cell == first:
+            raise raised
+        return real(cell, *given, **options)
+
+    monkeypatch.setattr("builder.catalogue.collect.check", fails)
+    monkeypatch.setattr("builder.catalogue.collect.releases_of", lambda: ())
+    reports = project.results / "reports"
+    reports.mkdir(parents=True)
+    (reports / "x.json").write_text("{}")
+    monkeypatch.setattr("builder.verify.entry.read_entry", lambda *_: fails(first))
+    made = collect([project.matrix], results=project.results, runtimes=tmp_path)
+    assert [image.cell.id for image in made.images] == [second.id]
+    assert any(note.startswith(f"{first.id} of tf is not shown") for note in made.notes)
+    assert any("x.json is not shown" in note for note in made.notes)
+
+
+@each_exception
+def test_a_cell_that_is_checked(
+    raised: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, TWO)
+    first, second = project.matrix.cells
+
+    def fails(cell: Any, *_: object, **__: object) -> tuple[facts.Finding, ...]:
+        if cell.id == first.id:
+            raise raised
+        return ()
+
+    monkeypatch.setattr("builder.facts.check", fails)
+    options: dict[str, Any] = dict.fromkeys(("select", "skip", "driver", "mirror"))
+    more: dict[str, Any] = {"read": False, "deep": False, "fix": False, "verbose": 0}
+    code = checking.check([project.path], **options, **more, json_=True)
+    rows = {row["id"]: row for row in json.loads(capsys.readouterr().out)["cells"]}
+    assert code == 1
+    assert (rows[first.id]["answer"], rows[second.id]["answer"]) == ("unknown", "possible")
+    assert rows[first.id]["findings"][0]["rule"] == checking.FAULT
+
+
+@each_exception
+def test_a_cell_that_is_dispatched(
+    raised: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path, TWO)
+    rendered = [
+        RenderedCell(matrix=project.matrix, recipe=recipe, repository="r.example/x")
+        for recipe in project.recipes.values()
+    ]
+    first, second = rendered
+
+    def fails(_registry: object, _repository: str, inputs: str) -> Any:
+        if inputs == first.recipe.inputs:
+            raise raised
+        return SimpleNamespace(digest="x")
+
+    monkeypatch.setattr("builder.dispatch.run.find_staged", fails)
+    lost: dict[str, str] = {}
+    nothing: Any = None
+    assert [one for one, _ in with_images(nothing, rendered, lost)] == [second]
+    assert lost.keys() == {first.recipe.cell.id}
+    with pytest.raises(CellError):
+        with_images(nothing, [first], lost)
+
+
+def test_a_registry_that_is_away_is_the_fault_of_no_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path, TWO)
+    rendered = [
+        RenderedCell(matrix=project.matrix, recipe=recipe, repository="r.example/x")
+        for recipe in project.recipes.values()
+    ]
+
+    def away(*_: object) -> None:
+        raise RegistryError("no answer")
+
+    monkeypatch.setattr("builder.dispatch.run.find_staged", away)
+    nothing: Any = None
+    with pytest.raises(RegistryError):
+        with_images(nothing, rendered, {})
