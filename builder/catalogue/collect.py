@@ -11,7 +11,7 @@ from builder import resources
 from builder.catalogue.releases import cards_of, judgement, releases_of
 from builder.catalogue.values import Catalogue, CataloguedImage, Cause, Part, Run, largest_first, newest_first
 from builder.colab.diff import listed
-from builder.documents import MalformedError, parse_object, read_file, shown
+from builder.documents import MalformedError, parse_moment, parse_object, read_file, shown
 from builder.errors import CellError
 from builder.evidence.verification import no_proof
 from builder.facts import check
@@ -19,7 +19,7 @@ from builder.facts.gpus import class_of
 from builder.items import item
 from builder.lock.file import LockEntry, lock_path, read_lock
 from builder.model import Cell, Matrix, RegistryBase
-from builder.oci.spec import is_digest, parse_reference
+from builder.oci.spec import is_digest, is_tag, parse_reference
 from builder.verify.document import parse
 from builder.verify.entry import Damaged, ReportStore, SealedReport
 
@@ -186,9 +186,13 @@ def _publications(path: Path) -> list[tuple[tuple[str, str], tuple[str, str, str
                 target = f"{cell['target']}:{cell['id']}"
                 if not is_digest(cell["digest"]):
                     raise CellError(f"{shown(str(cell['digest']))} is no digest")
+                if not is_tag(key[0]):
+                    raise CellError(f"{shown(key[0])} is no name of a matrix")
                 parse_reference(target)
-                rows.append((key, (str(document["started"]), target, str(cell["digest"]))))
-    except (LookupError, TypeError) as error:
+                rows.append(
+                    (key, (parse_moment(document["started"]).isoformat(), target, str(cell["digest"])))
+                )
+    except (LookupError, TypeError, MalformedError) as error:
         raise CellError(f"it lacks what a publication has ({shown(repr(error))})") from error
     return rows
 

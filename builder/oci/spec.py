@@ -28,6 +28,8 @@ _MIRROR = re.compile(r"(?:https?://)?(?:\[[0-9a-fA-F:]+\]|[^/\s:@]+)(?::\d{1,5})
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}")
 """https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests"""
+_HOST = re.compile(r"(?:\[[0-9a-fA-F:]{2,45}\]|[A-Za-z0-9_.-]{1,253})(?::[0-9]{1,5})?")
+_REPOSITORY = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*")
 _LONGEST_NAME = 255
 """https://github.com/distribution/reference/blob/main/reference.go: RepositoryNameTotalLengthMax"""
 _MACHINES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
@@ -79,9 +81,17 @@ def parse_reference(text: str) -> Reference:
         host, path = first, remainder
     else:
         host, path = DOCKER_HUB, rest
-    name, _, tag = path.partition(":")
-    if not 0 < len(name) <= _LONGEST_NAME or name != name.lower() or (at and not _DIGEST.fullmatch(digest)):
-        raise UsageError(f"{text} is no image reference", hint="as in nvidia/cuda:12.4.1-base-ubuntu22.04")
+    name, colon, tag = path.partition(":")
+    if (
+        not _HOST.fullmatch(host)
+        or len(name) > _LONGEST_NAME
+        or not _REPOSITORY.fullmatch(name)
+        or (colon and not is_tag(tag))
+        or (at and not _DIGEST.fullmatch(digest))
+    ):
+        raise UsageError(
+            f"{shown(text)} is no image reference", hint="as in nvidia/cuda:12.4.1-base-ubuntu22.04"
+        )
     if host in ("index.docker.io", _HUB_ADDRESS):
         host = DOCKER_HUB
     if host == DOCKER_HUB and "/" not in name:
@@ -280,7 +290,7 @@ def blobs_of(manifest: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     for entry in (manifest.get("config"), *layers):
         digest, size = (entry.get("digest"), entry.get("size")) if isinstance(entry, dict) else (None, None)
         if not is_digest(digest) or type(size) is not int or size <= 0:
-            raise MalformedError("it has a blob without a digest, a size or content")
+            raise MalformedError("it has a blob without a digest or size, or an empty one")
         found.append((digest, size))
     return tuple(found)
 

@@ -47,7 +47,7 @@ def test_a_manifest_of_two_readings(more: dict[str, Any]) -> None:
         parse_manifest(json.dumps(MANIFEST | more).encode())
 
 
-@pytest.mark.parametrize("size", [True, -1, 1e3, 5.7, "5", None, [1]])
+@pytest.mark.parametrize("size", [True, -1, 0, 1e3, 5.7, "5", None, [1]])
 def test_a_size_that_is_none(size: object) -> None:
     with pytest.raises(MalformedError, match="digest or size"):
         blobs_of(MANIFEST | {"layers": [BLOB | {"size": size}]})

@@ -1,0 +1,185 @@
+"""Every field of every document from outside, with values that nobody expects there.
+
+A document is refused in words, or what is made of it is harmless: no exception of another kind than a refusal
+(the boundary of :mod:`builder.items` would hide it, so readers are called without), and no control character
+in what people see.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import pytest
+from publish_doubles import Project, report
+
+from builder.catalogue.collect import _publications
+from builder.documents import readable
+from builder.errors import FaultError, RtbuildError
+from builder.lock.file import read_lock
+from builder.oci.staging import read_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from builder.oci.staging import Staged
+
+
+def deep(levels: int) -> Any:
+    found: Any = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+ODD: dict[str, Any] = {
+    "null": None,
+    "true": True,
+    "zero": 0,
+    "negative": -1,
+    "huge": 1 << 62,
+    "a huge float": 1e300,
+    "empty": "",
+    "list": [],
+    "object": {},
+    "list of objects": [{}],
+    "object in object": {"": {"a": None}},
+    "deep": deep(50),
+    "long": "a" * 100_000,
+    "digits": "9" * 5000,
+    "bidi": "x\u202ey\u2066z",
+    "C0": "a\x00b\x1b[2J\x07",
+    "C1": "a\x9b31mb\x85",
+    "lines": "a\r\n::error::b\n##[error]c",
+    "surrogate": "\udc80",
+    "path": "../../../etc/passwd",
+    "markup": "</script><script>alert(1)</script>",
+    "last date": "9999-12-31T23:59:59-23:59",
+    "first date": "0001-01-01T00:00:00+23:59",
+    "naive date": "2026-11-21T00:00:00",
+}
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from places(inner, (*path, key))
+
+
+def changed(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
+    found = copy.deepcopy(value)
+    target = found
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = odd
+    return found
+
+
+def table(whole: Any) -> Iterator[tuple[str, Any]]:
+    """The name of each change, and the changed document."""
+    for path in places(whole):
+        for name, odd in ODD.items():
+            yield f"{'.'.join(map(str, path))}: {name}", changed(whole, path, odd)
+
+
+def refused_or_harmless(
+    whole: Any, read: Callable[[Any], Iterator[str]], *, stride: int = 1
+) -> tuple[int, int]:
+    """How many of the changed documents were refused, and how many read; whatever else happens fails.
+
+    Of a large document each ``stride``-th change: each value, and each field with some of them.
+    """
+    refused = taken = 0
+    for name, odd in itertools.islice(table(whole), 0, None, stride):
+        try:
+            for line in read(odd):
+                assert line == readable(line), f"{name} is shown: {line!r}"
+        except FaultError as error:
+            pytest.fail(f"{name}: {error}")
+        except RtbuildError:
+            refused += 1
+        except Exception as error:  # noqa: BLE001 - told with its place
+            pytest.fail(f"{name}: {type(error).__name__}: {error}")
+        else:
+            taken += 1
+    return refused, taken
+
+
+def test_a_manifest_and_a_config(tmp_path: Path) -> None:
+    memory = doubles.Memory()
+    pushed = doubles.push_image(memory, "registry.example/team/tf", tmp_path)
+    config = memory.blobs[pushed.config_digest]
+
+    def put(manifest: bytes, config: bytes) -> Staged:
+        import hashlib
+
+        other = doubles.Memory()
+        digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
+        other.manifests[digest] = manifest
+        other.blobs = dict.fromkeys([*memory.blobs, pushed.config_digest], config)
+        outside: Any = other
+        return read_image(outside, "registry.example/team/tf", digest)
+
+    def shown_of(found: Staged) -> Iterator[str]:
+        assert found.size > 0
+        yield from (found.label(f"io.rtbuild.{name}") or "" for name in ("cell", "matrix", "inputs"))
+
+    manifest = json.loads(pushed.manifest.content)
+    refused, _ = refused_or_harmless(manifest, lambda odd: shown_of(put(json.dumps(odd).encode(), config)))
+    assert refused > 50
+    refused, _ = refused_or_harmless(
+        json.loads(config), lambda odd: shown_of(put(pushed.manifest.content, json.dumps(odd).encode()))
+    )
+    assert refused > 50
+
+
+def test_a_lock(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    path = project.path.with_name("tf.lock.json")
+    whole = json.loads(path.read_text())
+
+    def read(odd: Any) -> Iterator[str]:
+        path.write_text(json.dumps(odd))
+        read_lock(path)
+        yield ""
+
+    refused, _ = refused_or_harmless(whole, read)
+    assert refused > 500
+
+
+def test_a_record_of_a_publication(tmp_path: Path) -> None:
+    cell = {
+        "id": "x",
+        "matrix": "m",
+        "outcome": "published",
+        "target": "r.example/x",
+        "digest": "sha256:" + "a" * 64,
+    }
+    whole = {
+        "schema": 1,
+        "kind": "publication",
+        "started": "2026-01-01T00:00:00Z",
+        "dry_run": False,
+        "cells": [cell],
+    }
+    path = tmp_path / "publication-1.json"
+
+    def read(odd: Any) -> Iterator[str]:
+        path.write_text(json.dumps(odd))
+        for key, values in _publications(path):
+            yield from (*key, *values)
+
+    refused, _ = refused_or_harmless(whole, read)
+    assert refused > 50
+
+
+def test_the_table_reaches_every_field() -> None:
+    whole = report()
+    names = {name.partition(":")[0] for name, _ in table(whole)}
+    assert {"gpus.0.name", "driver.version", "frameworks.0.loaded.cudnn", "probe.sha256"} <= names
