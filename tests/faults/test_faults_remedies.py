@@ -35,8 +35,10 @@ FREE = {
     "device-hidden": "unset",
     "dlopen-wrapper": "unset",
     "old-libstdcxx-on-the-path": "unset",
+    "one-of-three-variables": "unset",
     "shadowed-by-an-incomplete-folder": "unset",
     "stubs-on-the-path": "unset",
+    "unknown-flag": "unset",
     "unversioned-name-missing": "ln -s",
 }
 """Faults whose command needs no package, and how it begins."""
