@@ -148,6 +148,12 @@ def _is_framework(key: str) -> bool:
     return table_name(key) in framework_files() or key == "jaxlib"
 
 
+def _rank(key: str) -> tuple[int, str]:
+    """The place of a framework in the registry; JAX's compiled half comes behind JAX."""
+    name = "jax" if key == "jaxlib" else table_name(key)
+    return [*framework_files()].index(name), key
+
+
 def compare(runtime: Listed, image: Inventory) -> Parity:
     """Every package of the runtime, and every one of the image."""
     asked = {str(canonicalize_name(name)): (name, version) for name, version in runtime.packages.items()}
@@ -157,7 +163,7 @@ def compare(runtime: Listed, image: Inventory) -> Parity:
         for key, version in image.packages.items()
         if key not in asked
     ]
-    frameworks = [rows.pop(name) for name in sorted(filter(_is_framework, rows))]
+    frameworks = [rows.pop(name) for name in sorted(filter(_is_framework, rows), key=_rank)]
     others = sorted((*rows.values(), *extra), key=lambda row: row.name.casefold())
     return Parity(
         runtime=runtime.runtime,

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from builder.facts.tables import framework_files
 from builder.model import Base, Cell, Cuda, Difference, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.verify.document import Expectation, compare, family, first_parts, parse, same_version
 
@@ -65,6 +67,13 @@ def test_a_cpu_image_asks_for_no_cuda() -> None:
         cell=cell("none"), base=RootfsBase(suite="bullseye", debs=(), epoch=1), wheels=(), epoch=1
     )
     assert Expectation.of(pinned) == Expectation(python="3.9")
+
+
+@pytest.mark.parametrize("name", sorted(framework_files()))
+def test_a_framework_that_is_asked_for_and_not_there_is_a_difference(document, name: str) -> None:
+    asked = replace(ASKED, frameworks=((name, "1.2.3"),))
+    found = [one for one in differences(document(frameworks=[]), asked) if one.found == "nothing"]
+    assert f"framework {name}" in {one.what for one in found}
 
 
 def test_what_was_asked_was_found(document) -> None:
