@@ -10,15 +10,25 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import evidence_doubles as doubles
 import pytest
 from publish_doubles import Project, report
 
+from builder.audit import Question, drift, machine
+from builder.audit.judged import judge_all
+from builder.audit.run import Audit
 from builder.catalogue.collect import _publications
+from builder.cli.audit import document, page
+from builder.console import Terminal
 from builder.documents import readable
 from builder.errors import FaultError, RtbuildError
+from builder.evidence.gather import Gathered, Piece
+from builder.evidence.judgement import Policy, judge
+from builder.evidence.statement import TEST_RESULT, Statement, parse_statement
+from builder.evidence.verification import predicate_of
 from builder.lock.file import read_lock
 from builder.oci.staging import read_image
 
@@ -27,6 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.oci.staging import Staged
+
+NOW = datetime.now(UTC)
 
 
 def deep(levels: int) -> Any:
@@ -109,6 +121,59 @@ def refused_or_harmless(
         else:
             taken += 1
     return refused, taken
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
+    return doubles.push_image(doubles.Memory(), "registry.example/team/tf", tmp_path_factory.mktemp("image"))
+
+
+def stated(image: Staged, kind: str, predicate: Any) -> Piece:
+    made = Statement(subjects=(image.digest,), predicate_type=kind, predicate={})
+    content = json.dumps({**json.loads(made.content), "predicate": predicate})
+    return Piece(statement=parse_statement(content.encode()), digest="sha256:" + "e" * 64)
+
+
+def audited(image: Staged, piece: Piece, *, alone: bool = True) -> Iterator[str]:
+    """The page of an audit over one statement; ``alone`` says that it is a test result."""
+    if alone:
+        judge(piece.statement.predicate, image, Policy(now=NOW))
+    gathered = Gathered(pieces=(piece,), refused=(), kept="tag", signatures=False)
+    question = Question(gpu="T4", driver="535")
+    weighed = judge_all(gathered, image, question, NOW)
+    findings = [*weighed.findings(question)]
+    if weighed.verified:
+        findings += [drift.age(weighed.verified, NOW), drift.cudnn(weighed.verified[0])]
+        findings += drift.known_bad(weighed.verified, ["T4"])
+        findings.append(machine.seen(weighed.verified, "T4", "535"))
+    made = Audit(
+        reference=image.reference,
+        image=image,
+        when=NOW,
+        question=question,
+        works=bool(weighed.verified),
+        evidence=weighed.held,
+        refused=(),
+        kept="tag",
+        signatures=False,
+        verified=weighed.verified,
+        failed=weighed.against,
+        findings=tuple(findings),
+    )
+    json.dumps(document(made)).encode()
+    yield from page(made, Terminal(progress="none", color=False, github=False))
+
+
+@pytest.mark.parametrize("verdict", ["works", "broken"])
+def test_a_verification(verdict: str, image: Staged) -> None:
+    cause = None if verdict == "works" else "cudnn-shadowed"
+    found = doubles.double_report(verdict=verdict, cause=cause)
+    sealed = doubles.verification(image, document=found)
+    whole = dict(predicate_of(sealed, image, claims=("T4",) if verdict == "works" else (), exempt=()))
+    refused, _ = refused_or_harmless(
+        whole, lambda odd: audited(image, stated(image, TEST_RESULT, odd)), stride=17
+    )
+    assert refused > 50
 
 
 def test_a_manifest_and_a_config(tmp_path: Path) -> None:
