@@ -15,7 +15,7 @@ from builder.facts import Finding, Outcome, summary
 from builder.facts.finding import entry, unknown
 from builder.facts.memory import Memory
 from builder.items import item
-from builder.lock.file import lock_path, pinned_cell, read_lock
+from builder.lock.file import lock_path, pinned_cell, read_lock, state
 from builder.matrix.amend import Replacement, amend
 from builder.matrix.expand import cell_id
 from builder.model import Cell, Matrix, Pinned
@@ -119,6 +119,10 @@ def _judge(
     truths: dict[Cell, facts.Truth] = {}
     locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
     pairs = [(cell, pinned_cell(cell, locks[cell.matrix])) for cell in cells]
+    for cell, pinned in pairs:
+        if pinned is None and locks[cell.matrix]:
+            why = state(cell, locks[cell.matrix])
+            say(f"note: {cell.id}: {why}; judged without the lock, `rtbuild lock` renews it")
     memory = Memory(mirrors=mirrors)
     if read or deep:
         from builder.facts.reading import read as read_all  # with an HTTP client: a tenth of a second

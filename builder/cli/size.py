@@ -12,7 +12,7 @@ from builder.errors import StaleLockError
 from builder.image.sizes import CellSize, LayerSize, measure
 from builder.index.client import cache_path
 from builder.layers.store import LayerStore
-from builder.lock.file import lock_path, pinned_cell, read_lock
+from builder.lock.file import lock_path, pinned_cell, read_lock, state
 from builder.model import Cell, Matrix
 
 _PACKAGES = 15
@@ -45,9 +45,11 @@ def size(
 def _measure(matrices: list[Matrix], cell: Cell) -> CellSize:
     """The sizes of the cell as it is locked."""
     path = next(matrix.path for matrix in matrices if matrix.name == cell.matrix)
-    pinned = pinned_cell(cell, read_lock(lock_path(path)))
+    entries = read_lock(lock_path(path))
+    pinned = pinned_cell(cell, entries)
     if pinned is None:
-        raise StaleLockError(f"{cell.id} is not locked", hint="run `rtbuild lock` first")
+        said = f"{cell.id} is not locked: {lock_path(path)}: {state(cell, entries)}"
+        raise StaleLockError(said, hint="run `rtbuild lock` first")
     cache = resources.cache()
     return measure(pinned, store=LayerStore(cache / "layers"), place=partial(cache_path, cache=cache))
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pydantic
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from builder.digests import digest_of
 from builder.documents import parse_json, read_file
@@ -132,6 +134,39 @@ def status(cell: Cell, entries: Mapping[str, LockEntry]) -> LockStatus:
         return LockStatus.MISSING
     other = cell.python_from is not None and (cell.python_from == "base") != (entry.python is None)
     return LockStatus.FRESH if entry.inputs == digest_of(cell.inputs()) and not other else LockStatus.STALE
+
+
+def state(cell: Cell, entries: Mapping[str, LockEntry]) -> str:
+    """Where a cell stands in a lock, in words: ``stale: the base was …``, as far as the entry tells."""
+    found = status(cell, entries)
+    if found is not LockStatus.STALE:
+        return {LockStatus.FRESH: "fresh", LockStatus.MISSING: "missing: it is not in the lock"}[found]
+    entry = entries[cell.id]
+    rootfs = isinstance(entry.base, RootfsBase)
+    base = f"rootfs:debian/{entry.base.suite}" if rootfs else entry.base.reference  # type: ignore[union-attr]
+    versions: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in entry.wheels}
+    origin = "base" if entry.python is None else "standalone"
+    why = [
+        (base != str(cell.base), f"it was made for {base}, and the matrix names {cell.base}"),
+        (entry.platform != cell.platform, f"it was made for {entry.platform}"),
+        (set(entry.apt) != set(cell.apt), "the matrix names other Debian packages"),
+        (cell.python_from not in (None, origin), f"its Python is of another origin: {origin}"),
+        *(_other_version(text, versions) for text in (*cell.frameworks, *cell.pip, *cell.cuda.packages)),
+    ]
+    reasons = [text for differs, text in why if differs]
+    return f"stale: {'; '.join(reasons[:3]) or 'the matrix has changed since it was locked'}"
+
+
+def _other_version(text: str, versions: Mapping[str, str]) -> tuple[bool, str]:
+    """Whether a requirement of the matrix is not met by the locked version, and that said."""
+    try:
+        parsed = Requirement(text)
+        found = versions.get(canonicalize_name(parsed.name))
+        met = found is not None and parsed.specifier.contains(found, prereleases=True)
+    except ValueError:
+        return False, ""
+    locked = f"{parsed.name} {found}" if found is not None else f"no {parsed.name}"
+    return not met, f"it has {locked}, and the matrix asks for {text}"
 
 
 def pinned_cell(cell: Cell, entries: Mapping[str, LockEntry], *, stale: bool = False) -> Pinned | None:

@@ -13,7 +13,7 @@ from builder import resources
 from builder.errors import StaleLockError
 from builder.evidence.made import MadeImages
 from builder.layers.store import LayerStore
-from builder.lock.file import lock_path, merge, pinned_cell, read_lock, status
+from builder.lock.file import lock_path, merge, pinned_cell, read_lock, state
 from builder.model import IMAGES, Cell, Matrix, Pinned
 from builder.pipeline.events import Note
 from builder.recipe.bundle import kept_bundle
@@ -65,8 +65,7 @@ class Locks:
         wrong = [cell for cell, pinned in zip(cells, found, strict=True) if pinned is None]
         if wrong:
             files = ", ".join(sorted({str(lock_path(self._matrices[cell.matrix].path)) for cell in wrong}))
-            states = ((cell.id, status(cell, self._entries[cell.matrix])) for cell in wrong)
-            lines = "".join(f"\n  {cell}: {state.value}" for cell, state in states)
+            lines = "".join(f"\n  {cell.id}: {state(cell, self._entries[cell.matrix])}" for cell in wrong)
             raise StaleLockError(
                 f"the lock does not belong to the matrix as it stands ({files}):{lines}",
                 hint="run `rtbuild lock` with the same matrix, and commit what it writes",

@@ -22,7 +22,7 @@ from builder.facts.finding import Finding, Outcome, entry, summary
 from builder.facts.framework import table_name
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of
-from builder.facts.tables import load
+from builder.facts.tables import load, mistaken_names
 from builder.facts.versions import NO_NUMBER, contains, key, newest_first, release
 from builder.model import Cell
 from builder.resolve.requirements import NamedRequirement, Wishes
@@ -114,7 +114,13 @@ def distributions(wishes: Iterable[NamedRequirement]) -> list[str]:
 
 
 def meant(name: str) -> str | None:
-    """The framework that was probably meant: ``tensrflow`` and ``tensorflow-cpu`` → ``tensorflow``."""
+    """The package that was probably meant: ``pytorch`` → ``torch``, ``tensrflow`` → ``tensorflow``."""
+    if (
+        (row := mistaken_names().get(name)) is not None
+        and row.outcome == "impossible"
+        and row.versions is None
+    ):
+        return row.instead
     if (build := load().without.get(name)) is not None:
         return build.instead
     close = difflib.get_close_matches(name, [*load().frameworks], n=1, cutoff=0.8)

@@ -134,6 +134,8 @@ def test_a_name_that_is_nearly_one() -> None:
     assert meant("tensrflow") == "tensorflow"
     assert meant("tensorflow-cpu") == "tensorflow"
     assert meant("numpy") is None
+    assert meant("pytorch") == "torch"
+    assert meant("cv2") == "opencv-python"
 
 
 @pytest.mark.parametrize(
