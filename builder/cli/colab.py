@@ -168,7 +168,8 @@ def diff(
     runtime = parities.listed(against)
     with Engine.connect(context=context) as engine:
         labelled = parities.labelled(runtime)
-        measured = measure(engine, image, probe=bundle(), labelled=labelled, gpus=gpus == "all")
+        wanted = engine.facts().gpu.usable if gpus == "auto" else gpus == "all"
+        measured = measure(engine, image, probe=bundle(), labelled=labelled, gpus=wanted)
     parity = parities.compare(runtime, measured)
     report = measured.report
     if json_:

@@ -1,0 +1,502 @@
+"""A folder, a registry and an engine in which every command can be run, with each call out of it recorded.
+
+All of it are test doubles: no GPU, engine, index, scheduler or signature is real, and the registry is one on
+this machine's loopback, gone with the test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+import requests
+from evidence_doubles import SigningDouble
+from publish_doubles import CELL, PROBE, Project, report
+from registry_double import RegistryDouble
+from typer.exceptions import TyperException
+
+from builder.cli.app import loaded
+from builder.cli.init import MatrixWish, matrix_text
+from builder.engine.engine import Engine
+from builder.engine.facts import EngineFacts, Gpu, GpuFacts
+from builder.engine.images import StoredImage
+from builder.errors import CellError, RtbuildError
+from builder.evidence.cosign import Cosign
+from builder.evidence.made import MadeImages
+from builder.facts.refresh import Refresh
+from builder.facts.survey import Survey
+from builder.lock.file import lock_path, merge
+from builder.matrix import load
+from builder.model import Pinned, RegistryBase
+from builder.net.http import Client
+from builder.oci.registry import Registry
+from builder.verify.document import EXIT_CODES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pytest
+
+OTHERS = """\
+version: 1
+name: others
+defaults:
+  framework: tensorflow==2.15.1
+  base: nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04
+  python: "3.10"
+  cuda: base
+  apt: [git]
+include:
+  - {}
+"""
+IMPOSSIBLE = """\
+version: 1
+name: impossible
+defaults: {framework: torch==2.9.1, python: "3.12", base: "rootfs:debian/bookworm", gpus: [K80]}
+include:
+  - {cuda: {from: wheels, packages: []}}
+"""
+FLEET = """\
+version: 1
+scheduler: slurm
+staging: {host}/staging
+classes: {{T4: {{partition: gpu}}}}
+"""
+UNLOCKED = """\
+version: 1
+name: unlocked
+defaults: {framework: six==1.17.0, python: "3.11", base: "rootfs:debian/bookworm", cuda: none}
+include:
+  - {}
+"""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a run did, as far as anybody outside can see."""
+
+    code: int
+    stdout: str
+    stderr: str
+    calls: tuple[str, ...]
+    """Sorted, each once: threads make some of them, and some are tried again."""
+    files: tuple[tuple[str, str], ...]
+
+    def differences(self, other: Observation) -> list[str]:
+        return [name for name in self.__dataclass_fields__ if getattr(self, name) != getattr(other, name)]
+
+
+@dataclass
+class World:
+    """Where a command runs: the same for every run, and new for each."""
+
+    folder: Path
+    template: Path
+    server: RegistryDouble
+    monkeypatch: pytest.MonkeyPatch
+    calls: list[str] = field(default_factory=list)
+    held: dict[str, StoredImage] = field(default_factory=dict)
+    staged: str = ""
+    """The digest of the image in staging."""
+
+    def record(self, name: str, *arguments: object, **options: object) -> None:
+        shown = [repr(one) for one in arguments] + [f"{key}={value!r}" for key, value in options.items()]
+        self.calls.append(self.plain(f"{name}({', '.join(shown)})"))
+
+    def recorded(self, name: str, answer: Any = None) -> Any:
+        """A function that records its arguments, and answers or raises ``answer``."""
+
+        def call(*arguments: object, **options: object) -> Any:
+            self.record(name, *arguments, **options)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+    def plain(self, text: str) -> str:
+        """The text without what differs from run to run: addresses, temporary names, moments, seconds."""
+        text = text.replace(self.server.host, "REGISTRY")
+        for pattern, shown in (
+            (r" at 0x[0-9a-f]+", ""),
+            (r"\b[0-9a-f]{12,64}\b", "HEX"),
+            (r"rtbuild-[\w-]*[a-z0-9_]{6,}", "TEMPORARY"),
+            (r"\d{8}T\d{6}Z-\d+", "MOMENT"),
+            (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?", "MOMENT"),
+            (r"\b\d{4}-\d\d-\d\d\b", "DAY"),
+            (r'("seconds": |"time=")[\d.]+', "SECONDS"),
+            (r'time="[\d.]+"', "SECONDS"),
+            (r"\b\d+(\.\d+)? ?m?s\b", "SECONDS"),
+            (r'("[a-z]+": )\d+\.\d{1,2}\b', "FIGURE"),
+        ):
+            text = re.sub(pattern, shown, text)
+        return text
+
+    def run(self, command: str, arguments: Sequence[str]) -> Observation:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.template, self.folder)
+        held = dict(self.held)
+        before = deepcopy((self.server.blobs, self.server.manifests, self.server.tags))
+        self.calls.clear()
+        self.server.requests.clear()
+        out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+        name, *inner = command.split()
+        text = "\n".join((*inner, *arguments))
+        words = text.replace("REGISTRY", self.server.host).replace("DIGEST", self.staged).split("\n")
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = _code(name, words)
+        out.flush()
+        asked = [self.plain(f"registry {line}") for line in self.server.requests]
+        self.server.blobs, self.server.manifests, self.server.tags = before
+        self.held = held
+        return Observation(
+            code=code,
+            stdout=self.plain(out.buffer.getvalue().decode("utf-8", "replace")),  # type: ignore[attr-defined]
+            stderr=self.plain(err.getvalue()),
+            calls=tuple(sorted({*self.calls, *asked})),
+            files=tuple(self._files()),
+        )
+
+    def _files(self) -> Iterator[tuple[str, str]]:
+        for path in sorted(self.folder.rglob("*")):
+            name = str(path.relative_to(self.folder))
+            if path.is_file() and not name.startswith(("cache/", "blob", "home/")):
+                yield self.plain(name), self.plain(path.read_bytes().decode("utf-8", "replace"))
+
+
+def _code(name: str, words: list[str]) -> int:
+    """As the console script ends."""
+    try:
+        result = loaded(name).main(args=words, prog_name=name, standalone_mode=False)
+    except TyperException as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
+    except RtbuildError as error:
+        print(f"{error.message}\n{error.hint}", file=sys.stderr)
+        return error.exit_code
+    return result if isinstance(result, int) else 0
+
+
+class EngineDouble:
+    """A test double of an engine on a machine with one T4: it has the images that ``world`` holds."""
+
+    client_command = ("docker",)
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.buildx = "0.13.0"
+
+    def __getattr__(self, name: str) -> Any:
+        return self.world.recorded(f"engine.{name}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def facts(self) -> EngineFacts:
+        card = Gpu(name="Tesla T4", compute_capability="7.5")
+        gpu = GpuFacts(
+            request="gpus", traces=("/dev/nvidia0",), toolkit="1.17", driver="535.104.05", gpus=(card,)
+        )
+        return EngineFacts(
+            version="27.5",
+            store="graphdriver",
+            driver="overlay2",
+            root="/",
+            disk_free=10**12,
+            platform="linux/amd64",
+            host="unix:///var/run/docker.sock",
+            gpu=gpu,
+            memory=16 << 30,
+        )
+
+    def disk_free(self) -> int:
+        return 10**12
+
+    def inspect(self, reference: str) -> StoredImage | None:
+        return self.world.held.get(reference.replace(self.world.server.host, "REGISTRY"))
+
+    def find(self, inputs: str, names: Sequence[str] = ()) -> StoredImage | None:
+        self.world.record("engine.find", inputs, names)
+        held = (self.world.held.get(name) for name in names)
+        return next((one for one in held if one and one.label("io.rtbuild.inputs") == inputs), None)
+
+    def cells(self) -> dict[str, str]:
+        return {}
+
+    def built(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    def read_file(self, reference: str, path: str) -> bytes | None:
+        self.world.record("engine.read_file", reference, path)
+        return PROBE if path.endswith("cudnn-verify") else b"runtime:x:1000:1000::/home/runtime:/bin/sh\n"
+
+    def run_probe(self, reference: str, argv: Sequence[str], **options: Any) -> Any:
+        self.world.record("engine.run_probe", reference, argv, options.get("gpus"), options.get("timeout"))
+        document = report()
+        return SimpleNamespace(
+            returncode=EXIT_CODES[document["verdict"]],
+            stdout=json.dumps(document),
+            stderr="",
+            started=True,
+            daemon_error=None,
+            timed_out=False,
+            truncated=False,
+        )
+
+    def pull(self, reference: str, *, progress: Any, **_more: object) -> None:
+        self.world.record("engine.pull", reference)
+        progress("a layer", 1, 2)
+
+    def receive(self, image: Any, _blob: object, name: str, *, progress: Any, **_more: object) -> StoredImage:
+        self.world.record("engine.receive", name)
+        progress(5)
+        return _stored(name, image.digest, image.content)
+
+    def build(self, *arguments: object, **options: object) -> Any:
+        self.world.record("engine.build", *arguments, **options)
+        raise CellError("the double builds nothing")
+
+
+def _stored(name: str, digest: str, content: str, **labels: str) -> StoredImage:
+    named = tuple((f"io.rtbuild.{label}", text) for label, text in labels.items())
+    return StoredImage(reference=name, digest=digest, content=content, size=5, labels=named)
+
+
+class _Cosign(SigningDouble):
+    """A test double that is found on every machine, and is told to the world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def sign(self, image: str, _statement: object, signer: Any) -> None:
+        self.world.record("cosign.sign", image, signer)
+        raise CellError("the double signs nothing")
+
+    def verify(self, *arguments: object, **options: object) -> str:
+        self.world.record("cosign.verify", *arguments, **options)
+        return "the double verifies nothing"
+
+
+def _made() -> Any:
+    return SimpleNamespace(
+        digest="sha256:" + "1" * 64,
+        config_digest="sha256:" + "2" * 64,
+        content="sha256:" + "3" * 64,
+        size=5,
+        layers=(),
+        records=(),
+        manifest=b"{}",
+        config=b"{}",
+    )
+
+
+def furnish(folder: Path, server: RegistryDouble) -> tuple[dict[str, StoredImage], str]:
+    """Matrices, locks and reports in ``folder``, images in the registry; what an engine would hold."""
+    registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+    project = Project(folder)
+    matrices = folder / "matrices"
+    matrices.mkdir()
+    for path in (project.path, lock_path(project.path)):
+        shutil.move(path, matrices / path.name)
+    others_unlocked = OTHERS.replace("name: others", "name: others-unlocked")
+    for name, text in (
+        ("others", OTHERS),
+        ("others-unlocked", others_unlocked),
+        ("impossible", IMPOSSIBLE),
+        ("unlocked", UNLOCKED),
+    ):
+        (folder / f"{name}.yaml").write_text(text)
+    others = load(folder / "others.yaml")
+    base = RegistryBase(
+        reference="nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04",
+        digest="sha256:" + "b" * 64,
+        env=(("CUDA_VERSION", "12.2.2"), ("NV_CUDNN_VERSION", "8.9.6.50")),
+        labels=(("org.opencontainers.image.ref.name", "ubuntu"),),
+        size=1,
+    )
+    wheels = next(iter(project.recipes.values())).pinned.wheels
+    locked = {cell.id: Pinned(cell=cell, base=base, wheels=wheels, epoch=1) for cell in others.cells}
+    merge(lock_path(others.path), others, locked)
+    for name in ("cosign.pub", "cosign.key"):
+        (folder / name).write_text(name)
+    staged = project.stage(registry, f"{server.host}/staging")
+    project.report(staged)
+    (folder / "requirements.txt").write_text("torch==2.9.1\n")
+    (folder / "pyproject.toml").write_text('[project]\nname = "p"\ndependencies = ["torch==2.9.1"]\n')
+    lines = {"cell_type": "code", "source": ["!pip install torch==2.9.1"], "outputs": []}
+    (folder / "notebook.ipynb").write_text(json.dumps({"cells": [lines], "nbformat": 4}))
+    (folder / "environment.yml").write_text("dependencies: [pip, {pip: [torch==2.9.1]}]\n")
+    (folder / "fleet.yaml").write_text(FLEET.format(host=server.host))
+    (folder / "report.json").write_text(json.dumps(report()))
+    (folder / ".venv").mkdir()
+    wish = MatrixWish(words=("torch",), gpu="T4", driver="535", jupyter=True, offline=True)
+    (folder / "up.yaml").write_text(matrix_text(wish))
+    server.tags[load(folder / "up.yaml").cells[0].id] = staged.digest
+    (folder / ".devcontainer").mkdir()
+    (folder / ".devcontainer" / "devcontainer.json").write_text("{}")
+    recipe = project.recipes[CELL]
+    held = _stored(
+        f"rtbuild/tf:{CELL}",
+        staged.config_digest,
+        staged.content,
+        cell=CELL,
+        matrix="tf",
+        inputs=recipe.inputs,
+    )
+    project.report(replace(staged, manifest=replace(staged.manifest, digest=held.digest)))
+    MadeImages(folder / "cache" / "made").remember(
+        recipe.inputs, digest=staged.digest, content=staged.content
+    )
+    colab = replace(held, labels=(*held.labels, ("io.rtbuild.profile", "colab")))
+    return {held.reference: held, f"rtbuild/colab:{CELL}": colab}, staged.digest
+
+
+class _Missing:
+    """A test double of the layers that a build lacks: there are none."""
+
+    def __init__(self, **_given: object) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def wheel(self, *_: object) -> None:
+        pass
+
+    def finish(self) -> Any:
+        return SimpleNamespace(every=()), SimpleNamespace(layers=(), config={})
+
+
+def _record_making(world: World) -> None:
+    """Layers and images are made of nothing; what is sent, signed, written and asked for is recorded."""
+
+    def planned(_pinned: object, _lease: object, elsewhere: Any) -> Any:
+        if elsewhere is not None:
+            elsewhere("a layer")
+        return SimpleNamespace(missing=(), python=None)
+
+    patch = world.monkeypatch.setattr
+    patch("builder.pipeline.making.plan", planned)
+    patch("builder.pipeline.making.MissingLayers", _Missing)
+    patch("builder.pipeline.making.python_tar", world.recorded("python"))
+    patch("builder.pipeline.making.fetch_wheels", world.recorded("wheels"))
+    patch("builder.pipeline.making.compose_image", lambda _given: _made())
+    patch("builder.pipeline.making.runner_for", lambda _engine: SimpleNamespace(check=lambda: None))
+    patch(
+        "builder.pipeline.making.push_image", lambda _registry, where, *_, **__: world.record("push", where)
+    )
+    patch("builder.pipeline.making.write_layout", lambda folder, *_, **__: world.record("layout", folder))
+    patch("builder.pipeline.making.sign_pushed", lambda site, where: world.record("sign", site.signer, where))
+
+
+def open_world(  # noqa: C901 - one recorder after the other
+    folder: Path, server: RegistryDouble, monkeypatch: pytest.MonkeyPatch
+) -> World:
+    """The world, with a recorder at each way out of rtbuild."""
+    world = World(folder / "here", folder / "template", server, monkeypatch)
+    world.held, world.staged = furnish(world.template, server)
+    patch = monkeypatch.setattr
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(world.folder / "home"))
+    monkeypatch.setenv("RTBUILD_CACHE", str(world.folder / "cache"))
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://index.invalid/simple")
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in [name for name in os.environ if name.startswith("GITHUB_")]:
+        monkeypatch.delenv(name)
+
+    def connect(*, context: str | None = None, builder: str | None = None) -> EngineDouble:
+        world.record("engine.connect", context, builder)
+        return EngineDouble(world)
+
+    patch(Engine, "connect", connect)
+    patch(Cosign, "find", lambda: _Cosign(world))
+
+    def send(adapter: Any, request: Any, **options: Any) -> Any:
+        if request.url.startswith(f"http://{server.host}/"):
+            return real_send(adapter, request, **options)
+        world.record("http", request.method, urlsplit(request.url).hostname)
+        raise requests.ConnectionError("the double answers nobody", request=request)
+
+    real_send = requests.adapters.HTTPAdapter.send
+    patch(requests.adapters.HTTPAdapter, "send", send)
+
+    def ran(command: Any, **options: Any) -> Any:
+        if "--only-downloads" in command or "--emit-index-url" in command:
+            # asked once in a process
+            text = "[]" if "--only-downloads" in command else "--index-url http://index.invalid/simple\n"
+            return subprocess.CompletedProcess(command, 0, text, "")
+        world.record("process", command, (options.get("env") or {}).get("LD_LIBRARY_PATH"))
+        if "nvidia-smi" in str(command[0]):
+            raise FileNotFoundError(command[0])
+        text = json.dumps(report()) + "\n"
+        plain = options.get("text") or options.get("encoding")
+        if command[1:2] == ["venv"]:
+            Path(command[-1], "bin").mkdir(parents=True, exist_ok=True)
+        if command[1:2] == ["pull"]:
+            world.held[command[-1].replace(server.host, "REGISTRY")] = next(iter(world.held.values()))
+        if command[0] == "sbatch":
+            text = "1;cluster\n"
+        elif command[0] in {"squeue", "scontrol", "sacct"}:
+            text = ""
+        return subprocess.CompletedProcess(command, 0, text if plain else text.encode(), "")
+
+    patch(subprocess, "run", ran)
+
+    class Process:
+        def __init__(self, command: Any, **_options: Any) -> None:
+            world.record("process", command)
+            self.stdout = self.stderr = None
+            self.returncode = 0
+
+        def __class_getitem__(cls, _inner: object) -> object:
+            return cls
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def communicate(self, *_: object, **__: object) -> tuple[str, str]:
+            return "", ""
+
+        def wait(self, *_: object) -> int:
+            return 0
+
+        def poll(self) -> int:
+            return 0
+
+    patch(subprocess, "Popen", Process)
+
+    def pool(workers: int, **options: Any) -> ThreadPoolExecutor:
+        world.record("threads", workers)
+        return ThreadPoolExecutor(workers, **options)
+
+    patch("builder.pipeline.schedule.ThreadPoolExecutor", pool)
+    patch("builder.engine.receive.sweep_passing", world.recorded("sweep"))
+    _record_making(world)
+    patch("builder.cli.facts.survey", world.recorded("survey", Survey()))
+    patch("builder.cli.facts.refresh", world.recorded("refresh", Refresh()))
+    patch("builder.cli.colab.parities.listed", world.recorded("runtime"))
+    patch("builder.cli.colab.parities.labelled", world.recorded("labelled", ()))
+    patch("builder.cli.colab.measure", world.recorded("measure", CellError("the double measures nothing")))
+    return world
