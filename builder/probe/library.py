@@ -101,8 +101,8 @@ def _check_cuda_flavour(ctx, cudnn, cudart):
 
 
 # Parts without a version check of their own. Each compares the version in its code: the number is in each of
-# them in all of the 12 releases from 9.0.0 to 9.28.0 that were looked into. It may also be in another release's
-# by chance: 9.1.0's heuristic holds 91001 and 91002.
+# them in all of the 12 releases from 9.0.0 to 9.28.0 that were looked into. Another release may hold it by
+# chance: 9.1.0's heuristic holds 91001 and 91002.
 _SILENT_PARTS = ("heuristic", "engines_precompiled", "engines_runtime_compiled")
 
 
