@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import ours, peers, quick, sessions, sizes, table
 from benchmarks.rig import ALONE, BenchError, enter_private_network
-from builder import resources
-from builder.debian.archive import Debian
-from builder.image.rootfs import cached_rootfs
-from builder.index.client import Index
-from builder.model import RootfsBase
+from builder.core import resources
+from builder.core.model import RootfsBase
+from builder.image.compose.rootfs import cached_rootfs
+from builder.sources.debian.archive import Debian
+from builder.sources.index.client import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -60,9 +60,9 @@ def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
 
 def _pure() -> dict[str, Any]:
     """The plan and the texts of 80,000 tasks, in processor seconds and bytes."""
-    from builder.dispatch import kubernetes, slurm
-    from builder.dispatch.fleet import Fleet
-    from builder.dispatch.plan import Task, missing
+    from builder.release.dispatch import kubernetes, slurm
+    from builder.release.dispatch.fleet import Fleet
+    from builder.release.dispatch.plan import Task, missing
 
     def planned() -> list[Task]:
         return sorted(
@@ -106,8 +106,8 @@ def _command(folder: Path) -> dict[str, Any]:
     from publish_doubles import MATRIX, Project, report
     from registry_double import serve
 
-    from builder.net.http import Client
-    from builder.oci.registry import Registry
+    from builder.sources.net.http import Client
+    from builder.sources.oci.registry import Registry
 
     cells = 50
     text = MATRIX.replace("[T4]", "[T4, A100, L4, H100]") + "include:\n"

@@ -43,7 +43,7 @@ class Ours:
         copy = self.folder / "changed"
         for name in ("builder", "templates"):
             shutil.copytree(HERE.parent / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        module = copy / "builder" / "probe" / "__main__.py"
+        module = copy / "builder" / "verify" / "cudnn_verify" / "__main__.py"
         module.write_text(module.read_text() + f"\nPROBECHANGED = {CHANGED!r}\n")
         self.package = copy
         self._compile()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from benchmarks.rig import Engine, Store
-    from builder.model import Pinned
+    from builder.core.model import Pinned
 
 BASE = "bench/base"
 

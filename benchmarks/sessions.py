@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.rig import BenchError, Engine, Registry
 from benchmarks.slow_index import download
-from builder import resources
-from builder.image.rootfs import cached_rootfs
-from builder.matrix import load
-from builder.model import RootfsBase
+from builder.core import resources
+from builder.core.model import RootfsBase
+from builder.image.compose.rootfs import cached_rootfs
 from builder.pipeline.site import Locks
+from builder.plan.matrix import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from benchmarks.rig import Store
-    from builder.model import Pinned, Wheel
+    from builder.core.model import Pinned, Wheel
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = f"{Registry.host}/bench"

@@ -14,21 +14,21 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from builder.evidence.attach import attach_statements, statements
-from builder.evidence.documents import Evidence
-from builder.model import Base, Cell, Cuda, Deb, Pinned, RegistryBase, RootfsBase, Wheel
-from builder.oci.spec import MANIFEST, Manifest
-from builder.oci.staging import Staged, read_image
-from builder.recipe.values import Recipe, RecipeFile
-from builder.verify.entry import ReportKey, SealedReport
+from builder.core.model import Base, Cell, Cuda, Deb, Pinned, RegistryBase, RootfsBase, Wheel
+from builder.image.recipe.values import Recipe, RecipeFile
+from builder.sources.oci.spec import MANIFEST, Manifest
+from builder.sources.oci.staging import Staged, read_image
+from builder.verify.evidence.attach import attach_statements, statements
+from builder.verify.evidence.documents import Evidence
+from builder.verify.runner.entry import ReportKey, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from builder.evidence.cosign import Signer, Verifier
-    from builder.evidence.documents import Attached
-    from builder.oci.registry import Registry
+    from builder.sources.oci.registry import Registry
+    from builder.verify.evidence.cosign import Signer, Verifier
+    from builder.verify.evidence.documents import Attached
 
 PROBE = "ab" * 32
 INPUTS = "sha256:" + "1" * 64

@@ -8,14 +8,14 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import RegistryDouble, serve
 
-from builder.net.http import Client
-from builder.oci.registry import Registry
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import zipfile
 
 import requests
 
-from builder.errors import PackageIndexError
-from builder.index.simple_api import IndexFile
+from builder.core.errors import PackageIndexError
+from builder.sources.index.simple_api import IndexFile
 
 LINUX = "manylinux_2_28_x86_64"
 

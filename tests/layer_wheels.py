@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pytest
 
-from builder.image.compose import base_image, write_layout
-from builder.image.missing import MissingLayers
-from builder.image.stack import check_collisions, plan
-from builder.layers.store import LayerStore
-from builder.layers.types import BaseLayers
-from builder.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
+from builder.core.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
+from builder.image.compose.compose import base_image, write_layout
+from builder.image.compose.missing import MissingLayers
+from builder.image.compose.stack import check_collisions, plan
+from builder.image.layers.store import LayerStore
+from builder.image.layers.types import BaseLayers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from builder.image.stack import Plan
-    from builder.layers.store import Lease
-    from builder.layers.types import Layer
+    from builder.image.compose.stack import Plan
+    from builder.image.layers.store import Lease
+    from builder.image.layers.types import Layer
 
 PLAIN = 0o100644
 PROGRAM = 0o100755

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from builder.model import Base, Cell, Cuda, Deb, Matrix, Pinned, RegistryBase, RootfsBase, Wheel
+from builder.core.model import Base, Cell, Cuda, Deb, Matrix, Pinned, RegistryBase, RootfsBase, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from outside import FakeIndex, Server
 
-from builder.net.http import Client
+from builder.sources.net.http import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,22 +17,22 @@ from evidence_doubles import DEBS, WHEELS, double_report, layer, moment, status_
 from evidence_doubles import push_image as push_double
 
 from builder import __version__
-from builder.evidence.judgement import Policy
-from builder.lock.file import lock_path, merge
-from builder.matrix import load
-from builder.model import Pinned, RootfsBase
-from builder.oci.spec import MANIFEST, Manifest
-from builder.oci.staging import Staged, read_image, staged_tag
-from builder.recipe.bundle import bundle
-from builder.recipe.render import render
-from builder.verify.document import Expectation, parse
-from builder.verify.entry import ReportStore, SealedReport, key_of, read_entry, seal
+from builder.core.model import Pinned, RootfsBase
+from builder.image.recipe.bundle import bundle
+from builder.image.recipe.render import render
+from builder.plan.lock.file import lock_path, merge
+from builder.plan.matrix import load
+from builder.sources.oci.spec import MANIFEST, Manifest
+from builder.sources.oci.staging import Staged, read_image, staged_tag
+from builder.verify.evidence.judgement import Policy
+from builder.verify.runner.document import Expectation, parse
+from builder.verify.runner.entry import ReportStore, SealedReport, key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.model import Cell, Matrix
-    from builder.recipe.values import Recipe
+    from builder.core.model import Cell, Matrix
+    from builder.image.recipe.values import Recipe
 
 PROBE = bundle()
 T4 = {"name": "Tesla T4", "compute_capability": "7.5"}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.errors import MissingToolError
-from builder.sandbox import require
+from builder.core.errors import MissingToolError
+from builder.image.sandbox import require
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,8 +20,8 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 from uv import find_uv_bin
 
-from builder.index.client import Index
-from builder.recipe.bundle import bundle
+from builder.image.recipe.bundle import bundle
+from builder.sources.index.client import Index
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from typer.exceptions import TyperException
 
 from builder import __version__
 from builder.cli.boundary import guarded
-from builder.console import say
+from builder.cli.console import say
 
 _EPILOG = """
 Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is wrong · 3 nothing selected ·
@@ -73,7 +73,7 @@ class _Commands(TyperGroup):
 def loaded(name: str) -> Any:
     """The command, or the group of commands, of that name."""
     word = "list_" if name == "list" else name.replace("-", "_")
-    made = getattr(import_module(f"builder.cli.{_BESIDE.get(name, word)}"), word)
+    made = getattr(import_module(f"builder.cli.commands.{_BESIDE.get(name, word)}"), word)
     if not isinstance(made, typer.Typer):
         function, made = made, typer.Typer(rich_markup_mode=None, add_completion=False)
         made.command(name, help=COMMANDS[name])(function)
@@ -101,7 +101,7 @@ def _program() -> int:
     words = sys.argv[1:]
     if words[:1] == ["diagnose"] and all(word in {"-", "--json"} or word[:1] != "-" for word in words[1:]):
         # the parser's own imports take longer than reading a text does
-        from builder.cli.probe import diagnose
+        from builder.cli.commands.probe import diagnose
 
         return diagnose([word for word in words[1:] if word != "--json"], json_="--json" in words)
     try:

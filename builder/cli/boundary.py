@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from builder import __version__
-from builder.console import accept_any_encoding, say
-from builder.documents import redact
-from builder.errors import MissingToolError, RtbuildError
-from builder.items import debugging
-from builder.temporary import one_folder
+from builder.cli.console import accept_any_encoding, say
+from builder.core.documents import redact
+from builder.core.errors import MissingToolError, RtbuildError
+from builder.core.items import debugging
+from builder.core.temporary import one_folder
 
 BUG = 70
 INTERRUPTED = 130
@@ -36,7 +36,7 @@ def guarded(program: Callable[[], int]) -> int:
         with one_folder():
             return program()
     except RtbuildError as error:
-        from builder.console.summary import error_text
+        from builder.cli.console.summary import error_text
 
         say(error_text(error))
         return error.exit_code

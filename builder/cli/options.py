@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from builder.errors import MatrixError, RtbuildError, SeveralMatricesError, UsageError
-from builder.model import Cell, Matrix
+from builder.core.errors import MatrixError, RtbuildError, SeveralMatricesError, UsageError
+from builder.core.model import Cell, Matrix
 
 if TYPE_CHECKING:
-    from builder.matrix import Selection
+    from builder.plan.matrix import Selection
 
 
 def of(text: str, default: Any = None, **more: Any) -> Any:
@@ -33,7 +33,7 @@ def of(text: str, default: Any = None, **more: Any) -> Any:
 
 
 def _complete_cell(ctx: typer.Context, incomplete: str) -> list[str]:
-    from builder.matrix import load
+    from builder.plan.matrix import load
 
     ids: list[str] = []
     for path in matrix_paths(ctx.params.get("matrices") or []):
@@ -111,7 +111,7 @@ def matrix_paths(given: list[Path]) -> list[Path]:
 
 def load_all(given: list[Path] | None) -> list[Matrix]:
     """Every matrix; the errors of all files together, not only of the first that has some."""
-    from builder.matrix import load
+    from builder.plan.matrix import load
 
     matrices, wrong = [], []
     for path in matrix_paths(given or []):
@@ -133,7 +133,7 @@ def selection(
     given: list[Path] | None, select: list[str] | None, skip: list[str] | None
 ) -> tuple[list[Matrix], Selection]:
     """The matrices, and the cells that the selectors leave out of all of them together."""
-    from builder.matrix import select as pick
+    from builder.plan.matrix import select as pick
 
     matrices = load_all(given)
     cells = [cell for matrix in matrices for cell in matrix.cells]
@@ -150,7 +150,7 @@ def choose(
 
 def choose_one(matrices: list[Matrix], text: str) -> Cell:
     """The one cell that an id or a glob names. UsageError for several."""
-    from builder.matrix import select
+    from builder.plan.matrix import select
 
     chosen = select([cell for matrix in matrices for cell in matrix.cells], select=(text,)).chosen
     if len(chosen) != 1:
@@ -162,7 +162,7 @@ def choose_one(matrices: list[Matrix], text: str) -> Cell:
 
 def mirrors(given: list[str] | None) -> dict[str, str]:
     """``--registry-mirror`` options over ``RTBUILD_REGISTRY_MIRROR``, as registry → mirror. UsageError."""
-    from builder.oci.spec import parse_mirrors
+    from builder.sources.oci.spec import parse_mirrors
 
     return parse_mirrors([os.environ.get("RTBUILD_REGISTRY_MIRROR", ""), *(given or ())])
 
@@ -183,7 +183,7 @@ def card(text: str, *, alike: bool = True) -> str:
     With ``alike`` a laptop's chip stands for the card of the same compute capability: good for a question to
     the rules, too much for a question about reports. Raises UsageError if no table has it.
     """
-    from builder.facts.gpus import card_of, known_class, maker_of, near_names
+    from builder.plan.facts.gpus import card_of, known_class, maker_of, near_names
 
     row = card_of(text) if alike else None
     found = row.name if row is not None else None if alike else known_class(text)
@@ -205,7 +205,7 @@ def card(text: str, *, alike: bool = True) -> str:
 
 def age(text: str | None) -> timedelta | None:
     """``--max-age``: ``30d``, ``12h``. Raises UsageError."""
-    from builder.matrix.values import BadValue, seconds
+    from builder.plan.matrix.values import BadValue, seconds
 
     if text is None:
         return None

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from builder.cli.boundary import INTERRUPTED, command_line
-from builder.console import Terminal, print_json
-from builder.console.job import case_of, write_job_files
-from builder.console.lines import reporter
-from builder.console.summary import run_summary
+from builder.cli.console import Terminal, print_json
+from builder.cli.console.job import case_of, write_job_files
+from builder.cli.console.lines import reporter
+from builder.cli.console.summary import run_summary
 from builder.pipeline.events import CellOutcome, CellResult
 from builder.pipeline.record import run_document, write_record
 from builder.pipeline.schedule import Hooks

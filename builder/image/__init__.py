@@ -1,1 +1,1 @@
-"""Images put together: a base, layers of wheels, and on top the small layers that the recipe's steps make."""
+"""How an image is made: its recipe, its wheels and layers, the steps that run, the engine that takes it."""

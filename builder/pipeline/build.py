@@ -13,23 +13,23 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.errors import CellError, UsageError
-from builder.items import item
-from builder.model import Cell, DebianPackage, Image, Matrix, Pinned
+from builder.core.errors import CellError, UsageError
+from builder.core.items import item
+from builder.core.model import Cell, DebianPackage, Image, Matrix, Pinned
+from builder.image.recipe.values import Recipe
 from builder.pipeline import stages
 from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.record import read_packages, remember
 from builder.pipeline.schedule import Hooks, Walk, each
 from builder.pipeline.site import Site, layer_cache, open_site, report_store
-from builder.recipe.values import Recipe
 
 if TYPE_CHECKING:
-    from builder.engine.engine import Engine
-    from builder.engine.images import StoredImage
-    from builder.oci.staging import Staged
+    from builder.image.engine.engine import Engine
+    from builder.image.engine.images import StoredImage
     from builder.pipeline.making import Maker
-    from builder.verify.entry import ReportStore
+    from builder.sources.oci.staging import Staged
+    from builder.verify.runner.entry import ReportStore
 
 
 def build(
@@ -42,7 +42,7 @@ def build(
     ``locked`` forbids to go on, and UsageError if an image would have nowhere to go.
     """
     if options.push is not None:
-        from builder.oci.staging import repository_of
+        from builder.sources.oci.staging import repository_of
 
         repository_of(options.push)
     engine = _engine(options)
@@ -106,7 +106,7 @@ def build(
 
 def _engine(options: BuildOptions) -> Engine | None:
     if options.engine is not None:
-        from builder.engine.engine import Engine  # with Docker's client: a tenth of a second
+        from builder.image.engine.engine import Engine  # with Docker's client: a tenth of a second
 
         return Engine.connect(context=options.engine.context, builder=options.engine.builder)
     if options.push is None and options.output is None:
@@ -134,12 +134,12 @@ def _maker(
     site: Site, options: BuildOptions, stack: ExitStack, missing: Sequence[Pinned]
 ) -> Callable[..., Maker]:
     """Makers of images, while ``stack`` is open, once the disk has room for those that are ``missing``."""
-    from builder.image.finish import Workbench
+    from builder.image.compose.finish import Workbench
     from builder.pipeline.disk import check_room
     from builder.pipeline.making import Maker, runner_for
 
     if site.engine is not None:
-        from builder.engine.receive import sweep_passing
+        from builder.image.engine.receive import sweep_passing
 
         sweep_passing(site.engine)
         if any(one.installs for one in missing):
@@ -219,7 +219,7 @@ def staged_before(site: Site, options: BuildOptions, recipes: Iterable[Recipe]) 
     if repository is None or options.no_cache:
         return {}
     registry = site.sources.writing
-    from builder.oci.staging import find_staged
+    from builder.sources.oci.staging import find_staged
 
     def look(recipe: Recipe) -> Staged | None:
         try:
@@ -228,7 +228,7 @@ def staged_before(site: Site, options: BuildOptions, recipes: Iterable[Recipe]) 
                 found = find_staged(registry, repository, recipe.inputs, kept=configs)
                 if found is None:
                     return None
-                from builder.evidence.origin import origin_of
+                from builder.verify.evidence.origin import origin_of
 
                 origin = origin_of(registry, found, recipe, made=site.stores.made, builders=site.own)
         except CellError as problem:

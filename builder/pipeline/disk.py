@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.errors import MissingToolError
-from builder.image.sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED
-from builder.image.stack import ready_wheels
-from builder.index.client import cache_path
-from builder.model import Pinned, RegistryBase
+from builder.core.errors import MissingToolError
+from builder.core.model import Pinned, RegistryBase
+from builder.image.compose.sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED
+from builder.image.compose.stack import ready_wheels
 from builder.pipeline.site import Site
+from builder.sources.index.client import cache_path
 
 RECOMPRESSED = 1.1
 """Bytes of a zstd layer for each byte of its wheel, measured on the same."""

@@ -17,23 +17,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from builder.documents import shown
-from builder.engine.build import BuildRequest, ca_bundle, hint_for, proxies
-from builder.engine.engine import Engine
-from builder.errors import CellError
-from builder.image.compose import base_image, write_layout
-from builder.image.differ import SavedImage
-from builder.image.finish import Runner
-from builder.layers.codec import codec
-from builder.layers.store import Lease, Record
-from builder.layers.tar import tar_layer
-from builder.layers.types import BaseLayers, Layer, SystemLayers
-from builder.model import Cell, RegistryBase
+from builder.core.documents import shown
+from builder.core.errors import CellError
+from builder.core.model import Cell, RegistryBase
+from builder.image.compose.compose import base_image, write_layout
+from builder.image.compose.differ import SavedImage
+from builder.image.compose.finish import Runner
+from builder.image.engine.build import BuildRequest, ca_bundle, hint_for, proxies
+from builder.image.engine.engine import Engine
+from builder.image.layers.codec import codec
+from builder.image.layers.store import Lease, Record
+from builder.image.layers.tar import tar_layer
+from builder.image.layers.types import BaseLayers, Layer, SystemLayers
+from builder.image.recipe.quote import env_name, value
+from builder.image.recipe.values import Recipe, write
 from builder.pipeline.options import BuildOptions, EngineOptions
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site
-from builder.recipe.quote import env_name, value
-from builder.recipe.values import Recipe, write
 
 WORKING = "rtbuild-working"
 """The repository of images that are gone when their cell is built."""
@@ -98,7 +98,7 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
 
     Nothing is written outside, nor through a link. :mod:`tarfile` has filters for that from 3.11.4 on, which
     refuse or change links and modes that an image may have, so that none of them takes part. Raises
-    :class:`~builder.errors.CellError` for an entry that leads elsewhere, stands twice or is a device.
+    :class:`~builder.core.errors.CellError` for an entry that leads elsewhere, stands twice or is a device.
     """
     tar.extraction_filter = lambda member, _path: member
     tar.extractall(folder, members=_checked(tar, folder.resolve()))  # noqa: S202 - each one is checked

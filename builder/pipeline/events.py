@@ -3,9 +3,9 @@
 import enum
 from dataclasses import dataclass, field
 
-from builder.documents import harmless
-from builder.errors import RtbuildError
-from builder.model import Cell, DebianPackage, Image, Report
+from builder.core.documents import harmless
+from builder.core.errors import RtbuildError
+from builder.core.model import Cell, DebianPackage, Image, Report
 
 
 class Stage(enum.StrEnum):

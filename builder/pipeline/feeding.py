@@ -9,17 +9,17 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Self
 
-from builder.engine.engine import Engine
-from builder.engine.receive import passing_names
-from builder.errors import CellError
-from builder.evidence.origin import sign_built
-from builder.image.compose import base_image
-from builder.layers.store import LayerStore
-from builder.layers.types import BaseLayers, Layer
-from builder.oci.registry import Registry
-from builder.oci.staging import read_image
+from builder.core.errors import CellError
+from builder.image.compose.compose import base_image
+from builder.image.engine.engine import Engine
+from builder.image.engine.receive import passing_names
+from builder.image.layers.store import LayerStore
+from builder.image.layers.types import BaseLayers, Layer
 from builder.pipeline.sharing import SharedLayers
 from builder.pipeline.site import Site
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import read_image
+from builder.verify.evidence.origin import sign_built
 
 _CONNECTIONS = 4
 """Blobs that are uploaded at a time."""

@@ -5,18 +5,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from builder.engine.engine import Engine
-from builder.errors import CellError, MissingToolError, RegistryError
-from builder.image.compose import ComposedImage, compose_image, write_layout
-from builder.image.finish import Assembly, Runner, Workbench
-from builder.image.missing import MissingLayers
-from builder.image.stack import Elsewhere, Plan, plan
-from builder.layers.store import Lease
-from builder.layers.types import BaseLayers, Layer, SystemLayers
-from builder.model import Image
-from builder.oci.copying import push_image
-from builder.oci.spec import MANIFEST, Manifest
-from builder.oci.staging import Staged, staged_tag
+from builder.core.errors import CellError, MissingToolError, RegistryError
+from builder.core.model import Image
+from builder.image.compose.compose import ComposedImage, compose_image, write_layout
+from builder.image.compose.finish import Assembly, Runner, Workbench
+from builder.image.compose.missing import MissingLayers
+from builder.image.compose.stack import Elsewhere, Plan, plan
+from builder.image.engine.engine import Engine
+from builder.image.layers.store import Lease
+from builder.image.layers.types import BaseLayers, Layer, SystemLayers
+from builder.image.recipe.values import Recipe
 from builder.pipeline.events import Stage
 from builder.pipeline.feeding import EngineFeed, Uploads, sign_pushed
 from builder.pipeline.options import BuildOptions
@@ -24,7 +22,9 @@ from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site
 from builder.pipeline.stacking import fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.stages import image_of, refuse_large
-from builder.recipe.values import Recipe
+from builder.sources.oci.copying import push_image
+from builder.sources.oci.spec import MANIFEST, Manifest
+from builder.sources.oci.staging import Staged, staged_tag
 
 
 def runner_for(engine: Engine | None) -> Runner:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from builder.errors import UsageError
+from builder.core.errors import UsageError
 
 Gpus = Literal["auto"] | bool
 """Whether the probe gets the GPUs; ``auto``: if the engine can hand out any."""

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder import __version__
-from builder.errors import CellError, CommandError, RtbuildError
-from builder.files import write_whole
-from builder.model import Cell, DebianPackage, Image
+from builder.core.errors import CellError, CommandError, RtbuildError
+from builder.core.files import write_whole
+from builder.core.model import Cell, DebianPackage, Image
 from builder.pipeline.events import CellResult
 
 if TYPE_CHECKING:
-    from builder.engine.engine import Engine
+    from builder.image.engine.engine import Engine
 
 SCHEMA = 1
 LIST = "/usr/local/share/rtbuild/apt.txt"

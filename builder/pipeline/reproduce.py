@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from builder.engine.engine import Engine
-from builder.errors import CellError
-from builder.image.differ import ImageDifference, SavedImage, compare
-from builder.image.finish import Workbench
-from builder.model import Cell, Image, Matrix
+from builder.core.errors import CellError
+from builder.core.model import Cell, Image, Matrix
+from builder.core.temporary import locked_folder, sweep
+from builder.image.compose.differ import ImageDifference, SavedImage, compare
+from builder.image.compose.finish import Workbench
+from builder.image.engine.engine import Engine
+from builder.image.recipe.values import Recipe
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, Stage
@@ -20,8 +22,6 @@ from builder.pipeline.making import Maker, runner_for
 from builder.pipeline.options import BuildOptions, EngineOptions
 from builder.pipeline.schedule import Hooks, Walk, walk_all
 from builder.pipeline.site import LayerCache, Site, Sources, Stores, layer_cache, open_site
-from builder.recipe.values import Recipe
-from builder.temporary import locked_folder, sweep
 
 _DOWNLOADS = ("wheels", "debs", "apt")
 """Folders that the second build shares with the first: their files are checked against the lock's hashes."""

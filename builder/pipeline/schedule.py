@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder.errors import CancelledError, CellError, RtbuildError
-from builder.items import item
-from builder.model import Cell
+from builder.core.errors import CancelledError, CellError, RtbuildError
+from builder.core.items import item
+from builder.core.model import Cell
 from builder.pipeline import events
 from builder.pipeline.events import CellOutcome, CellResult, Note, Stage
 
@@ -112,8 +112,8 @@ def each(
     ``jobs`` None: as many as there are cores, at most four.
 
     None says that the cell is not at its end. An error ends its own cell only, unless it is about the machine
-    or the project (:func:`builder.items.item`), which cancels the rest and is raised when all have stopped.
-    Ctrl-C sets ``cancel``, waits for the cells at work to stop, and keeps what has finished.
+    or the project (:func:`builder.core.items.item`), which cancels the rest and is raised when all have
+    stopped. Ctrl-C sets ``cancel``, waits for the cells at work to stop, and keeps what has finished.
     """
 
     emit, cancel = hooks.emit, hooks.cancel

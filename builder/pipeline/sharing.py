@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder.digests import sha256_of
-from builder.errors import ImageMissingError, RegistryError
-from builder.evidence.cosign import Cosign, Signer, Verifier
-from builder.layers import shared
-from builder.layers.store import LayerStore, Lease, Record
-from builder.layers.types import Layer
-from builder.oci.registry import Registry
-from builder.oci.spec import MANIFEST
+from builder.core.digests import sha256_of
+from builder.core.errors import ImageMissingError, RegistryError
+from builder.image.layers import shared
+from builder.image.layers.store import LayerStore, Lease, Record
+from builder.image.layers.types import Layer
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import MANIFEST
+from builder.verify.evidence.cosign import Cosign, Signer, Verifier
 
 
 @dataclass(kw_only=True)

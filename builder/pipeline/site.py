@@ -9,27 +9,27 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from builder import resources
-from builder.errors import StaleLockError
-from builder.evidence.made import MadeImages
-from builder.layers.store import LayerStore
-from builder.lock.file import lock_path, merge, pinned_cell, read_lock, state
-from builder.model import IMAGES, Cell, Matrix, Pinned
+from builder.core import resources
+from builder.core.errors import StaleLockError
+from builder.core.model import IMAGES, Cell, Matrix, Pinned
+from builder.image.layers.store import LayerStore
+from builder.image.recipe.bundle import kept_bundle
 from builder.pipeline.events import Note
-from builder.recipe.bundle import kept_bundle
+from builder.plan.lock.file import lock_path, merge, pinned_cell, read_lock, state
+from builder.verify.evidence.made import MadeImages
 
 if TYPE_CHECKING:
-    from builder.debian.archive import Debian
-    from builder.engine.engine import Engine
-    from builder.evidence.cosign import People, Signer
-    from builder.image.pythons import Pythons
-    from builder.index.client import Index
-    from builder.oci.registry import Registry
+    from builder.image.compose.pythons import Pythons
+    from builder.image.engine.engine import Engine
+    from builder.image.sdist.workshop import Workshop
     from builder.pipeline.options import LayerSource
     from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.sharing import SharedLayers
-    from builder.sdist.workshop import Workshop
-    from builder.verify.entry import ReportStore
+    from builder.sources.debian.archive import Debian
+    from builder.sources.index.client import Index
+    from builder.sources.oci.registry import Registry
+    from builder.verify.evidence.cosign import People, Signer
+    from builder.verify.runner.entry import ReportStore
 
 T = TypeVar("T")
 LAYER_LIMIT = 50_000_000_000
@@ -91,39 +91,39 @@ class Sources:
 
     @_Door
     def registry(self) -> Registry:
-        from builder.oci.registry import Registry
+        from builder.sources.oci.registry import Registry
 
         return Registry.from_user(self.mirrors)
 
     @_Door
     def writing(self) -> Registry:
         """The door to repositories that are pushed to, and never to a mirror."""
-        from builder.oci.registry import Registry
+        from builder.sources.oci.registry import Registry
 
         return Registry.to_write()
 
     @_Door
     def debian(self) -> Debian:
-        from builder.debian.archive import Debian
+        from builder.sources.debian.archive import Debian
 
         return Debian(cache=self.cache, note=self.note)
 
     @_Door
     def index(self) -> Index:
-        from builder.index.client import Index
+        from builder.sources.index.client import Index
 
         return Index.from_user(note=self.note)
 
     @property
     def pythons(self) -> Pythons:
         """Standalone ones."""
-        from builder.image.pythons import Pythons
+        from builder.image.compose.pythons import Pythons
 
         return Pythons(self.cache)
 
     def workshop(self, walk: Walk) -> Workshop:
         """Where a cell's wheels are built from sources."""
-        from builder.sdist.workshop import Workshop
+        from builder.image.sdist.workshop import Workshop
 
         return Workshop(debian=self.debian, cache=self.cache, cancel=walk.cancel, progress=walk.progress)
 
@@ -200,7 +200,7 @@ def open_site(
     cache = cache or resources.cache()
     signer = own = None
     if key:
-        from builder.evidence.cosign import People, Signer
+        from builder.verify.evidence.cosign import People, Signer
 
         signer = Signer(key=key)
         own = People.holding(signer)  # a key that cannot be read is said now
@@ -212,9 +212,9 @@ def layer_cache(site: Site, *, source: LayerSource | None, target: str | None) -
     """The layer cache of a build. Raises UsageError, and MissingToolError if no signature can be checked."""
     if source is None and target is None:
         return LayerCache()
-    from builder.evidence.cosign import Cosign, Verifier
-    from builder.oci.staging import repository_of
     from builder.pipeline.sharing import SharedLayers
+    from builder.sources.oci.staging import repository_of
+    from builder.verify.evidence.cosign import Cosign, Verifier
 
     def layers_in(repository: str, **who: Any) -> SharedLayers:
         return SharedLayers(
@@ -235,12 +235,12 @@ def layer_cache(site: Site, *, source: LayerSource | None, target: str | None) -
 
 def report_store(site: Site, results: Path) -> ReportStore:
     """The reports below ``results``; a key here signs them, and only what it signed is reused."""
-    from builder.verify.entry import ReportStore
+    from builder.verify.runner.entry import ReportStore
 
     folder, own, signer = results / "reports", site.own, site.signer
     if own is None or signer is None:
         return ReportStore(folder)
-    from builder.evidence.cosign import Cosign
+    from builder.verify.evidence.cosign import Cosign
 
     return ReportStore(
         folder,

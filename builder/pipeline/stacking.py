@@ -4,13 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from builder.facts.base import pinned_system
-from builder.image.rootfs import cached_rootfs
-from builder.model import RegistryBase, RootfsBase, StandalonePython, Wheel
+from builder.core.model import RegistryBase, RootfsBase, StandalonePython, Wheel
+from builder.image.compose.rootfs import cached_rootfs
+from builder.image.recipe.values import Recipe
 from builder.pipeline.events import Stage
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site
-from builder.recipe.values import Recipe
+from builder.plan.facts.base import pinned_system
 
 
 def fetch_blobs(walk: Walk, site: Site, recipe: Recipe) -> dict[str, Path]:

@@ -7,24 +7,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder import __version__
-from builder.errors import CellError
-from builder.facts import Outcome as Judgement
-from builder.facts import check, summary
-from builder.facts.memory import Memory
-from builder.model import Cell, Image, Matrix, Pinned, Report, Verdict
+from builder.core.errors import CellError
+from builder.core.model import Cell, Image, Matrix, Pinned, Report, Verdict
+from builder.image.recipe.render import render
+from builder.image.recipe.values import Recipe, write
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.options import Gpus, LockOptions, RenderOptions
 from builder.pipeline.schedule import Hooks, Walk, walk_all
 from builder.pipeline.site import Site, open_site
-from builder.recipe.render import render
-from builder.recipe.values import Recipe, write
+from builder.plan.facts import Outcome as Judgement
+from builder.plan.facts import check, summary
+from builder.plan.facts.memory import Memory
 
 if TYPE_CHECKING:
-    from builder.engine.engine import Engine
-    from builder.engine.images import StoredImage
-    from builder.image.compose import ComposedImage
-    from builder.oci.staging import Staged
-    from builder.verify.entry import ReportStore
+    from builder.image.compose.compose import ComposedImage
+    from builder.image.engine.engine import Engine
+    from builder.image.engine.images import StoredImage
+    from builder.sources.oci.staging import Staged
+    from builder.verify.runner.entry import ReportStore
 
     Described = ComposedImage | Staged | StoredImage
 
@@ -63,7 +63,7 @@ def lock_cell(walk: Walk, site: Site, *, upgrade: bool | frozenset[str] = False)
     with walk.stage(Stage.LOCK):
         pinned = site.stores.locks.pinned(walk.cell)
         if pinned is None or upgrade:
-            from builder.lock.resolve import pin
+            from builder.plan.lock.resolve import pin
 
             walk.progress("resolving", quiet=False)
             pinned = pin(
@@ -116,10 +116,10 @@ def verify_cell(
     """Run the probe in the image, or find a report about this very content, probe, GPU and driver.
 
     ``pinned`` says what has to be in the image; None if no lock does. ``gpus`` and ``again`` are those of
-    :func:`builder.verify.verify.verify`.
+    :func:`builder.verify.runner.verify.verify`.
     """
-    from builder.verify.document import Expectation
-    from builder.verify.verify import verify
+    from builder.verify.runner.document import Expectation
+    from builder.verify.runner.verify import verify
 
     with walk.stage(Stage.VERIFY):
         walk.progress("cudnn-verify", quiet=False)

@@ -5,20 +5,20 @@ The latter are pulled from a staging repository by digest, and reported there.
 
 from collections.abc import Sequence
 
-from builder.engine.engine import Engine
-from builder.errors import CellError, ImageMissingError, RegistryError
-from builder.evidence.cosign import People
-from builder.evidence.origin import origin_of
-from builder.evidence.travel import share
-from builder.model import Cell, Image, Matrix, Report
-from builder.oci.registry import Registry
-from builder.oci.staging import Staged, find_staged, repository_of, staged_reference
+from builder.core.errors import CellError, ImageMissingError, RegistryError
+from builder.core.model import Cell, Image, Matrix, Report
+from builder.image.engine.engine import Engine
 from builder.pipeline import stages
 from builder.pipeline.events import CellResult, Stage
 from builder.pipeline.options import VerifyOptions
 from builder.pipeline.schedule import Hooks, Walk, walk_all
 from builder.pipeline.site import Site, open_site, report_store
-from builder.verify.entry import ReportStore, SealedReport
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import Staged, find_staged, repository_of, staged_reference
+from builder.verify.evidence.cosign import People
+from builder.verify.evidence.origin import origin_of
+from builder.verify.evidence.travel import share
+from builder.verify.runner.entry import ReportStore, SealedReport
 
 
 def verify(

@@ -1,1 +1,1 @@
-"""Runs the probe in an image, reads what it found, keeps the reports."""
+"""Whether an image works: the probe, what runs it, and the evidence that it leaves."""

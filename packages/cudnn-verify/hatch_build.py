@@ -1,4 +1,6 @@
-"""Puts the one file together from ``builder/probe/``; a source distribution has it ready-made."""
+"""Puts the one file together from ``builder/verify/cudnn_verify/``; a source distribution has it
+ready-made.
+"""
 
 import importlib.util
 import sys
@@ -8,7 +10,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).resolve().parent
-BUNDLE = HERE.parent.parent / "builder" / "recipe" / "bundle.py"
+BUNDLE = HERE.parent.parent / "builder" / "image" / "recipe" / "bundle.py"
 
 
 class CustomBuildHook(BuildHookInterface):
@@ -16,7 +18,7 @@ class CustomBuildHook(BuildHookInterface):
         del version, build_data
         if not BUNDLE.is_file():
             return
-        sys.path.insert(0, str(BUNDLE.parents[2]))
+        sys.path.insert(0, str(BUNDLE.parents[3]))
         spec = importlib.util.spec_from_file_location("rtbuild_bundle", BUNDLE)
         bundle = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(bundle)

@@ -4,7 +4,10 @@ import re
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-_SOURCES = (_HERE.parent.parent / "builder" / "probe" / "__main__.py", _HERE / "cudnn_verify.py")
+_SOURCES = (
+    _HERE.parent.parent / "builder" / "verify" / "cudnn_verify" / "__main__.py",
+    _HERE / "cudnn_verify.py",
+)
 _TEXT = next(path for path in _SOURCES if path.is_file()).read_text(encoding="utf-8")
 
 __version__ = re.search(r'^VERSION = "([^"]+)"$', _TEXT, re.MULTILINE)[1]

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder import resources
-from builder.debian.archive import Debian
-from builder.errors import MissingToolError, PackageIndexError
-from builder.image.rootfs import cached_rootfs
-from builder.index.client import Index
-from builder.index.target import Target
+from builder.core import resources
+from builder.core.errors import MissingToolError, PackageIndexError
+from builder.image.compose.rootfs import cached_rootfs
+from builder.sources.debian.archive import Debian
+from builder.sources.index.client import Index
+from builder.sources.index.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,8 +13,8 @@ from pathlib import Path
 from publish_doubles import report
 from slurm_cluster import NODES
 
-from builder.oci.registry import Registry
-from builder.oci.staging import CELL_LABEL, read_image
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import CELL_LABEL, read_image
 
 CARDS = {
     "T4": ("Tesla T4", "7.5"),

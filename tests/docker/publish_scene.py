@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from publish_doubles import CELL, Project
 
-from builder.net.http import Client
-from builder.oci.registry import Registry
-from builder.oci.spec import MANIFEST
-from builder.oci.staging import staged_reference
 from builder.pipeline.schedule import Hooks
-from builder.publish.publication import Publication, PublishOptions
-from builder.publish.run import publish
+from builder.release.publish.publication import Publication, PublishOptions
+from builder.release.publish.run import publish
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import MANIFEST
+from builder.sources.oci.staging import staged_reference
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from unreliable import Proxy
 
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
 
 MEASURED = "tensorflow2.15.1-py3.11.2-cuda12.2-cudnn8.9.4-bookworm"
 EVIDENCE = {"verification", "sbom", "provenance"}
@@ -141,9 +141,9 @@ class Zygote:
     SCRIPT = """
 import json, os, sys
 from builder.cli import main
-import builder.cli.publish, builder.publish.run
-probe = builder.publish.run.bundle()
-builder.publish.run.bundle = lambda: probe  # once, as it costs a third of a second
+import builder.cli.commands.publish, builder.release.publish.run
+probe = builder.release.publish.run.bundle()
+builder.release.publish.run.bundle = lambda: probe  # once, as it costs a third of a second
 for line in sys.stdin:
     folder, arguments = json.loads(line)
     pid = os.fork()

@@ -8,23 +8,23 @@ import subprocess
 import uuid
 from typing import TYPE_CHECKING
 
-from builder import resources
-from builder.debian.archive import Debian
-from builder.image.pythons import Pythons
-from builder.image.rootfs import cached_rootfs
-from builder.index.client import Index
-from builder.lock.resolve import pin
-from builder.model import Base, Cell, Cuda, RootfsBase
-from builder.oci.registry import Registry
-from builder.recipe.render import render
-from builder.recipe.values import write
-from builder.sdist import Workshop
+from builder.core import resources
+from builder.core.model import Base, Cell, Cuda, RootfsBase
+from builder.image.compose.pythons import Pythons
+from builder.image.compose.rootfs import cached_rootfs
+from builder.image.recipe.render import render
+from builder.image.recipe.values import write
+from builder.image.sdist import Workshop
+from builder.plan.lock.resolve import pin
+from builder.sources.debian.archive import Debian
+from builder.sources.index.client import Index
+from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.model import Pinned
+    from builder.core.model import Pinned
 
 SMALL = Cell(
     id="numpy1.26.4-py3.11-bookworm",

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from builder import resources
+from builder.core import resources
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ import pytest
 from chromium import opened
 from publish_doubles import Project, entry
 
-from builder import resources
-from builder.catalogue.collect import collect
-from builder.catalogue.site import write_site
+from builder.core import resources
+from builder.release.catalogue.collect import collect
+from builder.release.catalogue.site import write_site
 
 if TYPE_CHECKING:
     from pathlib import Path

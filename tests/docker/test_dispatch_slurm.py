@@ -19,8 +19,8 @@ from publish_doubles import MATRIX, Project
 from registry_double import RegistryDouble, serve
 from slurm_cluster import NODES, Cluster
 
-from builder.net.http import Client
-from builder.oci.registry import Registry
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

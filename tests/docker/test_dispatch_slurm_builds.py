@@ -17,9 +17,9 @@ from registry_double import RegistryDouble, serve
 from rtbuild_command import rtbuild
 from slurm_cluster import Cluster
 
-from builder import resources
-from builder.errors import MissingToolError
-from builder.sandbox import require
+from builder.core import resources
+from builder.core.errors import MissingToolError
+from builder.image.sandbox import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,11 +17,11 @@ import pytest
 import tiny
 import zstandard
 
-from builder.engine.build import BuildRequest, ca_bundle, proxies
-from builder.engine.container import LABEL, MAX_OUTPUT
-from builder.engine.doctor import diagnose
-from builder.engine.engine import Engine
-from builder.errors import CancelledError, CellError, CommandError
+from builder.core.errors import CancelledError, CellError, CommandError
+from builder.image.engine.build import BuildRequest, ca_bundle, proxies
+from builder.image.engine.container import LABEL, MAX_OUTPUT
+from builder.image.engine.doctor import diagnose
+from builder.image.engine.engine import Engine
 
 pytestmark = pytest.mark.docker
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import pytest
 import tiny
 
-from builder.engine.engine import Engine
-from builder.errors import CommandError, MissingToolError
-from builder.image.compose import compose_image
-from builder.image.finish import Assembly, Runner, Workbench
-from builder.image.missing import MissingLayers
-from builder.image.stack import plan
-from builder.layers.store import LayerStore
+from builder.core.errors import CommandError, MissingToolError
+from builder.image.compose.compose import compose_image
+from builder.image.compose.finish import Assembly, Runner, Workbench
+from builder.image.compose.missing import MissingLayers
+from builder.image.compose.stack import plan
+from builder.image.engine.engine import Engine
+from builder.image.layers.store import LayerStore
+from builder.image.recipe.values import RecipeFile, RecipeStep
 from builder.pipeline import making
 from builder.pipeline.enginework import WORKING, EngineSteps
-from builder.recipe.values import RecipeFile, RecipeStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.image.compose import ComposedImage
+    from builder.image.compose.compose import ComposedImage
 
 pytestmark = pytest.mark.docker
 

@@ -19,20 +19,20 @@ from rtbuild_command import RTBUILD, rtbuild
 from typer.testing import CliRunner
 
 from builder.cli.app import app
-from builder.errors import CommandError
-from builder.evidence.cosign import Signer
-from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
-from builder.net.http import Client
-from builder.oci.referrers import referrers
-from builder.oci.registry import Registry
-from builder.oci.spec import parse_reference
+from builder.core.errors import CommandError
+from builder.sources.net.http import Client
+from builder.sources.oci.referrers import referrers
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import parse_reference
+from builder.verify.evidence.cosign import Signer
+from builder.verify.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.evidence.documents import Attached
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
+    from builder.verify.evidence.documents import Attached
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from layer_wheels import Builder, Made, paths, pinned, stack, tricky
 
-from builder.layers.store import LayerStore
-from builder.recipe.render import render
-from builder.resources import cache
+from builder.core.resources import cache
+from builder.image.layers.store import LayerStore
+from builder.image.recipe.render import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from builder.recipe.values import Recipe
+    from builder.image.recipe.values import Recipe
 
 pytestmark = pytest.mark.docker
 

@@ -17,14 +17,14 @@ import unreliable
 from rtbuild_command import rtbuild
 from trees import tree
 
-from builder.errors import MissingToolError
-from builder.evidence.cosign import People
-from builder.evidence.origin import built_by
-from builder.evidence.travel import shared
-from builder.oci.registry import Registry
-from builder.oci.staging import read_image
-from builder.sandbox import require
-from builder.verify.entry import ReportStore, SealedReport
+from builder.core.errors import MissingToolError
+from builder.image.sandbox import require
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import read_image
+from builder.verify.evidence.cosign import People
+from builder.verify.evidence.origin import built_by
+from builder.verify.evidence.travel import shared
+from builder.verify.runner.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

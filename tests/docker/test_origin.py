@@ -13,18 +13,18 @@ from publish_doubles import Project, report
 from registry import LoopbackRegistry, serve
 from rtbuild_command import rtbuild
 
-from builder.evidence.cosign import Cosign, People, Signer
-from builder.evidence.origin import sign_built
-from builder.net.http import Client
-from builder.oci.registry import Registry
-from builder.verify.document import parse
-from builder.verify.entry import ReportStore, key_of
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.verify.evidence.cosign import Cosign, People, Signer
+from builder.verify.evidence.origin import sign_built
+from builder.verify.runner.document import parse
+from builder.verify.runner.entry import ReportStore, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
 
 pytestmark = pytest.mark.docker
 

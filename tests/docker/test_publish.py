@@ -25,20 +25,20 @@ from rtbuild_command import rtbuild
 from testcontainers.core.container import DockerContainer
 from unreliable import Proxy, before
 
-from builder.evidence.cosign import Signer
-from builder.net.http import Client
-from builder.oci.auth import Login
-from builder.oci.registry import Registry
-from builder.oci.staging import read_image, staged_reference
 from builder.pipeline.schedule import Hooks
-from builder.publish.publication import PublishOptions
-from builder.publish.run import publish
-from builder.verify.document import parse
-from builder.verify.entry import ReportStore, key_of
+from builder.release.publish.publication import PublishOptions
+from builder.release.publish.run import publish
+from builder.sources.net.http import Client
+from builder.sources.oci.auth import Login
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import read_image, staged_reference
+from builder.verify.evidence.cosign import Signer
+from builder.verify.runner.document import parse
+from builder.verify.runner.entry import ReportStore, key_of
 
 if TYPE_CHECKING:
-    from builder.oci.staging import Staged
-from builder.publish.publication import Publication
+    from builder.sources.oci.staging import Staged
+from builder.release.publish.publication import Publication
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
@@ -48,7 +48,7 @@ SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "publication.schema.js
 @pytest.fixture
 def scene(tmp_path: Path, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(Registry, "to_write", impatient)
-    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+    monkeypatch.setattr("builder.release.publish.run.bundle", lambda: PROBE)
     return Scene(tmp_path / "project", proxy, tmp_path.name.replace("_", "-"))
 
 

@@ -17,8 +17,8 @@ from publish_scene import Scene, Zygote, impatient
 from registry import serve
 from unreliable import Proxy, before
 
-from builder.oci.registry import Registry
-from builder.verify.entry import ReportStore
+from builder.sources.oci.registry import Registry
+from builder.verify.runner.entry import ReportStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.long]
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Registry, "to_write", impatient)
-    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+    monkeypatch.setattr("builder.release.publish.run.bundle", lambda: PROBE)
 
 
 def verified(folder: Path, proxy: Proxy, name: str) -> Scene:

@@ -20,11 +20,11 @@ from publish_doubles import A100, CELL, PROBE
 from publish_scene import Scene, Zygote, impatient
 from rtbuild_command import rtbuild
 
-from builder.audit import Question
-from builder.audit.run import Audit, audit
-from builder.evidence.cosign import Signer, Verifier
-from builder.evidence.statement import TEST_RESULT
-from builder.oci.registry import Registry
+from builder.release.audit import Question
+from builder.release.audit.run import Audit, audit
+from builder.sources.oci.registry import Registry
+from builder.verify.evidence.cosign import Signer, Verifier
+from builder.verify.evidence.statement import TEST_RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ BROKEN = {"verdict": "broken", "cause": "cudnn-shadowed", "gpu": A100}
 @pytest.fixture
 def scene(tmp_path: Path, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(Registry, "to_write", impatient)
-    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+    monkeypatch.setattr("builder.release.publish.run.bundle", lambda: PROBE)
     made = Scene(tmp_path / "project", proxy, tmp_path.name.replace("_", "-"))
     made.project.report(made.image)
     return made

@@ -16,7 +16,7 @@ from python_mirror_double import installed, machine_pythons
 from rtbuild_command import rtbuild
 from trees import tree
 
-from builder import resources
+from builder.core import resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,14 +15,14 @@ import engines
 import pytest
 import tiny
 
-from builder.digests import canonical_json, digest_of, sha256_of
-from builder.engine import receive
-from builder.engine.engine import Engine
-from builder.errors import CancelledError, CommandError
-from builder.image.compose import ComposedImage, base_image
-from builder.layers.store import LayerStore, Record
-from builder.layers.tar import tar_layer
-from builder.layers.types import BaseLayers
+from builder.core.digests import canonical_json, digest_of, sha256_of
+from builder.core.errors import CancelledError, CommandError
+from builder.image.compose.compose import ComposedImage, base_image
+from builder.image.engine import receive
+from builder.image.engine.engine import Engine
+from builder.image.layers.store import LayerStore, Record
+from builder.image.layers.tar import tar_layer
+from builder.image.layers.types import BaseLayers
 from builder.pipeline import feeding
 from builder.pipeline.feeding import EngineFeed
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from builder.engine.images import StoredImage
-    from builder.layers.types import Layer
+    from builder.image.engine.images import StoredImage
+    from builder.image.layers.types import Layer
 
 pytestmark = pytest.mark.docker
 

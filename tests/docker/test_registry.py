@@ -15,11 +15,11 @@ import registry_double
 from registry import LoopbackRegistry, serve
 from unreliable import Fault, Proxy, before
 
-from builder.errors import RegistryError
-from builder.net.http import Client
-from builder.oci.auth import Login
-from builder.oci.registry import Registry
-from builder.oci.spec import INDEX, MANIFEST
+from builder.core.errors import RegistryError
+from builder.sources.net.http import Client
+from builder.sources.oci.auth import Login
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import INDEX, MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ def test_a_blob_that_is_not_what_it_says(server: LoopbackRegistry, tmp_path: Pat
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A blob of a megabyte."""
-    monkeypatch.setattr("builder.oci.wire.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr("builder.sources.oci.wire.time.sleep", lambda _seconds: None)
     (tmp_path / "large").write_bytes(random.Random(1).randbytes(1 << 20))
     return tmp_path / "large"
 

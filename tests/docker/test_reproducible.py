@@ -11,20 +11,20 @@ import engines
 import pytest
 import tiny
 
-from builder.engine.engine import Engine
-from builder.errors import CellError
+from builder.core.errors import CellError
+from builder.image.engine.engine import Engine
+from builder.image.recipe.values import Recipe, RecipeSetting, RecipeStep
 from builder.pipeline import stacking
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.reproduce import compare_builds, refuse_difference
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site, Sources, Stores
-from builder.recipe.values import Recipe, RecipeSetting, RecipeStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.model import Cell
+    from builder.core.model import Cell
     from builder.pipeline.events import Event
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]

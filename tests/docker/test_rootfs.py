@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import cuda_base
 import pytest
 
-from builder import resources
-from builder.debian.archive import Debian
-from builder.image.rootfs import cached_rootfs, make
+from builder.core import resources
+from builder.image.compose.rootfs import cached_rootfs, make
+from builder.sources.debian.archive import Debian
 
 if TYPE_CHECKING:
     from pathlib import Path

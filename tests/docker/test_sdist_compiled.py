@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from sdist_scene import SMALL, docker, empty_cache, image, locked, workshop
 
-from builder.errors import CellError, CommandError
-from builder.index.client import Index, cache_path
-from builder.model import Compilation, RootfsBase, Wheel
+from builder.core.errors import CellError, CommandError
+from builder.core.model import Compilation, RootfsBase, Wheel
+from builder.sources.index.client import Index, cache_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.model import Pinned
+    from builder.core.model import Pinned
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 

@@ -14,10 +14,10 @@ import relay
 from engines import SecondEngine, second_engine
 from rtbuild_command import rtbuild
 
-from builder.evidence.travel import shared
-from builder.oci.registry import Registry
-from builder.oci.staging import read_image
-from builder.verify.entry import SealedReport
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import read_image
+from builder.verify.evidence.travel import shared
+from builder.verify.runner.entry import SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

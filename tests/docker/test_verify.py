@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 import tiny
 
-from builder.engine.build import BuildRequest
-from builder.engine.engine import Engine
-from builder.errors import CommandError
-from builder.model import Base, Cell, Cuda, Image, Verdict
-from builder.verify.document import Expectation
-from builder.verify.entry import ReportStore
-from builder.verify.verify import verify
+from builder.core.errors import CommandError
+from builder.core.model import Base, Cell, Cuda, Image, Verdict
+from builder.image.engine.build import BuildRequest
+from builder.image.engine.engine import Engine
+from builder.verify.runner.document import Expectation
+from builder.verify.runner.entry import ReportStore
+from builder.verify.runner.verify import verify
 
 if TYPE_CHECKING:
     from pathlib import Path

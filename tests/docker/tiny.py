@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.model import Base, Cell, Cuda, Pinned, RootfsBase
-from builder.recipe.values import Recipe
+from builder.core.model import Base, Cell, Cuda, Pinned, RootfsBase
+from builder.image.recipe.values import Recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.recipe.values import RecipeStep
+    from builder.image.recipe.values import RecipeStep
 
 LABEL = "io.rtbuild.test"
 

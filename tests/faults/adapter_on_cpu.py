@@ -10,19 +10,19 @@ import types
 from pathlib import Path
 
 repository, name = sys.argv[1:3]
-for package in ("builder", "builder.probe"):
+for package in ("builder", "builder.core", "builder.verify", "builder.verify.cudnn_verify"):
     module = types.ModuleType(package)
     module.__path__ = [str(Path(repository, *package.split(".")))]
     sys.modules[package] = module
 
-from builder.probe.fw_compute import (  # noqa: E402
+from builder.verify.cudnn_verify.fw_compute import (  # noqa: E402
     compare_convolutions,
     loss_falls,
     training_data,
     wrong_numbers,
 )
-from builder.probe.fw_stages import FRAMEWORKS  # noqa: E402
-from builder.probe.protocol import Ctx  # noqa: E402
+from builder.verify.cudnn_verify.fw_stages import FRAMEWORKS  # noqa: E402
+from builder.verify.cudnn_verify.protocol import Ctx  # noqa: E402
 
 # A device that is named makes an adapter give the gradients too; JAX's adapter takes the CPU's own device.
 CPU = {"torch": "cpu", "tensorflow": "/CPU:0", "paddle": "cpu"}

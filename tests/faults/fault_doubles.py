@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from nvidia_headers import cudnn_include, headers, nearest_cudnn
 
-from builder.errors import PackageIndexError
-from builder.index.remote_zip import UnknownError
+from builder.core.errors import PackageIndexError
+from builder.sources.index.remote_zip import UnknownError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from uv import find_uv_bin
 
-from builder import resources
+from builder.core import resources
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from typing import Any
 
 from pages.checks import read_checks
 
-from builder.probe.causes import CAUSES
+from builder.verify.cudnn_verify.causes import CAUSES
 
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 PACKAGES = Path(__file__).resolve().parent / "doubles" / "packages"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from builder import resources
+from builder.core import resources
 
 BRANCHES = {
     "470": ("libnvidia-tesla-470-cuda1", "libnvidia-tesla-470-ml1", "nvidia-tesla-470-smi"),

@@ -16,9 +16,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from builder import resources
-from builder.index.client import Index
-from builder.index.remote_zip import RemoteZip
+from builder.core import resources
+from builder.sources.index.client import Index
+from builder.sources.index.remote_zip import RemoteZip
 
 PINS = Path(__file__).with_name("nvidia_headers.json")
 _RUNTIME = (

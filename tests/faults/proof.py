@@ -91,7 +91,9 @@ def on_cards(folder: Path = REPORTS) -> dict[str, dict[str, set[str]]]:
 
 def checks() -> list[str]:
     """All checks that the probe's sources name."""
-    sources = "".join(path.read_text() for path in (ROOT / "builder" / "probe").glob("*.py"))
+    sources = "".join(
+        path.read_text() for path in (ROOT / "builder" / "verify" / "cudnn_verify").glob("*.py")
+    )
     return sorted(set(re.findall(r'"([CDEFHPRX]\d\d)"', sources)))
 
 

@@ -26,11 +26,11 @@ from packaging.utils import canonicalize_name
 from python_mirror_double import installed, machine_pythons
 from rtbuild_command import RTBUILD, rtbuild
 
-from builder import resources
-from builder.engine.engine import Engine
-from builder.errors import MissingToolError, PackageIndexError
-from builder.index.client import Index
+from builder.core import resources
+from builder.core.errors import MissingToolError, PackageIndexError
+from builder.image.engine.engine import Engine
 from builder.pipeline.disk import Need, refuse_full
+from builder.sources.index.client import Index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

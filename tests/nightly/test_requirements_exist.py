@@ -9,14 +9,14 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from builder.facts import Outcome, check
-from builder.facts.availability import pages
-from builder.facts.tables import load
-from builder.facts.wheel import metadata_of
-from builder.facts.wheelread import read_wheel
-from builder.index.client import Index
-from builder.index.target import Target, environment, rank, takes, wheel_name
-from builder.model import Base, Cell, Cuda
+from builder.core.model import Base, Cell, Cuda
+from builder.plan.facts import Outcome, check
+from builder.plan.facts.availability import pages
+from builder.plan.facts.tables import load
+from builder.plan.facts.wheel import metadata_of
+from builder.plan.facts.wheelread import read_wheel
+from builder.sources.index.client import Index
+from builder.sources.index.target import Target, environment, rank, takes, wheel_name
 
 pytestmark = pytest.mark.long
 

@@ -1,20 +1,20 @@
-"""The page ``docs/checks.md``, made from ``builder/probe/checks.ini``."""
+"""The page ``docs/checks.md``, made from ``builder/verify/cudnn_verify/checks.ini``."""
 
 from __future__ import annotations
 
 from collections import namedtuple
 
-from builder import resources
-from builder.probe.causes import CAUSES, ini_row
-from builder.probe.data import read_sections
+from builder.core import resources
+from builder.verify.cudnn_verify.causes import CAUSES, ini_row
+from builder.verify.cudnn_verify.data import read_sections
 
 CheckRow = namedtuple("CheckRow", "id title needs decides loads causes")
 
 _HEAD = """\
 # Checks
 
-Generated from `builder/probe/checks.ini`; tests compare, and hold that no report names a cause that its\
- check may not name. **judged**: the causes at the end, too.
+Generated from `builder/verify/cudnn_verify/checks.ini`; tests compare, and hold that no report names a cause\
+ that its check may not name. **judged**: the causes at the end, too.
 
 | check | looks at | needs | decides on | causes |
 |---|---|---|---|---|

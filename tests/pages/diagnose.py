@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from builder.colab.diff import Listed
+    from builder.release.colab.diff import Listed
 
 _SHOWN = ("tensorflow", "torch", "jax", "nvidia-cudnn-cu12")
 

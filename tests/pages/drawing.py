@@ -1,4 +1,4 @@
-"""The drawing in ``docs/how-it-works.md``: the values and the floors, read out of the code itself."""
+"""The drawing in ``docs/how-it-works.md``: the values and the wings, read out of the code itself."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STEPS = (
-    ("Matrix", "matrix.expand", "load", "list"),
-    ("Cell", "matrix.expand", "expand", "check"),
-    ("Pinned", "lock.resolve", "pin", "lock"),
-    ("Recipe", "recipe.render", "render", "render"),
-    ("ComposedImage", "image.compose", "compose_image", "build"),
-    ("Report", "verify.verify", "verify", "verify"),
-    ("Decision", "publish.gate", "decide", "publish"),
+    ("Matrix", "plan.matrix.expand", "load", "list"),
+    ("Cell", "plan.matrix.expand", "expand", "check"),
+    ("Pinned", "plan.lock.resolve", "pin", "lock"),
+    ("Recipe", "image.recipe.render", "render", "render"),
+    ("ComposedImage", "image.compose.compose", "compose_image", "build"),
+    ("Report", "verify.runner.verify", "verify", "verify"),
+    ("Decision", "release.publish.gate", "decide", "publish"),
 )
 """Value, the module and function that return it, and the command that ends there."""
-WIDTH, BOX, FLOOR, LEFT = 960, 80, 72, 20
+WIDTH, BOX, FLOOR, LEFT = 960, 80, 84, 20
+APART = ("verify", "cudnn_verify")
+"""A folder that is no room: it goes into images."""
 _STYLE = """
 text { font: 12.5px system-ui, sans-serif; fill: #1b1f24; }
 .small { font-size: 10.5px; fill: #4d5661; }
@@ -47,8 +49,8 @@ _ROOT = (
 )
 
 
-def drawing(package: Path, floors: Sequence[Sequence[str]]) -> str:
-    """An SVG. Raises if a function no longer returns its value, or a room has no docstring."""
+def drawing(package: Path, wings: Sequence[str]) -> str:
+    """An SVG. Raises if a function no longer returns its value, or a wing or room has no docstring."""
     parts = [_text(LEFT, 26, "Values: each is made by one function and never changed", "name")]
     step = (WIDTH - 2 * LEFT) / len(STEPS)
     for number, (value, module, function, command) in enumerate(STEPS):
@@ -59,28 +61,32 @@ def drawing(package: Path, floors: Sequence[Sequence[str]]) -> str:
         )
         parts.append(_text(x + 8, 60, value, "name long" if len(value) > 11 else "name"))
         parts.append(_text(x + 8, 77, f"{function}()", "small code"))
-        parts.append(_text(x + 8, 94, f"in {module.partition('.')[0]}", "small"))
+        parts.append(_text(x + 8, 94, f"in {module.rpartition('.')[0]}", "small"))
         parts.append(_text(x + 8, 111, f"rtbuild {command}", "small"))
         if number:
             parts.append(f'<path d="M{x - 13:.0f} 80 h11 m-5 -4 l5 4 l-5 4"/>')
     y = 158
-    parts.append(_text(LEFT, y, "Floors: a room imports only from lower floors", "name"))
-    for height, named in reversed(list(enumerate(floors))):
+    parts.append(_text(LEFT, y, "Wings: each imports only from itself and from those below it", "name"))
+    for wing in wings:
         y += 10
-        rooms = [room for room in named if room != "__init__"]
-        width = (WIDTH - 2 * LEFT - 30) / len(rooms)
-        parts.append(_text(LEFT, y + 34, str(height), "name"))
+        rooms = sorted(path.parent.name for path in (package / wing).glob("*/__init__.py"))
+        rooms = [room for room in rooms if (wing, room) != APART]
+        parts.append(f'<rect x="{LEFT}" y="{y}" width="{WIDTH - 2 * LEFT}" height="{FLOOR}" rx="6"/>')
+        parts.append(_text(LEFT + 10, y + 20, wing, "name code"))
+        lines = _fitting(_said(package, wing), 25)
+        parts += [_text(LEFT + 10, y + 36 + 14 * row, line, "small") for row, line in enumerate(lines)]
+        left = LEFT + 170
+        width = (WIDTH - LEFT - left) / max(len(rooms), 1)
         for number, room in enumerate(rooms):
-            x = LEFT + 30 + number * width
-            parts.append(f'<rect x="{x:.0f}" y="{y}" width="{width - 8:.0f}" height="{FLOOR}" rx="6"/>')
-            parts.append(_text(x + 8, y + 18, room, "name code"))
-            lines = _fitting(_said(package, room), int((width - 24) / 5.9))
-            parts += [_text(x + 8, y + 34 + 14 * row, line, "small") for row, line in enumerate(lines)]
+            x = left + number * width
+            parts.append(_text(x, y + 20, room, "name code"))
+            lines = _fitting(_said(package / wing, room), int((width - 10) / 5.6))
+            parts += [_text(x, y + 36 + 14 * row, line, "small") for row, line in enumerate(lines)]
         y += FLOOR
-    apart = "builder/probe and builder/runtime stand apart: they go into images, and nothing imports them."
+    apart = "verify/cudnn_verify and release/colab/runtime go into images, apart from all imports."
     parts.append(_text(LEFT, y + 24, apart, "small"))
     body = "\n".join(parts)
-    title = "The values of rtbuild from a matrix to a publication, and the floors of its code"
+    title = "The values of rtbuild from a matrix to a publication, and the wings of its code"
     root = _ROOT.format(xmlns=_NAMESPACE, width=WIDTH, height=y + 40, title=title)
     return f"{root}\n<style>{_STYLE}</style>\n{body}\n</svg>\n"
 

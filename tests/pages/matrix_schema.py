@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from builder.matrix import keys, values
+from builder.plan.matrix import keys, values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from builder.matrix.keys import Key
-    from builder.matrix.values import Syntax
+    from builder.plan.matrix.keys import Key
+    from builder.plan.matrix.values import Syntax
 
 
 def json_schema() -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from builder.evidence.verification import TestResult
-from builder.lock.schema import Document
-from builder.verify.document import ProbeDocument
+from builder.plan.lock.schema import Document
+from builder.verify.evidence.verification import TestResult
+from builder.verify.runner.document import ProbeDocument
 
 
 def of_lock() -> dict[str, Any]:

@@ -6,8 +6,8 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any
 
-from builder import errors
-from builder.verify.document import EXIT_CODES
+from builder.core import errors
+from builder.verify.runner.document import EXIT_CODES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +27,8 @@ def exit_codes() -> str:
     lines = [
         "# Exit codes",
         "",
-        "Made from `builder/errors.py` and from the probe's table; a test keeps it true. No code changes its",
-        "meaning within a major version.",
+        "Made from `builder/core/errors.py` and from the probe's table; a test keeps it true. No code",
+        "changes its meaning within a major version.",
         "",
         "## `rtbuild`",
         "",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from builder.verify.document import EXIT_CODES
+from builder.verify.runner.document import EXIT_CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())

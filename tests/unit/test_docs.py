@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rtbuild_command import rtbuild
 
-from builder.errors import MatrixError
-from builder.matrix import load
+from builder.core.errors import MatrixError
+from builder.plan.matrix import load
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -109,7 +109,7 @@ def test_a_text_of_the_how_to_leads_to_its_cause(text: str, cause: str) -> None:
 
 
 def test_options_of_the_probe_in_the_docs_are_there() -> None:
-    command = [sys.executable, "-m", "builder.probe", "--help"]
+    command = [sys.executable, "-m", "builder.verify.cudnn_verify", "--help"]
     known = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
     given = {
         option

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.files import write_whole
+from builder.core.files import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import builder.files
+import builder.core.files
 Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-builder.files.write_whole(Path(sys.argv[1]), b"half of what was to come")
+builder.core.files.write_whole(Path(sys.argv[1]), b"half of what was to come")
 """
 
 

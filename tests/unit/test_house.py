@@ -1,6 +1,6 @@
-"""The floors of the house: nobody imports upward, sideways only through a door, and in no circle.
+"""The wings of the house: what ``pyproject.toml`` says of them is true, and a class name means one thing.
 
-What a class is called, it is called in the whole package.
+The order of the wings and of the rooms in them stands in the contracts of import-linter.
 """
 
 from __future__ import annotations
@@ -8,73 +8,36 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 BUILDER = Path(__file__).resolve().parents[2] / "builder"
+PROJECT = BUILDER.parent / "pyproject.toml"
+CONTRACTS = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
+WINGS: tuple[str, ...] = tuple(CONTRACTS[0]["layers"])
+"""From what a person types down to values, errors and files."""
+APART = {"verify.cudnn_verify", "release.colab.runtime"}
+"""What goes into images: data to ``image.recipe``."""
+ALONE = {"image.sdist.inside"}
+"""Runs on the Python of an image, in a file of its own."""
 
-FLOORS: tuple[tuple[str, ...], ...] = (
-    (
-        "__init__",
-        "cards",
-        "elf",
-        "model",
-        "errors",
-        "digests",
-        "documents",
-        "files",
-        "items",
-        "resources",
-        "temporary",
-    ),
-    ("net", "matrix", "oci", "index", "debian", "sandbox"),
-    ("facts", "lock", "recipe"),
-    ("layers", "wheels", "image", "sdist", "resolve"),
-    ("engine", "verify", "evidence"),
-    ("pipeline",),
-    ("publish", "audit", "colab", "dispatch"),
-    ("catalogue",),
-    ("console", "cli"),
-)
-"""From the ground up."""
-DOORS = {
-    ("oci", "net"),
-    ("index", "net"),
-    ("debian", "net"),
-    ("lock", "facts"),
-    ("wheels", "layers"),
-    ("image", "layers"),
-    ("image", "wheels"),
-    ("sdist", "layers"),
-    ("sdist", "wheels"),
-    ("sdist", "image"),
-    ("evidence", "verify"),
-    ("verify", "engine"),
-    ("cli", "console"),
-    ("model", "digests"),
-    ("errors", "model"),
-    ("items", "documents"),
-    ("items", "errors"),
-    ("temporary", "files"),
-    ("temporary", "errors"),
-}
-"""Rooms of one floor of which the first may import from the second."""
-APART = {"probe", "runtime"}
-"""What goes into images: data to ``recipe``."""
 
-HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
-FILES = sorted(
-    path
-    for path in BUILDER.rglob("*.py")
-    if path.relative_to(BUILDER).parts[0] not in APART and "_templates" not in path.parts
-)
+def apart(module: str) -> bool:
+    return any(f"{module}.".startswith(f"{room}.") for room in APART)
 
 
 def dotted(path: Path) -> str:
-    """``builder/oci/wire.py`` is ``oci.wire``; a package is its ``__init__``'s folder."""
+    """``builder/sources/oci/wire.py`` is ``oci.wire``; a package is its ``__init__``'s folder."""
     parts = path.relative_to(BUILDER).with_suffix("").parts
     return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+
+
+FILES = sorted(
+    path for path in BUILDER.rglob("*.py") if not apart(dotted(path)) and "_templates" not in path.parts
+)
 
 
 MODULES = {dotted(path): path for path in FILES}
@@ -96,46 +59,22 @@ def _module(name: str) -> str:
     return name.removeprefix("builder").lstrip(".") or "__init__"
 
 
-def room(module: str) -> str:
-    return module.split(".", maxsplit=1)[0]
-
-
 IMPORTS = {module: imports(path) for module, path in MODULES.items()}
 
 
-@pytest.mark.parametrize(
-    "name", sorted(p.stem for p in BUILDER.iterdir() if p.stem not in {"__pycache__", "_templates"})
-)
-def test_every_room_has_one_floor(name: str) -> None:
-    assert sum(name in rooms for rooms in (*FLOORS, APART)) == 1
+def test_the_folder_shows_the_wings_alone() -> None:
+    shown = {path.relative_to(BUILDER).parts[0] for path in BUILDER.rglob("[!_]*.py")}
+    assert shown == set(WINGS)
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_nobody_imports_upward_or_sideways(module: str) -> None:
-    mine = room(module)
-    for name in IMPORTS[module]:
-        other = room(name)
-        assert other not in APART, f"{module}: what goes into an image is data, nothing of ours imports it"
-        if other != mine and (mine, other) not in DOORS:
-            assert HEIGHT[other] < HEIGHT[mine], f"{module}: {mine} imports {name}"
+def test_nobody_imports_upward_or_sideways(capsys: pytest.CaptureFixture[str]) -> None:
+    code = lint_imports(config_filename=str(PROJECT), no_cache=True)
+    assert code == EXIT_STATUS_SUCCESS, capsys.readouterr().out
 
 
-def test_doors_are_used_and_lead_one_way() -> None:
-    used = {(room(module), room(name)) for module, names in IMPORTS.items() for name in names}
-    assert used >= DOORS, "a door that nobody uses"
-    order = [name for rooms in FLOORS for name in _sorted(rooms)]
-    assert len(order) == len(HEIGHT)
-
-
-def _sorted(rooms: tuple[str, ...]) -> list[str]:
-    """The rooms of one floor, each after those that it imports: the total order; fails if there is none."""
-    left, done = list(rooms), []
-    while left:
-        free = [name for name in left if not any((name, other) in DOORS for other in left)]
-        assert free, f"doors in a circle: {left}"
-        done += free
-        left = [name for name in left if name not in free]
-    return done
+def test_nothing_imports_what_goes_into_images() -> None:
+    wrong = {(module, name) for module, names in IMPORTS.items() for name in names if apart(name)}
+    assert not wrong
 
 
 def circles() -> set[frozenset[str]]:
@@ -159,7 +98,7 @@ def circles() -> set[frozenset[str]]:
 def test_every_module_can_be_imported_first() -> None:
     """Also a name that another module needs for its types alone."""
     code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
-    names = [f"builder.{name}" for name in MODULES if name not in {"__init__", "sdist.inside"}]
+    names = [f"builder.{name}" for name in MODULES if name not in {"__init__", *ALONE}]
     subprocess.run([sys.executable, "-c", code, *names], check=True)
 
 
@@ -177,10 +116,12 @@ def test_a_class_name_means_one_thing() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((BUILDER / "runtime").rglob("*.py")) + sorted((BUILDER / "probe").rglob("*.py")), ids=str
+    "path",
+    [path for part in sorted(APART) for path in sorted(BUILDER.joinpath(*part.split(".")).rglob("*.py"))],
+    ids=str,
 )
 def test_what_goes_into_images_imports_nothing_of_ours(path: Path) -> None:
-    assert not {name for name in imports(path) if room(name) not in APART}
+    assert not {name for name in imports(path) if not apart(name)}
 
 
 def test_a_test_file_has_a_name_of_its_own() -> None:
@@ -192,8 +133,8 @@ def test_a_test_file_has_a_name_of_its_own() -> None:
 def test_a_run_that_has_nothing_to_do_imports_little() -> None:
     """The modules of ``rtbuild build`` for cells whose images an engine has: 4 cells take half a second."""
     used = (
-        "cli.build", "matrix", "engine.engine", "layers.store", "evidence.made", "pipeline.build",
-        "recipe.bundle",
+        "cli.commands.build", "plan.matrix", "image.engine.engine", "image.layers.store",
+        "verify.evidence.made", "pipeline.build", "image.recipe.bundle",
     )  # fmt: skip
     code = f"import sys, {', '.join(f'builder.{name}' for name in used)}\n"
     code += "print(sum(name.split('.')[0] == 'builder' for name in sys.modules))"

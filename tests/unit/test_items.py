@@ -19,24 +19,31 @@ import pytest
 from publish_doubles import MATRIX, PROBE, Project
 from registry_double import RegistryDouble, serve
 
-from builder import facts
-from builder.audit import Question
-from builder.audit.run import audit
-from builder.catalogue.collect import collect
-from builder.catalogue.registry import images_of
-from builder.cli import check as checking
-from builder.cli.publish import exit_code as publish_exit_code
+from builder.cli.commands import check as checking
+from builder.cli.commands.publish import exit_code as publish_exit_code
 from builder.cli.walking import exit_code
-from builder.dispatch.run import RenderedCell, with_images
-from builder.errors import CellError, FaultError, MissingToolError, RegistryError, StaleLockError, UsageError
-from builder.items import item
-from builder.layers.codec import INFLATE_ERRORS
-from builder.net.http import Client
-from builder.oci.registry import Registry
+from builder.core.errors import (
+    CellError,
+    FaultError,
+    MissingToolError,
+    RegistryError,
+    StaleLockError,
+    UsageError,
+)
+from builder.core.items import item
+from builder.image.layers.codec import INFLATE_ERRORS
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import Hooks, Walk, each
-from builder.publish.publication import PublishOptions
-from builder.publish.run import publish
+from builder.plan import facts
+from builder.release.audit import Question
+from builder.release.audit.run import audit
+from builder.release.catalogue.collect import collect
+from builder.release.catalogue.registry import images_of
+from builder.release.dispatch.run import RenderedCell, with_images
+from builder.release.publish.publication import PublishOptions
+from builder.release.publish.run import publish
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,7 +209,12 @@ def test_a_cell(raised: Exception, tmp_path: Path) -> None:
 
 @each_exception
 @pytest.mark.parametrize(
-    "place", ["builder.publish.run.origin_of", "builder.publish.run.decide", "builder.publish.run.copy_image"]
+    "place",
+    [
+        "builder.release.publish.run.origin_of",
+        "builder.release.publish.run.decide",
+        "builder.release.publish.run.copy_image",
+    ],
 )
 def test_a_cell_that_is_published(
     raised: Exception,
@@ -213,7 +225,7 @@ def test_a_cell_that_is_published(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Registry, "to_write", lambda: registry)
-    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+    monkeypatch.setattr("builder.release.publish.run.bundle", lambda: PROBE)
     project = Project(tmp_path / "project", TWO)
     first, second = project.matrix.cells
     images = {cell.id: project.stage(registry, f"{server.host}/staging", cell) for cell in (first, second)}
@@ -245,7 +257,9 @@ def test_a_cell_that_is_published(
 
 
 @each_exception
-@pytest.mark.parametrize("place", ["builder.evidence.gather.parse_statement", "builder.audit.judged.judge"])
+@pytest.mark.parametrize(
+    "place", ["builder.verify.evidence.gather.parse_statement", "builder.release.audit.judged.judge"]
+)
 def test_a_statement(
     raised: Exception,
     place: str,
@@ -283,7 +297,7 @@ def test_an_image_of_a_catalogue(
     bad = doubles.push_image(
         registry, f"{server.host}/team/tf", tmp_path, tag="bad", labels={"io.rtbuild.version": "2"}
     )
-    from builder.catalogue import registry as room
+    from builder.release.catalogue import registry as room
 
     real = room._cell
 
@@ -312,12 +326,12 @@ def test_a_cell_and_a_report_of_a_catalogue(
             raise raised
         return real(cell, *given, **options)
 
-    monkeypatch.setattr("builder.catalogue.collect.check", fails)
-    monkeypatch.setattr("builder.catalogue.collect.releases_of", lambda: ())
+    monkeypatch.setattr("builder.release.catalogue.collect.check", fails)
+    monkeypatch.setattr("builder.release.catalogue.collect.releases_of", lambda: ())
     reports = project.results / "reports"
     reports.mkdir(parents=True)
     (reports / "x.json").write_text("{}")
-    monkeypatch.setattr("builder.verify.entry.read_entry", lambda *_: fails(first))
+    monkeypatch.setattr("builder.verify.runner.entry.read_entry", lambda *_: fails(first))
     made = collect([project.matrix], results=project.results, runtimes=tmp_path)
     assert [image.cell.id for image in made.images] == [second.id]
     assert any(note.startswith(f"{first.id} of tf is not shown") for note in made.notes)
@@ -336,7 +350,7 @@ def test_a_cell_that_is_checked(
             raise raised
         return ()
 
-    monkeypatch.setattr("builder.facts.check", fails)
+    monkeypatch.setattr("builder.plan.facts.check", fails)
     options: dict[str, Any] = dict.fromkeys(("select", "skip", "driver", "mirror"))
     more: dict[str, Any] = {"read": False, "deep": False, "fix": False, "verbose": 0}
     code = checking.check([project.path], **options, **more, json_=True)
@@ -362,7 +376,7 @@ def test_a_cell_that_is_dispatched(
             raise raised
         return SimpleNamespace(digest="x")
 
-    monkeypatch.setattr("builder.dispatch.run.find_staged", fails)
+    monkeypatch.setattr("builder.release.dispatch.run.find_staged", fails)
     lost: dict[str, str] = {}
     nothing: Any = None
     assert [one for one, _ in with_images(nothing, rendered, lost)] == [second]
@@ -383,7 +397,7 @@ def test_a_registry_that_is_away_is_the_fault_of_no_cell(
     def away(*_: object) -> None:
         raise RegistryError("no answer")
 
-    monkeypatch.setattr("builder.dispatch.run.find_staged", away)
+    monkeypatch.setattr("builder.release.dispatch.run.find_staged", away)
     nothing: Any = None
     with pytest.raises(RegistryError):
         with_images(nothing, rendered, {})

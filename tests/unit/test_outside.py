@@ -21,23 +21,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder import matrix, temporary
 from builder.cli.boundary import BUG, guarded
 from builder.cli.options import age, driver
-from builder.digests import sha256_of
-from builder.dispatch.fleet import load_fleet
-from builder.documents import MalformedError, parse_json, parse_moment, read_file, shown
-from builder.errors import RegistryError, UsageError
-from builder.files import remove_tree
-from builder.image.missing import registry_layers
-from builder.index import remote_zip
-from builder.layers.store import LayerStore
-from builder.lock.file import read_lock
-from builder.matrix.values import APT, BadValue
-from builder.model import RegistryBase
-from builder.oci.auth import Login, answer
-from builder.resolve import conda, requirements
-from builder.verify.entry import Damaged, ReportStore
+from builder.core import temporary
+from builder.core.digests import sha256_of
+from builder.core.documents import MalformedError, parse_json, parse_moment, read_file, shown
+from builder.core.errors import RegistryError, UsageError
+from builder.core.files import remove_tree
+from builder.core.model import RegistryBase
+from builder.image.compose.missing import registry_layers
+from builder.image.layers.store import LayerStore
+from builder.plan import matrix
+from builder.plan.lock.file import read_lock
+from builder.plan.matrix.values import APT, BadValue
+from builder.plan.resolve import conda, requirements
+from builder.release.dispatch.fleet import load_fleet
+from builder.sources.index import remote_zip
+from builder.sources.oci.auth import Login, answer
+from builder.verify.runner.entry import Damaged, ReportStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -240,7 +241,8 @@ def test_a_tree_that_is_deeper_than_calls_may_be(tmp_path: Path) -> None:
 
 LEFT = """
 import os, sys, tempfile
-from builder import matrix, temporary
+from builder.plan import matrix
+from builder.core import temporary
 with temporary.one_folder():
     folder = tempfile.mkdtemp()
     print(folder, flush=True)

@@ -1,8 +1,8 @@
 """Every field of every document from outside, with values that nobody expects there.
 
 A document is refused in words, or what is made of it is harmless: no exception of another kind than a refusal
-(the boundary of :mod:`builder.items` would hide it, so readers are called without), and no control character
-in what people see.
+(the boundary of :mod:`builder.core.items` would hide it, so readers are called without), and no control
+character in what people see.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import evidence_doubles as doubles
 import pytest
 from publish_doubles import Project, report
 
-from builder.audit import Question, drift, machine
-from builder.audit.judged import judge_all
-from builder.audit.run import Audit
-from builder.catalogue.collect import _publications
-from builder.cli.audit import document, page
-from builder.console import Terminal
-from builder.documents import readable
-from builder.errors import FaultError, RtbuildError
-from builder.evidence.gather import Gathered, Piece
-from builder.evidence.judgement import Policy, judge
-from builder.evidence.statement import TEST_RESULT, Statement, parse_statement
-from builder.evidence.verification import predicate_of
-from builder.lock.file import read_lock
-from builder.oci.staging import read_image
+from builder.cli.commands.audit import document, page
+from builder.cli.console import Terminal
+from builder.core.documents import readable
+from builder.core.errors import FaultError, RtbuildError
+from builder.plan.lock.file import read_lock
+from builder.release.audit import Question, drift, machine
+from builder.release.audit.judged import judge_all
+from builder.release.audit.run import Audit
+from builder.release.catalogue.collect import _publications
+from builder.sources.oci.staging import read_image
+from builder.verify.evidence.gather import Gathered, Piece
+from builder.verify.evidence.judgement import Policy, judge
+from builder.verify.evidence.statement import TEST_RESULT, Statement, parse_statement
+from builder.verify.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
 
 NOW = datetime.now(UTC)
 

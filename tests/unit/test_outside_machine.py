@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder import resources, temporary
+from builder.core import resources, temporary
 
 if TYPE_CHECKING:
     from pathlib import Path

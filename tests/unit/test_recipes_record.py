@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.image.compose import final_config
-from builder.layers.types import BaseLayers, Layer, SystemLayers
-from builder.lock.file import pinned_cell, read_lock
-from builder.matrix import load
-from builder.model import Cuda, Options, RootfsBase
-from builder.recipe.render import render
+from builder.core.model import Cuda, Options, RootfsBase
+from builder.image.compose.compose import final_config
+from builder.image.layers.types import BaseLayers, Layer, SystemLayers
+from builder.image.recipe.render import render
+from builder.plan.lock.file import pinned_cell, read_lock
+from builder.plan.matrix import load
 
 sys.path.insert(0, str(Path(__file__).parent / "recipe"))
 import recipe_cells
@@ -27,8 +27,8 @@ import recipe_cells
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.model import Pinned
-    from builder.recipe.values import Recipe
+    from builder.core.model import Pinned
+    from builder.image.recipe.values import Recipe
 
 MATRICES = Path(__file__).parents[2] / "matrices"
 ENVIRONMENTS = ((), (("GREETING", 'a "b" $HOME \\ `id` #c ü <&>'), ("NVIDIA_VISIBLE_DEVICES", "0")))

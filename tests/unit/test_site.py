@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pages import drawing, reference
-from test_house import BUILDER, FLOORS
+from test_house import BUILDER, WINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,13 +73,13 @@ def test_a_link_that_leads_nowhere_fails(tmp_path: Path) -> None:
 def test_pages_that_are_made_from_the_code(generated: Callable[[str, str | bytes], None]) -> None:
     generated("docs/exit-codes.md", reference.exit_codes())
     generated("docs/schemas.md", reference.schemas(DOCS))
-    generated("docs/house.svg", drawing.drawing(BUILDER, FLOORS))
+    generated("docs/house.svg", drawing.drawing(BUILDER, WINGS))
 
 
 def test_the_drawing_notices_a_function_that_returns_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "STEPS", (("Report", "matrix.expand", "load", "list"),))
+    monkeypatch.setattr(drawing, "STEPS", (("Report", "plan.matrix.expand", "load", "list"),))
     with pytest.raises(AssertionError, match="returns Matrix, not a Report"):
-        drawing.drawing(BUILDER, FLOORS)
+        drawing.drawing(BUILDER, WINGS)
 
 
 def test_the_site_goes_to_its_branch_as_one_commit(tmp_path: Path) -> None:

@@ -12,19 +12,19 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import INDEX, RegistryDouble
 
-from builder.audit import AuditOutcome, Question
-from builder.audit.run import Audit, audit
-from builder.errors import MissingToolError, RegistryError
-from builder.evidence.cosign import Signed, Verifier
-from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
-from builder.oci.referrers import Artifact, attach
-from builder.oci.spec import MANIFEST, Descriptor, parse_reference
+from builder.core.errors import MissingToolError, RegistryError
+from builder.release.audit import AuditOutcome, Question
+from builder.release.audit.run import Audit, audit
+from builder.sources.oci.referrers import Artifact, attach
+from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
+from builder.verify.evidence.cosign import Signed, Verifier
+from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
+    from builder.sources.oci.registry import Registry
+    from builder.sources.oci.staging import Staged
 
 
 def ask(registry: Registry, image: Staged, **question: Any) -> Audit:
@@ -158,7 +158,7 @@ def test_a_report_replayed_from_another_image(registry: Registry, pushed: Staged
 
 
 def _predicate(registry: Registry, found: Audit) -> dict[str, Any]:
-    from builder.evidence.gather import gather
+    from builder.verify.evidence.gather import gather
 
     name = parse_reference(found.image.repository).at(found.image.digest)
     pieces = gather(registry, name).pieces
@@ -184,7 +184,7 @@ def test_the_layers_were_exchanged(registry: Registry, pushed: Staged, tmp_path:
     ],
 )
 def test_a_report_that_proves_nothing(report: dict[str, Any], registry: Registry, pushed: Staged) -> None:
-    from builder.evidence.verification import predicate_of
+    from builder.verify.evidence.verification import predicate_of
 
     document = doubles.double_report(**report)
     predicate = predicate_of(
@@ -263,7 +263,7 @@ class TestSignatures:
                 found = tuple(s for s in statements if s.predicate_type == kind)
                 return Signed(statements=found, reason="invalid signature", present=bool(statements))
 
-        monkeypatch.setattr(sys.modules["builder.audit.run"], "Cosign", CosignDouble)
+        monkeypatch.setattr(sys.modules["builder.release.audit.run"], "Cosign", CosignDouble)
         return statements
 
     def test_unsigned_evidence_does_not_count(
@@ -278,7 +278,7 @@ class TestSignatures:
     def test_signed_evidence_counts(
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
-        from builder.evidence.attach import statements
+        from builder.verify.evidence.attach import statements
 
         evidence = doubles.evidence(pushed)
         doubles.attach_all(registry, pushed, evidence)
@@ -292,7 +292,7 @@ class TestSignatures:
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
         """An attacker adds an unsigned verification to what is signed."""
-        from builder.evidence.attach import statements
+        from builder.verify.evidence.attach import statements
 
         evidence = doubles.evidence(pushed)
         doubles.attach_all(registry, pushed, evidence)
@@ -304,7 +304,7 @@ class TestSignatures:
     def test_a_signed_statement_that_is_withheld_as_referrer(
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
-        from builder.evidence.attach import statements
+        from builder.verify.evidence.attach import statements
 
         signed += statements(registry, pushed, doubles.evidence(pushed))
         found = ask(registry, pushed, verifier=Verifier(key="k"))
@@ -390,7 +390,7 @@ def test_an_exemption_takes_back_what_an_earlier_statement_claims(registry: Regi
 
 
 def test_cosign_is_sent_where_the_mirror_is() -> None:
-    from builder.oci.registry import Registry as Client
+    from builder.sources.oci.registry import Registry as Client
 
     mirrored = Client({"docker.io": "127.0.0.1:5000/hub"})
     assert mirrored.address("nvidia/cuda") == "127.0.0.1:5000/hub/nvidia/cuda"

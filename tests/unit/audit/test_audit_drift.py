@@ -12,20 +12,20 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import INDEX, sha256
 
-from builder.audit import AuditOutcome, drift
-from builder.evidence.judgement import Policy, judge
-from builder.evidence.verification import predicate_of
-from builder.net.http import Client
-from builder.oci.registry import Registry
-from builder.oci.spec import MANIFEST
+from builder.release.audit import AuditOutcome, drift
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import MANIFEST
+from builder.verify.evidence.judgement import Policy, judge
+from builder.verify.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from registry_double import RegistryDouble
 
-    from builder.evidence.judgement import JudgedReport
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
+    from builder.verify.evidence.judgement import JudgedReport
 
 NOW = datetime.now(UTC)
 

@@ -13,21 +13,21 @@ import jsonschema
 import pytest
 from test_audit import hang_on
 
-from builder.audit import AuditOutcome, Question
-from builder.audit.run import Audit, audit
-from builder.cli.audit import answer, document, page
-from builder.console import Terminal
-from builder.evidence.attach import attach_statements, failure_statement, statements
-from builder.evidence.cosign import Signed, Verifier
-from builder.evidence.verification import predicate_of
+from builder.cli.commands.audit import answer, document, page
+from builder.cli.console import Terminal
+from builder.release.audit import AuditOutcome, Question
+from builder.release.audit.run import Audit, audit
+from builder.verify.evidence.attach import attach_statements, failure_statement, statements
+from builder.verify.evidence.cosign import Signed, Verifier
+from builder.verify.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from builder.evidence.statement import Statement
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
-    from builder.verify.entry import SealedReport
+    from builder.sources.oci.registry import Registry
+    from builder.sources.oci.staging import Staged
+    from builder.verify.evidence.statement import Statement
+    from builder.verify.runner.entry import SealedReport
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "audit.schema.json").read_text())
 PLAIN = Terminal(progress="plain", color=False, github=False)
@@ -204,7 +204,7 @@ class TestSignatures:
                 found = tuple(s for s in made if s.predicate_type == kind)
                 return Signed(statements=found, reason="invalid signature", present=bool(made))
 
-        monkeypatch.setattr(sys.modules["builder.audit.run"], "Cosign", CosignDouble)
+        monkeypatch.setattr(sys.modules["builder.release.audit.run"], "Cosign", CosignDouble)
         return made
 
     KEY = Verifier(key="k")

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import evidence_doubles as doubles
 import pytest
 
-from builder.audit import Question
-from builder.audit.run import audit
-from builder.cli.audit import clean, document, page
-from builder.console import Terminal
-from builder.errors import RegistryError
-from builder.evidence.gather import Gathered, Piece
-from builder.evidence.provenance import provenance
-from builder.evidence.sbom import DpkgList, parse_status, sbom
-from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Statement
-from builder.evidence.verification import predicate_of
+from builder.cli.commands.audit import clean, document, page
+from builder.cli.console import Terminal
+from builder.core.errors import RegistryError
+from builder.release.audit import Question
+from builder.release.audit.run import audit
+from builder.verify.evidence.gather import Gathered, Piece
+from builder.verify.evidence.provenance import provenance
+from builder.verify.evidence.sbom import DpkgList, parse_status, sbom
+from builder.verify.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Statement
+from builder.verify.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
 
 ROUNDS = 60
 TERMINAL = Terminal(progress="plain", color=False, github=False)
@@ -78,7 +78,7 @@ def test_nothing_makes_it_fail(seed: int, image: Staged, monkeypatch: pytest.Mon
     against = json.loads(json.dumps(against))
     good = {TEST_RESULT: json.loads(json.dumps(test)), CYCLONEDX: sbom(evidence, image, system)}
     good[PROVENANCE] = provenance(evidence, image)
-    module = sys.modules["builder.audit.run"]
+    module = sys.modules["builder.release.audit.run"]
     monkeypatch.setattr(module, "resolve", lambda *_arguments: image)
     for _ in range(ROUNDS):
         predicates = copy.deepcopy(good)

@@ -11,22 +11,22 @@ import evidence_doubles as doubles
 import pytest
 from publish_doubles import A100, MATRIX, T4, Project, policy, report
 
-from builder.audit import Question
-from builder.audit.judged import Weighed, judge_all
-from builder.evidence.attach import failure_statement
-from builder.evidence.gather import Gathered, Piece
-from builder.evidence.judgement import judge
-from builder.evidence.statement import TEST_RESULT, Statement
-from builder.evidence.verification import predicate_of
-from builder.publish.gate import Decision, decide
-from builder.verify.document import parse
-from builder.verify.entry import AGAINST_IMAGE, SealedReport, key_of, read_entry, seal
+from builder.release.audit import Question
+from builder.release.audit.judged import Weighed, judge_all
+from builder.release.publish.gate import Decision, decide
+from builder.verify.evidence.attach import failure_statement
+from builder.verify.evidence.gather import Gathered, Piece
+from builder.verify.evidence.judgement import judge
+from builder.verify.evidence.statement import TEST_RESULT, Statement
+from builder.verify.evidence.verification import predicate_of
+from builder.verify.runner.document import parse
+from builder.verify.runner.entry import AGAINST_IMAGE, SealedReport, key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.model import Cell
-    from builder.oci.staging import Staged
+    from builder.core.model import Cell
+    from builder.sources.oci.staging import Staged
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 GPUS = (T4, A100, {"name": "NVIDIA L4", "compute_capability": "8.9"})

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import evidence_doubles as doubles
 import pytest
 
-from builder.audit import AuditOutcome, machine
-from builder.evidence.judgement import Policy, judge
-from builder.evidence.provenance import provenance
-from builder.evidence.verification import predicate_of
+from builder.release.audit import AuditOutcome, machine
+from builder.verify.evidence.judgement import Policy, judge
+from builder.verify.evidence.provenance import provenance
+from builder.verify.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
-    from builder.evidence.judgement import JudgedReport
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
+    from builder.verify.evidence.judgement import JudgedReport
 
 NOW = datetime.now(UTC)
 

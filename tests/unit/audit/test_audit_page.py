@@ -11,19 +11,19 @@ import jsonschema
 import pytest
 from rtbuild_command import called
 
-from builder.audit import Question
-from builder.audit.run import audit
-from builder.cli import audit as command
-from builder.cli.audit import clean, document, page
-from builder.console import Terminal
-from builder.errors import UsageError
-from builder.evidence.cosign import Verifier
+from builder.cli.commands import audit as command
+from builder.cli.commands.audit import clean, document, page
+from builder.cli.console import Terminal
+from builder.core.errors import UsageError
+from builder.release.audit import Question
+from builder.release.audit.run import audit
+from builder.verify.evidence.cosign import Verifier
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
+    from builder.sources.oci.registry import Registry
+    from builder.sources.oci.staging import Staged
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "audit.schema.json").read_text())
 PLAIN = Terminal(progress="plain", color=False, github=False)

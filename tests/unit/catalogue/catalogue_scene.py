@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from publish_doubles import Project, entry
 
-from builder.catalogue.collect import collect
+from builder.release.catalogue.collect import collect
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.catalogue.values import Catalogue
+    from builder.release.catalogue.values import Catalogue
 
 
 def reported(project: Project, **changes: Any) -> Path:

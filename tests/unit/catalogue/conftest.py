@@ -7,8 +7,8 @@ import functools
 import pytest
 from evidence_fixtures import pushed, registry, server
 
-from builder.catalogue.collect import collect
-from builder.catalogue.releases import releases_of
+from builder.release.catalogue.collect import collect
+from builder.release.catalogue.releases import releases_of
 
 __all__ = ["pushed", "registry", "server"]
 

@@ -15,15 +15,15 @@ import pytest
 from catalogue_scene import gathered, published, reported
 from publish_doubles import Project
 
-from builder.catalogue.collect import causes_of
-from builder.catalogue.releases import cards_of, releases_of
-from builder.catalogue.site import slug, write_site
-from builder.facts import check, summary
-from builder.facts.gpus import card_of
-from builder.matrix import load
+from builder.plan.facts import check, summary
+from builder.plan.facts.gpus import card_of
+from builder.plan.matrix import load
+from builder.release.catalogue.collect import causes_of
+from builder.release.catalogue.releases import cards_of, releases_of
+from builder.release.catalogue.site import slug, write_site
 
 if TYPE_CHECKING:
-    from builder.catalogue.values import Catalogue
+    from builder.release.catalogue.values import Catalogue
 
 DIGEST = "sha256:" + "d" * 64
 FIRST = ("index.html", "style.css", "picker.js", "data.js")

@@ -10,24 +10,24 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import INDEX, RegistryDouble
 
-from builder.catalogue.collect import collect
-from builder.catalogue.registry import images_of
-from builder.catalogue.site import write_site
-from builder.errors import RegistryError
-from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
-from builder.evidence.travel import REPORT_TYPE, share
-from builder.oci.referrers import Artifact, attach
-from builder.oci.spec import MANIFEST, Descriptor, parse_reference
-from builder.oci.staging import NoImageError
-from builder.verify.document import parse
-from builder.verify.entry import key_of, read_entry, seal
+from builder.core.errors import RegistryError
+from builder.release.catalogue.collect import collect
+from builder.release.catalogue.registry import images_of
+from builder.release.catalogue.site import write_site
+from builder.sources.oci.referrers import Artifact, attach
+from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
+from builder.sources.oci.staging import NoImageError
+from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
+from builder.verify.evidence.travel import REPORT_TYPE, share
+from builder.verify.runner.document import parse
+from builder.verify.runner.entry import key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.catalogue.values import Catalogue, CataloguedImage
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
+    from builder.release.catalogue.values import Catalogue, CataloguedImage
+    from builder.sources.oci.registry import Registry
+    from builder.sources.oci.staging import Staged
 
 EVIL = "<script>alert(1)</script>\"'{{ 7*7 }}|`$(id)`\x1b[31m</pre><!--"
 CELL = doubles.CELL

@@ -29,21 +29,21 @@ from registry_double import RegistryDouble
 from typer.exceptions import TyperException
 
 from builder.cli.app import loaded
-from builder.cli.init import MatrixWish, matrix_text
-from builder.engine.engine import Engine
-from builder.engine.facts import EngineFacts, Gpu, GpuFacts
-from builder.engine.images import StoredImage
-from builder.errors import CellError, RtbuildError
-from builder.evidence.cosign import Cosign
-from builder.evidence.made import MadeImages
-from builder.facts.refresh import Refresh
-from builder.facts.survey import Survey
-from builder.lock.file import lock_path, merge
-from builder.matrix import load
-from builder.model import Pinned, RegistryBase
-from builder.net.http import Client
-from builder.oci.registry import Registry
-from builder.verify.document import EXIT_CODES
+from builder.cli.commands.init import MatrixWish, matrix_text
+from builder.core.errors import CellError, RtbuildError
+from builder.core.model import Pinned, RegistryBase
+from builder.image.engine.engine import Engine
+from builder.image.engine.facts import EngineFacts, Gpu, GpuFacts
+from builder.image.engine.images import StoredImage
+from builder.plan.facts.refresh import Refresh
+from builder.plan.facts.survey import Survey
+from builder.plan.lock.file import lock_path, merge
+from builder.plan.matrix import load
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.verify.evidence.cosign import Cosign
+from builder.verify.evidence.made import MadeImages
+from builder.verify.runner.document import EXIT_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -492,11 +492,14 @@ def open_world(  # noqa: C901 - one recorder after the other
         return ThreadPoolExecutor(workers, **options)
 
     patch("builder.pipeline.schedule.ThreadPoolExecutor", pool)
-    patch("builder.engine.receive.sweep_passing", world.recorded("sweep"))
+    patch("builder.image.engine.receive.sweep_passing", world.recorded("sweep"))
     _record_making(world)
-    patch("builder.cli.facts.survey", world.recorded("survey", Survey()))
-    patch("builder.cli.facts.refresh", world.recorded("refresh", Refresh()))
-    patch("builder.cli.colab.parities.listed", world.recorded("runtime"))
-    patch("builder.cli.colab.parities.labelled", world.recorded("labelled", ()))
-    patch("builder.cli.colab.measure", world.recorded("measure", CellError("the double measures nothing")))
+    patch("builder.cli.commands.facts.survey", world.recorded("survey", Survey()))
+    patch("builder.cli.commands.facts.refresh", world.recorded("refresh", Refresh()))
+    patch("builder.cli.commands.colab.parities.listed", world.recorded("runtime"))
+    patch("builder.cli.commands.colab.parities.labelled", world.recorded("labelled", ()))
+    patch(
+        "builder.cli.commands.colab.measure",
+        world.recorded("measure", CellError("the double measures nothing")),
+    )
     return world

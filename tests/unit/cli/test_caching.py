@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from rtbuild_command import called
 
-from builder.cli import cache as command
-from builder.cli.cache import size_of
-from builder.errors import UsageError
+from builder.cli.commands import cache as command
+from builder.cli.commands.cache import size_of
+from builder.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,19 +10,19 @@ import pytest
 from rtbuild_command import called
 
 from builder.cli import options
-from builder.cli.check import check, explain
-from builder.errors import CellError, UsageError
-from builder.facts import BaseTruth
-from builder.facts.memory import Memory
-from builder.matrix import load
+from builder.cli.commands.check import check, explain
+from builder.core.errors import CellError, UsageError
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Locks, Site, Stores
 from builder.pipeline.stages import check_cell
+from builder.plan.facts import BaseTruth
+from builder.plan.facts.memory import Memory
+from builder.plan.matrix import load
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.model import Matrix
+    from builder.core.model import Matrix
 
 TAG = "nvidia/cuda:12.8.1-base-ubuntu24.04"
 

@@ -20,8 +20,8 @@ from builder.cli import boundary
 from builder.cli.app import app, loaded
 from builder.cli.options import matrix_paths, mirrors
 from builder.cli.walking import exit_code
-from builder.errors import UsageError
-from builder.model import Base, Cell, Cuda
+from builder.core.errors import UsageError
+from builder.core.model import Base, Cell, Cuda
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 
 if TYPE_CHECKING:

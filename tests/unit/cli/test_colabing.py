@@ -2,8 +2,8 @@
 
 import pytest
 
-from builder.cli.colab import _table
-from builder.colab.diff import Parity, ParityRow, ParityStatus
+from builder.cli.commands.colab import _table
+from builder.release.colab.diff import Parity, ParityRow, ParityStatus
 
 CORE = (
     ParityRow(

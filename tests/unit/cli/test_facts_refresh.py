@@ -12,14 +12,14 @@ import pytest
 from facts_shelf import LINUX, Shelf, metadata, torch
 from rtbuild_command import called
 
-from builder import resources
-from builder.cli import facts as command
-from builder.errors import RegistryError, UsageError
-from builder.facts import tables as facts
-from builder.facts.assemble import total
-from builder.facts.refresh import refresh
-from builder.facts.survey import load_table, table_text
-from builder.model import RegistryBase
+from builder.cli.commands import facts as command
+from builder.core import resources
+from builder.core.errors import RegistryError, UsageError
+from builder.core.model import RegistryBase
+from builder.plan.facts import tables as facts
+from builder.plan.facts.assemble import total
+from builder.plan.facts.refresh import refresh
+from builder.plan.facts.survey import load_table, table_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ class Tags(Nobody):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The tables, in a checkout of their own with the page that is made from them."""
-    where = tmp_path / "builder" / "facts" / "tables"
+    where = tmp_path / "builder" / "plan" / "facts" / "tables"
     shutil.copytree(resources.facts(), where)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "facts.md").write_text("old\n")

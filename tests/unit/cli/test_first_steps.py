@@ -13,13 +13,13 @@ import pytest
 import rtbuild_command
 import yaml
 
-from builder import resources
-from builder.cli import up, venv
 from builder.cli.app import app
-from builder.engine.facts import Gpu
-from builder.errors import UsageError
-from builder.matrix import load
-from builder.model import Pinned, RootfsBase, Wheel
+from builder.cli.commands import up, venv
+from builder.core import resources
+from builder.core.errors import UsageError
+from builder.core.model import Pinned, RootfsBase, Wheel
+from builder.image.engine.facts import Gpu
+from builder.plan.matrix import load
 
 
 def rtbuild(folder: Path, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:

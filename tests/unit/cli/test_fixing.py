@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rtbuild_command import called
 
-from builder.cli import check as command
-from builder.errors import UsageError
-from builder.matrix import load
+from builder.cli.commands import check as command
+from builder.core.errors import UsageError
+from builder.plan.matrix import load
 
 HEAD = """# kept
 version: 1

@@ -11,8 +11,8 @@ import pytest
 from foreign_input import CONTROL, cases, logs, typed, written
 
 import builder
-from builder.console import Terminal, print_json, say, show
-from builder.index.client import Index
+from builder.cli.console import Terminal, print_json, say, show
+from builder.sources.index.client import Index
 
 GROUPS = ("requirements", "pyproject", "conda", "notebook", "freeze", "-")
 """Kinds of files; ``-`` are whole files."""
@@ -40,7 +40,7 @@ def test_every_hostile_place_of_every_file_is_answered(
 
 
 def _no_index(_cls: object, **_options: object) -> object:
-    from builder.errors import PackageIndexError
+    from builder.core.errors import PackageIndexError
 
     raise PackageIndexError("no index is asked here")
 
@@ -48,7 +48,7 @@ def _no_index(_cls: object, **_options: object) -> object:
 def test_every_hostile_log_is_diagnosed_and_a_device_without_an_end_within_its_seconds(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from builder.probe import reading
+    from builder.verify.cudnn_verify import reading
 
     monkeypatch.setattr(reading, "_SECONDS", 0.5)
     for case in logs():

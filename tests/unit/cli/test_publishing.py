@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 from publish_doubles import Project
 
-from builder.cli.publish import cases, exit_code
-from builder.console.job import CaseStatus
-from builder.errors import RegistryError
-from builder.evidence.documents import Refusal
-from builder.publish.publication import Publication
+from builder.cli.commands.publish import cases, exit_code
+from builder.cli.console.job import CaseStatus
+from builder.core.errors import RegistryError
+from builder.release.publish.publication import Publication
+from builder.verify.evidence.documents import Refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.publish.publication import State
+    from builder.release.publish.publication import State
 
 
 def row(project: Project, state: State) -> Publication:

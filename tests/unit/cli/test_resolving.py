@@ -9,14 +9,14 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from rtbuild_command import called
 
-from builder.cli import resolve as command
-from builder.engine.facts import Gpu
-from builder.errors import CellError, NoSolutionError, PackageIndexError, UsageError
-from builder.facts.availability import ask
-from builder.index.simple_api import IndexFile
-from builder.index.target import Target, rank
-from builder.matrix import load
-from builder.model import Wheel
+from builder.cli.commands import resolve as command
+from builder.core.errors import CellError, NoSolutionError, PackageIndexError, UsageError
+from builder.core.model import Wheel
+from builder.image.engine.facts import Gpu
+from builder.plan.facts.availability import ask
+from builder.plan.matrix import load
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.target import Target, rank
 
 LINUX = "manylinux_2_17_x86_64.manylinux2014_x86_64"
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from typer.testing import CliRunner
 
-from builder.cli import run as running
 from builder.cli.app import app
-from builder.colab.launch import LaunchPlan
-from builder.errors import CommandError, MissingToolError, UsageError
+from builder.cli.commands import run as running
+from builder.core.errors import CommandError, MissingToolError, UsageError
+from builder.release.colab.launch import LaunchPlan
 
 if TYPE_CHECKING:
     from pathlib import Path

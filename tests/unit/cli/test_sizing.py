@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rtbuild_command import called
 
-from builder.cli.size import size
-from builder.errors import StaleLockError, UsageError
+from builder.cli.commands.size import size
+from builder.core.errors import StaleLockError, UsageError
 
 MATRICES = Path(__file__).resolve().parents[3] / "benchmarks" / "matrices"
 FIRST, NEXT = "tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163", "tensorflow2.11.1-*"

@@ -7,13 +7,13 @@ from __future__ import annotations
 import pytest
 from test_colab_match import FakeIndex, wheel
 
-from builder.colab.imports import import_runtime, matrix_text
-from builder.colab.runtimes import read_runtime
-from builder.errors import CellError
-from builder.facts.check import check
-from builder.facts.finding import Outcome
-from builder.index.simple_api import IndexFile
-from builder.matrix import load
+from builder.core.errors import CellError
+from builder.plan.facts.check import check
+from builder.plan.facts.finding import Outcome
+from builder.plan.matrix import load
+from builder.release.colab.imports import import_runtime, matrix_text
+from builder.release.colab.runtimes import read_runtime
+from builder.sources.index.simple_api import IndexFile
 
 _REST = (
     " nvidia-cuda-cupti-cu12==12.6.80 nvidia-cufft-cu12==11.3.0.4 nvidia-cusolver-cu12==11.7.1.2"

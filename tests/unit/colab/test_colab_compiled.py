@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.colab.diff import listed
-from builder.colab.imports import Imported, choose_bases, matrix_text, record_text
-from builder.colab.match import Matching, match_packages
-from builder.colab.runtimes import read_runtime
-from builder.colab.sources import build_missing
-from builder.errors import CommandError
-from builder.index.client import LocalWheel
-from builder.index.simple_api import IndexFile
-from builder.index.target import Target
-from builder.matrix import load
-from builder.model import Compilation, RootfsBase, Sdist, Wheel, WheelSource
+from builder.core.errors import CommandError
+from builder.core.model import Compilation, RootfsBase, Sdist, Wheel, WheelSource
+from builder.plan.matrix import load
+from builder.release.colab.diff import listed
+from builder.release.colab.imports import Imported, choose_bases, matrix_text, record_text
+from builder.release.colab.match import Matching, match_packages
+from builder.release.colab.runtimes import read_runtime
+from builder.release.colab.sources import build_missing
+from builder.sources.index.client import LocalWheel
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from builder.colab.runtimes import Runtime
+    from builder.release.colab.runtimes import Runtime
 
 TARGET = Target(python="3.11", platform="linux/amd64", glibc="2.35")
 LISTED = (
@@ -94,8 +94,8 @@ def runtime(tmp_path: Path) -> Runtime:
 def run(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, here: str = "linux/amd64"
 ) -> tuple[Matching, Works]:
-    monkeypatch.setattr("builder.colab.sources.host_platform", lambda: here)
-    monkeypatch.setattr("builder.lock.sources.host_platform", lambda: "linux/amd64")
+    monkeypatch.setattr("builder.release.colab.sources.host_platform", lambda: here)
+    monkeypatch.setattr("builder.plan.lock.sources.host_platform", lambda: "linux/amd64")
     offers: Any = Offers()
     works, debian = Works(), SmallDebian()
     outside: Any = {"debian": debian, "workshop": works}

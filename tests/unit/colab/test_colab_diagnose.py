@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pages.diagnose import notebook
 
-from builder.colab.diff import listed
-from builder.colab.runtimes import NAMED, REPOSITORY
-from builder.recipe.bundle import bundle
+from builder.image.recipe.bundle import bundle
+from builder.release.colab.diff import listed
+from builder.release.colab.runtimes import NAMED, REPOSITORY
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of Jupyter's own, as it is imported

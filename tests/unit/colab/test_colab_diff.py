@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from builder.colab.diff import Listed, Parity, ParityRow, ParityStatus, compare, labelled, listed
-from builder.colab.measure import Inventory, measure
-from builder.errors import CellError, CommandError, UsageError
-from builder.verify.document import parse
+from builder.core.errors import CellError, CommandError, UsageError
+from builder.release.colab.diff import Listed, Parity, ParityRow, ParityStatus, compare, labelled, listed
+from builder.release.colab.measure import Inventory, measure
+from builder.verify.runner.document import parse
 
 REPORT = {
     "schema": 1,

@@ -12,9 +12,9 @@ from publish_doubles import T4, report
 from typer.testing import CliRunner
 
 from builder.cli.app import app
-from builder.colab import fresh
-from builder.errors import MissingToolError, UsageError
-from builder.verify.document import EXIT_CODES
+from builder.core.errors import MissingToolError, UsageError
+from builder.release.colab import fresh
+from builder.verify.runner.document import EXIT_CODES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,9 @@ class ColabDouble:
         """What the probe will report; as a program of its own, since it has to start there."""
         document = report(gpu=T4, fingerprint={"packages": packages, "digest": "x"}, **changes)
         code = EXIT_CODES[document["verdict"]] if code is None else code
-        self.monkeypatch.setattr("builder.cli.colab.bundle", PROBE.format(report=document, code=code).encode)
+        self.monkeypatch.setattr(
+            "builder.cli.commands.colab.bundle", PROBE.format(report=document, code=code).encode
+        )
 
     def run(self, *words: str) -> tuple[int, str]:
         result = CliRunner().invoke(app, ["colab", "probe", *words], standalone_mode=False)

@@ -10,10 +10,19 @@ from typing import Any
 
 import pytest
 
-from builder.colab import launch
-from builder.colab.launch import LaunchPlan, Machine, Wish, address_in, mount, parse_user, plan, verdict_exit
-from builder.engine.facts import EngineFacts, GpuFacts
-from builder.errors import CellError, UsageError
+from builder.core.errors import CellError, UsageError
+from builder.image.engine.facts import EngineFacts, GpuFacts
+from builder.release.colab import launch
+from builder.release.colab.launch import (
+    LaunchPlan,
+    Machine,
+    Wish,
+    address_in,
+    mount,
+    parse_user,
+    plan,
+    verdict_exit,
+)
 
 NO_GPU = GpuFacts(request=None, traces=())
 TOOLKIT = GpuFacts(request="gpus", traces=("/dev/nvidia0",), toolkit="1.17.8", driver="550.54.15")

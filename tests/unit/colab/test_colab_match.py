@@ -5,16 +5,16 @@ import json
 
 import pytest
 
-from builder.colab import match as matching
-from builder.colab.imports import choose_bases, import_runtime, matrix_text, record_text
-from builder.colab.match import further_indexes, match_packages
-from builder.colab.parse import parse_freeze
-from builder.colab.runtimes import read_runtime
-from builder.errors import CellError, PackageIndexError
-from builder.facts.wheel import Told
-from builder.index.simple_api import IndexFile
-from builder.index.target import Target
-from builder.matrix import load
+from builder.core.errors import CellError, PackageIndexError
+from builder.plan.facts.wheel import Told
+from builder.plan.matrix import load
+from builder.release.colab import match as matching
+from builder.release.colab.imports import choose_bases, import_runtime, matrix_text, record_text
+from builder.release.colab.match import further_indexes, match_packages
+from builder.release.colab.parse import parse_freeze
+from builder.release.colab.runtimes import read_runtime
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.target import Target
 
 TARGET = Target(python="3.11", platform="linux/amd64", glibc="2.35")
 DOWN = PackageIndexError("package index https://index.invalid/simple/x/: connection refused")

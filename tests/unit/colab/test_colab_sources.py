@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.colab.match import Matching, match_packages
-from builder.colab.parse import parse_freeze
-from builder.colab.sources import build_missing
-from builder.errors import CancelledError, CellError, CommandError
-from builder.index.client import LocalWheel
-from builder.index.simple_api import IndexFile
-from builder.index.target import Target
-from builder.lock.sources import BuildRoot
-from builder.model import RootfsBase, Sdist, StandalonePython, Wheel, WheelSource
+from builder.core.errors import CancelledError, CellError, CommandError
+from builder.core.model import RootfsBase, Sdist, StandalonePython, Wheel, WheelSource
+from builder.plan.lock.sources import BuildRoot
+from builder.release.colab.match import Matching, match_packages
+from builder.release.colab.parse import parse_freeze
+from builder.release.colab.sources import build_missing
+from builder.sources.index.client import LocalWheel
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.target import Target
 
 if TYPE_CHECKING:
     from pathlib import Path

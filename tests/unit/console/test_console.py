@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.console import Terminal, human_bytes, human_seconds, print_json
-from builder.console.lines import reporter
-from builder.console.summary import error_text, failure_text, run_summary
-from builder.errors import CellError, CommandError
-from builder.model import Base, Cell, Cuda, Difference, Image, Report, Verdict
+from builder.cli.console import Terminal, human_bytes, human_seconds, print_json
+from builder.cli.console.lines import reporter
+from builder.cli.console.summary import error_text, failure_text, run_summary
+from builder.core.errors import CellError, CommandError
+from builder.core.model import Base, Cell, Cuda, Difference, Image, Report, Verdict
 from builder.pipeline.events import (
     CellFinished,
     CellOutcome,

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import pytest
 from outside import Server
 
-from builder.debian import archive as debian
-from builder.debian.apt import HostSource, host_sources
-from builder.debian.archive import Debian, archives_of, cache_path
-from builder.errors import MissingToolError, PackageIndexError
+from builder.core.errors import MissingToolError, PackageIndexError
+from builder.sources.debian import archive as debian
+from builder.sources.debian.apt import HostSource, host_sources
+from builder.sources.debian.archive import Debian, archives_of, cache_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.net.http import Client
+    from builder.sources.net.http import Client
 
 DATES = {"debian": 1_600_000_000, "debian-security": 1_700_000_000}
 # The tests of apt itself need what Debian and Ubuntu have: apt, dpkg-dev's dpkg-deb, and gnupg to sign with.

@@ -11,19 +11,19 @@ from registry_double import RegistryDouble, serve
 from typer.testing import CliRunner
 
 from builder.cli.app import app
-from builder.dispatch.node import report_on, verify_digest
-from builder.evidence.travel import share
-from builder.net.http import Client
-from builder.oci.registry import Registry
-from builder.oci.staging import read_image
+from builder.release.dispatch.node import report_on, verify_digest
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import read_image
+from builder.verify.evidence.travel import share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.dispatch.node import NodeResult
-    from builder.evidence.cosign import Signer
-    from builder.oci.staging import Staged
+    from builder.release.dispatch.node import NodeResult
+    from builder.sources.oci.staging import Staged
+    from builder.verify.evidence.cosign import Signer
 
 TWO_CARDS = MATRIX.replace("[T4]", "[T4, A100]") + "include:\n  - {}\n  - {variant: other}\n"
 

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builder.cli.app import loaded
-from builder.dispatch import slurm
-from builder.dispatch.builds import in_waves, script
-from builder.dispatch.fleet import Fleet, load_fleet
-from builder.dispatch.plan import BUILD, Task
-from builder.errors import MatrixError, UsageError
+from builder.core.errors import MatrixError, UsageError
+from builder.release.dispatch import slurm
+from builder.release.dispatch.builds import in_waves, script
+from builder.release.dispatch.fleet import Fleet, load_fleet
+from builder.release.dispatch.plan import BUILD, Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

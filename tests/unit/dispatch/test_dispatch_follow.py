@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.dispatch.client import Scheduled, full, silent
-from builder.dispatch.follow import Follower, TaskState, exit_code
-from builder.dispatch.plan import Task, TaskVerdict, missing
-from builder.errors import RegistryError, SchedulerError
+from builder.core.errors import RegistryError, SchedulerError
+from builder.release.dispatch.client import Scheduled, full, silent
+from builder.release.dispatch.follow import Follower, TaskState, exit_code
+from builder.release.dispatch.plan import Task, TaskVerdict, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from builder.errors import RtbuildError
+    from builder.core.errors import RtbuildError
 
 CLASSES = ("A100", "H100", "L4", "T4")
 WORKS = TaskVerdict(verdict="works", cause=None, gpu="Tesla T4", driver="535.104.05")

@@ -11,9 +11,9 @@ from kube_double import KubeDouble, serve
 from publish_doubles import A100, T4, report
 
 from builder.cli.app import app
-from builder.dispatch import kubernetes
-from builder.dispatch.fleet import load_fleet
-from builder.errors import MissingToolError, SchedulerError
+from builder.core.errors import MissingToolError, SchedulerError
+from builder.release.dispatch import kubernetes
+from builder.release.dispatch.fleet import load_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,10 +19,10 @@ import yaml
 from publish_doubles import A100, Project, entry
 
 from benchmarks import dispatch as bench
-from builder.dispatch import kubernetes, slurm
-from builder.dispatch.fleet import Fleet, load_fleet
-from builder.dispatch.plan import Task, missing, verdicts
-from builder.errors import MatrixError
+from builder.core.errors import MatrixError
+from builder.release.dispatch import kubernetes, slurm
+from builder.release.dispatch.fleet import Fleet, load_fleet
+from builder.release.dispatch.plan import Task, missing, verdicts
 
 if TYPE_CHECKING:
     from tests.conftest import Golden

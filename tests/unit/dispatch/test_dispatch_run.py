@@ -8,9 +8,7 @@ import pytest
 from evidence_doubles import moment
 from publish_doubles import A100, T4, report
 
-from builder.dispatch import node, slurm
-from builder.dispatch.node import container
-from builder.errors import (
+from builder.core.errors import (
     CellError,
     CommandError,
     MissingToolError,
@@ -18,6 +16,8 @@ from builder.errors import (
     SchedulerError,
     UsageError,
 )
+from builder.release.dispatch import node, slurm
+from builder.release.dispatch.node import container
 
 if TYPE_CHECKING:
     from tests.unit.dispatch.conftest import Desk

@@ -10,13 +10,13 @@ import pytest
 from evidence_doubles import SigningDouble
 from publish_doubles import A100, T4, report
 
-from builder.dispatch import client, kubernetes, node, run
-from builder.dispatch.fleet import load_fleet
-from builder.dispatch.run import _json_in
-from builder.errors import CellError, UsageError
-from builder.evidence.cosign import Cosign, People, Signer
-from builder.evidence.travel import shared
-from builder.verify.entry import SealedReport
+from builder.core.errors import CellError, UsageError
+from builder.release.dispatch import client, kubernetes, node, run
+from builder.release.dispatch.fleet import load_fleet
+from builder.release.dispatch.run import _json_in
+from builder.verify.evidence.cosign import Cosign, People, Signer
+from builder.verify.evidence.travel import shared
+from builder.verify.runner.entry import SealedReport
 
 if TYPE_CHECKING:
     from pathlib import Path

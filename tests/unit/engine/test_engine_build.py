@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.build import _ESCALATION, BuildRequest, command_line, run_build
-from builder.engine.facts import EngineFacts
-from builder.errors import CancelledError, CellError, CommandError
+from builder.core.errors import CancelledError, CellError, CommandError
+from builder.image.engine.build import _ESCALATION, BuildRequest, command_line, run_build
+from builder.image.engine.facts import EngineFacts
 
 DATA = Path(__file__).parent / "data"
 
@@ -194,7 +194,7 @@ def test_cancel_ends_the_whole_group(double, tmp_path: Path) -> None:
 
 def test_cancel_of_a_build_that_ignores_signals(double, monkeypatch: pytest.MonkeyPatch) -> None:
     escalation = [(number, 0.3) for number, _ in _ESCALATION]
-    monkeypatch.setattr("builder.engine.build._ESCALATION", escalation)
+    monkeypatch.setattr("builder.image.engine.build._ESCALATION", escalation)
     folder = double(f"trap '' INT TERM; cat {DATA}/cached.plain >&2; while :; do sleep 0.1; done")
     cancel = threading.Event()
     with pytest.raises(CancelledError):

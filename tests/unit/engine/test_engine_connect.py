@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.engine.connect import _another_is_named, buildx_version, connect
-from builder.errors import MissingToolError
+from builder.core.errors import MissingToolError
+from builder.image.engine.connect import _another_is_named, buildx_version, connect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +131,7 @@ def test_no_permission(client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         raise PermissionError(13, "Permission denied", str(path))
 
     client(tmp_path / "docker.sock")
-    monkeypatch.setattr("builder.engine.connect._knock", closed)
+    monkeypatch.setattr("builder.image.engine.connect._knock", closed)
     with pytest.raises(MissingToolError, match="no permission on") as caught:
         connect()
     assert "usermod -aG docker" in str(caught.value.hint)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.engine.doctor import DoctorCheck, diagnose, gpu_checks
-from builder.engine.facts import EngineFacts, Gpu, GpuFacts
-from builder.errors import MissingToolError
+from builder.core.errors import MissingToolError
+from builder.image.engine.doctor import DoctorCheck, diagnose, gpu_checks
+from builder.image.engine.facts import EngineFacts, Gpu, GpuFacts
 
 if TYPE_CHECKING:
     from pathlib import Path

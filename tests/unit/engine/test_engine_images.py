@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import copy
 
-from builder.engine.images import content_digest
+from builder.image.engine.images import content_digest
 
 # As `docker image inspect` gives it, from two stores.
 CONTAINERD = {

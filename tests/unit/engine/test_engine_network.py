@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.build import ca_bundle, proxies
-from builder.errors import UsageError
+from builder.core.errors import UsageError
+from builder.image.engine.build import ca_bundle, proxies
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """An environment whose only pip configuration is ``pip.conf`` below ``tmp_path``."""
-    monkeypatch.setattr("builder.index.settings._pip_files", lambda _env: [tmp_path / "pip.conf"])
+    monkeypatch.setattr("builder.sources.index.settings._pip_files", lambda _env: [tmp_path / "pip.conf"])
     return {"HOME": str(tmp_path)}
 
 

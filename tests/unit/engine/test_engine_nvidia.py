@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.engine.facts import Gpu, cdi_devices, gpu_facts, gpu_traces, module_version
+from builder.image.engine.facts import Gpu, cdi_devices, gpu_facts, gpu_traces, module_version
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import docker.errors
 import pytest
 
-from builder.engine.images import ImageStore
-from builder.errors import CancelledError, ImageMissingError, RegistryError
+from builder.core.errors import CancelledError, ImageMissingError, RegistryError
+from builder.image.engine.images import ImageStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.engine.ssh import SshDoor, ssh_command
-from builder.errors import MissingToolError
+from builder.core.errors import MissingToolError
+from builder.image.engine.ssh import SshDoor, ssh_command
 
 if TYPE_CHECKING:
     from pathlib import Path

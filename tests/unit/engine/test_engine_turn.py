@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.engine import container
-from builder.engine.container import turn, turn_name
-from builder.engine.engine import Engine
-from builder.engine.facts import EngineFacts, GpuFacts
-from builder.errors import CancelledError
+from builder.core.errors import CancelledError
+from builder.image.engine import container
+from builder.image.engine.container import turn, turn_name
+from builder.image.engine.engine import Engine
+from builder.image.engine.facts import EngineFacts, GpuFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HOLDER = """
 import sys, time
-from builder.engine.container import turn
+from builder.image.engine.container import turn
 with turn(sys.argv[1]):
     print("has it", flush=True)
     time.sleep(60)

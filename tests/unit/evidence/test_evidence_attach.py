@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import evidence_doubles as doubles
 import pytest
 
-from builder.errors import EvidenceError, RegistryError
-from builder.evidence import attach as module
-from builder.evidence.attach import statements
-from builder.evidence.cosign import Signed, Signer
-from builder.evidence.gather import gather
-from builder.net.http import Client
-from builder.oci.registry import Registry
-from builder.oci.spec import parse_reference
+from builder.core.errors import EvidenceError, RegistryError
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import parse_reference
+from builder.verify.evidence import attach as module
+from builder.verify.evidence.attach import statements
+from builder.verify.evidence.cosign import Signed, Signer
+from builder.verify.evidence.gather import gather
 
 if TYPE_CHECKING:
     from registry_double import RegistryDouble
 
-    from builder.evidence.cosign import Verifier
-    from builder.evidence.statement import Statement
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
+    from builder.verify.evidence.cosign import Verifier
+    from builder.verify.evidence.statement import Statement
 
 OTHER = "sha256:" + "9" * 64
 

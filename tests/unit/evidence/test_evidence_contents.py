@@ -12,15 +12,15 @@ import evidence_doubles as doubles
 import pytest
 import zstandard
 
-from builder.errors import EvidenceError
-from builder.evidence import sbom as module
-from builder.evidence.sbom import parse_status, read_system
-from builder.model import DebianPackage
+from builder.core.errors import EvidenceError
+from builder.core.model import DebianPackage
+from builder.verify.evidence import sbom as module
+from builder.verify.evidence.sbom import parse_status, read_system
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.evidence.sbom import DpkgList
+    from builder.verify.evidence.sbom import DpkgList
 
 PACKAGES = tuple(
     sorted(DebianPackage(name=d.package, version=d.version, architecture="amd64") for d in doubles.DEBS)

@@ -12,21 +12,21 @@ import jsonschema
 import pytest
 from pages import model_schemas
 
-from builder.errors import EvidenceError
-from builder.evidence.attach import attach_statements, failure_statement
-from builder.evidence.gather import gather
-from builder.evidence.judgement import JudgedReport, Policy, judge
-from builder.evidence.verification import EXTENSION, predicate_of
-from builder.oci.spec import parse_reference
+from builder.core.errors import EvidenceError
+from builder.sources.oci.spec import parse_reference
+from builder.verify.evidence.attach import attach_statements, failure_statement
+from builder.verify.evidence.gather import gather
+from builder.verify.evidence.judgement import JudgedReport, Policy, judge
+from builder.verify.evidence.verification import EXTENSION, predicate_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from registry_double import RegistryDouble
 
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
-    from builder.verify.entry import SealedReport
+    from builder.sources.oci.registry import Registry
+    from builder.sources.oci.staging import Staged
+    from builder.verify.runner.entry import SealedReport
 
 NOW = datetime.now(UTC)
 OTHER = "sha256:" + "9" * 64

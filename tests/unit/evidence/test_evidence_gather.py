@@ -9,19 +9,19 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import RegistryDouble, sha256
 
-from builder.errors import RegistryError
-from builder.evidence import gather as gathering
-from builder.evidence.cosign import Signed, Verifier
-from builder.evidence.gather import Gathered, check_signatures, gather
-from builder.evidence.statement import MEDIA_TYPE, TEST_RESULT, Statement
-from builder.oci.spec import MANIFEST, parse_reference
+from builder.core.errors import RegistryError
+from builder.sources.oci.spec import MANIFEST, parse_reference
+from builder.verify.evidence import gather as gathering
+from builder.verify.evidence.cosign import Signed, Verifier
+from builder.verify.evidence.gather import Gathered, check_signatures, gather
+from builder.verify.evidence.statement import MEDIA_TYPE, TEST_RESULT, Statement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.oci.registry import Registry
-    from builder.oci.spec import Reference
-    from builder.oci.staging import Staged
+    from builder.sources.oci.registry import Registry
+    from builder.sources.oci.spec import Reference
+    from builder.sources.oci.staging import Staged
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from builder.errors import EvidenceError
-from builder.evidence.provenance import provenance
-from builder.evidence.sbom import DpkgList, parse_status, refuse_difference, sbom
-from builder.model import Compilation, RootfsBase, Sdist, Wheel, WheelSource
+from builder.core.errors import EvidenceError
+from builder.core.model import Compilation, RootfsBase, Sdist, Wheel, WheelSource
+from builder.verify.evidence.provenance import provenance
+from builder.verify.evidence.sbom import DpkgList, parse_status, refuse_difference, sbom
 
 if TYPE_CHECKING:
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
 
 SYSTEM = DpkgList(packages=parse_status(doubles.status_file().decode()))
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.evidence.judgement import broken, denied, standing
-from builder.verify.entry import ReportKey
+from builder.verify.evidence.judgement import broken, denied, standing
+from builder.verify.runner.entry import ReportKey
 
 if TYPE_CHECKING:
-    from builder.evidence.judgement import Side
+    from builder.verify.evidence.judgement import Side
 
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from builder.errors import EvidenceError
-from builder.evidence.statement import TYPE, Statement, parse_statement
+from builder.core.errors import EvidenceError
+from builder.verify.evidence.statement import TYPE, Statement, parse_statement
 
 DIGEST = "sha256:" + "ab" * 32
 

@@ -12,14 +12,14 @@ import jsonschema
 import pytest
 from pages import model_schemas
 
-from builder.errors import EvidenceError
-from builder.evidence.judgement import Policy, judge
-from builder.evidence.verification import EXTENSION, predicate_of, timestamp
+from builder.core.errors import EvidenceError
+from builder.verify.evidence.judgement import Policy, judge
+from builder.verify.evidence.verification import EXTENSION, predicate_of, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
 
 NOW = datetime.now(UTC)
 

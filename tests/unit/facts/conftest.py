@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from outside_fixtures import client, own_configuration, server, uv_cache
 
-from builder.model import Base, Cell, Cuda
+from builder.core.model import Base, Cell, Cuda
 
 __all__ = ["client", "make", "own_configuration", "server", "uv_cache"]
 

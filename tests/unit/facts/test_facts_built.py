@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pages.built import Built, markdown, of_run, read, write
 
-from builder.matrix import load
+from builder.plan.matrix import load
 
 ROOT = Path(__file__).resolve().parents[3]
 PATH = ROOT / "matrices" / "built.json"

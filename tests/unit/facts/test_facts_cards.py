@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from builder.catalogue.releases import cards_of
 from builder.cli.options import card
-from builder.errors import UsageError
-from builder.facts.gpus import card_of, class_of, known_cards
-from builder.facts.portable import portable
-from builder.facts.rules import devices
-from builder.facts.stack import stack_of
-from builder.facts.tables import load
-from builder.probe.data import TABLES, read_cards
-from builder.probe.told import Told
+from builder.core.errors import UsageError
+from builder.plan.facts.gpus import card_of, class_of, known_cards
+from builder.plan.facts.portable import portable
+from builder.plan.facts.rules import devices
+from builder.plan.facts.stack import stack_of
+from builder.plan.facts.tables import load
+from builder.release.catalogue.releases import cards_of
+from builder.verify.cudnn_verify.data import TABLES, read_cards
+from builder.verify.cudnn_verify.told import Told
 
 CARDS = tuple(load().gpus.values())
 PRINTED = [

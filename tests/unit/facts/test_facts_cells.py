@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.facts import check, explain, summary
+from builder.plan.facts import check, explain, summary
 
 TABLE = tomllib.loads((Path(__file__).parent / "cells.toml").read_text())
 EVERY = [

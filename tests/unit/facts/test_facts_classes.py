@@ -7,11 +7,11 @@ from itertools import groupby
 import pytest
 from packaging.requirements import Requirement
 
-from builder.facts import BaseTruth, Truth, WheelTruth, check, summary
-from builder.facts.candidates import choices
-from builder.facts.reading import _plugins
-from builder.facts.tables import load
-from builder.facts.versions import at_least
+from builder.plan.facts import BaseTruth, Truth, WheelTruth, check, summary
+from builder.plan.facts.candidates import choices
+from builder.plan.facts.reading import _plugins
+from builder.plan.facts.tables import load
+from builder.plan.facts.versions import at_least
 
 JAX = load().frameworks["jax"]
 TORCH = load().frameworks["torch"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from builder.errors import PackageIndexError
-from builder.facts import refresh
-from builder.facts.refresh import Refresh
+from builder.core.errors import PackageIndexError
+from builder.plan.facts import refresh
+from builder.plan.facts.refresh import Refresh
 
 if TYPE_CHECKING:
     import pytest

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pages.facts import markdown
 
-from builder.facts import tables as facts
+from builder.plan.facts import tables as facts
 
-RULES = import_module("builder.facts.check").RULES  # the package's own name for it is the function
+RULES = import_module("builder.plan.facts.check").RULES  # the package's own name for it is the function
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -7,10 +7,10 @@ import tomllib
 
 import pytest
 
-from builder import resources
-from builder.facts import tables as facts
-from builder.facts.refresh import Change, apply
-from builder.facts.tables import FactsError
+from builder.core import resources
+from builder.plan.facts import tables as facts
+from builder.plan.facts.refresh import Change, apply
+from builder.plan.facts.tables import FactsError
 
 TABLE = """\
 # a comment that stays

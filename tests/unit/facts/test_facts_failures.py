@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from builder.errors import NoSolutionError
-from builder.facts import check, summary
-from builder.facts.memory import Memory, forget_failure, last_failure, remember_failure
-from builder.lock.resolve import pin
-from builder.model import RootfsBase, Wheel
+from builder.core.errors import NoSolutionError
+from builder.core.model import RootfsBase, Wheel
+from builder.plan.facts import check, summary
+from builder.plan.facts.memory import Memory, forget_failure, last_failure, remember_failure
+from builder.plan.lock.resolve import pin
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.requirements import Requirement
 
-from builder.facts import check, explain, summary, tables
-from builder.model import Base, Cell, Cuda
+from builder.core.model import Base, Cell, Cuda
+from builder.plan.facts import check, explain, summary, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.facts.frameworks import FrameworkRow
-    from builder.facts.tables import TagRow
+    from builder.plan.facts.frameworks import FrameworkRow
+    from builder.plan.facts.tables import TagRow
 
 KNOWN = tables.load()
 CARDS = ("T4", "A100", "H100", "V100", "P100", "RTX3090", "RTX4090", "B200", "RTX5090", "K80")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.errors import CellError
-from builder.facts import Truth, binary, check
-from builder.facts.binary import needs_of
-from builder.facts.wheel import Told, truth_of
-from builder.wheels.excerpt import Excerpt, Skeleton
+from builder.core.errors import CellError
+from builder.image.wheels.excerpt import Excerpt, Skeleton
+from builder.plan.facts import Truth, binary, check
+from builder.plan.facts.binary import needs_of
+from builder.plan.facts.wheel import Told, truth_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from builder.model import Cell
+    from builder.core.model import Cell
 
 TORCH = "torch-2.4.1-cp311-cp311-linux_x86_64.whl"
 SECONDS = 10

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.facts import Outcome, check, explain, summary
-from builder.matrix import load
+from builder.plan.facts import Outcome, check, explain, summary
+from builder.plan.matrix import load
 
 MATRICES = Path(__file__).resolve().parents[3] / "matrices"
 GOOD = sorted(MATRICES.glob("*.yaml"))

@@ -10,8 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 from rtbuild_command import rtbuild
 
-from builder.facts import Outcome, check, summary, tables
-from builder.facts.versions import canonical
+from builder.plan.facts import Outcome, check, summary, tables
+from builder.plan.facts.versions import canonical
 
 NAMES = tables.mistaken_names()
 

@@ -7,14 +7,14 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from builder.facts import Outcome, check, summary
-from builder.facts import tables as facts
-from builder.model import Base, Cell, Cuda
+from builder.core.model import Base, Cell, Cuda
+from builder.plan.facts import Outcome, check, summary
+from builder.plan.facts import tables as facts
 
 if TYPE_CHECKING:
     import pytest
 
-module = importlib.import_module("builder.facts.check")  # the package's own name for it is the function
+module = importlib.import_module("builder.plan.facts.check")  # the package's own name for it is the function
 PYTHONS = ("3.8", "3.10", "3.12", "3.13")
 
 

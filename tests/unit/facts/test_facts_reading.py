@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 import pytest
 from outside import Answer, Server, lock_cell, lock_registry_base, lock_wheel, sha256
 
-from builder.facts import Outcome, check, summary
-from builder.facts.memory import BASE_DAYS, MISSING_DAYS, Memory, base_reference
-from builder.facts.reading import read
-from builder.index.client import Index
-from builder.index.settings import IndexSettings
-from builder.model import Base, Cuda, Pinned, Wheel
-from builder.oci import spec as oci
-from builder.oci.registry import Registry
+from builder.core.model import Base, Cuda, Pinned, Wheel
+from builder.plan.facts import Outcome, check, summary
+from builder.plan.facts.memory import BASE_DAYS, MISSING_DAYS, Memory, base_reference
+from builder.plan.facts.reading import read
+from builder.sources.index.client import Index
+from builder.sources.index.settings import IndexSettings
+from builder.sources.oci import spec as oci
+from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.net.http import Client
+    from builder.sources.net.http import Client
 
 FILE = "torch-2.9.1-cp313-cp313-manylinux_2_28_x86_64.whl"
 TAG = "nvidia/cuda:12.8.1-base-ubuntu24.04"

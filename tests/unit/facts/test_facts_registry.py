@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from builder import resources
-from builder.catalogue.releases import cards_of, releases_of
-from builder.facts import check, gpus, tables
-from builder.facts.finding import Outcome
-from builder.facts.portable import portable
-from builder.probe import data
-from builder.probe.fw_stages import FRAMEWORKS
-from builder.probe.told import Told
-from builder.resolve.solve import meant
-from builder.verify.document import family
+from builder.core import resources
+from builder.plan.facts import check, gpus, tables
+from builder.plan.facts.finding import Outcome
+from builder.plan.facts.portable import portable
+from builder.plan.resolve.solve import meant
+from builder.release.catalogue.releases import cards_of, releases_of
+from builder.verify.cudnn_verify import data
+from builder.verify.cudnn_verify.fw_stages import FRAMEWORKS
+from builder.verify.cudnn_verify.told import Told
+from builder.verify.runner.document import family
 
 BUILDER = Path(__file__).resolve().parents[3] / "builder"
 Line = namedtuple("Line", "text")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from builder import resources
-from builder.facts import tables
-from builder.facts.assemble import total
-from builder.facts.families import FAMILIES
-from builder.facts.survey import load_table, table_text
+from builder.core import resources
+from builder.plan.facts import tables
+from builder.plan.facts.assemble import total
+from builder.plan.facts.families import FAMILIES
+from builder.plan.facts.survey import load_table, table_text
 
 TABLES = tables.load()
 STEMS = [family.stem for family in FAMILIES]

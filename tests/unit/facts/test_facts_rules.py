@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from builder.facts import (
+from builder.core.model import Base, Cuda, Options
+from builder.plan.facts import (
     BaseTruth,
     Outcome,
     Truth,
@@ -19,8 +20,7 @@ from builder.facts import (
     summary,
     tables,
 )
-from builder.facts.stack import stack_of
-from builder.model import Base, Cuda, Options
+from builder.plan.facts.stack import stack_of
 
 CU11 = (
     "nvidia-cublas-cu11==11.11.3.6",

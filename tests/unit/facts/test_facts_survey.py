@@ -8,9 +8,9 @@ import struct
 import pytest
 from facts_shelf import LINUX, Shelf, fatbin, jax, metadata, packed, torch, torch_python
 
-from builder.facts import binary
-from builder.facts.assemble import total
-from builder.facts.survey import Budget, ReleaseTable, load_table, survey, table_text
+from builder.plan.facts import binary
+from builder.plan.facts.assemble import total
+from builder.plan.facts.survey import Budget, ReleaseTable, load_table, survey, table_text
 
 
 @pytest.fixture

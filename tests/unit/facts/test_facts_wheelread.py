@@ -12,11 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import requests
 
-from builder.facts.wheel import truth_of
-from builder.facts.wheelread import read_wheel
-from builder.index import remote_zip
-from builder.index.simple_api import IndexFile
-from builder.net.http import Client
+from builder.plan.facts.wheel import truth_of
+from builder.plan.facts.wheelread import read_wheel
+from builder.sources.index import remote_zip
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.net.http import Client
 
 FILE = "torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl"
 DIST_INFO = "torch-2.9.1.dist-info"

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from publish_doubles import PROBE, Project
 
-from builder import documents
-from builder.errors import RegistryError, RtbuildError
-from builder.evidence.statement import parse_statement
-from builder.index import simple_api
-from builder.layers import shared
-from builder.layers.untar import TarReader
-from builder.lock.file import read_lock
-from builder.oci.auth import answer
-from builder.oci.spec import choose, parse_reference
-from builder.oci.staging import read_image
-from builder.sdist.unpack import build_system, unpack
-from builder.verify.entry import read_entry
-from builder.wheels.archive import Archive
+from builder.core import documents
+from builder.core.errors import RegistryError, RtbuildError
+from builder.image.layers import shared
+from builder.image.layers.untar import TarReader
+from builder.image.sdist.unpack import build_system, unpack
+from builder.image.wheels.archive import Archive
+from builder.plan.lock.file import read_lock
+from builder.sources.index import simple_api
+from builder.sources.oci.auth import answer
+from builder.sources.oci.spec import choose, parse_reference
+from builder.sources.oci.staging import read_image
+from builder.verify.evidence.statement import parse_statement
+from builder.verify.runner.entry import read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,7 +196,7 @@ class Cases:
 
     def _sealed(self, data: bytes) -> object:
         """With a seal that is right: anyone can compute it."""
-        from builder.digests import digest_of
+        from builder.core.digests import digest_of
 
         entry = documents.parse_json(data)
         if not isinstance(entry, dict):
@@ -374,7 +374,7 @@ class _One:
         self._manifest, self._config, self._digest = manifest, config, digest
 
     def manifest(self, _reference: str) -> Any:
-        from builder.oci.spec import MANIFEST, Manifest
+        from builder.sources.oci.spec import MANIFEST, Manifest
 
         try:
             documents.parse_object(self._manifest)

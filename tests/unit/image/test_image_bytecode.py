@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder import sandbox
-from builder.errors import MissingToolError
-from builder.image.bytecode import (
+from builder.core.errors import MissingToolError
+from builder.image.compose import sandbox
+from builder.image.compose.bytecode import (
     compiler,
     keep_compiled,
     lay_known,
     lay_sources,
     parts_of,
 )
-from builder.image.scratch import Scratch
-from builder.layers.pack import Pack, keep_pack
-from builder.layers.store import LayerStore
-from builder.layers.tar import MTIME
-from builder.recipe.render import render
-from builder.wheels.excerpt import Excerpt
+from builder.image.compose.scratch import Scratch
+from builder.image.layers.pack import Pack, keep_pack
+from builder.image.layers.store import LayerStore
+from builder.image.layers.tar import MTIME
+from builder.image.recipe.render import render
+from builder.image.wheels.excerpt import Excerpt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipe"))
 import recipe_cells
 
 if TYPE_CHECKING:
-    from builder.recipe.values import RecipeStep
+    from builder.image.recipe.values import RecipeStep
 
 SITE = "opt/runtime/lib/python/site-packages"
 VERSIONS = Path("~/.pyenv/versions").expanduser()
@@ -67,7 +67,7 @@ def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Rec
     def with_folders(program: list[str], view: sandbox.View, **options: Any) -> bytes:
         return sandbox.run(program, replace(view, folders=FOLDERS), **options)
 
-    monkeypatch.setattr(importlib.import_module("builder.sandbox.run"), "run", with_folders)
+    monkeypatch.setattr(importlib.import_module("builder.image.sandbox.run"), "run", with_folders)
     found = bytecode_step()
     assert '"/usr/bin/$python" -B' in found.script
     script = found.script.replace('"/usr/bin/$python" -B', f'"{request.param}" -B')

@@ -19,22 +19,22 @@ import pytest
 import zstandard
 from layer_wheels import Builder, make_missing, pinned
 
-from builder.errors import CellError, CommandError, MissingToolError, UsageError
-from builder.image.compose import ComposedImage, compose_image, go_json, write_layout
-from builder.image.finish import Assembly, Runner, Workbench
-from builder.image.scratch import Scratch
-from builder.image.stack import plan
-from builder.layers import memory
-from builder.layers.store import LayerStore
-from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
-from builder.sandbox import require
+from builder.core.errors import CellError, CommandError, MissingToolError, UsageError
+from builder.image.compose.compose import ComposedImage, compose_image, go_json, write_layout
+from builder.image.compose.finish import Assembly, Runner, Workbench
+from builder.image.compose.scratch import Scratch
+from builder.image.compose.stack import plan
+from builder.image.layers import memory
+from builder.image.layers.store import LayerStore
+from builder.image.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
+from builder.image.sandbox import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from builder.layers.types import Layer
-    from builder.model import Pinned
+    from builder.core.model import Pinned
+    from builder.image.layers.types import Layer
 
 STEPS = (
     RecipeStep(

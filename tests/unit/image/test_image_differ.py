@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zstandard
 
-from builder.errors import CellError
-from builder.image.differ import ImageDifference, SavedImage, compare, reason_of
+from builder.core.errors import CellError
+from builder.image.compose.differ import ImageDifference, SavedImage, compare, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.errors import CellError, CommandError, MissingToolError
-from builder.image import rootfs
-from builder.image.rootfs import SCRIPT, cached_rootfs, make
-from builder.model import Deb, RootfsBase
+from builder.core.errors import CellError, CommandError, MissingToolError
+from builder.core.model import Deb, RootfsBase
+from builder.image.compose import rootfs
+from builder.image.compose.rootfs import SCRIPT, cached_rootfs, make
 
 if TYPE_CHECKING:
     from pathlib import Path

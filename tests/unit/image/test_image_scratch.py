@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 import zstandard
 
-from builder.errors import CancelledError, CellError, CommandError, MissingToolError
-from builder.image.scratch import Scratch
-from builder.layers.types import MEDIA_TYPES
-from builder.sandbox import require, run_script
+from builder.core.errors import CancelledError, CellError, CommandError, MissingToolError
+from builder.image.compose.scratch import Scratch
+from builder.image.layers.types import MEDIA_TYPES
+from builder.image.sandbox import require, run_script
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from layer_wheels import Builder, make_missing, pinned
 
-from builder.image.sizes import CellSize, measure
-from builder.image.stack import LARGE, plan
-from builder.layers.store import LayerStore
+from builder.image.compose.sizes import CellSize, measure
+from builder.image.compose.stack import LARGE, plan
+from builder.image.layers.store import LayerStore
 from builder.pipeline.stages import refuse_large
 
 if TYPE_CHECKING:
     from layer_wheels import Made
 
-    from builder.model import Pinned
+    from builder.core.model import Pinned
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from outside import Answer, FakeIndex, Request, Server, make_wheel, sha256
 
-from builder.errors import PackageIndexError
-from builder.index.client import Index, LocalWheel, cache_path
-from builder.index.settings import IndexSettings
-from builder.index.target import Target
-from builder.model import Sdist, Wheel
-from builder.net.http import Client
+from builder.core.errors import PackageIndexError
+from builder.core.model import Sdist, Wheel
+from builder.sources.index.client import Index, LocalWheel, cache_path
+from builder.sources.index.settings import IndexSettings
+from builder.sources.index.target import Target
+from builder.sources.net.http import Client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,7 +159,7 @@ def test_an_index_that_was_given_up_is_not_waited_for_by_uv(
         index = Index(IndexSettings(default=fake_index.url, extra=(extra,)), client=once)
         with pytest.raises(PackageIndexError, match="stopped answering"):
             index.offers("thing")
-        monkeypatch.setattr("builder.index.uv.compile_requirements", pytest.fail)
+        monkeypatch.setattr("builder.sources.index.uv.compile_requirements", pytest.fail)
         with pytest.raises(PackageIndexError, match="stopped answering"):
             index.resolve(["thing"], **TARGET)
         monkeypatch.undo()
@@ -179,7 +179,7 @@ def test_a_login_is_no_argument_that_others_can_read(
         shown.extend(command)
         return run(command, **options)  # type: ignore[call-overload,no-any-return]
 
-    monkeypatch.setattr("builder.index.uv.subprocess.run", watched)
+    monkeypatch.setattr("builder.sources.index.uv.subprocess.run", watched)
     found = Index(IndexSettings(default=with_login), client=index.client).resolve(["thing"], **TARGET)
     assert versions(found) == {"thing": "1.0"}
     assert shown
@@ -356,7 +356,7 @@ def test_large_wheels_take_half_of_the_downloads_if_there_are_others(
         asked.extend((len(items), threads) for items, threads in lanes)
         return {}
 
-    monkeypatch.setattr("builder.index.client.download.together", together)
+    monkeypatch.setattr("builder.sources.index.client.download.together", together)
     wheels = [
         Wheel(name="w", version=f"{at}", file=f"w-{at}-py3-none-any.whl", sha256=f"{at}" * 64, size=size)
         for at, size in enumerate(sizes)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from outside import Answer, FakeIndex, Request, Server
 
-from builder.errors import PackageIndexError
-from builder.index.client import Index
-from builder.index.settings import IndexSettings
+from builder.core.errors import PackageIndexError
+from builder.sources.index.client import Index
+from builder.sources.index.settings import IndexSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.net.http import Client
+    from builder.sources.net.http import Client
 
 
 class Counted:

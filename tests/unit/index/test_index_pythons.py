@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from python_mirror_double import BUILD, PythonMirrorDouble, catalogue, file_name
 
-from builder.errors import CellError, PackageIndexError, UsageError
-from builder.index import pythons
-from builder.index.pythons import PythonArchives, choose, offered
-from builder.net.http import Client
+from builder.core.errors import CellError, PackageIndexError, UsageError
+from builder.sources.index import pythons
+from builder.sources.index.pythons import PythonArchives, choose, offered
+from builder.sources.net.http import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.errors import UsageError
-from builder.index.client import Index
-from builder.index.settings import from_user, with_extra
+from builder.core.errors import UsageError
+from builder.sources.index.client import Index
+from builder.sources.index.settings import from_user, with_extra
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from builder.index.simple_api import IndexFile, NotAPageError, parse
+from builder.sources.index.simple_api import IndexFile, NotAPageError, parse
 
 SHA = "a" * 64
 URL = "https://index.invalid/simple/thing/"

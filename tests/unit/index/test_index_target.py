@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.errors import UsageError
-from builder.index.target import Target, rank
+from builder.core.errors import UsageError
+from builder.sources.index.target import Target, rank
 
 
 def target(python: str = "3.9", glibc: str = "2.31", platform: str = "linux/amd64") -> Target:

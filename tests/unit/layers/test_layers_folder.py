@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 import zstandard
 
-from builder.errors import CellError
-from builder.layers.tar import go_header, write_folder
+from builder.core.errors import CellError
+from builder.image.layers.tar import go_header, write_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.errors import CommandError, MissingToolError
-from builder.layers import memory
-from builder.layers.memory import MemoryFullError, available, roomy, sweep, workplace
+from builder.core.errors import CommandError, MissingToolError
+from builder.image.layers import memory
+from builder.image.layers.memory import MemoryFullError, available, roomy, sweep, workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.layers.store import LayerStore
+    from builder.image.layers.store import LayerStore
 
 CHILD = """
 import sys
 import tempfile
 from pathlib import Path
-from builder.layers import memory
+from builder.image.layers import memory
 memory.SHARED = Path(sys.argv[1])
 memory.roomy = lambda need: True
 with memory.workplace(Path(sys.argv[2]), 1, memory=True) as folder:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import MissingToolError
-from builder.layers.store import LayerStore, Record
-from builder.layers.types import Layer
-from builder.temporary import locked, locked_folder
+from builder.core.errors import MissingToolError
+from builder.core.temporary import locked, locked_folder
+from builder.image.layers.store import LayerStore, Record
+from builder.image.layers.types import Layer
 
 
 def layer(content: bytes) -> Layer:
@@ -85,7 +85,7 @@ def test_a_sound_blob_is_hashed_once_and_not_by_every_process(
     record = put(store, "k")
     (store.root / "hashed" / record.layer.digest.removeprefix("sha256:")).unlink()
     assert not put(LayerStore(store.root), "k").new
-    monkeypatch.setattr("builder.layers.store.file_sha256", lambda _path: pytest.fail("hashed again"))
+    monkeypatch.setattr("builder.image.layers.store.file_sha256", lambda _path: pytest.fail("hashed again"))
     assert not put(LayerStore(store.root), "k").new
 
 

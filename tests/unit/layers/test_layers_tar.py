@@ -7,10 +7,10 @@ import tarfile
 import pytest
 import zstandard
 
-from builder.layers import tar
-from builder.layers.codec import CHUNK, BlobWriter
-from builder.layers.types import Layer
-from builder.layers.untar import TarReader
+from builder.image.layers import tar
+from builder.image.layers.codec import CHUNK, BlobWriter
+from builder.image.layers.types import Layer
+from builder.image.layers.untar import TarReader
 
 
 def archive(*entries: tuple[str, bytes]) -> bytes:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from outside import lock_cell, lock_wheel
 
-from builder.errors import CellError, UsageError
-from builder.index.client import LocalWheel
-from builder.index.simple_api import IndexFile
-from builder.index.target import Target
-from builder.lock import sources
-from builder.lock.file import LockEntry, read_lock, render
-from builder.model import Base, Cell, Compilation, Deb, RootfsBase, Wheel, WheelSource
+from builder.core.errors import CellError, UsageError
+from builder.core.model import Base, Cell, Compilation, Deb, RootfsBase, Wheel, WheelSource
+from builder.plan.lock import sources
+from builder.plan.lock.file import LockEntry, read_lock, render
+from builder.sources.index.client import LocalWheel
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from builder.model import Sdist
+    from builder.core.model import Sdist
 
 TARGET = Target(python="3.11", platform="linux/amd64", glibc="2.36")
 REQUIREMENTS = ("psycopg2==1.0", "pycairo==1.0", "tiny==1.0")

@@ -13,9 +13,9 @@ import pytest
 from outside import lock_cell, lock_matrix, lock_pinned, lock_registry_base, lock_wheel
 from pages import model_schemas
 
-from builder.errors import UsageError
-from builder.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, render, status
-from builder.model import Base
+from builder.core.errors import UsageError
+from builder.core.model import Base
+from builder.plan.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, render, status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +191,7 @@ def test_a_lock_that_cannot_be_read_is_not_called_damaged(monkeypatch: pytest.Mo
     def refused(_path: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("builder.lock.file.read_file", refused)
+    monkeypatch.setattr("builder.plan.lock.file.read_file", refused)
     with pytest.raises(UsageError, match="cannot read the lock x") as caught:
         read_lock(Path("x.lock.json"))
     assert caught.value.message == "cannot read the lock x.lock.json: Permission denied"

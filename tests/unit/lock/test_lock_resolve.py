@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from outside import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
-from builder.errors import CellError, PackageIndexError
-from builder.facts.base import pinned_system, system_of
-from builder.facts.truth import truth_of_base
-from builder.index.target import Target
-from builder.lock.resolve import LARGE, pin, requirements, stacked
-from builder.model import Base, RootfsBase, StandalonePython
+from builder.core.errors import CellError, PackageIndexError
+from builder.core.model import Base, RootfsBase, StandalonePython
+from builder.plan.facts.base import pinned_system, system_of
+from builder.plan.facts.truth import truth_of_base
+from builder.plan.lock.resolve import LARGE, pin, requirements, stacked
+from builder.sources.index.target import Target
 
 UBUNTU = {"org.opencontainers.image.ref.name": "ubuntu", "org.opencontainers.image.version": "22.04"}
 BOOKWORM = Base(kind="rootfs", name="debian/bookworm")

@@ -10,14 +10,14 @@ import pytest
 from outside import lock_cell, lock_wheel
 from packaging.requirements import Requirement
 
-from builder.errors import CellError, PackageIndexError, UsageError
-from builder.index.client import LocalWheel
-from builder.index.simple_api import IndexFile
-from builder.index.target import Target
-from builder.lock import sources
-from builder.lock.file import LockEntry, read_lock, render
-from builder.lock.sources import BuildRoot, choose
-from builder.model import RootfsBase, Sdist, StandalonePython, Wheel, WheelSource
+from builder.core.errors import CellError, PackageIndexError, UsageError
+from builder.core.model import RootfsBase, Sdist, StandalonePython, Wheel, WheelSource
+from builder.plan.lock import sources
+from builder.plan.lock.file import LockEntry, read_lock, render
+from builder.plan.lock.sources import BuildRoot, choose
+from builder.sources.index.client import LocalWheel
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.target import Target
 
 if TYPE_CHECKING:
     from pathlib import Path

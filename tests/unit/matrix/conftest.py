@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from builder.matrix import load
+from builder.plan.matrix import load
 
 if TYPE_CHECKING:
-    from builder.model import Matrix
+    from builder.core.model import Matrix
 
 
 class LoadText(Protocol):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder import resources
-from builder.errors import MatrixError, UsageError
-from builder.matrix import load
+from builder.core import resources
+from builder.core.errors import MatrixError, UsageError
+from builder.plan.matrix import load
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "matrix"
 BAD = sorted(path.name for path in GOLDEN.glob("*.yaml"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from builder.matrix import keys, nodes, reader, source
-from builder.matrix.bases import SUITES
-from builder.matrix.expand import MOST_CELLS
-from builder.matrix.values import PLATFORM, PROVIDER
+from builder.plan.matrix import keys, nodes, reader, source
+from builder.plan.matrix.bases import SUITES
+from builder.plan.matrix.expand import MOST_CELLS
+from builder.plan.matrix.values import PLATFORM, PROVIDER
 
 TEXT = (Path(__file__).parents[3] / "docs" / "matrix.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)

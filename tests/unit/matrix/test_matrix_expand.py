@@ -13,9 +13,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builder.errors import MatrixError
-from builder.matrix import load
-from builder.model import Base, Cuda, Exemption, Options, Publishing
+from builder.core.errors import MatrixError
+from builder.core.model import Base, Cuda, Exemption, Options, Publishing
+from builder.plan.matrix import load
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "matrix"
 GOOD = sorted((GOLDEN / "good").glob("*.yaml"))

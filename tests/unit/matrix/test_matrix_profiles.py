@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.errors import MatrixError
-from builder.matrix import load
+from builder.core.errors import MatrixError
+from builder.plan.matrix import load
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.model import Cell
+    from builder.core.model import Cell
 
 
 def cell(folder: Path, lines: str = "", *, python: str = "3.11") -> Cell:

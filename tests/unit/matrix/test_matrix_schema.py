@@ -11,8 +11,8 @@ import yaml
 from jsonschema import Draft202012Validator
 from pages.matrix_schema import json_schema
 
-from builder.matrix import load
-from builder.matrix.keys import CELL
+from builder.plan.matrix import load
+from builder.plan.matrix.keys import CELL
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "matrix"

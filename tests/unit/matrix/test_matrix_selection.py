@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.errors import NothingSelectedError, UsageError
-from builder.matrix import select
-from builder.matrix.selection import BadGlob, braces, matches
-from builder.model import Base, Cell, Cuda
+from builder.core.errors import NothingSelectedError, UsageError
+from builder.core.model import Base, Cell, Cuda
+from builder.plan.matrix import select
+from builder.plan.matrix.selection import BadGlob, braces, matches
 
 
 def cell(name, excluded=None):

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from builder.errors import MatrixError
-from builder.matrix import values
-from builder.matrix.bases import BASE, parse_reference
-from builder.matrix.requirements import FRAMEWORK, REQUIREMENT
-from builder.matrix.values import BadValue
+from builder.core.errors import MatrixError
+from builder.plan.matrix import values
+from builder.plan.matrix.bases import BASE, parse_reference
+from builder.plan.matrix.requirements import FRAMEWORK, REQUIREMENT
+from builder.plan.matrix.values import BadValue
 
 DIGEST = "sha256:" + "0a" * 32
 

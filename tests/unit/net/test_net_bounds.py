@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from builder.errors import RegistryError
-from builder.net import http
-from builder.net.http import Client
-from builder.oci.auth import answer
-from builder.oci.registry import Registry
+from builder.core.errors import RegistryError
+from builder.sources.net import http
+from builder.sources.net.http import Client
+from builder.sources.oci.auth import answer
+from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from outside import Answer, Request, Server, sha256
 
-from builder.errors import MissingToolError, PackageIndexError
-from builder.net import download
+from builder.core.errors import MissingToolError, PackageIndexError
+from builder.sources.net import download
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.net.http import Client
+    from builder.sources.net.http import Client
 
 BODY = bytes(range(256)) * 4096
 

@@ -10,7 +10,7 @@ import pytest
 import requests
 import requests.sessions
 
-from builder.net.http import Client
+from builder.sources.net.http import Client
 
 
 @pytest.fixture

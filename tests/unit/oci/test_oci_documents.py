@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from builder.documents import MalformedError
-from builder.oci.spec import blobs_of, parse_config, parse_manifest
+from builder.core.documents import MalformedError
+from builder.sources.oci.spec import blobs_of, parse_config, parse_manifest
 
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 BLOB = {"mediaType": "x", "digest": A, "size": 5}

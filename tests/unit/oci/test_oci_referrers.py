@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from registry_double import INDEX, RegistryDouble, serve, sha256
 
-from builder.errors import RegistryError
-from builder.net.http import Client
-from builder.oci import referrers as module
-from builder.oci.referrers import Artifact, attach, keep_in_tag, referrers, tag_of
-from builder.oci.registry import Registry
-from builder.oci.spec import MANIFEST, Descriptor, Reference, parse_reference
+from builder.core.errors import RegistryError
+from builder.sources.net.http import Client
+from builder.sources.oci import referrers as module
+from builder.sources.oci.referrers import Artifact, attach, keep_in_tag, referrers, tag_of
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import MANIFEST, Descriptor, Reference, parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from outside import Answer, Request, Server, sha256
 
-from builder.errors import RegistryError, UsageError
-from builder.net.http import Client
-from builder.oci import spec as oci
-from builder.oci.auth import Login, docker_login
-from builder.oci.registry import MIRROR_VARIABLE, Registry
+from builder.core.errors import RegistryError, UsageError
+from builder.sources.net.http import Client
+from builder.sources.oci import spec as oci
+from builder.sources.oci.auth import Login, docker_login
+from builder.sources.oci.registry import MIRROR_VARIABLE, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

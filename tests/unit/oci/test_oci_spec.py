@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.errors import RegistryError, UsageError
-from builder.oci.spec import choose, is_loopback, parse_mirrors, parse_reference, place_of
+from builder.core.errors import RegistryError, UsageError
+from builder.sources.oci.spec import choose, is_loopback, parse_mirrors, parse_reference, place_of
 
 DIGEST = "sha256:" + "a" * 64
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from outside import Answer, Request, Server, sha256
 
-from builder.errors import RegistryError
-from builder.oci.auth import Login
-from builder.oci.registry import Registry
+from builder.core.errors import RegistryError
+from builder.sources.oci.auth import Login
+from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.net.http import Client
+    from builder.sources.net.http import Client
 
 CONTENT = b"a layer"
 DIGEST = f"sha256:{sha256(CONTENT)}"
@@ -73,7 +73,7 @@ def test_a_registry_that_asks_for_a_pause_gets_a_short_one(
     server: Server, registry: Registry, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused: list[float] = []
-    monkeypatch.setattr("builder.oci.wire.time.sleep", paused.append)
+    monkeypatch.setattr("builder.sources.oci.wire.time.sleep", paused.append)
     answers = [Answer(429, b"", {"Retry-After": "3600"}), Answer(202, b"", {"Location": "/v2/a/b/up"})]
     server.on("/v2/a/b/blobs/uploads/", lambda _request: answers.pop(0))
     server.on("/v2/a/b/up", Answer(201))
@@ -211,6 +211,6 @@ def test_how_far_the_clocks_are_apart(
     assert registry.digest_of(reference) is None
     assert abs(registry.clock_ahead(reference) or 99) < 10
     behind = SimpleNamespace(time=lambda: time.time() - 7200, sleep=time.sleep)
-    monkeypatch.setattr("builder.oci.wire.time", behind)
+    monkeypatch.setattr("builder.sources.oci.wire.time", behind)
     assert registry.digest_of(reference) is None
     assert abs((registry.clock_ahead(reference) or 0) + 7200) < 10

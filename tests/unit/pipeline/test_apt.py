@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.errors import CellError
-from builder.model import Base, Cell, Cuda, DebianPackage, Image
+from builder.core.errors import CellError
+from builder.core.model import Base, Cell, Cuda, DebianPackage, Image
 from builder.pipeline.record import LIST, drift, read_packages, remember
 
 if TYPE_CHECKING:

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 import layer_wheels
 import pytest
 
-from builder.image.stack import plan
-from builder.layers.store import LayerStore, Record
-from builder.layers.types import Layer
+from builder.image.compose.stack import plan
+from builder.image.layers.store import LayerStore, Record
+from builder.image.layers.types import Layer
+from builder.image.recipe.render import render
+from builder.image.recipe.values import write
 from builder.pipeline.events import Stage, StageFinished
 from builder.pipeline.schedule import Walk
-from builder.recipe.render import render
-from builder.recipe.values import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from builder.model import Pinned
+    from builder.core.model import Pinned
     from builder.pipeline.events import Event
 
 CLOCKS: dict[str, Callable[[], itertools.count[float]]] = {

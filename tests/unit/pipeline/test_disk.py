@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.errors import MissingToolError
-from builder.model import Base, Cell, Cuda, Deb, Pinned, RootfsBase, Wheel
+from builder.core.errors import MissingToolError
+from builder.core.model import Base, Cell, Cuda, Deb, Pinned, RootfsBase, Wheel
 from builder.pipeline.disk import MARGIN, RECOMPRESSED, UNPACKED, Need, estimate, refuse_full
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import CellError
+from builder.core.errors import CellError
 from builder.pipeline.enginework import _extract
 
 LINK, HARD, DIRECTORY = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.errors import CellError
-from builder.layers.types import Layer
+from builder.core.errors import CellError
+from builder.image.layers.types import Layer
 from builder.pipeline.feeding import LEAST, EngineFeed
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import jsonschema
 
-from builder.errors import CommandError
-from builder.model import Base, Cell, Cuda, Difference, Image, Report, Verdict
+from builder.core.errors import CommandError
+from builder.core.model import Base, Cell, Cuda, Difference, Image, Report, Verdict
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.record import run_document, write_record
 

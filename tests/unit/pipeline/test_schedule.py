@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from builder.errors import CellError, MissingToolError
-from builder.model import Base, Cell, Cuda
+from builder.core.errors import CellError, MissingToolError
+from builder.core.model import Base, Cell, Cuda
 from builder.pipeline.events import CellFinished, CellOutcome, CellResult, Event, Stage, StageFinished
 from builder.pipeline.schedule import Hooks, Walk, each
 

@@ -14,16 +14,16 @@ import zstandard
 from evidence_doubles import SigningDouble
 from registry_double import RegistryDouble, serve
 
-from builder.errors import RegistryError, UsageError
-from builder.evidence.cosign import Cosign, Signer, Verifier
-from builder.layers import shared
-from builder.layers.store import LayerStore, Record
-from builder.layers.types import MEDIA_TYPES, Layer
-from builder.oci.registry import Registry
-from builder.oci.spec import MANIFEST
+from builder.core.errors import RegistryError, UsageError
+from builder.image.layers import shared
+from builder.image.layers.store import LayerStore, Record
+from builder.image.layers.types import MEDIA_TYPES, Layer
 from builder.pipeline.options import LayerSource
 from builder.pipeline.sharing import SharedLayers
 from builder.pipeline.site import layer_cache, open_site
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import MANIFEST
+from builder.verify.evidence.cosign import Cosign, Signer, Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

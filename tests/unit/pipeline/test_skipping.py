@@ -9,20 +9,20 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import RegistryDouble, serve
 
-from builder.evidence.made import MadeImages
-from builder.model import RootfsBase
-from builder.net.http import Client
-from builder.oci.registry import Registry
-from builder.oci.staging import staged_tag
+from builder.core.model import RootfsBase
 from builder.pipeline.build import built_before, staged_before
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.site import Stores
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import staged_tag
+from builder.verify.evidence.made import MadeImages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
 
 INPUTS = "sha256:" + "1" * 64
 OTHER = "sha256:" + "2" * 64

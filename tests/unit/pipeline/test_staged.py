@@ -13,26 +13,26 @@ import pytest
 from registry_double import RegistryDouble, serve
 
 from builder import __version__
-from builder.engine.images import StoredImage
-from builder.errors import ImageMissingError, RegistryError
-from builder.evidence.made import MadeImages
-from builder.evidence.travel import shared
-from builder.net.http import Client
-from builder.oci.registry import Registry
-from builder.oci.staging import staged_tag
+from builder.core.errors import ImageMissingError, RegistryError
+from builder.image.engine.images import StoredImage
+from builder.image.recipe.render import render
 from builder.pipeline import verifying
 from builder.pipeline.events import CellOutcome, Note
 from builder.pipeline.options import VerifyOptions
 from builder.pipeline.schedule import Walk
-from builder.recipe.render import render
-from builder.verify.entry import ReportStore, SealedReport
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import staged_tag
+from builder.verify.evidence.made import MadeImages
+from builder.verify.evidence.travel import shared
+from builder.verify.runner.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.evidence.cosign import People
-    from builder.oci.staging import Staged
+    from builder.sources.oci.staging import Staged
+    from builder.verify.evidence.cosign import People
 
 PROBE = b"test double of cudnn-verify"
 PINNED = doubles.pinned()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from registry_double import RegistryDouble, serve
 
-from builder.errors import RegistryError
-from builder.net.http import Client
-from builder.oci.registry import Registry
+from builder.core.errors import RegistryError
 from builder.pipeline.feeding import Uploads
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.probe.protocol import Ctx
-from builder.recipe.bundle import bundle
+from builder.image.recipe.bundle import bundle
+from builder.verify.cudnn_verify.protocol import Ctx
 
 
 class Probe:

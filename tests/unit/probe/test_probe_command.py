@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 from probe_elf import write_elf
 
-from builder.probe.__main__ import answer
-from builder.probe.environment import environment_stage
-from builder.probe.fix import _mend
-from builder.probe.protocol import UsageError
-from builder.probe.report import compare_reports, printed_report, without_infinities
+from builder.verify.cudnn_verify.__main__ import answer
+from builder.verify.cudnn_verify.environment import environment_stage
+from builder.verify.cudnn_verify.fix import _mend
+from builder.verify.cudnn_verify.protocol import UsageError
+from builder.verify.cudnn_verify.report import compare_reports, printed_report, without_infinities
 
 
 def test_a_bare_machine_has_nothing_to_check(probe):
@@ -168,7 +168,7 @@ def test_a_fault_of_the_probe_is_pasteable(monkeypatch, capsys):
     def broken(*_):
         raise ZeroDivisionError("surprise")
 
-    monkeypatch.setattr("builder.probe.__main__.run_probe", broken)
+    monkeypatch.setattr("builder.verify.cudnn_verify.__main__.run_probe", broken)
     assert answer(["--json"]) == 30
     said = capsys.readouterr().err
     assert "this is a fault of the probe" in said

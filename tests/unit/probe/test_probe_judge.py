@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 from probe_elf import mapped_libc, write_elf
 
-from builder.probe import judge, owners  # noqa: F401 - owners registers the counter-test by hashes
-from builder.probe.fw_common import of_another_release
-from builder.probe.library import _own_version
-from builder.probe.protocol import Stage
-from builder.probe.resolver import Loader
-from builder.probe.run import Program, Run
+from builder.verify.cudnn_verify import judge, owners  # noqa: F401 - owners registers the counter-test by hashes
+from builder.verify.cudnn_verify.fw_common import of_another_release
+from builder.verify.cudnn_verify.library import _own_version
+from builder.verify.cudnn_verify.protocol import Stage
+from builder.verify.cudnn_verify.resolver import Loader
+from builder.verify.cudnn_verify.run import Program, Run
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ import pytest
 from packaging.markers import Marker
 from probe_elf import write_elf
 
-from builder.probe.distributions import read_distributions, requirement
-from builder.probe.expectation import find_differences, read_expectation
-from builder.probe.files import files_stage
-from builder.probe.packages import check_pins, marker_applies, packages_stage
-from builder.probe.protocol import UsageError
-from builder.probe.versions import satisfies
+from builder.verify.cudnn_verify.distributions import read_distributions, requirement
+from builder.verify.cudnn_verify.expectation import find_differences, read_expectation
+from builder.verify.cudnn_verify.files import files_stage
+from builder.verify.cudnn_verify.packages import check_pins, marker_applies, packages_stage
+from builder.verify.cudnn_verify.protocol import UsageError
+from builder.verify.cudnn_verify.versions import satisfies
 
 
 def install(folder, name, version, *, requires=(), files=None):

@@ -3,7 +3,7 @@
 import html.parser
 import io
 
-from builder.probe.page import Style, render_html, render_page
+from builder.verify.cudnn_verify.page import Style, render_html, render_page
 
 REPORT = {
     "verdict": "broken",

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.facts.tables import companions
-from builder.probe import reading as probe_reading
-from builder.probe.causes import CAUSES
-from builder.probe.data import read_signatures
-from builder.probe.diagnosis import diagnose
-from builder.probe.reading import TextReading, redact
-from builder.probe.told import CONDITIONS
+from builder.plan.facts.tables import companions
+from builder.verify.cudnn_verify import reading as probe_reading
+from builder.verify.cudnn_verify.causes import CAUSES
+from builder.verify.cudnn_verify.data import read_signatures
+from builder.verify.cudnn_verify.diagnosis import diagnose
+from builder.verify.cudnn_verify.reading import TextReading, redact
+from builder.verify.cudnn_verify.told import CONDITIONS
 
 SIGNATURES = read_signatures()
 THREADS = [

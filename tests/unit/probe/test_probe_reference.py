@@ -2,9 +2,9 @@
 
 import struct
 
-from builder.probe.convolution import decode, encode
-from builder.probe.cudnn import FLOAT, HALF
-from builder.probe.reference import (
+from builder.verify.cudnn_verify.convolution import decode, encode
+from builder.verify.cudnn_verify.cudnn import FLOAT, HALF
+from builder.verify.cudnn_verify.reference import (
     VARIANTS,
     answers,
     bias_relu,

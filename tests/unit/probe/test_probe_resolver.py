@@ -4,9 +4,9 @@ import struct
 
 from probe_elf import write_elf
 
-from builder.probe.consumers import find_consumers
-from builder.probe.files import choose_candidates
-from builder.probe.resolver import Loader, read_cache
+from builder.verify.cudnn_verify.consumers import find_consumers
+from builder.verify.cudnn_verify.files import choose_candidates
+from builder.verify.cudnn_verify.resolver import Loader, read_cache
 
 
 def loader(library_path="", cache=(), defaults=()):

@@ -18,27 +18,27 @@ from publish_doubles import A100, CELL, PROBE, T4, Project, report
 from registry_double import RegistryDouble, serve
 from test_publish_docs import SCHEMA
 
-from builder.audit import Question
-from builder.audit.run import audit
-from builder.cli.publish import exit_code, summary
-from builder.console import Terminal
-from builder.evidence.travel import share
-from builder.net.http import Client
-from builder.oci.registry import Registry
-from builder.oci.staging import staged_tag
+from builder.cli.commands.publish import exit_code, summary
+from builder.cli.console import Terminal
 from builder.pipeline.events import Note
 from builder.pipeline.schedule import Hooks
-from builder.publish.publication import PublishOptions, publication_document
-from builder.publish.run import publish
-from builder.verify.document import parse
-from builder.verify.entry import key_of, read_entry, seal
+from builder.release.audit import Question
+from builder.release.audit.run import audit
+from builder.release.publish.publication import PublishOptions, publication_document
+from builder.release.publish.run import publish
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import staged_tag
+from builder.verify.evidence.travel import share
+from builder.verify.runner.document import parse
+from builder.verify.runner.entry import key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.oci.staging import Staged
-from builder.publish.publication import Publication
+    from builder.sources.oci.staging import Staged
+from builder.release.publish.publication import Publication
 
 L4 = {"name": "NVIDIA L4", "compute_capability": "8.9"}
 BROKEN = {"verdict": "broken", "cause": "cudnn-shadowed"}
@@ -103,7 +103,7 @@ class Scene:
 @pytest.fixture
 def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+    monkeypatch.setattr("builder.release.publish.run.bundle", lambda: PROBE)
     with serve() as staging, serve(RegistryDouble(referrers=getattr(request, "param", True))) as public:
         made = Scene(tmp_path / "project", staging, public)
         monkeypatch.setattr(Registry, "to_write", lambda: made.registry)

@@ -11,12 +11,12 @@ from typing import get_args, get_type_hints
 import jsonschema
 from publish_doubles import Project, entry, image_of, policy
 
-from builder.evidence.documents import Refusal
-from builder.oci.copying import Tally
-from builder.publish.gate import decide
-from builder.publish.publication import Publication, publication_document
-from builder.publish.run import MAX_AGE
-from builder.publish.tags import TagStep
+from builder.release.publish.gate import decide
+from builder.release.publish.publication import Publication, publication_document
+from builder.release.publish.run import MAX_AGE
+from builder.release.publish.tags import TagStep
+from builder.sources.oci.copying import Tally
+from builder.verify.evidence.documents import Refusal
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 TEXT = (DOCS / "publish.md").read_text()

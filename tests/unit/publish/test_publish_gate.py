@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from publish_doubles import A100, MATRIX, T4, Project, entry, image_of, policy
 
-from builder.digests import digest_of
-from builder.errors import CellError
-from builder.model import Exemption
-from builder.publish.gate import Decision, decide
-from builder.verify.entry import Damaged, read_entry
+from builder.core.digests import digest_of
+from builder.core.errors import CellError
+from builder.core.model import Exemption
+from builder.release.publish.gate import Decision, decide
+from builder.verify.runner.entry import Damaged, read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from builder.model import Cell
+    from builder.core.model import Cell
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 MAX_AGE = timedelta(days=30)

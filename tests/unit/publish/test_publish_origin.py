@@ -13,28 +13,28 @@ from evidence_doubles import SigningDouble, moment
 from publish_doubles import PROBE, Project, report
 from registry_double import RegistryDouble, serve
 
-from builder.errors import UsageError
-from builder.evidence.cosign import SIGNATURE, Cosign, People, Signer, Verifier
-from builder.evidence.made import MadeImages
-from builder.evidence.origin import BUILT_TYPE, built_text, sign_built
-from builder.evidence.travel import share
-from builder.net.http import Client
-from builder.oci.referrers import Artifact, attach
-from builder.oci.registry import Registry
-from builder.oci.spec import parse_reference
+from builder.core.errors import UsageError
 from builder.pipeline.events import Note
 from builder.pipeline.schedule import Hooks
-from builder.publish.publication import PublishOptions
-from builder.publish.run import publish
-from builder.verify.document import parse
-from builder.verify.entry import ReportStore, SealedReport, key_of, read_entry, seal
+from builder.release.publish.publication import PublishOptions
+from builder.release.publish.run import publish
+from builder.sources.net.http import Client
+from builder.sources.oci.referrers import Artifact, attach
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import parse_reference
+from builder.verify.evidence.cosign import SIGNATURE, Cosign, People, Signer, Verifier
+from builder.verify.evidence.made import MadeImages
+from builder.verify.evidence.origin import BUILT_TYPE, built_text, sign_built
+from builder.verify.evidence.travel import share
+from builder.verify.runner.document import parse
+from builder.verify.runner.entry import ReportStore, SealedReport, key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.oci.staging import Staged
-from builder.publish.publication import Publication
+    from builder.sources.oci.staging import Staged
+from builder.release.publish.publication import Publication
 
 OURS, THEIRS = Signer(key="ours"), Signer(key="theirs")
 PEOPLE = People(keys=(Verifier(key="colleague"), Verifier(key="ours")))
@@ -109,7 +109,7 @@ class Stage:
 def stage(server: RegistryDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     registry = Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
     monkeypatch.setattr(Registry, "to_write", lambda: registry)
-    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+    monkeypatch.setattr("builder.release.publish.run.bundle", lambda: PROBE)
     return Stage(server, Project(tmp_path / "project"), registry)
 
 
@@ -232,7 +232,7 @@ def test_a_signature_on_one_report_is_worth_nothing_on_another(stage: Stage) -> 
 
 
 def _shared(stage: Stage) -> list[SealedReport]:
-    from builder.evidence.travel import shared
+    from builder.verify.evidence.travel import shared
 
     return [entry for entry in shared(stage.registry, stage.image) if isinstance(entry, SealedReport)]
 
@@ -253,7 +253,7 @@ def test_an_unsigned_no_keeps_the_cell_back_and_is_not_repeated_in_public(stage:
 def test_more_signatures_than_are_checked_fail_the_cell(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builder.evidence.travel._MOST_SIGNATURES", 3)
+    monkeypatch.setattr("builder.verify.evidence.travel._MOST_SIGNATURES", 3)
     for number in range(4):
         stage.report(signer=Signer(key=f"k{number}"))
     row = stage.publish(reporters=PEOPLE)
@@ -310,7 +310,7 @@ def test_people_are_files_that_are_there(tmp_path: Path) -> None:
 
 
 def test_require_signed_names_the_keys_own_holder_where_nobody_is_named(tmp_path: Path) -> None:
-    from builder.cli.publish import _people
+    from builder.cli.commands.publish import _people
 
     key = tmp_path / "colleague.pub"
     key.write_text("a key")

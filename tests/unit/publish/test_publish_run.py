@@ -12,22 +12,22 @@ from evidence_doubles import moment
 from publish_doubles import A100, CELL, PROBE, Project, report
 from registry_double import INDEX, RegistryDouble, serve, sha256
 
-from builder.digests import canonical_json
-from builder.evidence.travel import share
-from builder.net.http import Client
-from builder.oci.registry import Registry
-from builder.oci.staging import read_image, staged_tag
+from builder.core.digests import canonical_json
 from builder.pipeline.schedule import Hooks
-from builder.publish.publication import PublishOptions
-from builder.publish.run import publish
-from builder.verify.document import parse
-from builder.verify.entry import key_of, read_entry, seal
+from builder.release.publish.publication import PublishOptions
+from builder.release.publish.run import publish
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import read_image, staged_tag
+from builder.verify.evidence.travel import share
+from builder.verify.runner.document import parse
+from builder.verify.runner.entry import key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-from builder.publish.publication import Publication
+from builder.release.publish.publication import Publication
 
 INDEX_OF_NOTHING = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": []})
 FOREIGN = sha256(INDEX_OF_NOTHING)
@@ -43,7 +43,7 @@ def server() -> Iterator[RegistryDouble]:
 def project(server: RegistryDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     registry = Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
     monkeypatch.setattr(Registry, "to_write", lambda: registry)
-    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+    monkeypatch.setattr("builder.release.publish.run.bundle", lambda: PROBE)
     project = Project(tmp_path / "project")
     project.report(project.stage(registry, f"{server.host}/staging"))
     return project
@@ -123,7 +123,7 @@ def test_a_full_disk_ends_its_cell_and_not_the_run(
     def full(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/tmp/rtbuild-copy-x/blob")
 
-    monkeypatch.setattr("builder.publish.run.copy_image", full)
+    monkeypatch.setattr("builder.release.publish.run.copy_image", full)
     row = publish_one(project, server)
     assert (row.state, row.refusals) == ("failed", [])
     assert row.error is not None

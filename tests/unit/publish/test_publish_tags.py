@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from publish_doubles import Project, report
 
-from builder.errors import CellError, RegistryError
-from builder.oci.staging import NoImageError
-from builder.publish.publication import Publication, refuse_clashes
-from builder.publish.tags import LONGEST, TagStep, immutable_tag, measure, moving_tags, steps, tag_of, tags_of
-from builder.verify.document import parse
+from builder.core.errors import CellError, RegistryError
+from builder.release.publish.publication import Publication, refuse_clashes
+from builder.release.publish.tags import (
+    LONGEST,
+    TagStep,
+    immutable_tag,
+    measure,
+    moving_tags,
+    steps,
+    tag_of,
+    tags_of,
+)
+from builder.sources.oci.staging import NoImageError
+from builder.verify.runner.document import parse
 
 if TYPE_CHECKING:
-    from builder.model import Cell
+    from builder.core.model import Cell
 
 DIGEST = "sha256:" + "5f0c1d2e3a4b" + "0" * 52
 
@@ -151,7 +160,7 @@ def test_a_measured_tag_of_another_cell_of_the_matrix_stays(
     """Published one after the other they are told apart as well; a cell that is gone leaves its tag."""
     labels = {"io.rtbuild.matrix": cell.matrix, "io.rtbuild.cell": "other"}
     image = SimpleNamespace(label=labels.get)
-    monkeypatch.setattr("builder.publish.tags.look", lambda _registry, _reference: image)
+    monkeypatch.setattr("builder.release.publish.tags.look", lambda _registry, _reference: image)
     registry = Tags({"r:m": "sha256:other", "r:latest": "sha256:other"})
     tags: dict[str, Any] = {"m": "measured", "latest": "alias"}
 

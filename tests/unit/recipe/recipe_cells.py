@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
-from builder.model import Base, Cell, Cuda, Deb, Options, Pinned, RegistryBase, RootfsBase, Wheel
+from builder.core.model import Base, Cell, Cuda, Deb, Options, Pinned, RegistryBase, RootfsBase, Wheel
 
 EPOCH = 1_789_205_228
 PROBE = b"#!/usr/bin/env python3\nprint('a stand-in for the probe')\n"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import recipe_cells
 
-from builder import resources
-from builder.recipe import slim
-from builder.recipe.render import render
+from builder.core import resources
+from builder.image.recipe import slim
+from builder.image.recipe.render import render
 
 ROOT = Path(__file__).resolve().parents[3]
 HADOLINT = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
@@ -26,7 +26,9 @@ def rendered(name: str) -> dict[str, str]:
 
 
 def runtime_sources() -> dict[str, str]:
-    """All that lies in ``builder/runtime``, by its name in a recipe, without the README, which is for us."""
+    """All that lies in ``builder/release/colab/runtime``, by its name in a recipe, without the README, which
+    is for us.
+    """
     root = resources.runtime()
     paths = (path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     found = {f"runtime/{path.relative_to(root).as_posix()}": path.read_text() for path in paths}
@@ -99,7 +101,7 @@ def test_a_rootfs_needs_no_archive():
 
 def test_the_recipe_room_reads_no_clock_and_opens_no_network():
     forbidden = {"time", "datetime", "socket", "random", "uuid", "requests", "urllib.request", "subprocess"}
-    for path in (ROOT / "builder" / "recipe").glob("*.py"):
+    for path in (ROOT / "builder" / "image" / "recipe").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = []
             if isinstance(node, ast.Import):

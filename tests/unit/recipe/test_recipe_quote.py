@@ -12,12 +12,12 @@ import recipe_cells
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder import resources
-from builder.errors import CellError
-from builder.recipe import quote
-from builder.recipe.quote import environment, only_quoted
-from builder.recipe.render import render
-from builder.recipe.values import RecipeSetting, RecipeStep
+from builder.core import resources
+from builder.core.errors import CellError
+from builder.image.recipe import quote
+from builder.image.recipe.quote import environment, only_quoted
+from builder.image.recipe.render import render
+from builder.image.recipe.values import RecipeSetting, RecipeStep
 
 NASTY = (
     'a "b" \\',

@@ -8,9 +8,9 @@ import re
 import pytest
 import recipe_cells
 
-from builder.errors import CellError
-from builder.model import Options
-from builder.recipe.render import render
+from builder.core.errors import CellError
+from builder.core.model import Options
+from builder.image.recipe.render import render
 
 
 def of(pinned, *, probe=recipe_cells.PROBE, version="0.1.0"):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import recipe_cells as cells
 
-from builder.model import Sdist, WheelSource
-from builder.recipe.render import render
-from builder.recipe.values import write
+from builder.core.model import Sdist, WheelSource
+from builder.image.recipe.render import render
+from builder.image.recipe.values import write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import stat
 import pytest
 import recipe_cells
 
-from builder.errors import UsageError
-from builder.recipe.render import render
-from builder.recipe.values import write
+from builder.core.errors import UsageError
+from builder.image.recipe.render import render
+from builder.image.recipe.values import write
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.errors import CellError, UsageError
-from builder.matrix import load
-from builder.resolve.conda import CondaPackage, in_wheels, read
+from builder.core.errors import CellError, UsageError
+from builder.plan.matrix import load
+from builder.plan.resolve.conda import CondaPackage, in_wheels, read
 
 MATRIX = Path(__file__).resolve().parents[3] / "matrices" / "torch-conda.yaml"
 BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"

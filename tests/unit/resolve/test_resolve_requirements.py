@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from builder.errors import UsageError
-from builder.resolve.requirements import (
+from builder.core.errors import UsageError
+from builder.plan.resolve.requirements import (
     MOST_BYTES,
     from_arguments,
     from_notebook,

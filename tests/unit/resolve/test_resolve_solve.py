@@ -7,16 +7,16 @@ import re
 import pytest
 from packaging.requirements import Requirement
 
-from builder.errors import CellError, UsageError
-from builder.facts import Outcome, check, summary
-from builder.facts.candidates import choices
-from builder.facts.tables import load as load_facts
-from builder.facts.versions import newest_first, pinned, release, requirement
-from builder.matrix import load
-from builder.resolve import requirements as reading
-from builder.resolve import solve
-from builder.resolve.clash import nothing
-from builder.resolve.solve import (
+from builder.core.errors import CellError, UsageError
+from builder.plan.facts import Outcome, check, summary
+from builder.plan.facts.candidates import choices
+from builder.plan.facts.tables import load as load_facts
+from builder.plan.facts.versions import newest_first, pinned, release, requirement
+from builder.plan.matrix import load
+from builder.plan.resolve import requirements as reading
+from builder.plan.resolve import solve
+from builder.plan.resolve.clash import nothing
+from builder.plan.resolve.solve import (
     Demand,
     Proposal,
     meant,

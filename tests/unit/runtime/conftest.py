@@ -5,5 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-RUNTIME = Path(__file__).resolve().parents[3] / "builder" / "runtime"
+RUNTIME = Path(__file__).resolve().parents[3] / "builder" / "release" / "colab" / "runtime"
 sys.path.insert(0, str(RUNTIME))

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from sandbox_system import system
 
-from builder.errors import CommandError
-from builder.sandbox import Limits, View, run, seccomp, watch
+from builder.core.errors import CommandError
+from builder.image.sandbox import Limits, View, run, seccomp, watch
 
 PRELUDE = """
 import ctypes, errno, os, platform, socket, struct, sys

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from sandbox_system import system
 
-from builder.errors import CommandError
-from builder.sandbox import Limits, View
-from builder.sandbox import run as foreign
-from builder.sandbox.group import control_group
+from builder.core.errors import CommandError
+from builder.image.sandbox import Limits, View
+from builder.image.sandbox import run as foreign
+from builder.image.sandbox.group import control_group
 
 TOGETHER = """
 import os, time
@@ -28,13 +28,13 @@ time.sleep(20)
 @pytest.mark.parametrize("by", ["control group", "looking"])
 def test_memory_is_bounded_in_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     if by == "looking":
-        monkeypatch.setattr(sys.modules["builder.sandbox.run"], "control_group", lambda *_: None)
+        monkeypatch.setattr(sys.modules["builder.image.sandbox.run"], "control_group", lambda *_: None)
     else:
         group = control_group(1 << 30, 100)
         if group is None:
             pytest.skip("this user is given no control group")
         group.remove()
-        monkeypatch.setattr("builder.sandbox.watch._memory", lambda *_: 0)
+        monkeypatch.setattr("builder.image.sandbox.watch._memory", lambda *_: 0)
     with pytest.raises(CommandError, match="took more than 128 MiB of memory, and was stopped"):
         foreign(
             ["/usr/bin/python3", "-c", TOGETHER],

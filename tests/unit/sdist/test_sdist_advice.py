@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from builder.model import Sdist
-from builder.sdist.advice import of_failure, to_compile
+from builder.core.model import Sdist
+from builder.image.sdist.advice import of_failure, to_compile
 
 PSYCOPG2 = Sdist(name="psycopg2", version="2.9.10", file="psycopg2-2.9.10.tar.gz", sha256="a" * 64, size=1)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from elf_files import library
 
-from builder.errors import CellError
-from builder.sdist.binaries import loaded
+from builder.core.errors import CellError
+from builder.image.sdist.binaries import loaded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from python_mirror_double import installed
 
-from builder.sdist import programs
-from builder.sdist.bench import SITE
-from builder.wheels.archive import Archive
+from builder.image.sdist import programs
+from builder.image.sdist.bench import SITE
+from builder.image.wheels.archive import Archive
 
 if TYPE_CHECKING:
     from pathlib import Path

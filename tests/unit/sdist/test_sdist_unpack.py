@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from sdist_files import sdist
 
-from builder.errors import CellError
-from builder.sdist.unpack import build_system, unpack
+from builder.core.errors import CellError
+from builder.image.sdist.unpack import build_system, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.errors import CellError
-from builder.model import Sdist
-from builder.sdist.wheel import differing, members, normalised, refuse_other
+from builder.core.errors import CellError
+from builder.core.model import Sdist
+from builder.image.sdist.wheel import differing, members, normalised, refuse_other
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,22 +14,22 @@ from elf_files import library
 from sandbox_system import system
 from sdist_files import backend, sdist
 
-from builder.debian.archive import Debian
-from builder.errors import CellError, CommandError, PackageIndexError
-from builder.index.client import cache_path
-from builder.index.simple_api import IndexFile
-from builder.index.target import Target
-from builder.lock.sources import BuildRoot
-from builder.model import Compilation, RootfsBase, Sdist
-from builder.sandbox import Limits, View, run
-from builder.sdist import Workshop, bench, workshop
+from builder.core.errors import CellError, CommandError, PackageIndexError
+from builder.core.model import Compilation, RootfsBase, Sdist
+from builder.image.sandbox import Limits, View, run
+from builder.image.sdist import Workshop, bench, workshop
+from builder.plan.lock.sources import BuildRoot
+from builder.sources.debian.archive import Debian
+from builder.sources.index.client import cache_path
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.target import Target
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
-    from builder.index.client import LocalWheel
-    from builder.model import Wheel
+    from builder.core.model import Wheel
+    from builder.sources.index.client import LocalWheel
 
 PYTHONS = sorted(Path("/usr/bin").glob("python3.*[0-9]"))
 OWN = PYTHONS[-1].name.removeprefix("python") if PYTHONS else ""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from verify_doubles import make_document
 
-from builder.model import Base, Cell, Cuda, Image
+from builder.core.model import Base, Cell, Cuda, Image
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from builder.verify.document import EXIT_CODES
-from builder.verify.verify import _FAULTS
+from builder.verify.runner.document import EXIT_CODES
+from builder.verify.runner.verify import _FAULTS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "verdicts.md").read_text("utf-8")
 

@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 from pages import model_schemas
 
-from builder.errors import CellError
-from builder.recipe.bundle import bundle
-from builder.verify.document import EXIT_CODES, ProbeDocument, parse, printed_report
+from builder.core.errors import CellError
+from builder.image.recipe.bundle import bundle
+from builder.verify.runner.document import EXIT_CODES, ProbeDocument, parse, printed_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +72,7 @@ def test_the_schema_agrees_with_the_model(document) -> None:
 
 
 def test_every_verdict_has_its_own_exit_code() -> None:
-    from builder.model import Verdict
+    from builder.core.model import Verdict
 
     assert set(EXIT_CODES) == {verdict.value for verdict in Verdict}
     assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)

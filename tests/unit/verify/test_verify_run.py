@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from verify_doubles import T4_HOST, WITH_GPU, EngineDouble, GpuFacts, Run, says
 
-from builder.errors import CellError, CommandError
-from builder.model import Image, Verdict
-from builder.verify.document import Expectation
-from builder.verify.entry import ReportStore, SealedReport
-from builder.verify.verify import verify
+from builder.core.errors import CellError, CommandError
+from builder.core.model import Image, Verdict
+from builder.verify.runner.document import Expectation
+from builder.verify.runner.entry import ReportStore, SealedReport
+from builder.verify.runner.verify import verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -238,8 +238,8 @@ def test_a_test_double_is_marked_and_not_kept(image: Image, document, tmp_path: 
 
 
 def test_the_causes_given_here_are_in_the_probe_s_closed_list() -> None:
-    from builder.probe.causes import CAUSES
-    from builder.verify.verify import _FAULTS, LOST_ON_THE_WAY, host_fault, no_way_in
+    from builder.verify.cudnn_verify.causes import CAUSES
+    from builder.verify.runner.verify import _FAULTS, LOST_ON_THE_WAY, host_fault, no_way_in
 
     given = {fault.cause for fault in _FAULTS} | {"expect-mismatch", host_fault("?").cause}
     given |= {no_way_in(("/dev/nvidia0",)).cause, LOST_ON_THE_WAY.cause}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from verify_doubles import WITH_GPU
 
-from builder.digests import digest_of
-from builder.verify.document import parse
-from builder.verify.entry import Damaged, ReportKey, ReportStore, SealedReport, key_of
+from builder.core.digests import digest_of
+from builder.verify.runner.document import parse
+from builder.verify.runner.entry import Damaged, ReportKey, ReportStore, SealedReport, key_of
 
 if TYPE_CHECKING:
     from pathlib import Path

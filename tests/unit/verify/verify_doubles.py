@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from builder.verify.document import EXIT_CODES
+from builder.verify.runner.document import EXIT_CODES
 
 PROBE = b"#!/bin/sh\n# test double of the probe\n"
 PROBE_SHA256 = hashlib.sha256(PROBE).hexdigest()

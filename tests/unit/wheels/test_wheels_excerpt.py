@@ -15,15 +15,15 @@ import pytest
 import zstandard
 from layer_wheels import Builder, Content, make_missing, pinned
 
-from builder.errors import CancelledError, CellError
-from builder.image.scratch import Scratch
-from builder.image.stack import LARGE, Plan, plan
-from builder.layers.store import LayerStore
-from builder.wheels.excerpt import Skeleton, excerpt_of
+from builder.core.errors import CancelledError, CellError
+from builder.image.compose.scratch import Scratch
+from builder.image.compose.stack import LARGE, Plan, plan
+from builder.image.layers.store import LayerStore
+from builder.image.wheels.excerpt import Skeleton, excerpt_of
 
 if TYPE_CHECKING:
-    from builder.layers.pack import Pack
-    from builder.layers.types import Layer
+    from builder.image.layers.pack import Pack
+    from builder.image.layers.types import Layer
 
 SITE = "opt/runtime/lib/python/site-packages"
 

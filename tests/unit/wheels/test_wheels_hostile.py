@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from layer_wheels import Builder, Content
 
-from builder.errors import CellError
-from builder.wheels.archive import Archive
-from builder.wheels.scripts import style
-from builder.wheels.wheel import Tree
+from builder.core.errors import CellError
+from builder.image.wheels.archive import Archive
+from builder.image.wheels.scripts import style
+from builder.image.wheels.wheel import Tree
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 from layer_wheels import PROGRAM, Builder, Content, Made, pinned, record_hash, tricky
 
-from builder.errors import CellError
-from builder.index.target import takes
-from builder.wheels.archive import Archive
-from builder.wheels.convert import write_layer
-from builder.wheels.excerpt import Excerpt
-from builder.wheels.scripts import EntryPointError, entry_points, scripts, style
-from builder.wheels.wheel import SITE, Tree, check_python, check_tags
+from builder.core.errors import CellError
+from builder.image.wheels.archive import Archive
+from builder.image.wheels.convert import write_layer
+from builder.image.wheels.excerpt import Excerpt
+from builder.image.wheels.scripts import EntryPointError, entry_points, scripts, style
+from builder.image.wheels.wheel import SITE, Tree, check_python, check_tags
+from builder.sources.index.target import takes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,1 @@
+"""The commands, a module each; :mod:`builder.cli.app` finds them by name."""

@@ -1,0 +1,245 @@
+"""``rtbuild audit``: the answer of a registry about an image, as a page and as JSON, and its exit code."""
+
+import sys
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+from builder import __version__
+from builder.cli import options as opt
+from builder.cli.console import Terminal, print_json, show
+from builder.core.documents import MalformedError, parse_moment
+from builder.core.errors import UsageError
+from builder.release.audit import AuditOutcome, Question
+from builder.release.audit.judged import FAILED, Held
+from builder.release.audit.run import Audit
+from builder.release.audit.run import audit as ask
+from builder.sources.oci.registry import Registry
+from builder.verify.evidence.cosign import Verifier
+from builder.verify.evidence.judgement import JudgedReport
+from builder.verify.evidence.verification import timestamp
+
+_MARKS = {
+    AuditOutcome.PASSES: ("✓", "32"),
+    AuditOutcome.MIND: ("!", "33"),
+    AuditOutcome.FAILS: ("✗", "31;1"),
+    AuditOutcome.NOT_RUN: ("⊘", "2"),
+}
+
+
+def audit(
+    image: str = opt.of("IMAGE: REPOSITORY:TAG, or REPOSITORY@sha256:….", ...),
+    gpu: str | None = opt.of("--gpu: Answer for a machine with this GPU: T4, A100."),
+    driver: str | None = opt.of("--driver: Answer for a machine with this driver: 535, 535.104.05."),
+    max_age: str | None = opt.of("--max-age AGE: Count no verification older than this: 30d, 12h."),
+    at_least: str | None = opt.of(
+        "--at-least TIME: Refuse an image verified before this time, which an earlier audit printed: "
+        "2026-11-21T06:30:00Z."
+    ),
+    key: str | None = opt.of(
+        "--key FILE|URI $RTBUILD_AUDIT_KEY: Count only evidence that this public key signed."
+    ),
+    certificate_identity: str | None = opt.of(
+        "--certificate-identity WHO: Count only what this identity signed: a workflow."
+    ),
+    certificate_oidc_issuer: str | None = opt.of(
+        "--certificate-oidc-issuer URL: Who vouches for the identity."
+    ),
+    require_signature: bool = opt.of(
+        "--require-signature: Refuse to answer on evidence whose signer is not checked.", False
+    ),
+    mirror: list[str] | None = opt.MIRROR,
+    json_: bool = opt.JSON,
+) -> int:
+    """Say from the registry alone whether an image is known to work: exit 0 yes, 1 no."""
+    try:
+        moment = None if at_least is None else parse_moment(at_least)
+    except MalformedError as problem:
+        raise UsageError(f"--at-least: {problem}", hint="as in 2026-11-21T06:30:00Z") from problem
+    question = Question(
+        verifier=_verifier(key, certificate_identity, certificate_oidc_issuer, required=require_signature),
+        gpu=opt.card(gpu, alike=False) if gpu is not None else None,
+        driver=opt.driver(driver),
+        max_age=opt.age(max_age),
+        at_least=moment,
+    )
+    found = ask(Registry.from_user(opt.mirrors(mirror)), image, question)
+    if json_:
+        print_json(document(found))
+    else:
+        show(*page(found, Terminal.of(stream=sys.stdout)))
+    return 0 if found.works else 1
+
+
+def _verifier(
+    key: str | None, identity: str | None, issuer: str | None, *, required: bool
+) -> Verifier | None:
+    if key and (identity or issuer):
+        text = "--key and --certificate-identity exclude each other"
+        raise UsageError(text, hint="give the one that signed")
+    if bool(identity) != bool(issuer):
+        raise UsageError(
+            "--certificate-identity and --certificate-oidc-issuer belong together",
+            hint="as in --certificate-oidc-issuer https://token.actions.githubusercontent.com",
+        )
+    if key or identity:
+        return Verifier(key=key or None, identity=identity, issuer=issuer)
+    if required:
+        raise UsageError(
+            "--require-signature, and nobody is named whose signature would count",
+            hint="--key cosign.pub; or --certificate-identity and --certificate-oidc-issuer",
+        )
+    return None
+
+
+def clean(text: str) -> str:
+    """``text`` without control characters: a registry must not control the terminal."""
+    return "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def answer(audit: Audit) -> str:
+    """The answer in one sentence."""
+    question = audit.question
+    machine = (question.gpu, f"driver {question.driver}" if question.driver else None)
+    place = " with ".join(part for part in machine if part)
+    if audit.works:
+        where = place or ", ".join(audit.claims) or ", ".join(sorted({v.gpu for v in audit.verified}))
+        return f"known to work on {where}"
+    where = f" on {place}" if place and audit.verified else ""
+    return f"not known to work{where}: {'; '.join(found.message for found in audit.against)}"
+
+
+def trust(audit: Audit) -> str:
+    """The trustworthiness of the evidence, by its signatures."""
+    if audit.question.verifier:
+        return f"signatures checked: {audit.question.verifier}"
+    if not audit.signatures:
+        return "unsigned: whoever can push to this repository could have written it"
+    return (
+        "signatures are there and none was checked (--key, or --certificate-identity and its issuer): "
+        "worth no more than unsigned evidence, which whoever can push to this repository could have written"
+    )
+
+
+def document(audit: Audit) -> dict[str, Any]:
+    """For ``--json``; the schema is ``docs/audit.schema.json``."""
+    image = audit.image
+    return {
+        "schema": 1,
+        "kind": "audit",
+        "rtbuild": __version__,
+        "reference": audit.reference,
+        "repository": image.repository,
+        "digest": image.digest,
+        "platform": image.platform,
+        "size": image.size,
+        "cell": image.label("io.rtbuild.cell"),
+        "matrix": image.label("io.rtbuild.matrix"),
+        "when": timestamp(audit.when),
+        "works": audit.works,
+        "answer": answer(audit),
+        "asked": {"gpu": audit.question.gpu, "driver": audit.question.driver},
+        "claims": list(audit.claims),
+        "verified": [_verified(found) for found in audit.verified],
+        "failed": [
+            {
+                "when": timestamp(found.when),
+                "verdict": found.verdict,
+                "cause": found.report.cause,
+                "summary": found.report.summary,
+                **_machine(found),
+            }
+            for found in audit.failed
+        ],
+        "evidence": [vars(row) for row in audit.evidence],
+        "refused": [vars(row) for row in audit.refused],
+        "listed_by": audit.kept,
+        "signatures": {
+            "present": audit.signatures,
+            "checked": audit.question.verifier is not None,
+            "by": str(audit.question.verifier) if audit.question.verifier else None,
+        },
+        "findings": [
+            {"what": f.what, "outcome": f.outcome.value, "message": f.message, "hint": f.hint}
+            for f in audit.findings
+        ],
+    }
+
+
+def _verified(found: JudgedReport) -> dict[str, Any]:
+    return {
+        "when": timestamp(found.when),
+        **_machine(found),
+        "claims": list(found.claims),
+        "exempt": list(found.exempt),
+        "probe": found.report.probe.version,
+        "frameworks": [
+            {
+                "name": row.name,
+                "version": row.version,
+                "compiled": _versions(row.compiled),
+                "loaded": _versions(row.loaded),
+            }
+            for row in found.report.frameworks
+        ],
+    }
+
+
+def _machine(found: JudgedReport) -> dict[str, str | None]:
+    name, capability, group = found.gpus[0] if found.gpus else (None, None, None)
+    return {"gpu": name, "class": group, "compute_capability": capability, "driver": found.driver}
+
+
+def _versions(part: dict[str, Any] | None) -> dict[str, str | None]:
+    return {name: str(value) if (value := (part or {}).get(name)) else None for name in ("cuda", "cudnn")}
+
+
+def page(audit: Audit, terminal: Terminal) -> Iterator[str]:
+    """For people."""
+    symbol, colour = _MARKS[AuditOutcome.PASSES if audit.works else AuditOutcome.FAILS]
+    yield terminal.style(clean(audit.reference), "1")
+    yield clean(f"  {audit.image.digest}  {audit.image.platform}")
+    yield terminal.style(f"{symbol} {clean(answer(audit))}", colour)
+    if audit.verified:
+        yield from ("", terminal.style("Verified", "1"))
+    for row in map(_verified, audit.verified):
+        claims = ", ".join(row["claims"]) or "none"
+        yield clean(f"  {row['gpu']}  driver {row['driver']}  {row['when']}  claims {claims}")
+        for framework in row["frameworks"]:
+            compiled, loaded = (
+                f"CUDA {versions['cuda'] or '?'} cuDNN {versions['cudnn'] or '?'}"
+                for versions in (framework["compiled"], framework["loaded"])
+            )
+            name = f"{framework['name']} {framework['version']}"
+            yield clean(f"    {name}: compiled {compiled}; loaded {loaded}")
+    if audit.failed:
+        yield from ("", terminal.style("Found against it", "1"))
+    for found in audit.failed:
+        yield _marked(AuditOutcome.FAILS, found.text, terminal)
+    yield from ("", terminal.style("Evidence", "1"))
+    for held in audit.evidence:
+        good = AuditOutcome.FAILS if held.kind == FAILED else AuditOutcome.PASSES
+        yield _marked(good if held.holds else AuditOutcome.MIND, _held(held, audit), terminal)
+    for refused in audit.refused:
+        yield _marked(AuditOutcome.MIND, f"{refused.digest[:19] or 'list'}: {refused.reason}", terminal)
+    if not audit.evidence and not audit.refused:
+        yield "  none"
+    outcome = AuditOutcome.PASSES if audit.question.verifier else AuditOutcome.MIND
+    yield _marked(outcome, trust(audit), terminal)
+    yield from ("", terminal.style("Findings", "1"))
+    for finding in audit.findings:
+        yield _marked(finding.outcome, f"{finding.what}: {finding.message}", terminal)
+        if finding.hint and finding.outcome in (AuditOutcome.FAILS, AuditOutcome.MIND):
+            yield f"    → {clean(finding.hint)}"
+
+
+def _held(held: Held, audit: Audit) -> str:
+    said = audit.question.verifier is not None or not audit.signatures
+    signed = "signed" if held.signed else "unsigned" if said else ""
+    parts = [held.kind, held.digest[:19] or "(signature only)", signed]
+    return "  ".join(part for part in parts if part) + (f": {held.reason}" if held.reason else "")
+
+
+def _marked(outcome: AuditOutcome, text: str, terminal: Terminal) -> str:
+    symbol, colour = _MARKS[outcome]
+    return f"  {terminal.style(symbol, colour)} {clean(text)}"

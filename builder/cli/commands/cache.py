@@ -1,0 +1,88 @@
+"""``rtbuild cache``: the files kept between runs: their size, and ways to make it smaller."""
+
+import re
+from pathlib import Path
+
+from builder.cli import options as opt
+from builder.cli.console import human_bytes, print_json, show
+from builder.core import resources
+from builder.core.errors import UsageError
+from builder.image.layers.store import LayerStore
+from builder.pipeline.site import LAYER_LIMIT
+
+_CONTENTS = {
+    "wheels": "wheels, as downloaded",
+    "layers": "image layers made of wheels and bases",
+    "home": "what frameworks keep between starts of `rtbuild run`",
+    "debs": "Debian packages, as downloaded",
+    "rootfs": "operating systems put together from them",
+    "apt": "package lists of Debian's archives",
+    "pages": "lists of package indexes, asked for again each time",
+    "basemeta": "metadata of bases in registries",
+    "configs": "configs of images that are in a repository to push to",
+    "pythons": "standalone Pythons, as downloaded",
+    "sdists": "source packages, as downloaded",
+    "built": "which wheel was built from which source package",
+    "made": "digests of images that were made here",
+    "received": "layers that engines have",
+    "probe": "the one-file probe",
+    "wheelfacts": "metadata of wheels, and values read in them",
+    "lockfail": "cells that could not be locked, and why",
+    "up": "matrices of rtbuild up",
+}
+
+
+def cache(
+    prune: str | None = opt.of("--prune SIZE: Remove the least recently used until it fits: 20GB."),
+    verify_: bool = opt.of("--verify: Hash every layer, and remove what is damaged.", False),
+    json_: bool = opt.JSON,
+) -> int:
+    """Show the cache; with ``prune`` remove the least recently used until the size holds.
+
+    Exit 1 if ``--verify`` found layers that are not what they claim to be; they are removed.
+    """
+    folder, freed = resources.cache(), 0
+    store = LayerStore(folder / "layers", limit=LAYER_LIMIT)
+    damaged = store.verify() if verify_ else []
+    if prune is not None:
+        limit = size_of(prune)
+        downloads = [folder / name for name in ("wheels", "debs", "rootfs")]
+        freed = store.prune(max(0, limit - sum(map(_size, downloads))))
+        freed += _prune_files(downloads, _size(folder / "layers") + sum(map(_size, downloads)) - limit)
+    sizes = {path.name: _size(path) for path in sorted(folder.glob("*")) if path.is_dir()}
+    if json_:
+        print_json({"schema": 1, "folder": str(folder), "bytes": sizes, "freed": freed, "damaged": damaged})
+    else:
+        rows = {**sizes, "in all": sum(sizes.values())}
+        width = max(map(len, rows))
+        show(str(folder))
+        for name, size in rows.items():
+            show(f"  {name:<{width}} {human_bytes(size):>9}  {_CONTENTS.get(name, '')}".rstrip())
+        if prune is not None:
+            show(f"{human_bytes(freed)} freed")
+        show(*(f"{one} was damaged and is removed; it is made again when it is needed" for one in damaged))
+    return 1 if damaged else 0
+
+
+def size_of(text: str) -> int:
+    """``10GB`` → bytes; decimal units. Raises UsageError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)B?\s*", text)
+    if match is None:
+        raise UsageError(f"'{text}' is not a size", hint="such as 500MB or 20GB")
+    return round(float(match[1]) * {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}[match[2].upper()])
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _prune_files(folders: list[Path], excess: int) -> int:
+    """Remove the files used longest ago, at least ``excess`` bytes; each is made again when it is needed."""
+    files = [path for folder in folders for path in folder.rglob("[!.]*") if path.is_file()]
+    freed = 0
+    for path in sorted(files, key=lambda p: (p.stat().st_atime, p.name)):
+        if freed >= excess:
+            break
+        freed += path.stat().st_size
+        path.unlink()
+    return freed

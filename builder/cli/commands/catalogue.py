@@ -1,0 +1,63 @@
+"""``rtbuild catalogue``: the static site of working, possible and impossible combinations."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from builder.cli import options as opt
+from builder.cli.console import print_json, say, show
+from builder.core import resources
+from builder.core.documents import shown
+from builder.release.catalogue.collect import collect
+from builder.release.catalogue.registry import images_of
+from builder.release.catalogue.site import write_site
+from builder.release.catalogue.values import CataloguedImage
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import repository_of
+from builder.verify.evidence.cosign import Verifier
+
+
+def catalogue(
+    matrices: list[Path] | None = opt.MATRICES,
+    output: Path = opt.of("--output, -o: The folder to write.", Path("site")),
+    results: Path = opt.RESULTS,
+    repositories: list[str] | None = opt.of(
+        "--from REPOSITORY: Show its images by the evidence beside them; without MATRIX those alone."
+    ),
+    key: str | None = opt.of("--key FILE|URI: With --from: count only what this public key signed."),
+    mirror: list[str] | None = opt.MIRROR,
+    json_: bool = opt.JSON,
+) -> int:
+    """Write a static site: which image, release and card work together, and how that is known."""
+    chosen = opt.load_all(matrices) if matrices or (opt.matrix_files() and not repositories) else []
+    registered: list[CataloguedImage] = []
+    notes: list[str] = []
+    registry, verifier = Registry.from_user(opt.mirrors(mirror)), Verifier(key=key) if key else None
+    for text in repositories or ():
+        now = datetime.now(UTC)
+        images, doubts = images_of(registry, repository_of(text), now=now, verifier=verifier, say=say)
+        registered += images
+        notes += doubts
+    if repositories and key is None:
+        say("warning: no signature is looked at, and whoever may push there is believed: --key cosign.pub")
+    found = collect(
+        chosen,
+        results=results,
+        runtimes=chosen[0].path.parent if chosen else resources.matrices(),
+        registered=registered,
+        notes=notes,
+    )
+    # it counts first: https://reproducible-builds.org/specs/source-date-epoch/
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    when = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
+    pages = write_site(found, output, made=when.date().isoformat())
+    for note in found.notes:
+        say(f"warning: {shown(note, most=1000)}")
+    counts = {"pages": len(pages), "releases": len(found.releases), "images": len(found.images)}
+    if json_:
+        ran = sum(bool(image.works_on) for image in found.images)
+        print_json({"schema": 1, "folder": str(output), **counts, "ran": ran, "notes": list(found.notes)})
+    else:
+        said = ", ".join(f"{count} {name}" for name, count in counts.items())
+        show(f"{output / 'index.html'}: {said}")
+    return 0

@@ -1,0 +1,202 @@
+"""``rtbuild check`` and ``rtbuild explain``: can these cells work, before anything is built, and why not?"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from builder.cli import options as opt
+from builder.cli.commands.probe import ask_probe, is_text
+from builder.cli.console import Terminal, human_bytes, print_json, say, show
+from builder.core.errors import CellError, NothingSelectedError, UsageError
+from builder.core.items import item
+from builder.core.model import Cell, Matrix, Pinned
+from builder.plan import facts
+from builder.plan.facts import Finding, Outcome, summary
+from builder.plan.facts.finding import entry, unknown
+from builder.plan.facts.memory import Memory
+from builder.plan.lock.file import lock_path, pinned_cell, read_lock, state
+from builder.plan.matrix.amend import Replacement, amend
+from builder.plan.matrix.expand import cell_id
+
+FAULT = "fault"
+"""The rule of a finding on a cell that could not be judged."""
+_MARKS = {
+    Outcome.POSSIBLE: ("✓", "32"),
+    Outcome.WARNS: ("!", "33"),
+    Outcome.UNKNOWN: ("⊘", "33"),
+    Outcome.IMPOSSIBLE: ("✗", "31;1"),
+}
+
+
+def check(
+    matrices: list[Path] | None = opt.MATRICES,
+    select: list[str] | None = opt.SELECT,
+    skip: list[str] | None = opt.SKIP,
+    driver: str | None = opt.DRIVER,
+    read: bool = opt.READ,
+    deep: bool = opt.DEEP,
+    mirror: list[str] | None = opt.MIRROR,
+    fix: bool = opt.of(
+        "--fix: Exclude impossible cells in their files, with the nearest possible ones.", False
+    ),
+    json_: bool = opt.JSON,
+    verbose: int = opt.VERBOSE,
+) -> int:
+    """Exit 1 if a cell is impossible, or cannot be judged; with ``fix``, if nothing could be done for one."""
+    loaded, cells = opt.choose(matrices, select, skip)
+    found, read_ = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)
+    refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.IMPOSSIBLE]
+    helpless = _fix(loaded, found) if fix else refused
+    helpless += [cell for cell, findings in found.items() if findings[:1] and findings[0].rule == FAULT]
+    if json_:
+        print_json(_document(cells, found, read_), "cells")
+        return 1 if helpless else 0
+    if read_ is not None:
+        size = human_bytes(read_["bytes"])
+        say(f"read {read_['wheels']} wheels ({size}) and {read_['bases']} bases in {read_['seconds']:.1f} s")
+    terminal = Terminal.of(stream=sys.stdout)
+    width = max(len(cell) for cell in found)
+    for cell, findings in found.items():
+        outcome = summary(findings)
+        show(f"{terminal.style(*_MARKS[outcome])} {cell:<{width}}  {outcome.answer}", hang=2)
+        for finding in findings:
+            if finding.outcome is not Outcome.POSSIBLE or verbose:
+                show(f"    {finding.rule}: {finding.message}", hang=2)
+        way_out = next((finding.nearest for finding in findings if finding.nearest is not None), None)
+        if way_out is not None:
+            show(f"    possible instead ({way_out}):", way_out.yaml.removesuffix("\n"))
+    if refused:
+        show(f"{len(refused)} of {len(found)} impossible; `rtbuild explain CELL` says why")
+    return 1 if helpless else 0
+
+
+def explain(
+    cell: str = opt.of("CELL|CAUSE|TEXT: A cell's id or glob; a cause's id; an error message.", ...),
+    matrices: list[Path] | None = opt.MATRICES,
+    driver: str | None = opt.of("--driver: The driver to answer for."),
+    read: bool = opt.READ,
+    deep: bool = opt.DEEP,
+    mirror: list[str] | None = opt.MIRROR,
+    json_: bool = opt.JSON,
+) -> int:
+    """Everything about one cell's verdict, as JSON the same as ``check``; exit 1 if it is impossible."""
+    if is_text(cell) or not (matrices or opt.matrix_files()):
+        return ask_probe("--explain", cell)
+    loaded = opt.load_all(matrices)
+    try:
+        chosen = opt.choose_one(loaded, cell)
+    except NothingSelectedError as none:
+        try:
+            return ask_probe("--explain", cell)
+        except UsageError:
+            raise none from None
+    found, read_ = _judge(loaded, [chosen], driver=driver, read=read, deep=deep, mirror=mirror)
+    findings = found[chosen.id]
+    if json_:
+        print_json(_document([chosen], found, read_), "cells")
+    else:
+        show(facts.explain(chosen, findings).removesuffix("\n"))
+    return 1 if summary(findings) is Outcome.IMPOSSIBLE else 0
+
+
+def _judge(
+    matrices: list[Matrix],
+    cells: Sequence[Cell],
+    *,
+    driver: str | None,
+    read: bool,
+    deep: bool,
+    mirror: list[str] | None,
+) -> tuple[dict[str, tuple[Finding, ...]], dict[str, Any] | None]:
+    """Findings of the rules by cell id, from locks and from metadata that was read; a stale lock is none.
+
+    ``read`` reads wheels and bases anew, ``deep`` up to 16 MiB of a wheel, and the figures of it are given,
+    too; without them, earlier readings count, and no network is asked.
+    """
+    asked, mirrors, figures = opt.driver(driver), opt.mirrors(mirror), None
+    truths: dict[Cell, facts.Truth] = {}
+    locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
+    pairs = [(cell, pinned_cell(cell, locks[cell.matrix])) for cell in cells]
+    for cell, pinned in pairs:
+        if pinned is None and locks[cell.matrix]:
+            why = state(cell, locks[cell.matrix])
+            say(f"note: {cell.id}: {why}; judged without the lock, `rtbuild lock` renews it")
+    memory = Memory(mirrors=mirrors)
+    if read or deep:
+        from builder.plan.facts.reading import read as read_all  # with an HTTP client: a tenth of a second
+        from builder.sources.index.client import Index
+        from builder.sources.oci.registry import Registry
+
+        index, registry = Index.from_user(brief=True), Registry.from_user(mirrors)
+        reading = read_all(pairs, index=index, registry=registry, memory=memory, deep=deep)
+        truths = dict(zip(cells, reading.truths, strict=True))
+        figures = {
+            "wheels": reading.wheels,
+            "bases": reading.bases,
+            "bytes": reading.transferred,
+            "seconds": round(reading.seconds, 3),
+        }
+
+    def judged(cell: Cell, pinned: Pinned | None) -> tuple[Finding, ...]:
+        try:
+            with item(cell.id):
+                truth = truths[cell] if cell in truths else memory.truth(cell, pinned)
+                return facts.check(cell, truth, driver=asked)
+        except CellError as error:
+            return (unknown(error.message, rule=FAULT),)
+
+    return {cell.id: judged(cell, pinned) for cell, pinned in pairs}, figures
+
+
+def _document(
+    cells: Sequence[Cell], found: Mapping[str, tuple[Finding, ...]], read: dict[str, Any] | None
+) -> dict[str, Any]:
+    rows = [
+        {
+            "id": cell.id,
+            "matrix": cell.matrix,
+            "outcome": summary(found[cell.id]).old_name,
+            "answer": summary(found[cell.id]).answer,
+            "findings": [f.as_json() for f in found[cell.id]],
+        }
+        for cell in cells
+    ]
+    return {"schema": 1, "cells": rows} | ({"read": read} if read is not None else {})
+
+
+def _fix(matrices: Sequence[Matrix], found: Mapping[str, tuple[Finding, ...]]) -> list[str]:
+    """Put the nearest possible cell into its matrix for each impossible one; the ids of cells without any.
+
+    Raises UsageError if a program cannot change the file; it stays as it is.
+    """
+    helpless = []
+    for matrix in matrices:
+        there = {cell.id for cell in matrix.cells}
+        replacements = []
+        for cell in matrix.cells:
+            refusal = next((f for f in found.get(cell.id, ()) if f.outcome is Outcome.IMPOSSIBLE), None)
+            if refusal is None or cell.excluded is not None:
+                continue
+            if refusal.nearest is None:
+                helpless.append(cell.id)
+                continue
+            reason = f"{refusal.rule}: {refusal.message}"[:200]
+            lines = _entry(refusal.nearest.cell, cell, there)
+            replacements.append(Replacement(cell=cell.id, reason=reason, entry=lines))
+            say(f"{matrix.path}: {cell.id} excluded; in its place: {refusal.nearest}")
+        if replacements:
+            amend(matrix.path, replacements)
+    return helpless
+
+
+def _entry(new: Cell, old: Cell, there: set[str]) -> tuple[str, ...]:
+    """The entry of the new cell under an id of its own; nothing if the matrix has the cell already."""
+    mine = cell_id(new)
+    if mine == old.id:
+        new = replace(new, variant=f"{old.variant}-fixed" if old.variant else "fixed")
+    elif mine in there:
+        return ()
+    there.add(cell_id(new))
+    return tuple(entry(new))

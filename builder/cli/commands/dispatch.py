@@ -1,0 +1,180 @@
+"""``rtbuild dispatch``: every claimed (cell, card) verified, or every cell built, by a scheduler.
+
+Its nodes run ``rtbuild verify-digest``.
+"""
+
+import functools
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from builder.cli import options as opt
+from builder.cli.boundary import INTERRUPTED, command_line
+from builder.cli.console import print_json, say, show
+from builder.cli.console.job import Case, CaseStatus, junit_xml
+from builder.core.errors import MissingToolError, RegistryError, RtbuildError, UsageError
+from builder.core.files import write_whole
+from builder.image.recipe.bundle import bundle
+from builder.release.dispatch.builds import building
+from builder.release.dispatch.fleet import load_fleet
+from builder.release.dispatch.follow import Follower, TaskState, exit_code
+from builder.release.dispatch.node import verify_digest as verify
+from builder.release.dispatch.plan import missing
+from builder.release.dispatch.run import rendered_cells, verifying
+from builder.sources.oci.registry import Registry
+from builder.verify.evidence.cosign import People, Signer
+
+_SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED", "built": "built"}
+
+
+def dispatch(
+    matrices: list[Path] | None = opt.MATRICES,
+    fleet: Path = opt.of("--fleet FILE: Scheduler and classes of GPUs.", Path("fleet.yaml")),
+    select: list[str] | None = opt.SELECT,
+    skip: list[str] | None = opt.SKIP,
+    from_: str | None = opt.of("--from REPOSITORY: Where `build --push` put the images."),
+    reported_by: list[str] | None = opt.REPORTED_BY,
+    build: bool = opt.of("--build: Build what staging lacks, on nodes without a GPU.", False),
+    dry_run: bool = opt.of("--dry-run: Print the batch scripts or manifests; submit nothing.", False),
+    wait: bool = opt.of("--wait: Stay until every task has a verdict; submit lost ones again.", False),
+    every: float = opt.of("--every: With --wait: seconds between looks.", 15, min=0.2),
+    junit: Path | None = opt.of("--junit: Write the outcome as JUnit XML."),
+    json_: bool = opt.JSON,
+) -> int:
+    """Leave out what has a verdict, or with --build an image; saying it twice submits once."""
+    chosen, cells = opt.choose(matrices, select, skip)
+    asked, probe, registry = load_fleet(fleet), bundle(), Registry.to_write()
+    reporters = People.named(reported_by or (), "--reported-by")
+    rendered = list(rendered_cells(chosen, cells, fleet=asked, staging=from_, probe=probe))
+    # once, and not at every look
+    warn = functools.cache(lambda text: say(f"warning: {text}"))
+
+    broken: dict[str, str] = {}
+
+    def trouble(error: RtbuildError | None) -> None:
+        """A look that failed; None for the first that did not."""
+        if error is None:
+            warn.cache_clear()
+            say("registry and scheduler answer again")
+        else:
+            warn(f"{error.message}; it is asked again")
+
+    try:
+        if build:
+            work = building(registry, rendered, asked, say=say, warn=warn, lost=broken)
+        else:
+            work = verifying(registry, rendered, asked, probe, reporters, say=say, warn=warn, lost=broken)
+        there = work.known(work.tasks)
+        left = missing(work.tasks, there)
+        if dry_run:
+            show(*(text.removesuffix("\n") for text in work.rendered(left).values()))
+            return 0
+        done = "are built" if build else "have a verdict"
+        say(f"{len(work.tasks)} tasks: {len(there)} {done}, {len(left)} to run")
+        follower = Follower(work=work)
+        follower.submit(left)
+    except RegistryError as error:  # nobody knows anything about an image yet
+        raise MissingToolError(error.message, hint=error.hint) from error
+    cancel = threading.Event()
+    if wait:
+        before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
+        try:
+            rows = follower.wait(
+                cancel,
+                seconds=every,
+                say=lambda rows: say("\n".join(f"{r.task.cell}, {r.task.column}: {_word(r)}" for r in rows)),
+                warn=trouble,
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
+    else:
+        rows = follower.look()
+    if json_:
+        print_json({"schema": 1, "tasks": [_document(row) for row in rows], "left_out": broken})
+    else:
+        show(*_table(rows), *(f"{cell} is left out: {why}" for cell, why in broken.items()))
+    if junit is not None:
+        cases = list(map(_case, rows))
+        write_whole(junit, junit_xml(cases, command=command_line(), started=datetime.now(UTC)))
+    if cancel.is_set():
+        say("the tasks go on; the same command follows them again")
+        return INTERRUPTED
+    return (exit_code(rows) if wait else 5 if follower.refused else 0) or int(bool(broken))
+
+
+def verify_digest(
+    image: str = opt.of("REPOSITORY@DIGEST: The image to verify.", ...),
+    card: str = opt.of("--card: The class of GPU that this machine should have.", ...),
+    runtime: Literal["auto", "docker", "podman", "apptainer"] = opt.of(
+        "--runtime: What runs the container.", "auto"
+    ),
+    seconds: int = opt.of("--timeout: Time limit in seconds.", 2400, min=10),
+    key: str | None = opt.REPORT_KEY,
+) -> int:
+    """Exit as the probe's verdict says."""
+    repository, at, digest = image.partition("@")
+    if not at or not digest.startswith("sha256:"):
+        raise UsageError(f"{image} names no digest", hint="as in registry.example/staging@sha256:…")
+    found = verify(
+        Registry.to_write(),
+        repository,
+        digest,
+        card=card,
+        tool=None if runtime == "auto" else runtime,
+        seconds=seconds,
+        signer=Signer(key=key) if key else None,
+    )
+    say(f"{found.message}{', the report is beside the image' if found.attached else ''}")
+    return found.exit_code
+
+
+def _word(row: TaskState) -> str:
+    if row.verdict is None:
+        return f"{row.state}: {row.word}"
+    cause = f": {row.verdict.cause}" if row.verdict.cause else ""
+    card = f" ({row.verdict.gpu}, driver {row.verdict.driver})" if row.verdict.gpu else ""
+    return f"{row.verdict.verdict}{cause}{card}"
+
+
+def _table(rows: Sequence[TaskState]) -> Iterator[str]:
+    """Cells down, classes across."""
+    classes = sorted({row.task.column for row in rows})
+    states: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        state = _SHORT[row.verdict.verdict] if row.verdict else row.state
+        states.setdefault((row.task.matrix, row.task.cell), {})[row.task.column] = state
+    width = max((len(row.task.cell) for row in rows), default=0)
+    yield " ".join([" " * width, *(f"{name:>12}" for name in classes)])
+    for (_, cell), found in states.items():
+        yield " ".join([f"{cell:<{width}}", *(f"{found.get(name, '-'):>12}" for name in classes)])
+
+
+def _document(row: TaskState) -> dict[str, Any]:
+    return {
+        "key": row.task.key,
+        "cell": row.task.cell,
+        "matrix": row.task.matrix,
+        "class": row.task.column,
+        "image": row.task.image,
+        "state": row.state,
+        **dict.fromkeys(("verdict", "cause", "gpu", "driver")),
+        **(vars(row.verdict) if row.verdict else {}),
+        "scheduler": row.word,
+    }
+
+
+def _case(row: TaskState) -> Case:
+    if row.verdict is None:
+        status = CaseStatus.SKIPPED if row.state == "waiting" else CaseStatus.ERROR
+    else:
+        status = CaseStatus.PASSED if row.verdict.verdict in {"works", "built"} else CaseStatus.FAILED
+    return Case(
+        suite=row.task.matrix,
+        name=f"{row.task.cell}, {row.task.column}",
+        status=status,
+        word=_word(row),
+        kind=(row.verdict.cause or row.verdict.verdict) if row.verdict else row.state,
+    )

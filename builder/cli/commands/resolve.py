@@ -1,0 +1,252 @@
+"""``rtbuild resolve``: from requirements to a matrix of possible cells."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from builder.cli import options as opt
+from builder.cli.console import print_json, say, show
+from builder.core.errors import CellError, UsageError
+from builder.image.engine.facts import nvidia_smi
+from builder.plan.facts import Outcome, availability, tables
+from builder.plan.facts.availability import Offer
+from builder.plan.facts.versions import pinned
+from builder.plan.resolve import conda, proof, solve
+from builder.plan.resolve import requirements as reading
+from builder.plan.resolve.clash import nothing
+from builder.plan.resolve.requirements import Wishes
+from builder.plan.resolve.solve import Demand, Proposal, distributions
+from builder.sources.index.client import Index
+
+
+def machine(gpus: Sequence[str], driver: str | None) -> tuple[tuple[str, ...], str | None]:
+    """The cards and the driver asked about; this machine's own, if nothing is asked and there are any."""
+    if not gpus and driver is None:
+        cards, driver = nvidia_smi()
+        gpus = [gpu.compute_capability or gpu.name for gpu in cards]
+    return tuple(dict.fromkeys(map(opt.card, gpus))), driver
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposedMatrix:
+    """A matrix of possible cells, and the answers of rules, index and resolver behind it."""
+
+    text: str
+    demand: Demand
+    asked: Wishes
+    offers: Mapping[str, Offer]
+    proposals: Sequence[Proposal]
+
+
+def resolve(
+    requirements: list[str] | None = opt.of(
+        "REQUIREMENT: Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."
+    ),
+    requirement_file: list[Path] | None = opt.of(
+        "--requirement, -r FILE: A requirements.txt; may be repeated."
+    ),
+    pyproject: Path | None = opt.of("--pyproject FILE: The dependencies of a pyproject.toml."),
+    notebook: Path | None = opt.of("--notebook FILE: The `!pip install` lines of a notebook."),
+    conda_: Path | None = opt.of(
+        "--conda FILE: A conda environment to tell in wheels: environment.yml, `conda list --export`."
+    ),
+    python: str | None = opt.of("--python: These Pythons only: 3.11, or '>=3.9,<3.12'."),
+    gpu: list[str] | None = opt.of(
+        "--gpu: A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
+        "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own."
+    ),
+    driver: str | None = opt.DRIVER,
+    limit: int = opt.of("--limit: Cells at most.", 5, min=1),
+    name: str = opt.of("--name: The matrix's name.", "resolved"),
+    offline: bool = opt.of("--offline: Ask no package index: the tables alone, without the resolver.", False),
+    json_: bool = opt.JSON,
+) -> int:
+    """Print a matrix of the cells; errors as of :func:`propose`."""
+    asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_)
+    on = machine(gpu or (), opt.driver(driver))
+    index = None if offline else Index.from_user(once=True)
+    found = propose(asked, *on, python=python, limit=limit, name=name, index=index)
+    if json_:
+        print_json(document(found))
+    else:
+        say_origins(found, own=not gpu and driver is None)
+        show(found.text.removesuffix("\n"))
+    return 0
+
+
+def wishes(
+    arguments: Sequence[str],
+    files: Sequence[Path] = (),
+    pyproject: Path | None = None,
+    notebook: Path | None = None,
+    environment: Path | None = None,
+) -> Wishes:
+    """All requirements, with notes on those left out. Raises UsageError and CellError."""
+    found = reading.from_arguments(arguments)
+    others = [reading.from_requirements(path) for path in files]
+    if pyproject is not None:
+        others.append(reading.from_pyproject(pyproject))
+    if notebook is not None:
+        others.append(reading.from_notebook(notebook))
+    if environment is not None:
+        others.append(conda.in_wheels(*conda.read(reading.read_text(environment)), str(environment)))
+    for other in others:
+        found.wishes += other.wishes
+        found.index += [url for url in other.index if url not in found.index]
+        found.notes += other.notes
+        found.python = found.python or other.python
+    if not found.wishes:
+        raise UsageError(
+            "\n".join(("no framework is named", *(f"  {note}" for note in found.notes))),
+            hint="as in `rtbuild resolve torch`; or -r, --pyproject, --notebook, --conda",
+        )
+    return found.merged()
+
+
+def propose(
+    asked: Wishes,
+    gpus: tuple[str, ...],
+    driver: str | None,
+    *,
+    python: str | None,
+    limit: int,
+    name: str,
+    index: Index | None,
+) -> ProposedMatrix:
+    """A matrix of at most ``limit`` cells, the best first. ``index`` None: the facts alone are asked.
+
+    Raises UsageError if a requirement is neither on record nor in the index, and CellError if no cell is
+    possible: which two demands clash, and which one to give up.
+    """
+    python = python or asked.python
+    frameworks, companions = solve.split(asked, python)
+    demand = Demand(
+        frameworks=frameworks,
+        companions=companions,
+        gpus=gpus,
+        driver=driver,
+        python=python,
+        index=tuple(asked.index),
+    )
+    if not frameworks:
+        demand = _with_brought(demand, index)
+    offers = availability.ask(distributions(demand.frameworks), index) if index is not None else {}
+    _refuse_absent(demand, offers)
+    available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
+    found = solve.search(demand, available=available)
+    if not found.possible:
+        raise nothing(demand, found, available)
+    if index is None:
+        why = "the index was not asked (--offline)"
+        standing, refused = [replace(one, unasked=why) for one in found.possible[:limit]], list[str]()
+    else:
+        standing, refused = proof.prove(found.possible, demand, index, limit)
+    if not standing:
+        raise CellError(
+            "the rules let it pass, and the resolver finds no set of wheels:\n"
+            + "\n".join(f"  {line}" for text in refused[:3] for line in text.splitlines()[:8]),
+            hint="loosen a requirement that the resolver names, or the Python",
+        )
+    text = solve.to_matrix_yaml(standing, name)
+    return ProposedMatrix(text=text, demand=demand, asked=asked, offers=offers, proposals=standing)
+
+
+def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:
+    """CellError for a framework that the index answers about, and has no wheel of."""
+    for wish in demand.frameworks:
+        mine = [offers[project] for project in distributions([wish]) if project in offers]
+        # a +cu126 build may be on an index of its own alone
+        if mine and "+" not in str(wish) and all(o.unknown is None and not o.wheels for o in mine):
+            raise CellError(
+                f"the package index has no wheel of {wish.name} for Linux on x86-64",
+                hint="check UV_DEFAULT_INDEX or pip.conf; --offline asks only rtbuild's own tables",
+            )
+
+
+def _with_brought(demand: Demand, index: Index | None) -> Demand:
+    """The demand with the frameworks that the other packages bring: faster-whisper brings ctranslate2."""
+    found: list[str] = []
+    for wish in demand.companions:
+        found += tables.companion_asks(wish.name, pinned(wish.parsed))
+        other = solve.meant(wish.name)
+        if other is not None:
+            raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
+    names = ", ".join(str(wish) for wish in demand.companions)
+    if not found:
+        if index is None:
+            raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
+        python = demand.python if demand.python and demand.python[0].isdigit() else "3.12"
+        found = proof.brought(index, demand, python)
+    if not found:
+        raise UsageError(
+            f"{names} brings no framework that is on record",
+            hint=f"name one beside: {', '.join(sorted(tables.load().frameworks))}",
+        )
+    added = tuple(
+        reading.NamedRequirement(parsed=wish.parsed, place=f"brought by {names}")
+        for wish in reading.from_arguments(found).merged().wishes
+    )
+    return replace(demand, frameworks=added)
+
+
+def _origin(wish: reading.NamedRequirement, offers: Mapping[str, Offer]) -> tuple[str, str]:
+    """The source of a framework's versions, ``index`` or ``facts``, and why."""
+    mine = [offers[project] for project in distributions([wish]) if project in offers]
+    answered = [offer for offer in mine if offer.unknown is None]
+    if not answered:
+        return "facts", str(mine[0].unknown) if mine else "the index was not asked"
+    releases = len({version for offer in answered for version in offer.versions})
+    return "index", f"it has {releases} releases with wheels for Linux on x86-64"
+
+
+def say_origins(found: ProposedMatrix, *, own: bool) -> None:
+    """Say where the versions come from, and how each cell was judged; ``own``: for this machine."""
+    for note in found.asked.notes:
+        say(f"note: {note}")
+    if own and found.demand.driver is not None:
+        on = f"{', '.join(found.demand.gpus)}, driver {found.demand.driver}"
+        say(f"for this machine: {on} (others: --gpu, --driver)")
+    for wish in found.demand.frameworks:
+        origin, why = _origin(wish, found.offers)
+        beside = "" if wish.place == "the command line" else f" ({wish.place})"
+        say(f"{wish}{beside}: versions from the {origin}: {why}")
+    for number, one in enumerate(found.proposals, 1):
+        cell = one.cell
+        python = f"Python {cell.python}{' (standalone)' * solve.needs_standalone(cell)}"
+        parts = ", ".join((*cell.frameworks, python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
+        proven = f"the resolver finds {one.wheels} wheels for it"
+        if one.unasked is not None:
+            proven = f"not through the resolver: {one.unasked}"
+        say(f"{number}. {parts}: {one.outcome.answer}; {proven}")
+        for finding in one.findings:
+            if finding.outcome is Outcome.WARNS:
+                say(f"   {finding.rule}: {finding.message}")
+
+
+def document(found: ProposedMatrix) -> dict[str, Any]:
+    """For ``--json``."""
+    demand = found.demand
+    origins = [(str(wish), *_origin(wish, found.offers)) for wish in demand.frameworks]
+    return {
+        "schema": 1,
+        "requirements": [
+            {"requirement": text, "versions_from": origin, "reason": why} for text, origin, why in origins
+        ],
+        "beside": [str(wish) for wish in demand.companions],
+        "notes": found.asked.notes,
+        "gpus": list(demand.gpus),
+        "driver": demand.driver,
+        "proposals": [
+            {
+                "outcome": one.outcome.old_name,
+                "answer": one.outcome.answer,
+                "resolved": one.unasked is None,
+                **({"wheels": one.wheels} if one.unasked is None else {"reason": one.unasked}),
+                "cell": one.cell.inputs() | {"gpus": list(one.cell.gpus)},
+                "findings": [finding.as_json() for finding in one.findings],
+            }
+            for one in found.proposals
+        ],
+        "matrix": found.text,
+    }

@@ -1,0 +1,96 @@
+"""``rtbuild up``: from a framework's name to a running Jupyter or shell on this machine."""
+
+import hashlib
+import shutil
+from functools import partial
+from pathlib import Path
+
+from builder import __version__
+from builder.cli import options as opt
+from builder.cli.commands.init import MatrixWish, matrix_text, write_matrix
+from builder.cli.commands.run import start
+from builder.cli.console import Progress, Terminal, say, show
+from builder.cli.walking import finished
+from builder.core import resources
+from builder.core.errors import UsageError
+from builder.image.engine.facts import nvidia_smi
+from builder.pipeline import build as pipeline
+from builder.pipeline.options import BuildOptions, EngineOptions
+from builder.plan.lock.file import lock_path
+from builder.release.colab.launch import Mode
+from builder.sources.oci.registry import Registry
+
+
+def up(
+    words: list[str] | None = opt.WORDS,
+    python: str | None = opt.PYTHON,
+    gpu: str | None = opt.GPU,
+    driver: str | None = opt.DRIVER,
+    shell: bool = opt.of("--shell: A shell instead of Jupyter.", False),
+    port: int = opt.of("--port: Jupyter's port on 127.0.0.1.", 8888, min=1024, max=65535),
+    save: bool = opt.of("--save: Write the matrix and its lock to matrices/.", False),
+    dry_run: bool = opt.of("--dry-run: Write the matrix, and build nothing.", False),
+    repository: str | None = opt.of("--from REPOSITORY: Pull the image if its tag is there; else build it."),
+    offline: bool = opt.OFFLINE,
+    context: str | None = opt.CONTEXT,
+    progress: Progress = opt.PROGRESS,
+) -> int:
+    """Resolve a framework for this machine's card and driver, build or pull its image, and start it."""
+    if not words:
+        raise UsageError("no framework is named", hint="as in `rtbuild up torch`")
+    gpu, driver = _this_machine(gpu, driver)
+    wish = MatrixWish(
+        words=tuple(words), python=python, gpu=gpu, driver=driver, jupyter=not shell, offline=offline
+    )
+    path = _matrix(wish, save=save)
+    if dry_run:
+        show(path.read_text("utf-8").removesuffix("\n"))
+        return 0
+    loaded = opt.load_all([path])
+    cell = opt.choose_one(loaded, "*")
+    image = _published(repository, cell.id) if repository else None
+    if image is None:
+        options = BuildOptions(
+            engine=EngineOptions(context=context), results=resources.cache() / "up" / "results"
+        )
+        run = partial(pipeline.build, loaded, [cell], options)
+        if code := finished(Terminal.of(progress), run, options.results, json=False):
+            return code
+    mode: Mode = "shell" if shell else "jupyter"
+    return start(image or cell.id, [path], context=context, mode=mode, port=port, content=Path.cwd())
+
+
+def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str | None]:
+    """The card and driver asked for, else those of this machine."""
+    cards, own = nvidia_smi()
+    if gpu is None and cards:
+        gpu = cards[0].compute_capability or cards[0].name
+    for name, value in (("card", gpu), ("driver", driver or own)):
+        say(f"{name}: {value or 'none here: any that the facts allow'}")
+    return gpu, driver or own
+
+
+def _matrix(wish: MatrixWish, *, save: bool) -> Path:
+    """The matrix file: in ``matrices/`` with ``save``, else kept in the cache for the same wish."""
+    key = hashlib.sha256(f"{__version__} {wish!r}".encode()).hexdigest()[:16]
+    kept = resources.cache() / "up" / key / f"{wish.title}.yaml"
+    if not kept.is_file():
+        write_matrix(matrix_text(wish), kept, force=True)
+    if not save:
+        return kept
+    path = Path("matrices") / kept.name
+    write_matrix(kept.read_text("utf-8").partition("\n")[2], path, force=False)
+    if lock_path(kept).is_file():
+        shutil.copyfile(lock_path(kept), lock_path(path))
+    return path
+
+
+def _published(repository: str, cell: str) -> str | None:
+    """The image by digest that the cell's tag in the repository names; None without such a tag."""
+    tag = f"{repository}:{cell}"
+    digest = Registry.from_user().digest_of(tag)
+    if digest is None:
+        say(f"there is no {tag}: building it")
+        return None
+    say(f"{tag} is taken as it is; its evidence: rtbuild audit {tag} --key KEY")
+    return f"{repository}@{digest}"

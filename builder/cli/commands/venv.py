@@ -1,0 +1,140 @@
+"""``rtbuild venv``: a locked cell as a virtual environment on this machine, verified, without Docker."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from uv import find_uv_bin
+
+from builder.cli import options as opt
+from builder.cli.console import Terminal, print_json, say
+from builder.cli.walking import finished
+from builder.core import resources
+from builder.core.errors import CommandError, MissingToolError, StaleLockError, UsageError
+from builder.core.model import Cell, Matrix, Pinned
+from builder.image.recipe.bundle import kept_bundle
+from builder.pipeline import stages
+from builder.pipeline.options import LockOptions
+from builder.pipeline.site import Locks
+from builder.verify.runner.document import printed_report
+
+_LOST = ("cudnn-missing", "cudnn-major-mismatch", "toolkit-library-missing", "nvrtc-missing")
+"""Causes that go away once the loader looks into the folders of NVIDIA's wheels."""
+
+
+def venv(
+    cell: str = opt.of("CELL: A cell's id or glob, or a matrix file.", "*"),
+    matrices: list[Path] | None = opt.MATRICES,
+    output: Path = opt.of("--output, -o: The environment's folder.", Path(".venv")),
+    locked: bool = opt.LOCKED,
+    force: bool = opt.of("--force: Replace the environment that is there.", False),
+    mirror: list[str] | None = opt.MIRROR,
+    json_: bool = opt.JSON,
+) -> int:
+    """Make the locked cell an environment here: its very wheels by hash, and cudnn-verify run in it."""
+    if cell.endswith((".yaml", ".yml")):
+        cell, matrices = "*", [Path(cell), *(matrices or [])]
+    loaded = opt.load_all(matrices)
+    chosen = opt.choose_one(loaded, cell)
+    pinned = _pinned(loaded, chosen, locked=locked, mirrors=opt.mirrors(mirror))
+    python = _make(pinned, output, force=force)
+    report = _verified(python, output)
+    if json_:
+        print_json({"schema": 1, "cell": chosen.id, "path": str(output), "report": report})
+    say(f"{chosen.id}: {report['verdict']}: {report['summary']}")
+    for command in report.get("commands") or ():
+        say(f"  $ {command['text']}")
+    if report["verdict"] == "unverified":
+        say("UNVERIFIED: no GPU here, so no convolution ran. Nothing here may be called known to work.")
+    say(f"source {shlex.quote(str(output / 'bin' / 'activate'))}")
+    codes = {"works": 0, "unverified": 0, "broken": 1, "unsupported-gpu": 1}
+    return codes.get(report["verdict"], MissingToolError.exit_code)
+
+
+def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str, str]) -> Pinned:
+    """The cell as its lock has it; locked now if it is not, unless ``locked`` forbids that.
+
+    Raises UsageError if its image holds more than wheels.
+    """
+    matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
+    pinned = Locks([matrix]).pinned(cell)
+    if pinned is None and not locked:
+        run = partial(stages.lock_cells, [matrix], [cell], LockOptions(mirrors=mirrors))
+        finished(Terminal.of(), run, json=False)
+        pinned = Locks([matrix]).pinned(cell)
+    if pinned is None:
+        raise StaleLockError(f"{cell.id} is not locked", hint=f"rtbuild lock {matrix.path} -s {cell.id}")
+    if pinned.cell.cuda.provider == "base":
+        raise UsageError(
+            f"{cell.id} takes CUDA from its base image, which an environment does not have",
+            hint="take a cell with `cuda: wheels`: `rtbuild init` writes such a one",
+        )
+    if built := [wheel.name for wheel in pinned.wheels if wheel.source is not None]:
+        text = f"{', '.join(built)} is built from source inside the image"
+        raise UsageError(text, hint="`rtbuild build` makes the image")
+    return pinned
+
+
+def _make(pinned: Pinned, output: Path, *, force: bool) -> Path:
+    """Create the environment and install the lock's wheels into it; its interpreter."""
+    if output.exists() and not force:
+        raise UsageError(f"{output} is there already", hint="--force replaces it; -o names another folder")
+    cell, python = pinned.cell, output / "bin" / "python"
+    _uv("venv", "--quiet", "--clear", "--python", cell.python, str(output))
+    wanted = output / "rtbuild-requirements.txt"
+    rows = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in pinned.wheels]
+    wanted.write_text("".join(rows), "utf-8")
+    indexes = [word for url in cell.index for word in ("--index", url)]
+    _uv(
+        *("pip", "install", "--python", str(python), "--no-deps", "--require-hashes"),
+        *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match", *indexes, "-r", str(wanted)),
+    )
+    return python
+
+
+def _uv(*arguments: str) -> None:
+    command = [find_uv_bin(), *arguments]
+    say(f"+ uv {shlex.join(arguments)}")
+    status = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    if status != 0:
+        hint = "the lines above are uv's own; the cell's Python has to be on this machine"
+        raise CommandError("uv could not make the environment", command=command, returncode=status, hint=hint)
+
+
+def _verified(python: Path, output: Path) -> dict[str, Any]:
+    """The probe's report; ``activate`` sets the loader's path if a framework needs it."""
+    probe = output / "bin" / "cudnn-verify"
+    text = kept_bundle(resources.cache()).partition(b"\n")[2]
+    probe.write_bytes(b"#!" + os.fsencode(python.absolute()) + b"\n" + text)
+    probe.chmod(0o755)
+    report = _ask(python, probe, {})
+    folders = sorted(str(path) for path in output.absolute().glob("lib/python*/site-packages/nvidia/*/lib"))
+    if report["cause"] in _LOST and folders:
+        path = ":".join(folders)
+        again = _ask(python, probe, {"LD_LIBRARY_PATH": path})
+        if again["cause"] is None:
+            with (output / "bin" / "activate").open("a", encoding="utf-8") as stream:
+                stream.write("\n# NVIDIA's wheels, which this framework looks for by name only\n")
+                stream.write(f"export LD_LIBRARY_PATH={shlex.quote(path)}\n")
+            return again
+    return report
+
+
+def _ask(python: Path, probe: Path, variables: dict[str, str]) -> dict[str, Any]:
+    ours = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if name not in ours} | variables
+    command = [str(python.absolute()), str(probe), "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    try:
+        report: dict[str, Any] = json.loads(printed_report(done.stdout))
+    except ValueError:
+        tail, status = done.stderr.splitlines()[-20:], done.returncode
+        raise CommandError(
+            "cudnn-verify gave no report", command=command, returncode=status, tail=tail
+        ) from None
+    return report

@@ -1,0 +1,1 @@
+"""Values, errors, files: what every wing uses."""

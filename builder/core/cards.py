@@ -1,0 +1,68 @@
+"""Which card a name means, as drivers print it and people write it, and the names in a text.
+
+The known cards are data: ``facts/tables/gpus.toml``. The probe takes this module in
+(:mod:`builder.image.recipe.bundle`), so it needs nothing but the standard library of Python 3.6.
+"""
+
+import re
+from collections import namedtuple
+from collections.abc import Iterator
+
+# capabilities: {joined words of a name: compute capability}; generations: {word: compute capabilities};
+# short: joined words of two characters that are a card's name also without a brand before them
+KnownCards = namedtuple("KnownCards", "capabilities generations short")
+
+_BRANDS = frozenset(("nvidia", "tesla", "geforce", "quadro", "grid", "jetson", "agx"))
+"""Words that do not tell one card from another."""
+_SERIES = {"gtx": "rtx", "rtx": "gtx"}
+_BEGIN = re.compile(
+    r"(?<![\w./-])(?:(?P<brand>(?i:NVIDIA|Tesla|GeForce|Quadro|GRID|Jetson|AGX|TITAN|RTX|GTX|GT|MX|CMP)(?![a-z]))"
+    r"|[A-Z]{1,3}\d{1,4}[A-Za-z]{0,3}(?![\w.])|[A-Z][a-z]+(?= \(nvgpu\)))"
+)
+_NAME = re.compile(r"[A-Za-z0-9]+(?:[ _(-]{1,2}[A-Za-z0-9]+){0,7}")
+
+
+def words_of(name: str) -> "list[str]":
+    """The words of a name that tell cards apart, in small letters."""
+    return [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in _BRANDS]
+
+
+def first_card(words: "list[str]", known: KnownCards) -> "tuple[str | None, list[str]]":
+    """The joined words of the known name that the most of the first words spell, and the words after them.
+
+    ``(None, words)`` if no name fits, or if the name is one of another generation: an ``RTX 6000 Blackwell``
+    is no ``RTX 6000``.
+    """
+    for count in range(len(words), 0, -1):
+        name, rest = "".join(words[:count]), words[count:]
+        if name not in known.capabilities and name[:3] in _SERIES:
+            name = _SERIES[name[:3]] + name[3:]  # people write GTX 3090
+        if name in known.capabilities:
+            generations = [known.generations[word] for word in rest if word in known.generations]
+            if all(known.capabilities[name] in served for served in generations):
+                return name, rest
+            break
+    return None, words
+
+
+def cards_in(text: str, known: KnownCards) -> "Iterator[tuple[str, str]]":
+    """``(name as written, its joined words)`` of each known card that a text names, in its order."""
+    end = 0
+    for begin in _BEGIN.finditer(text):
+        if begin.start() < end:
+            continue
+        found = _NAME.match(text, begin.start())
+        written = found.group(0) if found else begin.group(0)
+        name, rest = first_card(words_of(written), known)
+        if name is None or (len(name) < 3 and not begin.group("brand") and name not in known.short):
+            continue
+        after = text[begin.start() + len(written) :]
+        if not rest and re.match(r" ?(?:\.\.\.|…)", after) and not _alike(name, known):
+            continue
+        end = begin.start() + len(written)
+        yield written, name
+
+
+def _alike(begin: str, known: KnownCards) -> bool:
+    """Whether all cards whose names begin so have one compute capability: ``nvidia-smi`` cuts long names."""
+    return len({known.capabilities[name] for name in known.capabilities if name.startswith(begin)}) == 1

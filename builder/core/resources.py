@@ -1,0 +1,47 @@
+"""Where rtbuild's own files are, in a checkout as in an installed wheel, and where the caches are."""
+
+import os
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def templates() -> Path:
+    """The folder with ``Dockerfile.j2``: beside the package in a checkout, inside it in a wheel."""
+    installed = _PACKAGE / "_templates"
+    return installed if installed.is_dir() else _PACKAGE.parent / "templates"
+
+
+def schemas() -> Path:
+    """The folder with ``*.schema.json``, one for each document that rtbuild reads or prints."""
+    installed = _PACKAGE / "_schemas"
+    return installed if installed.is_dir() else _PACKAGE.parent / "docs"
+
+
+def matrices() -> Path:
+    """The folder with the project's own matrices and their locks."""
+    installed = _PACKAGE / "_matrices"
+    return installed if installed.is_dir() else _PACKAGE.parent / "matrices"
+
+
+def probe() -> Path:
+    """The folder with the probe's sources, which are data here and never imported."""
+    return _PACKAGE / "verify" / "cudnn_verify"
+
+
+def runtime() -> Path:
+    """The folder with what goes into images of the profile ``colab``, which is data here, too."""
+    return _PACKAGE / "release" / "colab" / "runtime"
+
+
+def facts() -> Path:
+    """The folder with the compatibility tables."""
+    return _PACKAGE / "plan" / "facts" / "tables"
+
+
+def cache() -> Path:
+    """The download and layer cache: ``RTBUILD_CACHE``, else ``rtbuild`` in the user's cache folder."""
+    configured = os.environ.get("RTBUILD_CACHE")
+    if configured:
+        return Path(configured)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rtbuild"

@@ -1,1 +1,0 @@
-"""The rules, by subject; :mod:`builder.facts.check` has their table."""

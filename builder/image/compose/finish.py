@@ -1,0 +1,254 @@
+"""The layers above the wheels, made by the recipe's own steps.
+
+The steps run in the base's own system (:mod:`builder.image.sandbox`), laid out in memory, over as much of
+the wheels as they look at (:mod:`builder.image.wheels.excerpt`), and what they leave is written as BuildKit
+writes it (:func:`builder.image.layers.tar.write_folder`): the diff ids are those of a plain ``docker build``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from builder.core.digests import digest_of
+from builder.core.errors import CellError
+from builder.core.temporary import disk_errors
+from builder.image.compose.bytecode import compiler, keep_compiled, lay_known, lay_sources, parts_of
+from builder.image.compose.scratch import Scratch
+from builder.image.compose.stack import Elsewhere, Plan
+from builder.image.layers.codec import codec
+from builder.image.layers.memory import MemoryFullError, workplace
+from builder.image.layers.pack import Pack
+from builder.image.layers.store import Lease, Record
+from builder.image.layers.tar import write_folder
+from builder.image.layers.types import BaseLayers, Layer, SystemLayers
+from builder.image.recipe.values import Recipe, RecipeFile, RecipeStep
+from builder.image.sandbox import environment, require, run_script
+from builder.image.wheels.excerpt import excerpt_of, is_library
+
+_FORMAT = 1
+"""To be raised when the same steps over the same layers leave another tar stream."""
+
+
+class Runner:
+    """Runs steps of recipes: in namespaces on this machine, or as a subclass does."""
+
+    def check(self) -> None:
+        """Raise :class:`~builder.core.errors.MissingToolError` if no step can be run."""
+        require()
+
+    def run(
+        self, script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: threading.Event
+    ) -> None:
+        """Run ``script`` as root, with ``root`` as the root folder and without network.
+
+        Raises CommandError if the script fails, and CancelledError soon after ``cancel`` is set.
+        """
+        run_script(script, root, what=what, env=env, cancel=cancel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembly:
+    """The parts of one image, and the helpers that put it together."""
+
+    recipe: Recipe
+    plan: Plan
+    """With every layer of the wheels known."""
+    base: BaseLayers
+    system: SystemLayers = field(default_factory=SystemLayers)
+    """The layers that an engine made of the base's packages."""
+    cancel: threading.Event
+    bench: Workbench
+    runner: Runner
+    blob: Callable[[Layer], Path]
+    """The file of a layer of base or wheels; called only if a step has to run."""
+    elsewhere: Elsewhere | None = None
+    progress: Callable[[str], None] = field(default=lambda _text: None)
+
+    @cached_property
+    def below(self) -> tuple[Layer, ...]:
+        """The layers of the system that the steps run in, lowest first."""
+        return (*self.base.layers, *self.plan.interpreter, *self.system.layers)
+
+    @cached_property
+    def wheels(self) -> tuple[Layer, ...]:
+        return tuple(self.plan.known[group].layer for group in self.plan.groups)
+
+    @property
+    def lease(self) -> Lease:
+        return self.plan.lease
+
+
+def added_layers(work: Assembly) -> tuple[Record, ...]:
+    """The recipe's own layers, lowest first. Raises MissingToolError if this machine cannot run the steps."""
+    keys = layer_keys(work.recipe, work.below, work.wheels)
+    found = {name: work.lease.store.find(key, work.lease) for name, key in keys.items()}
+    if work.elsewhere is not None:
+        found = {name: record or work.elsewhere(keys[name]) for name, record in found.items()}
+    missing = {name: keys[name] for name, record in found.items() if record is None}
+    if missing:
+        work.runner.check()  # before anything is laid out
+        with disk_errors(work.lease.store.root):
+            try:
+                made = _made(work, missing, memory=True)
+            except MemoryFullError:
+                made = _made(work, missing, memory=False)
+        found |= made
+    return tuple(one for one in found.values() if one is not None)
+
+
+def _made(work: Assembly, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:
+    """The folders with these keys, each as a layer in the store."""
+    needed = {step for name in keys for step in work.recipe.steps_of(name)}
+    with work.bench.system(work, alone=_see_wheels(needed), memory=memory) as scratch:
+        _run(work, needed, scratch)
+        return {name: _keep(work, key, name, scratch.root / "out" / name) for name, key in keys.items()}
+
+
+class Workbench(AbstractContextManager["Workbench"]):
+    """Bases that were laid out in a run, for steps that see no wheels: of any cell, one after another."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._bases: dict[str, Scratch] = {}
+        self._guard = threading.Lock()
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()  # an error of the run is none of a base's place
+
+    @contextmanager
+    def system(self, work: Assembly, *, alone: bool, memory: bool) -> Iterator[Scratch]:
+        """The base of ``work``, with nothing below ``/out``, for this block alone.
+
+        ``alone`` where it will be changed: then it is of no use to anybody later.
+        """
+        if alone:
+            with _laid_base(work, memory=memory) as scratch:
+                yield scratch
+            return
+        name = digest_of([layer.diff_id for layer in work.below])
+        with self._guard:
+            if name not in self._bases:
+                self._bases[name] = self._open.enter_context(_laid_base(work, memory=memory))
+            try:
+                yield self._bases[name]
+            finally:
+                shutil.rmtree(self._bases[name].root / "out", ignore_errors=True)
+
+
+@contextmanager
+def _laid_base(work: Assembly, *, memory: bool) -> Iterator[Scratch]:
+    # Of some layers only the compressed size is known. Sources, bytecode and skeletons of TensorFlow with all
+    # of CUDA take 0.2 GB.
+    need = (512 << 20) + sum(layer.unpacked or 4 * layer.size for layer in work.below)
+    with workplace(work.lease.store.folder("tmp"), need, memory=memory) as folder:
+        scratch = Scratch(folder / "root", work.cancel)
+        for layer in work.below:
+            work.progress(f"looking into {layer.title}")
+            scratch.unpack(work.blob(layer), layer.media_type)
+        yield scratch
+
+
+def layer_keys(recipe: Recipe, base: Sequence[Layer], wheels: Sequence[Layer]) -> dict[str, str]:
+    """The key of each folder below ``/out``: its steps, the files that they see, the layers below."""
+    keys = {}
+    for name in recipe.added:
+        steps = recipe.steps_of(name)
+        seen = {path: file for step in steps for path, file in _seen(recipe, step).items()}
+        document = {
+            "format": _FORMAT,
+            "folder": name,  # steps that look at one another make several
+            "scripts": [step.script for step in steps],
+            "files": {
+                path: [hashlib.sha256(file.content).hexdigest(), file.mode] for path, file in seen.items()
+            },
+            "layers": [layer.diff_id for layer in (*base, *(wheels if _see_wheels(steps) else ()))],
+        }
+        made_of = digest_of(document).removeprefix("sha256:")
+        keys[name] = f"step-{made_of}-{codec(recipe.cell.options.compression)}"
+    return keys
+
+
+def _seen(recipe: Recipe, step: RecipeStep) -> dict[str, RecipeFile]:
+    """The recipe's files that a step sees, by their paths in the image; a folder stands for what is in it."""
+    seen = {}
+    for source, target in step.files:
+        if source in recipe.files:
+            seen[target] = recipe.files[source]
+        below = (name for name in recipe.files if name.startswith(f"{source}/"))
+        seen |= {target + name.removeprefix(source): recipe.files[name] for name in below}
+    return seen
+
+
+def _see_wheels(steps: Iterable[RecipeStep]) -> bool:
+    return any(step.reads != "nothing" for step in steps)
+
+
+def _run(work: Assembly, needed: set[RecipeStep], scratch: Scratch) -> None:
+    packs = _lay_wheels(work, scratch) if _see_wheels(needed) else []
+    for step in (one for one in work.recipe.steps if one in needed):
+        work.progress(f"making {', '.join(step.makes)}")
+        for path, file in _seen(work.recipe, step).items():
+            scratch.put(path, file.content, file.mode)
+        if step.name == "bytecode":
+            _compile(work, step, scratch, packs)
+        else:
+            if step.reads == "sources":
+                lay_sources(lambda _file: True, packs, scratch)
+            _run_step(work, step, scratch)
+
+
+def _run_step(work: Assembly, step: RecipeStep, scratch: Scratch) -> None:
+    work.runner.run(
+        step.script,
+        scratch.root,
+        what=f"the step `{step.name}`",
+        env=environment(work.base.environment),
+        cancel=work.cancel,
+    )
+
+
+def _lay_wheels(work: Assembly, scratch: Scratch) -> list[Pack]:
+    """Lay out the folders and libraries of the wheels; the packs that have their sources."""
+    packs = []
+    for layer in work.wheels:
+        work.progress(f"looking at {layer.title}")
+        pack = excerpt_of(layer, work.blob, work.lease, work.cancel)
+        for folder in pack.notes["folders"]:
+            scratch.folder(folder)
+        for content in pack.contents(lambda file: is_library(file.path)):
+            scratch.lay(content)
+        packs.append(pack)
+    return packs
+
+
+def _compile(work: Assembly, step: RecipeStep, scratch: Scratch, packs: Sequence[Pack]) -> None:
+    """Run the bytecode step over what was not compiled before."""
+    parts = parts_of(packs, made_by=compiler(step, scratch.root, work.base.environment))
+    missing = lay_known(parts, scratch, work.lease)
+    wanted = {file.path for part in missing for file in part.files}
+    if wanted:
+        lay_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, scratch)
+        work.progress(f"compiling {len(wanted)} files")
+    _run_step(work, step, scratch)
+    keep_compiled(missing, scratch.root, work.lease)
+
+
+def _keep(work: Assembly, key: str, name: str, folder: Path) -> Record:
+    if not folder.is_dir():
+        raise CellError(f"the recipe's steps left no /out/{name}", hint="this is a fault of the template")
+    compression = work.recipe.cell.options.compression
+
+    def make(target: Path) -> Record:
+        with target.open("wb") as blob:
+            return Record(layer=write_folder(folder, blob, name, compression))
+
+    record = work.lease.store.obtain(key, work.lease, make)
+    shutil.rmtree(folder)
+    return record

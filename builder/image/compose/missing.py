@@ -1,0 +1,279 @@
+"""The layers of a plan that nobody has, made while the files that they are made of still arrive."""
+
+import heapq
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from builder.core.digests import canonical_json
+from builder.core.documents import read_file
+from builder.core.errors import CancelledError, CellError, RegistryError
+from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
+from builder.image.compose.rootfs import rootfs_key
+from builder.image.compose.stack import (
+    Group,
+    Plan,
+    installed,
+    layer_keys_of,
+    python_key,
+    python_title,
+    title_of,
+)
+from builder.image.layers.store import Lease, Record
+from builder.image.layers.tar import tar_layer
+from builder.image.layers.types import MEDIA_TYPES, BaseLayers, Layer
+from builder.image.layers.untar import open_layer
+from builder.image.wheels.archive import Archive
+from builder.image.wheels.convert import write_layer
+from builder.image.wheels.excerpt import Excerpt, keep_excerpt
+from builder.image.wheels.wheel import Tree, check_python
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import blobs_of, parse_config
+
+_OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
+_LAYER_TYPES = {
+    **{media_type: media_type for media_type in (_OCI_LAYER, *MEDIA_TYPES.values())},
+    "application/vnd.docker.image.rootfs.diff.tar.gzip": MEDIA_TYPES["gzip"],
+    "application/vnd.docker.image.rootfs.diff.tar.zstd": MEDIA_TYPES["zstd"],
+    "application/vnd.docker.image.rootfs.diff.tar": _OCI_LAYER,
+}
+"""Docker's names for layers and OCI's: the bytes, and so the digests, are the same."""
+
+
+@dataclass(kw_only=True)
+class MissingLayers:
+    """Makes them within a ``with`` block: :meth:`wheel` for each file as it arrives, then :meth:`finish`.
+
+    Both raise what went wrong with a layer so far, and an error that leaves the block ends the conversions:
+    :class:`~builder.core.errors.CellError` for a wheel that is damaged, does not fit the cell, or fights with
+    another over a path; :class:`~builder.core.errors.MissingToolError` if the disk is full;
+    :class:`~builder.core.errors.CancelledError` soon after ``cancel`` is set.
+    """
+
+    given: Plan
+    """All that is known; the rest is missing."""
+    rootfs: Callable[[RootfsBase], Path]
+    """Makes the tar of a rootfs base; called at once, in a thread, if its layer is missing."""
+    python: Path | None = None
+    """The tar of a standalone Python, if its layer is missing."""
+    registry: Registry | None = None
+    """Gives the layers of a registry's base."""
+    workers: int = field(default_factory=lambda: max(2, len(os.sched_getaffinity(0)) // 2))
+    """Wheels that are converted at a time; each takes up to two cores."""
+    progress: Callable[[str, int, int], None] = lambda _title, _done, _total: None
+    """Told of each layer's title, and how many bytes of how many are done."""
+    cancel: threading.Event = field(default_factory=threading.Event)
+    ready: Callable[[Layer], None] = lambda _layer: None
+    """Told of each layer as soon as it is known, from the thread that made it."""
+    lowest: Callable[[tuple[Layer, ...]], None] | None = None
+    """Told of the lowest layers of the image as far as all of them are known, if they are more. Whoever wants
+    them gets the lowest layers first; else the costliest are made first, or the last one would run alone."""
+
+    def __post_init__(self) -> None:
+        self._failed = threading.Event()
+        self._guard = threading.Lock()
+        self._missing = [group for group in self.given.groups if group not in self.given.known]
+        self._paths: dict[str, Path] = {}
+        self._waiting: list[tuple[int, Group]] = []  # a heap
+        self._known = dict(self.given.known)
+        self._rootfs, self._python = self.given.rootfs, self.given.python
+        self._futures: list[Future[None]] = []
+        self._pool = ThreadPoolExecutor(max_workers=self.workers, thread_name_prefix="layers")
+        self._base_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="base")
+        self._base: Future[BaseLayers]
+
+    def __enter__(self) -> Self:
+        for one in self.given.every:
+            self.ready(one.layer)
+        self._base = self._base_pool.submit(self._layers_of_base)
+        self._base.add_done_callback(lambda _future: self._tell_lowest())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._failed.set()
+        for pool in (self._pool, self._base_pool):
+            pool.shutdown(wait=True, cancel_futures=kind is not None)
+
+    def wheel(self, wheel: Wheel, path: Path) -> None:
+        """The file of a wheel is there: the layer is made whose last one it is. From any thread."""
+        with self._guard:
+            self._paths[wheel.sha256] = path
+            for group in self._missing[:]:
+                if all(one.sha256 in self._paths for one in group):
+                    self._missing.remove(group)
+                    heapq.heappush(self._waiting, (self._rank(group), group))
+                    self._futures.append(self._pool.submit(self._next))
+        self._raise_failure()
+
+    def finish(self) -> tuple[Plan, BaseLayers]:
+        """The plan with every layer known, and the base; once the files of all missing wheels are there."""
+        wait(self._all, return_when=FIRST_EXCEPTION)
+        self._raise_failure()
+        for one in self._known.values():
+            for name, requires in one.details["requires_python"].items():
+                check_python(name, requires, self.given.pinned.cell)
+        made = replace(self.given, known=self._known, rootfs=self._rootfs, python=self._python)
+        return made, self._base.result()
+
+    @property
+    def _all(self) -> list[Future[Any]]:
+        return [*self._futures, self._base]
+
+    def _rank(self, group: Group) -> int:
+        return -sum(one.size for one in group) if self.lowest is None else self.given.groups.index(group)
+
+    def _tell_lowest(self) -> None:
+        if self.lowest is None:
+            return
+        groups, at = self.given.groups, self.given.base_at
+        layers: list[Layer] = []
+        for part in (*groups[:at], None, *groups[at:]):
+            if part is not None and part in self._known:
+                layers.append(self._known[part].layer)
+            elif part is None and self._base.done() and self._base.exception() is None:
+                layers += self._base.result().layers
+            else:
+                break
+        self.lowest(tuple(layers))
+
+    def _raise_failure(self) -> None:
+        for future in self._all:
+            if future.done():
+                future.result()
+
+    def _meter(self, title: str, total: int) -> Callable[[int], None]:
+        """A function that takes how many bytes more are done."""
+        done = 0
+
+        def advance(size: int) -> None:
+            nonlocal done
+            if self.cancel.is_set() or self._failed.is_set():
+                raise CancelledError(f"{title} was not finished")
+            done += size
+            self.progress(title, done, total)
+
+        return advance
+
+    def _of_tar(self, key: str, title: str, tar: Path) -> Record:
+        lease, compression = self.given.lease, self.given.pinned.cell.options.compression
+        advance = self._meter(title, tar.stat().st_size)
+        record = lease.store.obtain(
+            key, lease, lambda target: Record(layer=tar_layer(tar, target, title, compression, advance))
+        )
+        self.ready(record.layer)
+        return record
+
+    def _layers_of_base(self) -> BaseLayers:
+        pinned = self.given.pinned
+        if self._python is None and self.python is not None and pinned.python is not None:
+            key = python_key(pinned.python, pinned.cell)
+            self._python = self._of_tar(key, python_title(pinned.python), self.python)
+        if not isinstance(pinned.base, RootfsBase):
+            if self.registry is None:
+                raise TypeError("a registry's base comes from somewhere")
+            return registry_layers(pinned.base, self.registry, self.given.lease)
+        if self._rootfs is None:
+            tar = self.rootfs(pinned.base)
+            refuse_hidden(tar, pinned.base)
+            key = rootfs_key(pinned.base, pinned.cell)
+            self._rootfs = self._of_tar(key, f"rootfs {pinned.base.suite}", tar)
+        return rootfs_base(self._rootfs.layer, pinned.cell)
+
+    def _next(self) -> None:
+        """Make the first of the waiting layers, unless another process makes it meanwhile."""
+        with self._guard:
+            _, wheels = heapq.heappop(self._waiting)
+        given = self.given
+        lease, keys = given.lease, layer_keys_of(wheels, given.pinned)
+        with ExitStack() as files:
+            archives = [files.enter_context(Archive(self._paths[wheel.sha256])) for wheel in wheels]
+            trees = [installed(*pair, given.pinned) for pair in zip(archives, wheels, strict=True)]
+            # Without scripts the layer is the same for every Python and pip.
+            key = keys[-1] if any(tree.scripts for tree in trees) else keys[0]
+            excerpt = Excerpt()
+            record = lease.store.obtain(key, lease, lambda target: self._make(trees, target, excerpt))
+        if record.new:
+            keep_excerpt(record.layer, excerpt, lease)
+        self._known[wheels] = record
+        self.ready(record.layer)
+        self._tell_lowest()
+
+    def _make(self, trees: Sequence[Tree], target: Path, excerpt: Excerpt) -> Record:
+        pinned = self.given.pinned
+        compression, listed = pinned.cell.options.compression, pinned.cell.dependencies == "listed"
+        title = title_of(tuple(tree.wheel for tree in trees))
+        advance = self._meter(title, sum(tree.size for tree in trees))
+        with target.open("wb") as blob:
+            layer, listing = write_layer(
+                trees, blob, title, compression, advance, as_listed=listed, excerpt=excerpt
+            )
+        return Record(
+            layer=layer,
+            details={"requires_python": {tree.wheel.name: tree.requires_python for tree in trees}},
+            files=canonical_json(listing),
+        )
+
+
+def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:
+    operating_system, _, architecture = cell.platform.partition("/")
+    # BuildKit's setting for an image that starts `FROM scratch`, as the Dockerfile of a recipe does.
+    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    config = {"architecture": architecture, "os": operating_system, "config": {"Env": [path]}}
+    return BaseLayers(layers=(layer,), config=config)
+
+
+def refuse_hidden(tar: Path, base: RootfsBase) -> None:
+    """Raise CellError for a system that owns anything at or below ``/opt/runtime``, where the wheels are."""
+    with open_layer(tar, _OCI_LAYER) as archive:
+        for entry in archive:
+            folder = entry.kind == "folder" and entry.mode & 0o7777 == 0o755
+            if f"{entry.name}/".startswith("opt/runtime/") or (entry.name == "opt" and not folder):
+                raise CellError(
+                    f"Debian {base.suite} as it is locked holds /{entry.name} ({entry.kind}, mode "
+                    f"{entry.mode:o}), which would hide the wheels' files there",
+                    hint="leave the package out that brings it; in an image, /opt/runtime is the wheels' own",
+                )
+
+
+def registry_layers(base: RegistryBase, registry: Registry, lease: Lease) -> BaseLayers:
+    """A registry image's layers, fetched if the lease's store lacks them.
+
+    Raises :class:`~builder.core.errors.RegistryError` if what came is not what the digests say.
+    """
+
+    def obtain(layer: Layer) -> Layer:
+        def fetch(target: Path) -> Record:
+            registry.fetch_blob(base.reference, layer.digest, target)
+            return Record(layer=layer)
+
+        return lease.store.obtain(f"blob-{layer.digest.removeprefix('sha256:')}", lease, fetch).layer
+
+    manifest = registry.manifest(f"{base.reference.partition('@')[0]}@{base.digest}").document
+    try:
+        (digest, size), *_ = blobs_of(manifest)
+        obtain(
+            Layer(title="image config", digest=digest, diff_id=digest, size=size, unpacked=0, media_type="")
+        )
+        config = parse_config(read_file(lease.store.blob(digest)))
+        pairs = zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True)
+        layers = [_described(base, described, diff_id) for described, diff_id in pairs]
+    except (LookupError, TypeError, ValueError) as problem:
+        raise RegistryError(f"{base.reference} is no image that can be read: {problem!r}") from problem
+    return BaseLayers(layers=tuple(map(obtain, layers)), config=config)
+
+
+def _described(base: RegistryBase, described: Mapping[str, Any], diff_id: str) -> Layer:
+    media_type = _LAYER_TYPES.get(described["mediaType"])
+    if media_type is None or described.get("urls"):
+        raise CellError(
+            f"{base.reference} has a layer of type {described['mediaType']}, which cannot be taken over",
+            hint="use another base image",
+        )
+    known = {"digest": described["digest"], "size": described["size"], "unpacked": 0}
+    return Layer(title=base.reference, diff_id=diff_id, media_type=media_type, **known)

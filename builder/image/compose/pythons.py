@@ -1,0 +1,273 @@
+"""Standalone Pythons for images: which archive of python-build-standalone a cell gets, and its layer's tar.
+
+An archive is looked at without running any of it. Its form:
+https://github.com/astral-sh/python-build-standalone/blob/main/docs/distributions.md; what it still says of
+the machine that built it: ``docs/quirks.md`` there. uv mends the same as it installs one.
+"""
+
+import io
+import json
+import posixpath
+import re
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from builder.core.digests import file_sha256
+from builder.core.documents import shown
+from builder.core.elf import INTERP_SEGMENT, elf_machine, elf_segments, reader_of
+from builder.core.errors import CellError
+from builder.core.files import read_cached, write_whole
+from builder.core.model import StandalonePython
+from builder.core.temporary import locked
+from builder.image.layers.codec import decompressed
+from builder.image.layers.tar import MTIME
+from builder.image.layers.untar import TarEntry, TarReader
+from builder.image.wheels.wheel import parents
+from builder.plan.facts.binary import needs_of
+from builder.plan.facts.tables import standalone_sums
+from builder.plan.facts.versions import at_least, key
+from builder.sources.index.pythons import PythonArchives, choose, machine_platform
+
+FORMAT = 2
+"""To be raised when the same archive is laid out otherwise."""
+FOLDER = "opt/python"
+"""Where it is in images: without its version, as the archive is."""
+_TOP = "python"
+_MOST_FILES, _MOST_BYTES = 50_000, 1 << 30
+"""The largest archive of 2026 has 6,000 files and 0.3 GiB."""
+_LOADERS = {
+    62: ("linux/amd64", "/lib64/ld-linux-x86-64.so.2"),
+    183: ("linux/arm64", "/lib/ld-linux-aarch64.so.1"),
+}
+"""By ELF's number of the machine: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html"""
+# pip and setuptools are the environment's own; bytecode is the recipe's; nobody links with CPython here.
+_LEFT_OUT = re.compile(
+    r"lib/python3\.\d+/(site-packages/.+|test/.+|(.+/)?__pycache__(/.*)?|(.+/)?(idle_)?tests?/.+)|.+\.(pyc|a|o)|"
+    r"bin/(pip|easy_install|wheel)[\d.-]*|lib/python3\.\d+/EXTERNALLY-MANAGED"
+)
+_MENDED = re.compile(
+    r"lib/python3\.\d+/(_sysconfigdata_[^/]+\.py|config-[^/]+/(Makefile|python-config\.py))|lib/pkgconfig/[^/]+\.pc|bin/[^/]+"
+)
+_BUILT_AT = re.compile(rb"(?:(?<=-[LI])|(?<![\w./-]))/install(?=[/'\"\s:]|$)")
+_BUILT_WITH = (
+    (re.compile(rb"\s*-[IL]/(?:tools|build)/[^\s'\"]*"), b""),
+    (re.compile(rb"(?:/[\w./-]+/)?\bclang\+\+(?=[\s'\"])"), b"c++"),
+    (re.compile(rb"(?:/[\w./-]+/)?\bclang(?=[\s'\"])"), b"cc"),
+    (re.compile(rb"(?:/[\w./-]+/)?\bllvm-(ar|ranlib|nm|readelf|strip)(?=[\s'\"])"), rb"\1"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    content: bytes
+    executable: bool
+    link: str = ""
+    """The target of a symbolic link."""
+
+
+class PythonTree:
+    """The files of an archive that images get, and the oldest ``glibc`` that all of them run on.
+
+    None of it is run. Raises CellError if it is no archive ``file`` of CPython ``version`` for ``platform``,
+    leads out of its folder, or holds something else.
+    """
+
+    def __init__(self, archive: Path, *, file: str, version: str, platform: str) -> None:
+        self._file = file
+        self._kept: dict[str, _Kept] = {}
+        """By path below :data:`FOLDER`."""
+        self._read(archive)
+        self._check(version, platform)
+        asked = (needs.glibc for one in self._kept.values() if (needs := needs_of(one.content)) is not None)
+        self.glibc = max((found for found in asked if found is not None), key=key, default="2.17")
+
+    def write(self, out: BinaryIO) -> None:
+        """Write it as a tar: sorted, owned by 0:0, of one time; a function of the archive's content alone."""
+        files = {f"{FOLDER}/{name}": one for name, one in self._kept.items()}
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            for path in sorted({*files, *(folder for name in files for folder in parents(name))}):
+                info, content = tarfile.TarInfo(path), b""
+                info.mtime, info.mode = MTIME, 0o755
+                one = files.get(path)
+                if one is None:
+                    info.type = tarfile.DIRTYPE
+                elif one.link:
+                    info.type, info.linkname, info.mode = tarfile.SYMTYPE, one.link, 0o777
+                else:
+                    content = _mended(path.removeprefix(f"{FOLDER}/"), one.content)
+                    info.size, info.mode = len(content), 0o755 if one.executable else 0o644
+                tar.addfile(info, io.BytesIO(content))
+
+    def _read(self, archive: Path) -> None:
+        seen: set[str] = set()
+        size = 0
+        with archive.open("rb") as file:
+            start = file.read(40)
+            if not start.startswith(b"\x1f\x8b"):
+                text = shown(start.decode("latin-1").strip(), most=40)
+                raise self._wrong(f"it is no gzip archive, and begins with {text!r}")
+            file.seek(0)
+            reader = TarReader(decompressed(file, "gzip"), self._file)
+            for entry in reader:
+                name = self._name(entry)
+                size += entry.size
+                if len(seen) > _MOST_FILES or size > _MOST_BYTES:
+                    raise self._wrong(
+                        f"it unpacks to more than {_MOST_FILES:,} files or {_MOST_BYTES >> 20} MiB"
+                    )
+                if entry.kind == "folder":
+                    continue
+                if name in seen:
+                    raise self._wrong(f"it holds {shown(name)!r} twice")
+                seen.add(name)
+                one = self._content(entry, name, reader)
+                if not _LEFT_OUT.fullmatch(name):
+                    self._kept[name] = one
+        lost = sorted(name for name in seen if not self._kept.keys().isdisjoint(parents(name)))
+        if lost:
+            raise self._wrong(f"it holds {shown(lost[0])!r} below something that is no folder")
+
+    def _content(self, entry: TarEntry, name: str, reader: TarReader) -> _Kept:
+        if entry.kind == "file":
+            return _Kept(reader.read(), bool(entry.mode & 0o111))
+        if entry.kind == "symlink":
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(name), entry.link))
+            if entry.link.startswith("/") or target.split("/")[0] == ".." or not entry.link.isprintable():
+                raise self._wrong(f"{shown(name)!r} links out of it, to {shown(entry.link)!r}")
+            return _Kept(b"", executable=False, link=entry.link)
+        if entry.kind == "hardlink":
+            top, _, path = entry.link.removeprefix("./").partition("/")
+            if top != _TOP or path not in self._kept:
+                raise self._wrong(
+                    f"{shown(name)!r} is a link to {shown(entry.link)!r}, which is not before it"
+                )
+            return self._kept[path]
+        raise self._wrong(f"{shown(name)!r} is a device or a pipe")
+
+    def _name(self, entry: TarEntry) -> str:
+        top, *parts = entry.name.split("/")
+        odd = not entry.name.isprintable() or "\\" in entry.name or {"", ".", ".."} & {*parts}
+        if odd or top != _TOP or not (parts or entry.kind == "folder"):
+            raise self._wrong(f"it holds {shown(entry.name)!r}, which is not below {_TOP}/")
+        return "/".join(parts)
+
+    def _check(self, wanted: str, platform: str) -> None:
+        """Raise CellError for another Python than the one that it is said to be."""
+        minor = ".".join(wanted.split(".")[:2])
+        said = self._kept.get(f"include/python{minor}/patchlevel.h")
+        version = re.search(rb'#\s*define\s+PY_VERSION\s+"([\w.+]+)"', said.content) if said else None
+        program = self._kept.get(f"bin/python{minor}")
+        if program is None or version is None:
+            there = sorted(name for name in self._kept if re.fullmatch(r"bin/(python|pypy)[\d.]*t?", name))
+            has = f"it has {', '.join(there)}" if there else "it has no program of Python at all"
+            raise self._wrong(f"it holds no CPython {minor}: {has}")
+        if version[1].decode() != wanted:
+            raise self._wrong(f"it holds Python {version[1].decode()}, and not {wanted}")
+        config = self._kept.get(f"include/python{minor}/pyconfig.h")
+        for macro, kind in ((b"Py_GIL_DISABLED", "a free-threaded build"), (b"Py_DEBUG", "a debug build")):
+            if config is not None and re.search(rb"(?m)^#\s*define\s+" + macro + rb"\s+1\b", config.content):
+                raise self._wrong(f"it holds {kind}, for which frameworks have no wheels")
+        machine, loader = self._program(program.content)
+        known, right = _LOADERS.get(machine, (f"the ELF machine {machine}", ""))
+        if known != platform:
+            raise self._wrong(f"its Python is for {known}, not {platform}")
+        if loader != right:
+            libc = "musl" if "musl" in loader else "another C library than glibc"
+            raise self._wrong(f"its Python is for {libc} (it asks for {shown(loader) or 'no loader'})")
+
+    def _program(self, content: bytes) -> tuple[int, str]:
+        """ELF's number of the machine, and the loader that a program asks for."""
+        read, error = reader_of(content), "its Python is no program for Linux on a machine of 64 bits"
+        machine = elf_machine(read)
+        if machine is None:
+            raise self._wrong(error)
+        try:
+            asked = [one for one in elf_segments(read) if one.kind == INTERP_SEGMENT]
+            loader = read(asked[0].offset, asked[0].length).rstrip(b"\0").decode("ascii") if asked else ""
+        except ValueError:
+            raise self._wrong(error) from None
+        return machine, loader
+
+    def _wrong(self, problem: str) -> CellError:
+        return CellError(
+            f"{self._file} is not what its name says: {problem}",
+            hint="nothing of it was run or kept; ask the mirror for python-build-standalone's own archive",
+        )
+
+
+def _mended(name: str, content: bytes) -> bytes:
+    """A text that names the folder and the compiler of Python's build, with the image's own instead."""
+    if not _MENDED.fullmatch(name) or content.startswith(b"\x7fELF"):
+        return content
+    content = _BUILT_AT.sub(b"/" + FOLDER.encode(), content)
+    if not name.startswith("bin/"):
+        for pattern, text in _BUILT_WITH:
+            content = pattern.sub(text, content)
+    return content
+
+
+class Pythons:
+    """The archives in the cache, and their tars."""
+
+    def __init__(self, cache: Path) -> None:
+        self._archives = PythonArchives(cache=cache)
+
+    def pin(
+        self, version: str, platform: str, *, glibc: str | None, note: Callable[[str], None] | None = None
+    ) -> StandalonePython:
+        """The archive of ``3.12`` or ``3.12.4`` by content, looked into if it can be fetched.
+
+        Raises:
+            CellError: uv knows no such Python, or it does not run on ``glibc``.
+            PackageIndexError: the archive was not to be had, or is another one.
+        """
+        one = choose(version, platform)
+
+        def check(path: Path) -> None:
+            tree = PythonTree(path, file=one.file, version=one.version, platform=platform)
+            _refuse_older(tree.glibc, glibc, one.file)
+
+        known = standalone_sums().get(one.file)
+        return self._archives.pin(one, known=known, check=check, note=note or (lambda _text: None))
+
+    def tar(
+        self,
+        python: StandalonePython,
+        *,
+        glibc: str | None = None,
+        progress: Callable[[int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Path:
+        """The tar of a locked Python below ``/opt/python``: made at the first call, checked at later ones.
+
+        Raises:
+            CellError: it is not what its name says, or does not run on ``glibc``.
+            PackageIndexError: the archive was not to be had.
+        """
+        folder = self._archives.place(python).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        tar, noted = folder / f"laid-{FORMAT}.tar", folder / f"laid-{FORMAT}.json"
+        with locked(folder / ".lock"):
+            known = read_cached(noted, lambda found: (str(found["glibc"]), str(found["sha256"])))
+            if known is None or not tar.is_file() or known[1] != file_sha256(tar):
+                archive = self._archives.fetch(python, progress=progress, stop=stop)
+                platform = machine_platform(python.file)
+                tree = PythonTree(archive, file=python.file, version=python.version, platform=platform)
+                content = io.BytesIO()
+                tree.write(content)
+                write_whole(tar, content.getvalue())
+                known = tree.glibc, file_sha256(tar)
+                write_whole(noted, json.dumps(dict(zip(("glibc", "sha256"), known, strict=True))).encode())
+        _refuse_older(known[0], glibc, python.file)
+        return tar
+
+
+def _refuse_older(needed: str, there: str | None, file: str) -> None:
+    if there is not None and not at_least(there, needed):
+        raise CellError(
+            f"{file} needs glibc {needed}, by the symbols that its files ask for, and the base has {there}",
+            hint="take a newer base, or python-build-standalone's own archive, which runs on glibc 2.17",
+        )

@@ -1,0 +1,151 @@
+"""How large a locked cell is: its layers, its packages, its largest files; worked out without building it."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from builder.core.model import Pinned, RegistryBase, Wheel
+from builder.image.compose.stack import installed, plan, python_title, title_of
+from builder.image.layers.store import LayerStore, Record
+from builder.image.wheels.archive import Archive, Member
+
+UNPACKED = 2.0
+"""Bytes unpacked for each byte of a wheel that is not at hand: measured on TensorFlow 2.8.4 with CUDA 11."""
+BASE_UNPACKED = 2.2
+"""The same for a registry image's compressed layers."""
+DEB_UNPACKED = 4.0
+"""The same for Debian's packages."""
+_SONAME = re.compile(
+    r"/(lib(?:cudnn\w*|cublas|cublasLt|cudart|cufft|curand|cusolver|cusparse|nvrtc|nccl))\.so\.(\d+)[^/]*$"
+)
+"""CUDA's libraries, by the name that a program asks the loader for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSize:
+    """One layer, in bytes. ``made``: its size is known, and not estimated from the lock."""
+
+    title: str
+    unpacked: int
+    compressed: int
+    made: bool
+    identity: str
+    """Equal for layers that two cells share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageSize:
+    """One wheel, in bytes. ``compressed`` is its part of its layer; ``known``: the wheel is at hand."""
+
+    name: str
+    version: str
+    unpacked: int
+    compressed: int
+    known: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSize:
+    path: str
+    size: int
+    package: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellSize:
+    """All of it. ``doubled`` are CUDA libraries that are there more than once: soname → paths."""
+
+    layers: tuple[LayerSize, ...]
+    packages: tuple[PackageSize, ...]
+    largest: tuple[FileSize, ...]
+    doubled: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def unpacked(self) -> int:
+        return sum(layer.unpacked for layer in self.layers)
+
+    @property
+    def compressed(self) -> int:
+        return sum(layer.compressed for layer in self.layers)
+
+
+def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]) -> CellSize:
+    """Measure the base and the wheels of a cell. ``place`` gives the path of a download.
+
+    Wheels that are neither layers nor downloaded are estimated from their sizes in the lock. Files are those
+    that installing leaves, without those that the matrix's ``slim`` leaves out.
+    """
+    with store.lease() as lease:
+        planned = plan(pinned, lease)
+    base, python = pinned.base, pinned.python
+    if isinstance(base, RegistryBase):
+        layers = [_layer(base.reference, None, base.size, base.size * BASE_UNPACKED, base.digest)]
+    else:
+        size, identity = sum(deb.size for deb in base.debs), "-".join(deb.sha256 for deb in base.debs)
+        layers = [_layer(f"rootfs {base.suite}", planned.rootfs, size, size * DEB_UNPACKED, identity)]
+    if python is not None:
+        size = python.size or 33_000_000  # before it is fetched; about the size of 3.12.10 to 3.12.16
+        title = python_title(python)
+        layers.append(_layer(title, planned.python, size, size * 3.0, python.sha256))
+    packages: list[PackageSize] = []
+    files: list[FileSize] = []
+    for group in planned.groups:
+        inside = [_package(wheel, pinned, place(wheel), files) for wheel in group]
+        packed = sum(one.compressed for one in inside)
+        layer = _layer(
+            title_of(group),
+            planned.known.get(group),
+            packed,
+            sum(one.unpacked for one in inside),
+            "-".join(wheel.sha256 for wheel in group),
+        )
+        layers.append(layer)
+        packages += [
+            replace(one, compressed=round(layer.compressed * one.compressed / packed) if packed else 0)
+            for one in inside
+        ]
+    return CellSize(
+        layers=tuple(layers),
+        packages=tuple(sorted(packages, key=lambda one: (-one.unpacked, one.name))),
+        largest=tuple(sorted(files, key=lambda one: (-one.size, one.path))[:20]),
+        doubled=tuple(_doubled(files)),
+    )
+
+
+def _package(wheel: Wheel, pinned: Pinned, path: Path, files: list[FileSize]) -> PackageSize:
+    """A wheel by itself, ``compressed`` as in its archive; its files go into ``files`` if it is at hand."""
+    size = partial(PackageSize, name=wheel.name, version=wheel.version)
+    if not path.is_file():
+        return size(unpacked=round(wheel.size * UNPACKED), compressed=wheel.size, known=False)
+    with Archive(path) as archive:
+        found = installed(archive, wheel, pinned)
+    files += [FileSize(path=f"/{file.path}", size=file.size, package=wheel.name) for file in found.files]
+    packed = sum(f.content.compressed if isinstance(f.content, Member) else f.size for f in found.files)
+    return size(unpacked=found.size, compressed=packed, known=True)
+
+
+def _layer(title: str, made: Record | None, compressed: int, unpacked: float, identity: str) -> LayerSize:
+    """The sizes of a layer that is ``made``, or else the estimates."""
+    return LayerSize(
+        title=title,
+        unpacked=made.layer.unpacked if made else round(unpacked),
+        compressed=made.layer.size if made else compressed,
+        made=made is not None,
+        identity=identity,
+    )
+
+
+def _doubled(files: Sequence[FileSize]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Libraries of CUDA that the loader could find twice. A folder counts once: links are no copies."""
+    places: dict[str, dict[str, str]] = defaultdict(dict)
+    for file in files:
+        match = _SONAME.search(file.path)
+        if match is not None:
+            folder = file.path.rpartition("/")[0]
+            places[f"{match[1]}.so.{match[2]}"].setdefault(folder, file.path)
+    for soname, paths in sorted(places.items()):
+        if len(paths) > 1:
+            yield soname, tuple(sorted(paths.values()))

@@ -1,0 +1,186 @@
+"""Which layers a lock's wheels are, and which of them somebody has."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from builder.core.digests import digest_of
+from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
+from builder.image.compose import pythons
+from builder.image.compose.rootfs import rootfs_key
+from builder.image.layers.codec import codec
+from builder.image.layers.store import LayerStore, Lease, Record
+from builder.image.layers.types import Layer
+from builder.image.recipe.render import pip_of
+from builder.image.recipe.slim import LEFT_OUT
+from builder.image.wheels import scripts
+from builder.image.wheels.archive import Archive
+from builder.image.wheels.convert import LAYOUT, refuse_collisions
+from builder.image.wheels.wheel import Tree, check_tags
+
+_SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
+"""The rule for files that are left out, as a part of layers' keys."""
+LARGE = 8 << 20
+"""Bytes of a wheel file from which it gets a layer of its own. By the size in the lock, so that which layers
+an image has follows from the lock alone."""
+MAX_LARGE = 64
+"""Engines take 127 layers; base and recipe need some. Beyond this many, the smaller wheels share one."""
+
+Group = tuple[Wheel, ...]
+"""Wheels that share a layer."""
+
+Elsewhere = Callable[[str], Record | None]
+"""Gives the layer of a key of the store, if another place has it, such as a registry."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The layers of a lock: those that are there, and those to be made of which wheels."""
+
+    pinned: Pinned
+    lease: Lease
+    groups: tuple[Group, ...]
+    """Lowest layer first: each large wheel alone, in the order of :func:`groups_of`, then all small ones
+    together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
+    see :mod:`builder.image.wheels.convert`."""
+    known: Mapping[Group, Record]
+    rootfs: Record | None
+    """The base's layer, if the base is a rootfs and its layer is known."""
+    python: Record | None = None
+    """The layer of a standalone Python, if the lock has one and its layer is known."""
+
+    @property
+    def missing(self) -> tuple[Wheel, ...]:
+        """The wheels that are needed, those of the lowest layer first."""
+        return tuple(wheel for group in self.groups if group not in self.known for wheel in group)
+
+    @property
+    def every(self) -> tuple[Record, ...]:
+        return (*self.known.values(), *(one for one in (self.rootfs, self.python) if one is not None))
+
+    def stacked(self, base: Sequence[Layer]) -> tuple[Layer, ...]:
+        """The layers of wheels and base, lowest first, once all are known.
+
+        A rootfs stands above the large wheels: an engine unpacks along the chain of layers, and more images
+        have the wheels in common than the base. Below ``/opt`` it holds nothing, so the tree is the same
+        (:mod:`builder.image.compose.missing` refuses another). A registry's base is lowest, where engines
+        look for it. A standalone Python comes right after the base.
+        """
+        layers = [self.known[group].layer for group in self.groups]
+        return (*layers[: self.base_at], *base, *self.interpreter, *layers[self.base_at :])
+
+    @property
+    def interpreter(self) -> tuple[Layer, ...]:
+        """The layer of a standalone Python, if the image has one."""
+        return () if self.python is None else (self.python.layer,)
+
+    @property
+    def base_at(self) -> int:
+        """How many of the groups are below the base."""
+        if not isinstance(self.pinned.base, RootfsBase):
+            return 0
+        return sum(len(group) == 1 and group[0].size >= LARGE for group in self.groups)
+
+
+def plan(pinned: Pinned, lease: Lease, elsewhere: Elsewhere | None = None) -> Plan:
+    """Look for every layer of ``pinned``, first in the lease's store; nothing is made."""
+    for wheel in pinned.wheels:
+        check_tags(wheel, pinned.cell)
+    places: list[Elsewhere] = [partial(lease.store.find, lease=lease)]
+    places += [elsewhere] if elsewhere is not None else []
+
+    def look(keys: Sequence[str]) -> Record | None:
+        found = (find(key) for find, key in product(places, keys))
+        return next(filter(None, found), None)
+
+    groups, cell = groups_of(pinned), pinned.cell
+    base = [rootfs_key(pinned.base, cell)] if isinstance(pinned.base, RootfsBase) else []
+    interpreter = [python_key(pinned.python, cell)] if pinned.python is not None else []
+    with ThreadPoolExecutor(8 if elsewhere else 1, thread_name_prefix="look") as pool:
+        wanted = {group: pool.submit(look, layer_keys_of(group, pinned)) for group in groups}
+        rootfs = pool.submit(look, base)
+        python = pool.submit(look, interpreter)
+        found = {group: future.result() for group, future in wanted.items()}
+    return Plan(
+        pinned=pinned,
+        lease=lease,
+        groups=groups,
+        known={group: one for group, one in found.items() if one is not None},
+        rootfs=rootfs.result(),
+        python=python.result(),
+    )
+
+
+def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:
+    """The wheels, by sha256, whose layers seem to be in the store: for an estimate, nothing is kept."""
+    ready = [group for group in groups_of(pinned) if any(map(store.has, layer_keys_of(group, pinned)))]
+    return frozenset(wheel.sha256 for group in ready for wheel in group)
+
+
+def check_collisions(given: Plan) -> None:
+    """Raise CellError if two wheels of a plan whose layers are all known fight over a path."""
+    found = (given.known[group] for group in given.groups)
+    listings = [json.loads(one.files or given.lease.store.files(one.key)) for one in found]
+    refuse_collisions(listings, as_listed=given.pinned.cell.dependencies == "listed")
+
+
+def groups_of(pinned: Pinned) -> tuple[Group, ...]:
+    """The wheels of each layer: see :attr:`Plan.groups`."""
+    frameworks = {canonicalize_name(Requirement(text).name) for text in pinned.cell.frameworks}
+
+    def shared_first(wheel: Wheel) -> int:
+        """NVIDIA's wheels, which frameworks of one CUDA have in common; others; the frameworks, of which each
+        release is another. The order within each of these stays the lock's.
+        """
+        name = canonicalize_name(wheel.name)
+        return 0 if name.startswith("nvidia-") else 1 + (name in frameworks)
+
+    large = sorted((wheel for wheel in pinned.wheels if wheel.size >= LARGE), key=lambda wheel: -wheel.size)
+    alone = [wheel for wheel in pinned.wheels if wheel in large[:MAX_LARGE]]
+    small = tuple(sorted(wheel for wheel in pinned.wheels if wheel not in alone))
+    if pinned.cell.dependencies == "listed":
+        alone.sort(key=lambda wheel: wheel.name, reverse=True)
+    else:
+        alone.sort(key=shared_first)
+    groups = tuple((wheel,) for wheel in alone)
+    return (*groups, small) if small else groups
+
+
+def python_key(python: StandalonePython, cell: Cell) -> str:
+    """The key of the layer of a standalone Python: the archive, and the form in which it is laid out."""
+    return f"python{pythons.FORMAT}-{python.sha256}-{codec(cell.options.compression)}"
+
+
+def python_title(python: StandalonePython) -> str:
+    """The title of that layer: ``CPython 3.12.16, standalone``."""
+    return f"CPython {python.version}, standalone"
+
+
+def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:
+    """The keys of a layer: first for wheels without scripts, then with all that scripts depend on."""
+    style = scripts.style(pip_of(pinned).version)
+    names_python = any(wheel.name in scripts.NAMED_FOR_PYTHON for wheel in wheels)
+    variant = f"{style}-py{pinned.cell.python}" if names_python else style
+    shas = [wheel.sha256 for wheel in wheels]
+    alone = len(shas) == 1
+    made_of = f"wheel-{shas[0]}" if alone else f"wheels-{digest_of(shas).removeprefix('sha256:')}"
+    # Whatever the rule leaves out of these: if that is nothing, both keys lead to the same blob.
+    slim = f"-slim{_SLIM}" if pinned.cell.options.slim else ""
+    end = f"v{LAYOUT}{slim}-{codec(pinned.cell.options.compression)}"
+    return [f"{made_of}-{end}", f"{made_of}-{variant}-{end}"]
+
+
+def title_of(group: Group) -> str:
+    return f"{group[0].name} {group[0].version}" if len(group) == 1 else f"{len(group)} small wheels"
+
+
+def installed(archive: Archive, wheel: Wheel, pinned: Pinned) -> Tree:
+    """The files that installing an open wheel would leave in the lock's image."""
+    cell, style = pinned.cell, scripts.style(pip_of(pinned).version)
+    return Tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)

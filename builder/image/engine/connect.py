@@ -1,0 +1,251 @@
+"""Finds the Docker Engine that the docker client would use, and says what is missing if it cannot."""
+
+import getpass
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import requests
+from docker.tls import TLSConfig
+
+from builder.core.errors import MissingToolError
+from builder.image.engine.ssh import SshDoor, ssh_command
+
+MINIMUM_ENGINE = "23.0"
+"""The first Engine whose own Dockerfile frontend knows named build contexts and ``COPY --link``
+(https://docs.docker.com/build/buildkit/dockerfile-release-notes/)."""
+
+MINIMUM_BUILDX = "0.13"
+"""The oldest buildx that rtbuild is tested with."""
+
+_SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "ensure-engine"
+"""There if rtbuild runs from a checkout."""
+_USUAL = "unix:///var/run/docker.sock"
+_SECONDS_TO_ANSWER = 20
+_SECONDS_TO_WORK = 600
+"""Removing an image of many gigabytes, or making a container while the disk is busy, takes minutes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where an engine answers, and with which certificates."""
+
+    host: str
+    tls: TLSConfig | None = None
+    context: str = "default"
+    """The docker context that names it; ``default`` is also what ``DOCKER_HOST`` says."""
+
+    @property
+    def local(self) -> bool:
+        return self.host.startswith("unix://")
+
+    @property
+    def socket(self) -> Path:
+        """The socket of a local engine."""
+        return Path(self.host.removeprefix("unix://"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """An engine that answered, and the command line that reaches the same one."""
+
+    client: docker.DockerClient
+    endpoint: Endpoint
+    docker: tuple[str, ...]
+    """``("docker",)`` or ``("docker", "--context", NAME)``: what every docker command begins with."""
+    version: str
+    builder: str
+    """The buildx builder to name in every build: ``docker buildx use`` may have made another the default."""
+    builder_driver: str
+    """``docker`` if BuildKit is the engine's own."""
+    close: Callable[[], None]
+
+
+def connect(context: str | None = None, builder: str | None = None) -> Connection:
+    """Connect as the docker client would: ``--context``, ``DOCKER_HOST``, ``DOCKER_CONTEXT``, its config.
+
+    Raises MissingToolError with the one command that helps if there is no client, no engine, no permission,
+    or an engine that is too old.
+    """
+    if shutil.which("docker") is None:
+        hint = f"install Docker: {_install_command()}"
+        raise MissingToolError("the docker client is not on PATH", hint=hint)
+    command = ("docker", "--context", context) if context else ("docker",)
+    endpoint = _endpoint(command, context)
+    with ExitStack() as stack:
+        door = None
+        if endpoint.host.startswith("ssh://"):
+            door = stack.enter_context(SshDoor(ssh_command(endpoint.host)))
+        client, version = _reach(endpoint, door)
+        stack.callback(client.close)
+        if _numbers(version) < _numbers(MINIMUM_ENGINE):
+            raise MissingToolError(
+                f"Docker Engine {version} at {endpoint.host} is too old: its BuildKit lacks named build"
+                f" contexts, which came with Engine {MINIMUM_ENGINE}",
+                hint=f"upgrade the engine: {_install_command()}",
+            )
+        return Connection(
+            client=client,
+            endpoint=endpoint,
+            docker=command,
+            version=version,
+            builder=builder or endpoint.context,  # an engine's own builder has the name of its context
+            builder_driver=_builder_driver(command, builder, endpoint) if builder else "docker",
+            close=stack.pop_all().close,
+        )
+
+
+def _endpoint(command: tuple[str, ...], context: str | None) -> Endpoint:
+    """This machine's own engine if nothing names another, else as ``docker context inspect`` says."""
+    if not (context or _another_is_named()):
+        return Endpoint(host=_USUAL)
+    inspect = [*command[:1], "context", "inspect", *([context] if context else [])]
+    found = json.loads(_said(inspect, "docker context inspect", "docker context ls"))[0]
+    endpoint = found["Endpoints"]["docker"]
+    folder = Path(found.get("Storage", {}).get("TLSPath") or "/nonexistent") / "docker"
+    tls = _tls(folder, verify=not endpoint.get("SkipTLSVerify")) if folder.is_dir() else _environment_tls()
+    return Endpoint(host=endpoint.get("Host") or _USUAL, tls=tls, context=found.get("Name") or "default")
+
+
+def _another_is_named() -> bool:
+    """Whether the environment or the client's configuration may lead elsewhere: starting the client to hear
+    that they do not takes longer than asking the engine.
+    """
+    if os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT"):
+        return True
+    folder = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    try:
+        current = json.loads((folder / "config.json").read_bytes()).get("currentContext")
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, AttributeError):
+        return True  # the client says what is wrong with it
+    return current not in {None, "", "default"}
+
+
+def _environment_tls() -> TLSConfig | None:
+    """The certificates that go with ``DOCKER_HOST``, as the docker client reads them."""
+    if not os.environ.get("DOCKER_HOST", "").startswith("tcp://"):
+        return None
+    verify = bool(os.environ.get("DOCKER_TLS_VERIFY"))
+    if not verify and not os.environ.get("DOCKER_TLS"):
+        return None
+    return _tls(Path(os.environ.get("DOCKER_CERT_PATH") or Path.home() / ".docker"), verify=verify)
+
+
+def _tls(folder: Path, *, verify: bool) -> TLSConfig:
+    certificate, key, authority = (
+        str(folder / name) if (folder / name).exists() else None for name in ("cert.pem", "key.pem", "ca.pem")
+    )
+    pair = (certificate, key) if certificate and key else None
+    return _EngineTls(client_cert=pair, ca_cert=authority, verify=verify)
+
+
+class _EngineTls(TLSConfig):
+    """The certificates of an engine, whatever the environment says of other servers.
+
+    In requests, ``REQUESTS_CA_BUNDLE`` wins over the authority that a session was given
+    (https://github.com/psf/requests/issues/3829), so the environment is not asked at all; nor for a proxy.
+    """
+
+    def configure_client(self, client: docker.APIClient) -> None:
+        super().configure_client(client)
+        client.trust_env = False
+
+
+def _reach(endpoint: Endpoint, door: SshDoor | None) -> tuple[docker.DockerClient, str]:
+    address = f"unix://{door.socket}" if door is not None else endpoint.host
+    try:
+        if endpoint.local:  # the error that this gives is not wrapped by three libraries
+            _knock(endpoint.socket)
+        client = docker.DockerClient(base_url=address, tls=endpoint.tls or False, timeout=_SECONDS_TO_ANSWER)
+        if address.startswith("unix://"):
+            client.api.trust_env = False  # no proxy leads there: looking for one is a third of each request
+        version = str(client.version()["Version"])
+    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+        raise _unreachable(endpoint, error, door.said() if door is not None else "") from error
+    client.api.timeout = _SECONDS_TO_WORK
+    return client, version
+
+
+def _knock(path: Path) -> None:
+    """Open the engine's socket and close it."""
+    with socket.socket(socket.AF_UNIX) as door:
+        door.settimeout(_SECONDS_TO_ANSWER)
+        door.connect(str(path))
+
+
+def _unreachable(endpoint: Endpoint, error: BaseException, said: str) -> MissingToolError:
+    if isinstance(error, PermissionError):
+        return MissingToolError(
+            f"no permission on {endpoint.socket}: its users are root and the group docker",
+            hint=f"sudo usermod -aG docker {getpass.getuser()}   (then log in again)",
+        )
+    if not endpoint.local:
+        hint = f"docker --host {endpoint.host} info"
+    elif Path("/run/systemd/system").is_dir() and not _SCRIPT.is_file():
+        hint = "sudo systemctl start docker"
+    else:
+        hint = _install_command()
+    while error.__cause__ or error.__context__:  # requests and urllib3 wrap it up to four times
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    why = said or getattr(error, "strerror", None) or error
+    return MissingToolError(f"no Docker Engine answers at {endpoint.host}: {why}", hint=hint)
+
+
+def buildx_version(command: tuple[str, ...]) -> str:
+    """The version of buildx. MissingToolError if there is none, or an old one."""
+    hint = "sudo apt-get install docker-buildx-plugin   (Debian's own package: docker-buildx)"
+    lacks = "the docker client has no buildx plugin, which builds images"
+    # github.com/docker/buildx v0.13.1 788433953af10f2a698f5c07611dddce2e08c7a0
+    words = _said([*command, "buildx", "version"], lacks, hint).split()
+    version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
+    if _numbers(version) < _numbers(MINIMUM_BUILDX):
+        said = f"buildx {version} is too old: {MINIMUM_BUILDX} is the oldest that rtbuild knows"
+        raise MissingToolError(said, hint=hint)
+    return version
+
+
+def _builder_driver(command: tuple[str, ...], builder: str, endpoint: Endpoint) -> str:
+    """How buildx reaches a builder. One with the driver ``docker`` is an engine, and keeps what it built."""
+    text = _said([*command, "buildx", "inspect", builder], f"no buildx builder {builder}", "docker buildx ls")
+    said = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    driver = said.get("Driver", "").strip() or "unknown"
+    if driver == "docker" and builder != endpoint.context:
+        raise MissingToolError(
+            f"the builder {builder} is the engine of another docker context, where its images would stay",
+            hint=f"use that engine for everything: --context {builder}",
+        )
+    return driver
+
+
+def _said(command: Sequence[str], problem: str, hint: str) -> str:
+    """The output of a docker command. MissingToolError with ``problem`` and its own words if it fails."""
+    seconds = _SECONDS_TO_ANSWER
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        said = f"{shlex.join(command)} did not answer within {seconds} s"
+        raise MissingToolError(said, hint="docker info") from error
+    if done.returncode != 0:
+        raise MissingToolError(f"{problem}: {done.stderr.strip() or 'failed without a word'}", hint=hint)
+    return done.stdout
+
+
+def _install_command() -> str:
+    return f"sudo {_SCRIPT}" if _SCRIPT.is_file() else "curl -fsSL https://get.docker.com | sudo sh"
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    """The first two numbers of a version; a version that has none (a development build) counts as new."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (9999, 0)

@@ -1,0 +1,117 @@
+"""A few files in one blob of the store, whole or in parts, with an index that can be read alone.
+
+::
+
+    length of the index, 8 bytes, big-endian
+    index: JSON, compressed
+    contents, one after another, compressed
+
+Not a tar file, because a library of a gigabyte of which some kilobytes are kept would be one of zeros there.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from builder.core.digests import canonical_json, sha256_of
+from builder.core.errors import CellError
+from builder.image.layers.codec import ZSTD_LEVEL
+from builder.image.layers.store import Lease, Record
+from builder.image.layers.types import Layer
+
+FORMAT = 1
+"""Part of every key that a pack is looked up by. To be raised with every change to what is in one."""
+_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A file. ``path`` is relative to the image's root, ``size`` that of the whole file in bytes."""
+
+    path: str
+    mode: int
+    size: int
+    sha256: str
+    """Of the content, in hexadecimal; empty if it is not all here."""
+    ranges: tuple[tuple[int, int], ...]
+    """Offsets and lengths of the parts that are here."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """A file on its way into a pack, or out of it."""
+
+    file: Packed
+    pieces: Sequence[bytes]
+    """One for each of its ranges."""
+
+
+class Pack:
+    """A pack that the store found sound; its index is read at once."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as blob:
+            length = int.from_bytes(blob.read(_LENGTH), "big")
+            index = json.loads(zstandard.decompress(blob.read(length)))
+        self.path = path
+        self.files = tuple(
+            Packed(name, mode, size, sha256, tuple((start, end) for start, end in ranges))
+            for name, mode, size, sha256, ranges in index["files"]
+        )
+        """In the order of their contents."""
+        self.notes: Mapping[str, Any] = index["notes"]
+        """The maker's notes, read with the index."""
+        self._start = _LENGTH + length
+
+    def contents(self, wanted: Callable[[Packed], bool]) -> Iterator[Content]:
+        """The files that are ``wanted``; nothing is read beyond the last of them."""
+        left = sum(map(wanted, self.files))
+        with self.path.open("rb") as blob:
+            blob.seek(self._start)
+            with zstandard.ZstdDecompressor().stream_reader(blob) as stream:
+                for file in self.files:
+                    if not left:
+                        return
+                    pieces = [stream.read(length) for _, length in file.ranges]
+                    if [len(piece) for piece in pieces] != [length for _, length in file.ranges]:
+                        raise CellError(f"{self.path.name[:12]} in the layer cache is cut short")
+                    if wanted(file):
+                        left -= 1
+                        yield Content(file, pieces)
+
+
+def keep_pack(
+    key: str, title: str, make: Callable[[], tuple[Sequence[Content], Mapping[str, Any]]], lease: Lease
+) -> Pack:
+    """The pack of ``key``, made of the contents and notes that ``make`` gives, if nobody has made it yet."""
+
+    def write(target: Path) -> Record:
+        contents, notes = make()
+        entries = [
+            [one.file.path, one.file.mode, one.file.size, one.file.sha256, one.file.ranges]
+            for one in contents
+        ]
+        index = _compressed([canonical_json({"files": entries, "notes": notes})])
+        data = _compressed([piece for one in contents for piece in one.pieces])
+        blob = len(index).to_bytes(_LENGTH, "big") + index + data
+        target.write_bytes(blob)
+        digest, media_type = sha256_of(blob), "application/vnd.rtbuild.pack"
+        sizes = {"size": len(blob), "unpacked": 0}
+        return Record(layer=Layer(title=title, digest=digest, diff_id=digest, media_type=media_type, **sizes))
+
+    record = lease.store.obtain(key, lease, write)
+    return Pack(lease.store.blob(record.layer.digest))
+
+
+def find_pack(key: str, lease: Lease) -> Pack | None:
+    """The pack of ``key``, kept by ``lease``; None if it must be made."""
+    record = lease.store.find(key, lease)
+    return None if record is None else Pack(lease.store.blob(record.layer.digest))
+
+
+def _compressed(pieces: Sequence[bytes]) -> bytes:
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(b"".join(pieces))

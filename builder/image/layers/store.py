@@ -1,0 +1,271 @@
+"""A content-addressed store of layers, shared by processes and threads.
+
+::
+
+    blobs/sha256/<hex>   compressed layers
+    index/<key>.json     what a layer was made of → which blob; its file time is when it was last used
+    index/<key>.files    the maker's list of what is in it, read only where it is asked for
+    leases/<id>          digests in use, locked by the process that uses them
+    locks/<key>          locked by whoever makes that layer
+
+Everything is written beside its place and renamed, so that a name never holds half a file; a lock that a dead
+process held is free again, because the kernel says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from builder.core import temporary
+from builder.core.digests import file_sha256
+from builder.core.files import read_cached, write_whole
+from builder.core.temporary import disk_errors, locked, try_lock
+from builder.image.layers import memory
+from builder.image.layers.types import Layer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A line of the index. ``details`` is JSON that the maker wants back with the layer."""
+
+    layer: Layer
+    details: dict[str, Any] = field(default_factory=dict)
+    files: bytes = field(default=b"", repr=False, compare=False)
+    """Only on the way in; :meth:`LayerStore.files` reads it back."""
+    key: str = field(default="", compare=False)
+    """The key that it was found or kept under; empty before that."""
+    new: bool = field(default=False, compare=False)
+    """It was made now."""
+
+
+class Lease(contextlib.ExitStack[bool | None]):
+    """Keeps blobs from being pruned until it is closed or its process ends."""
+
+    def __init__(self, store: LayerStore) -> None:
+        super().__init__()
+        self.store = store
+        path = store.folder("leases") / f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._file = self.enter_context(locked(path))
+        self.callback(path.unlink, missing_ok=True)
+
+    def add(self, name: str) -> None:
+        """Keep the blob ``name``. Call it under the store's lock, with the blob still there."""
+        os.write(self._file, f"{name}\n".encode())
+
+    def beside(self) -> Path:
+        """A path for what is not finished: gone with this lease, or swept when its process has died."""
+        path = self.store.folder("tmp") / uuid.uuid4().hex
+        self.add(path.name)
+        return path
+
+
+class LayerStore:
+    """Layers under ``root``, by digest, with an index from what they are made of. ``limit`` is in bytes."""
+
+    def __init__(self, root: Path, *, limit: int | None = None) -> None:
+        self.root = root
+        self.limit = limit
+
+    def folder(self, name: str) -> Path:
+        path = self.root / name
+        with disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def blob(self, digest: str) -> Path:
+        """Where the blob with this digest is, or would be."""
+        return self.root / "blobs" / "sha256" / digest.removeprefix("sha256:")
+
+    def lease(self) -> Lease:
+        """A new lease; close it when the blobs are no longer needed."""
+        with self._lock():  # else a prune could take it for a dead one before its lock is held
+            return Lease(self)
+
+    def sweep(self) -> None:
+        """Remove what dead processes began: unfinished files, leases, and systems laid out in memory."""
+        memory.sweep()
+        with self._lock():
+            self._sweep_unfinished(self._leased())
+
+    def find(self, key: str, lease: Lease) -> Record | None:
+        """The layer made of ``key``, sound and kept by ``lease``; None if it must be made."""
+        with self._lock():
+            record = self._read(key)
+            if record is None or not self.blob(record.layer.digest).exists():
+                return None
+            lease.add(record.layer.digest)
+            os.utime(self._index(key))
+        return record if self._is_sound(record.layer.digest, record.layer.size) else None
+
+    def has(self, key: str) -> bool:
+        """Whether the layer of ``key`` seems to be here; it is neither leased nor checked."""
+        record = self._read(key)
+        return record is not None and self.blob(record.layer.digest).exists()
+
+    def obtain(self, key: str, lease: Lease, make: Callable[[Path], Record]) -> Record:
+        """The layer made of ``key``.
+
+        ``make`` writes the blob to the path it is given. Only one process or thread makes a key; others wait.
+        """
+        with locked(self.folder("locks") / key):
+            found = self.find(key, lease)
+            if found is not None:
+                return found
+            with self._lock():
+                target = lease.beside()
+            try:
+                with disk_errors(target):
+                    record = replace(make(target), key=key, new=True)
+                    self._put(record, target, lease)
+            finally:
+                target.unlink(missing_ok=True)
+        if self.limit is not None:
+            self.prune()
+        return record
+
+    def files(self, key: str) -> bytes:
+        """:attr:`Record.files` of the layer of ``key``."""
+        return self._index(key, "files").read_bytes()
+
+    def prune(self, limit: int | None = None) -> int:
+        """Remove the least recently used blobs until ``limit`` holds; what is leased stays. Bytes freed."""
+        allowed = self.limit if limit is None else limit
+        if allowed is None:
+            return 0
+        memory.sweep()
+        freed = 0
+        with self._lock():
+            leased = self._leased()
+            sizes = dict(self._blobs())
+            excess = sum(sizes.values()) - allowed
+            for digest in self._oldest_first(sizes):
+                if freed >= excess:
+                    break
+                if digest not in leased:
+                    self.blob(digest).unlink(missing_ok=True)
+                    freed += sizes[digest]
+            self._sweep(leased)
+        return freed
+
+    def verify(self) -> list[str]:
+        """Hash every blob; remove those that are not what they claim to be, and return their digests."""
+        return [digest for digest, _ in list(self._blobs()) if not self._is_sound(digest)]
+
+    def _lock(self) -> contextlib.AbstractContextManager[int]:
+        """Held for moments only: while a lease grows, a blob comes in, or blobs go."""
+        return locked(self.folder("locks") / ".store")
+
+    def _index(self, key: str, form: str = "json") -> Path:
+        return self.folder("index") / f"{key}.{form}"
+
+    def _forget(self, key: str) -> None:
+        self._index(key).unlink(missing_ok=True)
+        self._index(key, "files").unlink(missing_ok=True)
+
+    def _read(self, key: str) -> Record | None:
+        try:
+            document = json.loads(self._index(key).read_bytes())
+            return Record(layer=Layer(**document["layer"]), details=document["details"], key=key)
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError):
+            # Not written by this program: forget it, the layer is made again.
+            self._forget(key)
+            return None
+
+    def _put(self, record: Record, made: Path, lease: Lease) -> None:
+        target = self.blob(record.layer.digest)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        document = json.dumps({"layer": asdict(record.layer), "details": record.details})
+        with self._lock():
+            made.replace(target)
+            write_whole(self._index(record.key, "files"), record.files)
+            write_whole(self._index(record.key), document.encode())
+            lease.add(record.layer.digest)
+            self._remember(record.layer.digest, _stamp(target))  # it was hashed on the way
+
+    def _is_sound(self, digest: str, size: int | None = None) -> bool:
+        """Whether the blob's hash is its name; if not, it is removed.
+
+        With its ``size``, it is hashed once, and again when its inode, size or times have changed.
+        """
+        blob = self.blob(digest)
+        try:
+            stamp = _stamp(blob)
+            known = read_cached(self._note(digest), lambda found: tuple(map(int, found)))
+            if size == stamp[1] and stamp == known:
+                return True
+            sound = size in (None, stamp[1]) and f"sha256:{file_sha256(blob)}" == digest
+            with self._lock():
+                if sound:
+                    self._remember(digest, stamp)
+                elif _stamp(blob) == stamp:  # else somebody has put a good one in its place meanwhile
+                    blob.unlink()
+        except FileNotFoundError:
+            return False
+        return sound
+
+    def _remember(self, digest: str, stamp: tuple[int, ...]) -> None:
+        """Note that the blob is sound as long as it bears this stamp. Under the store's lock."""
+        write_whole(self._note(digest), json.dumps(stamp).encode())
+
+    def _note(self, digest: str) -> Path:
+        return self.folder("hashed") / digest.removeprefix("sha256:")
+
+    def _blobs(self) -> Iterator[tuple[str, int]]:
+        for path in self.folder("blobs/sha256").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                yield "sha256:" + path.name, path.stat().st_size
+
+    def _oldest_first(self, digests: Iterable[str]) -> list[str]:
+        used: dict[str, float] = {}
+        for path in self.folder("index").glob("*.json"):
+            record = self._read(path.stem)
+            if record is not None:
+                used[record.layer.digest] = max(used.get(record.layer.digest, 0.0), path.stat().st_mtime)
+        return sorted(digests, key=lambda digest: (used.get(digest, 0.0), digest))
+
+    def _leased(self) -> set[str]:
+        """The names in living leases. A lease whose lock is free belongs to a process that has ended."""
+        leased: set[str] = set()
+        for path in self.folder("leases").iterdir():
+            if try_lock(path):
+                path.unlink(missing_ok=True)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    leased.update(path.read_text().split())
+        return leased
+
+    def _sweep(self, leased: set[str]) -> None:
+        """Remove what points at blobs that are gone, and what dead processes left."""
+        for path in self.folder("index").glob("*.json"):
+            record = self._read(path.stem)
+            if record is not None and not self.blob(record.layer.digest).exists():
+                self._forget(path.stem)
+        for path in self.folder("hashed").iterdir():
+            if not self.blob(path.name).exists():
+                path.unlink(missing_ok=True)
+        self._sweep_unfinished(leased)
+
+    def _sweep_unfinished(self, leased: set[str]) -> None:
+        """Remove files that no living lease names (``.<id>.…`` too), and folders that nobody has locked."""
+        unfinished = self.folder("tmp")
+        for path in unfinished.iterdir():
+            if path.name.lstrip(".").partition(".")[0] not in leased and not path.is_dir():
+                path.unlink(missing_ok=True)
+        temporary.sweep(unfinished, "")
+        for path in (*self.folder("index").glob(".*"), *self.folder("hashed").glob(".*")):
+            path.unlink(missing_ok=True)  # it was being written: that is done under the lock
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Inode, size and times of a file. The kernel sets the last of them; no program can set it back."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -1,0 +1,216 @@
+"""Turns a lock into the text of a build context. Pure: no clock, no network, no disk but rtbuild's files."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from builder.core import resources
+from builder.core.digests import digest_of
+from builder.core.errors import CellError
+from builder.core.model import Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
+from builder.image.recipe import slim
+from builder.image.recipe.expect import expectation
+from builder.image.recipe.quote import fill, python_version
+from builder.image.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
+
+ROOTFS = "rootfs.tar"
+PYTHON = "python.tar"
+_GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+"""Asks NVIDIA's container runtime for the driver, as NVIDIA's own images do:
+https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
+
+_PYTHON = ("/opt/runtime/bin/python", "-I", "-m")
+LAYERS = ("interpreter", "bytecode", "environment", "probe", "profile", "writable")
+"""All that steps may make, in the order of an image's layers."""
+
+
+def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
+    """The build context of ``pinned``. ``probe`` is ``cudnn-verify``; ``version`` is rtbuild's own.
+
+    The recipe's ``inputs`` stands in the Dockerfile as a label, so it is taken over the files as they are
+    with zeros in that place.
+
+    Raises CellError if a value cannot stand in a Dockerfile, or the lock lacks what a recipe needs.
+    """
+    pip = pip_of(pinned)
+    blobs: dict[str, RootfsBase | StandalonePython | Wheel] = {pip.file: pip}
+    blobs |= {f"built/{wheel.file}": wheel for wheel in pinned.wheels if wheel.source is not None}
+    if isinstance(pinned.base, RootfsBase):
+        blobs[ROOTFS] = pinned.base
+    if pinned.python is not None:
+        blobs[PYTHON] = pinned.python
+    values = _values(pinned, pip, version=version)
+    values["settings"] = tuple(_settings_of(pinned, version=version, inputs="sha256:" + "0" * 64))
+    files = _files(pinned, values, probe=probe)
+    described = {name: [hashlib.sha256(one.content).hexdigest(), one.mode] for name, one in files.items()}
+    inputs = digest_of({"lock": pinned.inputs, "files": described})
+    values["settings"] = tuple(_settings_of(pinned, version=version, inputs=inputs))
+    return Recipe(
+        cell=pinned.cell,
+        pinned=pinned,
+        files=files | {"Dockerfile": _text("Dockerfile.j2", values)},
+        blobs=blobs,
+        inputs=inputs,
+        steps=tuple(values["steps"].values()),
+        added=values["added"],
+        settings=values["settings"],
+    )
+
+
+def pip_of(pinned: Pinned) -> Wheel:
+    """The pip of a lock, which every image carries. Raises CellError for a lock without one."""
+    for wheel in pinned.wheels:
+        if canonicalize_name(wheel.name) == "pip":
+            return wheel
+    raise CellError(
+        f"{pinned.cell.id}: the lock holds no pip, which installs the other wheels",
+        hint="lock the matrix again with this rtbuild: `rtbuild lock`",
+    )
+
+
+def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
+    cell, base = pinned.cell, pinned.base
+    values = {
+        "base": base,
+        "built": any(wheel.source is not None for wheel in pinned.wheels),
+        "cell": cell,
+        "colab": cell.profile == "colab",
+        "cudnn8": any(
+            canonicalize_name(wheel.name).startswith("nvidia-cudnn-") and wheel.version.startswith("8.")
+            for wheel in pinned.wheels
+        ),
+        "epoch": pinned.epoch,
+        "installs": pinned.installs,
+        # https://peps.python.org/pep-0632/
+        "needs_distutils": int(python_version(cell.python).partition(".")[2]) < 12,
+        "nvidia_wheels": cell.cuda.provider == "wheels",
+        "pip": pip.file,
+        # A standalone one is laid out by `builder.image.compose.pythons`.
+        "python_folder": "/usr/bin" if pinned.python is None else "/opt/python/bin",
+        "registry": isinstance(base, RegistryBase),
+        "slim": cell.options.slim,
+        "standalone": pinned.python,
+        "title": _title(pinned),
+        "version": version,
+        "wheels": sorted(pinned.wheels, key=lambda wheel: (canonicalize_name(wheel.name), wheel.version)),
+    }
+    steps = _steps_of(pinned, values)
+    made = {folder for step in steps for folder in step.makes}
+    return {
+        **values,
+        "steps": {step.name: step for step in steps},
+        "added": tuple(folder for folder in LAYERS if folder in made),
+    }
+
+
+def _files(pinned: Pinned, values: Mapping[str, Any], *, probe: bytes) -> dict[str, RecipeFile]:
+    cell, root = pinned.cell, resources.runtime()
+    runtime = sorted(root.rglob("*.py")) if cell.profile == "colab" else []
+    return {
+        ".dockerignore": _text("dockerignore.j2", values),
+        "Dockerfile": _text("Dockerfile.j2", values),
+        "README.txt": _text("README.txt.j2", values),
+        "cudnn-verify": RecipeFile(content=probe, mode=0o755),
+        "expect.json": RecipeFile(content=expectation(pinned)),
+        "requirements.txt": _text("requirements.txt.j2", values),
+        **({"slim.py": RecipeFile(content=Path(slim.__file__).read_bytes())} if cell.options.slim else {}),
+        **{
+            f"runtime/{path.relative_to(root).as_posix()}": RecipeFile(content=path.read_bytes())
+            for path in runtime
+        },
+    }
+
+
+def _text(template: str, values: Mapping[str, Any]) -> RecipeFile:
+    return RecipeFile(content=fill(template, values).encode())
+
+
+def _steps_of(pinned: Pinned, values: Mapping[str, Any]) -> tuple[RecipeStep, ...]:
+    """The steps in the order in which they run; ``values`` are those of the templates."""
+    steps = [_step("interpreter", values)] if pinned.python is not None else []
+    steps += [
+        _step("environment", values, reads="libraries" if values["nvidia_wheels"] else "nothing"),
+        _step("bytecode", values, reads="sources"),
+        _step(
+            "probe",
+            values,
+            files=(("cudnn-verify", "/mnt/cudnn-verify"), ("expect.json", "/mnt/expect.json")),
+        ),
+    ]
+    if values["colab"]:
+        steps.append(
+            _step(
+                "profile",
+                values,
+                makes=("profile", "writable"),
+                files=(("runtime", "/mnt/runtime"),),
+                needs=("bytecode", "environment"),
+                reads="libraries",
+            )
+        )
+    return tuple(steps)
+
+
+def _step(name: str, values: Mapping[str, Any], *, makes: tuple[str, ...] = (), **given: Any) -> RecipeStep:
+    return RecipeStep(name=name, script=fill(f"{name}.sh.j2", values), makes=makes or (name,), **given)
+
+
+def _settings_of(pinned: Pinned, *, version: str, inputs: str) -> Iterator[RecipeSetting]:
+    """The image's config, in the order in which a Dockerfile says it."""
+    for name, text in _env(pinned):
+        yield RecipeSetting(kind="ENV", name=name, value=text)
+    if pinned.cell.profile == "colab":
+        yield RecipeSetting(kind="USER", value="1000:1000")
+        yield RecipeSetting(
+            kind="HEALTHCHECK",
+            value=(*_PYTHON, "rtbuild_runtime.health"),
+            durations=(("interval", 30), ("timeout", 10), ("start-period", 60)),
+        )
+        yield RecipeSetting(kind="ENTRYPOINT", value=("/usr/bin/tini", "-s", "--"))
+        yield RecipeSetting(kind="CMD", value=(*_PYTHON, "rtbuild_runtime"))
+    elif not isinstance(pinned.base, RegistryBase):
+        yield RecipeSetting(kind="CMD", value=("bash",))
+    for name, text in _labels(pinned, version=version, inputs=inputs):
+        yield RecipeSetting(kind="LABEL", name=name, value=text)
+
+
+def _env(pinned: Pinned) -> Iterator[tuple[str, str]]:
+    cell, base = pinned.cell, pinned.base
+    there: Mapping[str, str] = dict(base.env) if isinstance(base, RegistryBase) else {}
+    chosen = dict(cell.env)
+    # Docker's default for an image without the setting: https://docs.docker.com/engine/containers/run/
+    path = there.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    yield "PATH", f"/opt/runtime/bin:{path}"
+    yield "CUDNN_VERIFY_EXPECT", "/usr/local/share/rtbuild/expect.json"
+    if cell.cuda.provider == "wheels":
+        yield from ((name, text) for name, text in _GPU_VARIABLES.items() if name not in {**there, **chosen})
+    if cell.profile == "colab" and "HOME" not in chosen:
+        yield "HOME", "/home/colab"  # also for a user of `--user` who is not in /etc/passwd
+    yield from cell.env
+
+
+def _labels(pinned: Pinned, *, version: str, inputs: str) -> Iterator[tuple[str, str]]:
+    """https://github.com/opencontainers/image-spec/blob/main/annotations.md and rtbuild's own."""
+    cell, base = pinned.cell, pinned.base
+    if isinstance(base, RegistryBase):
+        yield "org.opencontainers.image.base.digest", base.digest
+        yield "org.opencontainers.image.base.name", base.reference
+    yield "org.opencontainers.image.title", _title(pinned)
+    yield "org.opencontainers.image.version", cell.id
+    yield "io.rtbuild.cell", cell.id
+    yield "io.rtbuild.matrix", cell.matrix
+    if cell.profile != "plain":
+        yield "io.rtbuild.profile", cell.profile
+    yield "io.rtbuild.version", version
+    yield "io.rtbuild.inputs", inputs
+
+
+def _title(pinned: Pinned) -> str:
+    """The title of an image, for people: frameworks, Python and base."""
+    cell = pinned.cell
+    parts = [text.replace("==", " ") for text in cell.frameworks]
+    version = cell.python if pinned.python is None else pinned.python.version
+    return ", ".join([*parts, f"Python {version}", str(cell.base)])

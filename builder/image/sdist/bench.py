@@ -1,0 +1,250 @@
+"""One project's sources, laid out beside a system to build them in; and the calls of its build backend."""
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from builder.core.documents import MalformedError, parse_json
+from builder.core.errors import CellError
+from builder.core.model import Sdist, Wheel
+from builder.image.compose import pythons
+from builder.image.sandbox import Limits, View, run
+from builder.image.sdist import advice, binaries, programs
+from builder.image.sdist import wheel as wheels
+from builder.image.sdist.unpack import BuildSystem, refuse_address
+from builder.image.wheels.archive import Archive
+from builder.plan.lock.sources import host_platform
+from builder.sources.index.client import Index
+from builder.sources.index.target import MACHINES, Target
+
+INSIDE = Path(__file__).with_name("inside.py")
+SITE = b"""\
+import os, site, sys
+if sys.version_info >= (3, 12):
+    site.addsitedir(os.path.dirname(os.path.abspath(__file__)))
+"""
+"""Python 3.12 has no distutils. setuptools' own stands in for it by a ``.pth``, also in the Pythons that a
+``configure`` starts: https://docs.python.org/3/library/site.html#site.addsitedir"""
+_STANDALONE = f"{pythons.FOLDER}/bin"
+_WHEEL = re.compile(r"[\w.!+-]{1,251}\.whl", re.ASCII)
+_EPOCH = 315619200
+"""1980-01-02: zip files can hold it, and it does not depend on an index's upload times."""
+_UNREAD = re.compile(r"\./(usr/share/(doc|man|locale)|var/cache|var/lib/dpkg(?!/info/.*\.list$))/")
+"""dpkg's lists of files name the package of a library."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A system with one project's sources beside it."""
+
+    sdist: Sdist
+    root: Path
+    folder: Path
+    """The folder of this build: ``sdist`` and ``requires``."""
+    source: Path
+    system: BuildSystem
+    compiles: bool
+    """True if :attr:`root` has a compiler."""
+    cache: Path
+    limits: Limits
+    cancel: threading.Event
+
+    @property
+    def program(self) -> str:
+        """The Python that builds: a standalone one, or the system's own."""
+        for folder in (_STANDALONE, "usr/bin"):
+            for found in self.root.glob(f"{folder}/python3.*"):
+                if re.fullmatch(r"python3\.\d+", found.name):
+                    return f"/{folder}/{found.name}"
+        raise CellError(f"the system to build {self.sdist.file} in has no Python")
+
+    @property
+    def python(self) -> str:
+        """Its version: ``3.11``."""
+        return self.program.rpartition("/python")[2]
+
+    def lay(self, requires: Sequence[Wheel], index: Index) -> None:
+        """Put the files of wheels on the path of the build's Python; those of an earlier call are removed."""
+        target = self.folder / "requires"
+        if target.exists():
+            shutil.rmtree(target)
+        target.mkdir()
+        paths = index.fetch_all(requires, cache=self.cache, stop=self.cancel)
+        try:
+            for wheel in requires:
+                with Archive(paths[wheel.sha256]) as archive:
+                    _lay_wheel(archive, target)
+                    if self.compiles:
+                        folder = target / programs.FOLDER
+                        programs.lay(archive, folder, program=self.program, python=self.python)
+            if self.compiles:
+                programs.wrap(self.root, target / programs.FOLDER)
+            (target / INSIDE.name).write_bytes(INSIDE.read_bytes())
+            (target / "sitecustomize.py").write_bytes(SITE)
+        except (FileExistsError, IsADirectoryError, NotADirectoryError) as problem:
+            place = Path(str(problem.filename)).relative_to(target)
+            said = f"two wheels that build {self.sdist.file} have {place} as a file and as a folder"
+            raise CellError(said) from problem
+
+    def distributions(self) -> dict[str, str]:
+        """Versions of the Python packages that Debian's own packages brought, by name.
+
+        A standalone Python does not see them.
+        """
+        if self.program.startswith(f"/{_STANDALONE}/"):
+            return {}
+        folder = self.root / "usr/lib/python3/dist-packages"
+        found = importlib.metadata.distributions(path=[str(folder)])
+        return {canonicalize_name(one.metadata["Name"]): one.version for one in found}
+
+    def requires_of_hook(self) -> tuple[str, ...]:
+        """The backend's further requirements: ``get_requires_for_build_wheel``."""
+        what = f"asking {self.sdist.file} what its build needs"
+        try:
+            found = parse_json(self._run("requires", what))
+            texts = tuple(str(Requirement(text)) for text in found)
+        except (ValueError, TypeError, RecursionError) as problem:
+            raise CellError(f"{what}: no list of requirements came back: {problem}") from problem
+        for text in texts:
+            refuse_address(text, self.sdist.file)
+        return texts
+
+    def build(self) -> tuple[str, wheels.Content]:
+        """The wheel's file name and its checked files."""
+        what, tags = f"building {self.sdist.file}", None
+        if self.compiles:  # for this Python, and for a Linux that no ``manylinux`` describes
+            target = Target(python=self.python, platform=host_platform(), glibc="2.17")
+            tags = [tag for tag in target.tags() if tag.platform.startswith(("linux_", "any"))]
+        said, _, data = self._run("wheel", what).partition(b"\n")
+        try:
+            name = parse_json(said)
+        except MalformedError:
+            name = None
+        if not isinstance(name, str) or not _WHEEL.fullmatch(name):
+            raise CellError(f"{what}: the build ended without a wheel")
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            path = Path(folder) / name
+            path.write_bytes(data)
+            content = wheels.members(path, self._limits.memory)
+            wheels.refuse_other(path, content, self.sdist, self.python, fitting=tags)
+        return name, content
+
+    def libraries(self, content: wheels.Content) -> tuple[str, ...]:
+        """The Debian packages whose libraries a wheel's files load."""
+        machine = MACHINES[host_platform()]
+        return binaries.loaded(content, self.root, machine=machine, what=self.sdist.file)
+
+    @cached_property
+    def _limits(self) -> Limits:
+        unpacked = sum(f.stat().st_size for f in self.source.rglob("*") if f.is_file())
+        return replace(self.limits, memory=self.limits.memory + 6 * unpacked)
+
+    def _run(self, hook: str, what: str) -> bytes:
+        job = {
+            "hook": hook,
+            "backend": self.system.backend,
+            "path": self.system.path,
+            "source": f"/sdist/{self.source.name}",
+            "work": "/build",
+            "epoch": _EPOCH,
+        }
+        limits = self._limits
+        return run(
+            [self.program, "-s", "/requires/inside.py", json.dumps(job)],
+            View(
+                root=self.root,
+                folders={f"/{part}": readable(self.folder / part) for part in ("sdist", "requires")},
+                memory={"/build": limits.memory, "/tmp": limits.memory // 4},  # noqa: S108 - the sandbox's own
+                at="/build",
+            ),
+            what=what,
+            env=_ENVIRONMENT | self._paths | (programs.environment() if self.compiles else {}),
+            limits=limits,
+            cancel=self.cancel,
+            advise=partial(advice.of_failure, sdist=self.sdist, compiled=self.compiles),
+        )
+
+    @property
+    def _paths(self) -> dict[str, str]:
+        """``python3`` is the build's Python, whatever else the system may have."""
+        tools = f"/requires/{programs.FOLDER}:" if self.compiles else ""
+        if not self.program.startswith(f"/{_STANDALONE}/"):
+            return {"PATH": f"{tools}{_ENVIRONMENT['PATH']}"}
+        # Without /proc, as here, the loader does not know what lies beside a program.
+        libraries = {"LD_LIBRARY_PATH": f"/{pythons.FOLDER}/lib"}
+        return {"PATH": f"{tools}/{_STANDALONE}:{_ENVIRONMENT['PATH']}", **libraries}
+
+
+def readable(folder: Path) -> Path:
+    """Let every user read what is below ``folder``, whatever the umask: the sandbox's is another one."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
+    return folder
+
+
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/build",
+    "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    "PYTHONPATH": "/requires",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONNOUSERSITE": "1",
+    "SOURCE_DATE_EPOCH": str(_EPOCH),
+}
+
+
+def _lay_wheel(archive: Archive, target: Path) -> None:
+    """All in one folder, without scripts, headers and the like."""
+    for name, member in archive.members.items():
+        first, _, rest = name.partition("/")
+        scheme, _, place = rest.partition("/") if first.endswith(".data") else ("purelib", "", name)
+        if scheme in {"purelib", "platlib"}:
+            path = target / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                file.writelines(archive.chunks(member))
+            path.chmod(0o755 if member.executable else 0o644)
+
+
+@contextlib.contextmanager
+def laid_out(*tars: Path) -> Iterator[Path]:
+    """The folder with the files of ``tars``, which are rtbuild's own: every user of it reads them."""
+    with tempfile.TemporaryDirectory(prefix="rtbuild-system-", ignore_cleanup_errors=True) as name:
+        folder = Path(name) / "root"
+        folder.mkdir()
+        for tar in tars:
+            _lay(tar, folder)
+        yield folder
+
+
+def _lay(rootfs: Path, folder: Path) -> None:
+    owner, group = os.geteuid(), os.getegid()
+    with tarfile.open(rootfs) as archive:
+        # the default of Python 3.14 refuses the absolute links that a system has
+        archive.extraction_filter = lambda member, _path: member
+        for member in archive:
+            if _UNREAD.match(member.name) or member.isdev():
+                continue
+            member.uid, member.gid, member.uname, member.gname = owner, group, "", ""
+            member.mode = (member.mode & 0o755) | (0o755 if member.isdir() else 0o444)
+            archive.extract(member, folder)
+    for name in ("build", "dev", "tmp", "requires", "sdist"):  # the sandbox mounts something there
+        (folder / name).mkdir(exist_ok=True)
+    folder.chmod(0o755)

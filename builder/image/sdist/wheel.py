@@ -1,0 +1,132 @@
+"""Checks the wheel that a build made, and makes its bytes the same on every machine.
+
+Entries are sorted, dated 1980-01-02 and stored uncompressed, because deflate's output depends on the
+machine's zlib. https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+"""
+
+import base64
+import csv
+import email.parser
+import hashlib
+import io
+import stat
+import zipfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from packaging.tags import Tag
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from builder.core.errors import CellError
+from builder.core.model import Sdist
+from builder.image.sdist import advice
+from builder.image.wheels.archive import Archive
+from builder.sources.index.target import takes
+
+Content = Mapping[str, tuple[bytes, bool]]
+
+_ANY = {"py3-none-any", "py2-none-any"}
+_NAMED = 8
+"""Greatest number of different files in an error."""
+_HINT = (
+    "pin another version of it, name an index that has a wheel (`index:`), or leave it out of 'from-source'"
+)
+
+
+def members(path: Path, most: int) -> Content:
+    """Content of every file by name, and whether it is executable; ``most`` bytes in all.
+
+    CellError for a zip that is larger, hostile or damaged.
+    """
+    with Archive(path) as archive:
+        if sum(member.size for member in archive.members.values()) > most:
+            raise archive.error(f"unpacks to more than {most >> 20} MiB")
+        rows = archive.members.items()
+        return {name: (archive.read(name, most=most), member.executable) for name, member in rows}
+
+
+def refuse_other(
+    path: Path, content: Content, sdist: Sdist, python: str, *, fitting: Collection[Tag] | None = None
+) -> None:
+    """Raise CellError unless this is a wheel of that name and version, for that Python.
+
+    A pure one if ``fitting`` is None; else one that has these tags.
+    """
+    what = f"{sdist.file} was built to {path.name}, which"
+    try:
+        name, version, _, tags = parse_wheel_filename(path.name)
+    except ValueError as problem:
+        raise CellError(f"{what} is no name of a wheel: {problem}", hint=_HINT) from problem
+    _refuse_name(what, name, str(version), sdist)
+    offered = {str(tag) for tag in tags}
+    pure = "py3-none-any" in offered and offered <= _ANY
+    if not pure and fitting is None:
+        said = "holds compiled code or asks for one Python: without a compiler only py3-none-any is taken"
+        raise CellError(f"{what} {said}", hint=advice.to_compile(sdist))
+    if not pure and fitting is not None and not tags <= set(fitting):
+        raise CellError(f"{what} is for another Python or machine than the cell's {python}", hint=_HINT)
+    folder = next((n.partition("/")[0] for n in content if n.endswith(".dist-info/METADATA")), None)
+    for needed in ("METADATA", "WHEEL", "RECORD"):
+        if folder is None or f"{folder}/{needed}" not in content:
+            raise CellError(f"{what} has no {needed}", hint=_HINT)
+    text = content[f"{folder}/METADATA"][0].decode("utf-8", "replace")  # bytes give headers that are no str
+    metadata = email.parser.HeaderParser().parsestr(text)
+    _refuse_name(f"{what} in its METADATA", metadata.get("Name", ""), metadata.get("Version", ""), sdist)
+    wanted = metadata.get("Requires-Python")
+    if not takes(wanted, python):
+        raise CellError(f"{what} needs Python {wanted}, but the cell has {python}", hint=_HINT)
+
+
+def _refuse_name(what: str, name: str, version: str, sdist: Sdist) -> None:
+    try:
+        same = Version(version) == Version(sdist.version)
+    except ValueError:
+        same = False
+    if canonicalize_name(name) == canonicalize_name(sdist.name) and same:
+        return
+    git = version.startswith(("0.0", "0.1.dev")) and not same
+    hint = "its version comes from git, which a source distribution has not; " + _HINT if git else _HINT
+    said = f"{name or 'no name'} {version or 'no version'}, not {sdist.name} {sdist.version}"
+    raise CellError(f"{what} says {said}", hint=hint)
+
+
+def normalised(content: Content) -> bytes:
+    """The wheel of these files: the same bytes for the same files, with a RECORD that is right."""
+    record_name = next(name for name in content if name.endswith(".dist-info/RECORD"))
+    info = record_name.removesuffix("/RECORD")
+    signatures = {f"{info}/RECORD.jws", f"{info}/RECORD.p7s"}
+    names = sorted(set(content) - {record_name} - signatures, key=lambda name: (name.startswith(info), name))
+    record = io.StringIO()
+    rows = csv.writer(record, lineterminator="\n")
+    for name in names:
+        data = content[name][0]
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.writerow((name, f"sha256={digest}", len(data)))
+    rows.writerow((record_name, "", ""))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name in names:
+            archive.writestr(_entry(name, executable=content[name][1]), content[name][0])
+        archive.writestr(_entry(record_name, executable=False), record.getvalue().encode())
+    return out.getvalue()
+
+
+def _entry(name: str, *, executable: bool) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, (1980, 1, 2, 0, 0, 0))
+    entry.create_system = 3  # Unix, whatever this runs on
+    entry.external_attr = (stat.S_IFREG | (0o755 if executable else 0o644)) << 16
+    return entry
+
+
+def differing(one: tuple[str, Content], other: tuple[str, Content]) -> str:
+    """Files that two builds, each a wheel's name and content, do not share, RECORDs aside; or their names."""
+    (name, content), (other_name, others) = one, other
+    files = sorted(
+        path
+        for path in content.keys() | others.keys()
+        if content.get(path) != others.get(path) and not path.endswith(".dist-info/RECORD")
+    )
+    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+    renamed = f"{name} and {other_name}" if name != other_name else ""
+    return ", ".join(files[:_NAMED]) + more or renamed

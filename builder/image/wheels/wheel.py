@@ -1,0 +1,297 @@
+"""Whether a wheel fits a cell, and the files that installing it would leave, worked out without unpacking it.
+
+Paths, modes, scripts and the rewritten ``RECORD`` are those of ``pip install --no-compile`` into the image's
+prefix; the rules are in ``pip/_internal/operations/install/wheel.py``, and a test compares the two trees.
+"""
+
+import base64
+import csv
+import email.parser
+import functools
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from email.message import Message
+
+from packaging.tags import Tag
+from packaging.utils import canonicalize_name
+
+from builder.core.documents import shown
+from builder.core.errors import CellError
+from builder.core.model import Cell, Wheel
+from builder.image.recipe.slim import left_out
+from builder.image.wheels.archive import Archive, Member
+from builder.image.wheels.scripts import EntryPointError, Style, entry_points, scripts
+from builder.sources.index.target import Target, rank, takes, wheel_name
+
+PREFIX = "opt/runtime"
+SITE = f"{PREFIX}/lib/python/site-packages"
+_BIN = f"{PREFIX}/bin"
+_INTERPRETER = f"/{PREFIX}/bin/python"
+_ROOTS = {
+    "purelib": SITE,
+    "platlib": SITE,
+    "scripts": _BIN,
+    "data": PREFIX,
+    # pip writes the Python's version in the place of ``python``; recipes link the one to the other.
+    "headers": f"{PREFIX}/include/site/python",
+}
+"""The folders of the installation schemes."""
+_LARGEST_RECORD, _LARGEST_POINTS = 16 << 20, 256 << 10
+"""Bytes of RECORD, 5 MiB for a wheel of 40,000 files, and of entry_points.txt."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class File:
+    """A file of the installed tree. ``path`` is relative to the image's root."""
+
+    path: str
+    mode: int
+    size: int
+    sha256: str | None
+    """In hexadecimal; None for a file that ``RECORD`` does not name."""
+    content: bytes | Member
+    """The bytes that pip makes, or the member of the archive."""
+
+
+class Tree:
+    """The installed form of ``wheel``; with ``slim`` without the files that an image does without.
+
+    Its ``archive`` is open as long as the tree is used. Raises :class:`~builder.core.errors.CellError`.
+    """
+
+    def __init__(self, archive: Archive, wheel: Wheel, *, python: str, style: Style, slim: bool) -> None:
+        self.archive = archive
+        self.wheel = wheel
+        self._info = self._info_folder()
+        version = str(self._headers("WHEEL").get("Wheel-Version", ""))
+        if version.partition(".")[0] != "1":
+            raise archive.error(f"is in wheel format {version or 'without a version'}; this reads format 1")
+        requires = self._headers("METADATA").get("Requires-Python")
+        self.requires_python = str(requires) if requires else None
+        self._points = self._entry_points()
+        self.scripts = bool(self._points)
+        """Whether pip makes scripts for its entry points, whose text depends on the version of pip."""
+        self._rows = self._record()
+        files = self._files(python, style, slim=slim)
+        self.files = tuple(files[path] for path in sorted(files))
+        for path in files:
+            if "/.wh." in path:  # https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
+                raise archive.error(f"/{shown(path)} would remove files of other packages from the image")
+        for folder in (folder for path in files for folder in parents(path)):
+            if folder in files:
+                raise archive.error(f"/{folder} would be a file and a folder")
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def pieces(self, file: File) -> Iterator[bytes]:
+        return iter([file.content]) if isinstance(file.content, bytes) else self.archive.chunks(file.content)
+
+    def _info_folder(self) -> str:
+        folders = {name.partition("/")[0] for name in self.archive.members if ".dist-info/" in name}
+        infos = sorted(folder for folder in folders if folder.endswith(".dist-info"))
+        if len(infos) != 1:
+            raise self.archive.error(f"has {len(infos)} .dist-info folders, a wheel has one")
+        named = canonicalize_name(infos[0].removesuffix(".dist-info").rpartition("-")[0])
+        if named != canonicalize_name(self.wheel.name):
+            raise self.archive.error(f"holds {named}, not {self.wheel.name}")
+        return infos[0]
+
+    def _headers(self, name: str) -> Message:
+        return email.parser.BytesHeaderParser().parsebytes(self.archive.read(f"{self._info}/{name}"))
+
+    def _entry_points(self) -> dict[str, str]:
+        name = f"{self._info}/entry_points.txt"
+        if name not in self.archive.members:
+            return {}
+        try:
+            return entry_points(self.archive.read(name, most=_LARGEST_POINTS).decode())
+        except (EntryPointError, UnicodeDecodeError) as problem:
+            raise self.archive.error(str(problem)) from problem
+
+    def _record(self) -> dict[str, tuple[str, str]]:
+        """``RECORD``: file → (hash, size), both as written and both empty if it gives none."""
+        rows: dict[str, tuple[str, str]] = {}
+        files = len(self.archive.members)
+        try:
+            text = self.archive.read(f"{self._info}/RECORD", most=_LARGEST_RECORD).decode()
+            for row in filter(None, csv.reader(text.splitlines())):
+                name, hashed, size = (*row, "", "", "")[:3]
+                if name.startswith("/") or ".." in name.split("/"):
+                    raise self.archive.error(f"its RECORD names {name!r}, outside of the archive")
+                rows[name] = (hashed, size)
+                if len(rows) > files + 1000:  # some builders record what they then leave out
+                    raise self.archive.error(f"its RECORD names more files than the {files} in it")
+        except UnicodeDecodeError as problem:
+            raise self.archive.error(f"its RECORD is not UTF-8: {problem}") from problem
+        except csv.Error as problem:
+            raise self.archive.error(f"its RECORD cannot be read: {problem}") from problem
+        return rows
+
+    def _files(self, python: str, style: Style, *, slim: bool) -> dict[str, File]:
+        """By path, with the RECORD that pip writes."""
+        files: dict[str, File] = {}
+        moved: dict[str, str] = {}
+        changed: dict[str, File] = {}
+        for member in self.archive.members.values():
+            path = self._destination(member.name)
+            if self._is_generated(path, member.name):
+                continue
+            moved[member.name] = path  # also of what is left out: its line of RECORD is known by it
+            if slim and left_out(_record_path(path)):
+                continue
+            file = self._from_member(member, path)
+            if isinstance(file.content, bytes):
+                changed[member.name] = file
+            if path in files:
+                raise self.archive.error(f"two of its files are both installed as /{path}")
+            files[path] = file
+        generated = {file.path: file for file in self._generated(python, style)}
+        lines = [
+            (_record_path(moved.get(name, f"{SITE}/{name}")), *_row(changed.get(name), *row))
+            for name, row in self._rows.items()
+        ]
+        lines += [(_record_path(path), *_row(file, "", "")) for path, file in generated.items()]
+        lines += [(_record_path(path), "", "") for name, path in moved.items() if name not in self._rows]
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows(sorted(line for line in lines if not (slim and left_out(line[0]))))
+        record = _made(f"{SITE}/{self._info}/RECORD", text.getvalue().encode(), 0o644)
+        return files | generated | {record.path: record}
+
+    def _destination(self, name: str) -> str:
+        """Where pip puts a file of the archive."""
+        top, _, rest = name.partition("/")
+        if not (rest and top.endswith(".data")):
+            return f"{SITE}/{name}"
+        scheme, _, path = rest.partition("/")
+        if scheme not in _ROOTS or not path:
+            schemes = ", ".join(sorted(_ROOTS))
+            raise self.archive.error(f"{name} belongs to no installation scheme ({schemes})")
+        return "/".join([_ROOTS[scheme], *([self.wheel.name] if scheme == "headers" else []), path])
+
+    def _is_generated(self, path: str, name: str) -> bool:
+        """Whether this is a script that setuptools wrote for an entry point: pip writes its own."""
+        if not _is_script(name):
+            return False
+        script = path.rpartition("/")[2]
+        suffixes = (".exe", "-script.py", ".pya")
+        suffix = next((suffix for suffix in suffixes if script.lower().endswith(suffix)), "")
+        return script[: len(script) - len(suffix)] in self._points
+
+    def _from_member(self, member: Member, path: str) -> File:
+        mode = 0o755 if member.executable else 0o644
+        hashed, size = self._rows.get(member.name, ("", ""))
+        if size and size != str(member.size):
+            raise self.archive.error(f"{member.name} has {member.size} bytes, its RECORD says {size}")
+        start = next(filter(None, self.archive.chunks(member)), b"") if _is_script(member.name) else b""
+        if start.startswith(b"#!python"):
+            content = self.archive.read(member.name, most=64 << 20)
+            self._check_hash(member.name, [content], hashed)
+            # The whole line goes, with any options in it: so does pip.
+            return _made(path, f"#!{_INTERPRETER}\n".encode() + content.partition(b"\n")[2], mode)
+        digest = _hex(hashed) if hashed.startswith("sha256=") else None
+        if digest is None:
+            # sha384 and sha512 are allowed and rare; they are checked here, once, by reading the file early.
+            self._check_hash(member.name, self.archive.chunks(member), hashed)
+        return File(path=path, mode=mode, size=member.size, sha256=digest, content=member)
+
+    def _check_hash(self, name: str, content: Iterable[bytes], hashed: str) -> None:
+        algorithm, _, expected = hashed.partition("=")
+        if not hashed:
+            return
+        if algorithm not in ("sha256", "sha384", "sha512"):
+            raise self.archive.error(f"its RECORD hashes {name} with {algorithm}, which is not safe")
+        found = hashlib.new(algorithm)
+        for piece in content:
+            found.update(piece)
+        if expected.rstrip("=") not in {_text(found.digest()), found.hexdigest()}:
+            raise self.archive.error(f"{name} is not what its RECORD says: the hash differs")
+
+    def _generated(self, python: str, style: Style) -> Iterator[File]:
+        """The files that pip adds: a script for each entry point, and its two marks."""
+        try:
+            for name, content in scripts(self._points, interpreter=_INTERPRETER, python=python, style=style):
+                yield _made(f"{_BIN}/{name}", content, 0o755)
+        except EntryPointError as problem:
+            raise self.archive.error(str(problem)) from problem
+        yield _made(f"{SITE}/{self._info}/INSTALLER", b"pip\n", 0o644)
+        # Every wheel of a lock is asked for by name, so pip marks every one.
+        yield _made(f"{SITE}/{self._info}/REQUESTED", b"", 0o644)
+
+
+def _is_script(name: str) -> bool:
+    parts = name.split("/", 2)
+    return len(parts) == 3 and parts[0].endswith(".data") and parts[1] == "scripts"
+
+
+def _made(path: str, content: bytes, mode: int) -> File:
+    digest = hashlib.sha256(content).hexdigest()
+    return File(path=path, mode=mode, size=len(content), sha256=digest, content=content)
+
+
+def _record_path(path: str) -> str:
+    """As ``RECORD`` writes it: relative to site-packages."""
+    inside = path.removeprefix(f"{SITE}/")
+    return inside if inside != path else "../../../" + path.removeprefix(f"{PREFIX}/")
+
+
+def _row(file: File | None, hashed: str, size: str) -> tuple[str, str]:
+    """Hash and size of a line of ``RECORD``: new for what pip made or changed, else as they were."""
+    if file is None or file.sha256 is None:
+        return hashed, size
+    return "sha256=" + _text(bytes.fromhex(file.sha256)), str(file.size)
+
+
+def parents(path: str) -> Iterator[str]:
+    """The folders above ``path``, innermost first."""
+    folder = path.rpartition("/")[0]
+    while folder:
+        yield folder
+        folder = folder.rpartition("/")[0]
+
+
+def _text(digest: bytes) -> str:
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def _hex(hashed: str) -> str | None:
+    """The hexadecimal form of ``sha256=…``; None if it is none."""
+    encoded = hashed.partition("=")[2].rstrip("=")
+    if re.fullmatch("[0-9a-f]{64}", encoded):
+        return encoded  # not what the format says, and in wheels that are out there: ffmpy 0.6.0
+    try:
+        digest = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    except ValueError:
+        return None
+    return digest.hex() if len(digest) == hashlib.sha256().digest_size else None
+
+
+def check_tags(wheel: Wheel, cell: Cell) -> None:
+    """Raise :class:`~builder.core.errors.CellError` if the file's tags rule out the cell.
+
+    The lock chose wheels that fit; this is for a lock that was edited, or made for another cell.
+    """
+    if wheel_name(wheel.file) is None:
+        raise CellError(f"{wheel.file} is no name of a wheel")
+    if rank(wheel.file, _tags(cell.python, cell.platform)) is None:
+        hint = f"lock the cell {cell.id} again"
+        raise CellError(f"{wheel.file} does not run on Python {cell.python} on {cell.platform}", hint=hint)
+
+
+@functools.cache
+def _tags(python: str, platform: str) -> Mapping[Tag, int]:
+    """Of any glibc: its age is the lock's business, which knows the base."""
+    return Target(python=python, platform=platform, glibc="2.99").tags()
+
+
+def check_python(name: str, requires: str | None, cell: Cell) -> None:
+    """Raise :class:`~builder.core.errors.CellError` if ``Requires-Python`` does not allow the cell's
+    Python.
+    """
+    if not takes(requires, cell.named_python):
+        hint = f"lock the cell {cell.id} again"
+        raise CellError(f"{name} asks for Python {requires}, the cell has {cell.named_python}", hint=hint)

@@ -1,0 +1,1 @@
+"""What is to be made, and whether it can work: matrices, compatibility, requirements, locks."""

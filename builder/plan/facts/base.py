@@ -1,0 +1,107 @@
+"""CUDA, cuDNN and operating system of a base image, by registry or by table."""
+
+import re
+from dataclasses import dataclass
+
+from builder.core.model import Base, Cell, RegistryBase, RootfsBase
+from builder.plan.facts.finding import Finding, Source, Value, decide
+from builder.plan.facts.tables import SystemRow, TagRow, load
+from builder.plan.facts.truth import BaseTruth, truth_of_base
+
+TAG = re.compile(
+    r"(?P<registry>.*/)?nvidia/cuda:(?P<cuda>\d+\.\d+(?:\.\d+)?)(?:-(?P<infix>cudnn\d*))?"
+    r"-(?P<flavour>base|runtime|devel)-(?P<system>[a-z]+[\d.]*)(?:@sha256:[0-9a-f]+)?"
+)
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+~-]{0,40}")
+"""Of CUDA or cuDNN, as NVIDIA's images have it: ``9.1.0.70-1``."""
+DOCKER_HUB = {None, "docker.io/", "index.docker.io/", "registry-1.docker.io/"}
+"""Registries of a reference whose tags the tables list."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaTag:
+    """An ``nvidia/cuda`` reference in its parts, and its row in the tables."""
+
+    text: str
+    registry: str | None
+    cuda: str
+    infix: str | None
+    flavour: str
+    system: str
+    row: TagRow | None
+
+
+def system_of(cell: Cell, read: BaseTruth | None = None) -> SystemRow | None:
+    """The row of a base's system: as read from the registry, else as the reference says."""
+    if cell.base.kind == "rootfs":
+        return load().systems.get(cell.base.name)
+    return _system(cell.base.name, read.system if read is not None else None)
+
+
+def pinned_system(base: RegistryBase | RootfsBase) -> SystemRow | None:
+    """The same for a base that is locked."""
+    if isinstance(base, RootfsBase):
+        return load().systems.get(f"debian/{base.suite}")
+    return _system(base.reference, truth_of_base(base).system)
+
+
+def _system(reference: str, told: str | None) -> SystemRow | None:
+    """The row of a system by the image's labels, else by the end of its reference.
+
+    If the labels name a system that no table has, it is unknown, whatever the tag says. Old images have no
+    such labels, and an image made from Ubuntu's may give its own version there: for those, a whole word at
+    the end of the reference counts.
+    """
+    systems = load().systems
+    its_own = (
+        told is not None and told.startswith("ubuntu") and not re.fullmatch(r"ubuntu\d\d\.(04|10)", told)
+    )
+    if told and not its_own:
+        return systems.get(told)
+    end = reference.partition("@")[0].rpartition("/")[2].replace(".", "")
+    name, _, tag = end.partition(":")
+    words = {*name.split("-"), *tag.split("-"), name + tag.partition("-")[0]}  # ubuntu:24.04 is two
+    return next((row for key, row in systems.items() if re.sub(r"debian/|\.", "", key) in words), None)
+
+
+def has_own_python(cell: Cell, system: SystemRow | None) -> bool:
+    """Whether the image's Python is the base's own, as the matrix says, or as the base has it."""
+    if cell.python_patch is not None or cell.python_from is not None:
+        return cell.python_patch is None and cell.python_from == "base"
+    return system is None or cell.python in system.python
+
+
+def tag_of(base: Base) -> CudaTag | None:
+    """The parts of an ``nvidia/cuda`` reference; None for any other base."""
+    found = TAG.fullmatch(base.name) if base.kind == "registry" else None
+    if found is None:
+        return None
+    cuda, infix, system = found["cuda"], found["infix"], found["system"]
+    ubuntu = system.removeprefix("ubuntu")
+    # a tag without cuDNN comes and goes with its siblings that have it
+    rows = (r for r in load().tags if r.cuda == cuda and ubuntu in r.ubuntu and infix in {None, r.infix})
+    return CudaTag(
+        text=base.name,
+        registry=found["registry"],
+        cuda=cuda,
+        infix=infix,
+        flavour=found["flavour"],
+        system=system,
+        row=next(rows, None),
+    )
+
+
+def base_value(
+    tag: CudaTag | None, read: BaseTruth | None, variable: str, by_table: str | None, notes: list[Finding]
+) -> Value | None:
+    """A variable of the base's environment, checked against the tables' value for its tag."""
+    what = {"CUDA_VERSION": "CUDA in the base", "NV_CUDNN_VERSION": "cuDNN in the base"}[variable]
+    table = None
+    if tag is not None and by_table is not None:
+        source = tag.row.source if tag.row is not None else Source("cell", f"the tag {tag.text}")
+        table = Value(what, by_table, source)
+    if read is None or (text := read.variable(variable)) is None:
+        return table
+    if not _VERSION.fullmatch(text):
+        return None  # whoever made the image wrote something else there, and its tag may be as wrong
+    return decide(Value(what, text, read.source), table, notes)

@@ -1,0 +1,212 @@
+"""Values read from compiled files without running them: GPU code, NumPy's ABI, versions, needed libraries.
+
+Nothing is loaded or executed; bytes are searched, and a search that finds nothing, or two different answers,
+is None. The fatbin container is the one that ``cuobjdump`` lists: a header with the magic number, then one
+entry for each cubin (kind 2) and PTX (kind 1), each with its compute capability
+(https://docs.nvidia.com/cuda/cuda-binary-utilities/).
+"""
+
+import itertools
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from builder.core.elf import LOAD_SEGMENT, elf_links, elf_machine, elf_segments, reader_of
+from builder.plan.facts.versions import key
+
+_MAGIC = struct.pack("<I", 0xBA55ED50)
+_PTX, _CUBIN = 1, 2
+_FLAGS = re.compile(rb"(?<! )((?:sm|compute)_\d+[a-f]?(?: (?:sm|compute)_\d+[a-f]?)+)\0")
+
+
+def order(architecture: str) -> tuple[int, str]:
+    """Sort key: by capability, kernels before PTX."""
+    return int(re.sub(r"\D", "", architecture)), "sm" if architecture.startswith("sm_") else "tx"
+
+
+def fatbin_architectures(content: bytes) -> tuple[str, ...] | None:
+    """``sm_80`` and ``compute_90`` of most of the whole GPU containers in (the beginning of) a library.
+
+    Most, because some sources are compiled for fewer (attention kernels for new cards only), and objects that
+    come out of a static library for others.
+    """
+    found = Counter(_containers(content))
+    if not found:
+        return None
+    return tuple(sorted(found.most_common(1)[0][0], key=order))
+
+
+def _containers(content: bytes) -> Iterator[frozenset[str]]:
+    at = content.find(_MAGIC)
+    while at >= 0:
+        entries, after = _entries(content, at)
+        if entries:
+            yield frozenset(entries)
+        at = content.find(_MAGIC, max(at + 4, after))
+
+
+def _entries(content: bytes, start: int) -> tuple[list[str], int]:
+    """The architectures of one container, empty if it is cut off or no container, and where reading ended."""
+    if start + 16 > len(content):
+        return [], start
+    version, header, size = struct.unpack_from("<HHQ", content, start + 4)
+    at, end = start + header, start + header + size
+    found: list[str] = []
+    if version != 1 or header != 16 or end > len(content):
+        return [], start
+    while at + 64 <= end:
+        kind, _, header, size = struct.unpack_from("<HHIQ", content, at)
+        (capability,) = struct.unpack_from("<I", content, at + 28)
+        if kind not in {_PTX, _CUBIN} or not 20 <= capability < 1000 or header + size == 0:
+            return [], at
+        found.append(f"{'compute' if kind == _PTX else 'sm'}_{capability}")
+        at += header + size
+    return found, at
+
+
+def arch_flags(content: bytes) -> tuple[str, ...] | None:
+    """PyTorch's own ``CUDA_ARCH_FLAGS``, which ``torch.cuda.get_arch_list()`` prints."""
+    found = {match[1].decode() for match in _FLAGS.finditer(content)}
+    return tuple(found.pop().split()) if len(found) == 1 else None
+
+
+def numpy_abi(content: bytes) -> str | None:
+    """The newest major version of NumPy that a library's C code runs with: ``"1"`` or ``"2"``.
+
+    NumPy 2's headers, and pybind11 from 2.12 on, look for ``numpy._core``; older ones for ``numpy.core``.
+    """
+    if b"numpy._core" in content:
+        return "2"
+    return "1" if b"numpy.core" in content else None
+
+
+def jax_versions(content: bytes) -> tuple[str | None, str | None]:
+    """CUDA and cuDNN that a JAX plug-in was built with, out of ``_versions.so``.
+
+    Its functions return constants: ``mov edi, <constant>`` before ``PyLong_FromLong``, in the order of its
+    source (https://github.com/jax-ml/jax/blob/main/jaxlib/cuda/versions.cc): CUDA, cuDNN, and so on.
+    """
+    constants = re.finditer(rb"\xbf(....)[\xe8\xe9]", content, re.DOTALL)
+    for cuda, cudnn in itertools.pairwise(int.from_bytes(match[1], "little") for match in constants):
+        if 11000 <= cuda < 20000 and cuda % 10 == 0 and (8000 <= cudnn < 10000 or 90000 <= cudnn < 200000):
+            return f"{cuda // 1000}.{cuda % 1000 // 10}", cudnn_text(cudnn)
+    return None, None
+
+
+def cudnn_text(number: int) -> str:
+    """``8902`` is 8.9.2 and ``90101`` is 9.1.1: from 9 on the major has four digits after it."""
+    major, rest = divmod(number, 10000 if number >= 90000 else 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def torch_cudnn(content: bytes) -> str | None:
+    """cuDNN's version in ``torch/csrc/cuda/shared/cudnn.cpp``, if it is a tuple of three constants."""
+    store = rb"\x48\xc7\x07(....)\x48\xc7\x47\x08(....)\x48\xc7\x47\x10(....)"
+    found = set()
+    for match in re.finditer(store, content, re.DOTALL):
+        patch, minor, major = (int.from_bytes(part, "little") for part in match.groups())
+        if 7 <= major <= 9 and minor < 100 and patch < 100:
+            found.add(f"{major}.{minor}.{patch}")
+    return found.pop() if len(found) == 1 else None
+
+
+_LEA = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]")
+_STORE = re.compile(
+    rb"(?P<wide>\x48)?\xc7(?:\x85(?P<far>....)|\x84\x24(?P<stack>....)|\x45(?P<near>.)|\x44\x24(?P<top>.))(?P<value>....)",
+    re.DOTALL,
+)
+_WIDE = re.compile(rb"\x48[\xb8-\xbf](....)(....)", re.DOTALL)
+_ARGUMENTS = re.compile(rb"\xbf(.)\0\0\0.{1,24}?\xbf(.)\0\0\0.{1,36}?\xbf(.)\0\0\0", re.DOTALL)
+_SEGMENTS, _REFERENCES = 8, 64
+"""Loaded segments of a library, and places in it that load one text, as far as they are looked at."""
+_BEFORE = 1500
+"""Bytes of code before the message in which its three numbers are put together."""
+
+
+def tensorflow_cudnn(content: bytes) -> str | None:
+    """cuDNN that TensorFlow was compiled with: the constants of its message "but source was compiled with".
+
+    ``cuda_dnn.cc`` puts major, minor and patch into a structure right before it; compilers store them as two
+    numbers in one, as three, or hand them over one by one. Found by the instruction that loads the message.
+    """
+    places = list(itertools.islice(_references(content, b"but source was compiled with: "), _REFERENCES))
+    found = {version for at in places for version in _stored(content[max(0, at - _BEFORE) : at])}
+    if not found:
+        passed = (match for at in places for match in _ARGUMENTS.finditer(content[max(0, at - 400) : at]))
+        numbers = ((match[1][0], match[2][0]) for match in passed)
+        found = {f"{major}.{minor}" for major, minor in numbers if _is_cudnn(major, minor)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _references(content: bytes, text: bytes) -> Iterator[int]:
+    """Where code loads the address of a text, relative to itself."""
+    at = content.find(text)
+    if at < 0 or content[:4] != b"\x7fELF":
+        return
+    try:
+        loaded = [one for one in elf_segments(reader_of(content)) if one.kind == LOAD_SEGMENT][:_SEGMENTS]
+    except ValueError:
+        return
+    segments = [(one.offset, one.address, one.length, one.flags & 1) for one in loaded]
+    starts = {content.rfind(b"\0", 0, at) + 1, at, at - 1}
+    wanted = {
+        start - place + address
+        for start in starts
+        for place, address, size, _ in segments
+        if place <= start < place + size
+    }
+    for place, address, size, executable in segments:
+        if executable:
+            code = content[place : place + size]
+            for match in _LEA.finditer(code, 0, len(code) - 7):
+                (distance,) = struct.unpack_from("<i", code, match.start() + 3)
+                if address + match.start() + 7 + distance in wanted:
+                    yield place + match.start()
+
+
+def _stored(code: bytes) -> Iterator[str]:
+    """Versions that this code stores, as exactly as it says."""
+    for match in _WIDE.finditer(code):
+        major, minor = (int.from_bytes(part, "little") for part in match.groups())
+        if _is_cudnn(major, minor):
+            yield f"{major}.{minor}"
+    narrow: dict[int, int] = {}
+    wide: dict[int, int] = {}
+    for match in _STORE.finditer(code):
+        place = next(part for name in ("far", "stack", "near", "top") if (part := match[name]) is not None)
+        where = int.from_bytes(place, "little", signed=True)
+        (wide if match["wide"] else narrow)[where] = int.from_bytes(match["value"], "little")
+    for where, value in narrow.items():
+        if where + 4 in narrow and where + 8 in narrow and _is_cudnn(value, narrow[where + 4]):
+            yield f"{value}.{narrow[where + 4]}"
+    yield from (f"{value}.0" for where, value in wide.items() if where + 8 in narrow and _is_cudnn(value, 0))
+
+
+def _is_cudnn(major: int, minor: int) -> bool:
+    return 7 <= major <= 9 and minor < 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    libraries: tuple[str, ...] = ()
+    """As ``DT_NEEDED`` has them: ``libcudnn.so.9``."""
+    glibc: str | None = None
+    """None if no symbol of glibc's is versioned."""
+    paths: tuple[str, ...] = ()
+    """Where it looks first, ``$ORIGIN`` and all: ``DT_RPATH`` and ``DT_RUNPATH``."""
+
+
+def needs_of(content: bytes) -> Needs | None:
+    """What the library asks for; None for what is no such library, or not a whole one."""
+    read = reader_of(content)
+    try:
+        links = elf_links(read, elf_segments(read)) if elf_machine(read) is not None else None
+        if links is None:
+            return None
+        glibc = [name.removeprefix("GLIBC_") for name in links.versions() if name.startswith("GLIBC_2")]
+    except ValueError:
+        return None
+    paths = [path for text in (links.rpath, links.runpath) for path in (text or "").split(":") if path]
+    return Needs(libraries=tuple(links.needed), glibc=max(glibc, key=key, default=None), paths=tuple(paths))

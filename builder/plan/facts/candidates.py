@@ -1,0 +1,298 @@
+"""Every way on record to put given frameworks into one image: releases, CUDA variants, Pythons, bases.
+
+Nothing is judged here; :mod:`builder.plan.resolve` and :mod:`.nearest` ask the rules.
+"""
+
+import functools
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from builder.core.model import Base, Cell, Cuda
+from builder.plan.facts.framework import table_name
+from builder.plan.facts.gpus import card_of
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, TagRow, load
+from builder.plan.facts.versions import (
+    at_least,
+    canonical,
+    contains,
+    key,
+    major,
+    pinned,
+    release,
+    requirement,
+    short,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One way to install one framework."""
+
+    text: str
+    row: FrameworkRow
+    brings: bool
+    """True if its wheels bring CUDA and cuDNN."""
+    index: tuple[str, ...] = ()
+
+
+def choices(asked: Requirement, available: Mapping[str, Sequence[str]] | None = None) -> Iterator[Choice]:
+    """The ways to install a framework on record, the newest first; ``available`` as :func:`search` has it."""
+    distribution = canonical(asked.name)
+    table = load().frameworks[table_name(distribution)]
+    # newest first, and of one release the variant that the default index has
+    exact = pinned(asked)
+    for row in _newest_first(table) if exact is None else table.of(exact):
+        if distribution not in {"cupy", row.distribution}:
+            continue
+        offered = (available or {}).get(f"cupy-{row.variant}" if table.name == "cupy" else distribution, ())
+        if "+" in str(asked.specifier) and not any("+" in version for version in offered):
+            offered = ()  # asked for by its variant: what the default index has is no answer
+        version = _version(row, asked.specifier, offered)
+        if version is not None:
+            yield from _ways(table, row, asked, version, listed=f"{version}+{row.variant}" in offered)
+
+
+@functools.lru_cache(maxsize=64)
+def _newest_first(table: FrameworkTable) -> list[FrameworkRow]:
+    def age(row: FrameworkRow) -> tuple[Version, bool, tuple[int, ...]]:
+        return release(row.version), row.default, key(row.cuda or "0")
+
+    return sorted(table.rows, key=age, reverse=True)
+
+
+def _version(row: FrameworkRow, asked: SpecifierSet, available: Sequence[str]) -> str | None:
+    """The version of a row, without its ``+cu118``, if the requirement admits it and the index has it.
+
+    If no version on the user's indexes is of the row's CUDA variant, the default index's stand for it: a
+    release has all of its variants, and before it is proposed the variant's own index is asked.
+    """
+    own = [v.partition("+")[0] for v in available if v.partition("+")[2] == row.variant]
+    plain = [v for v in available if "+" not in v]
+    listed = [*own, *plain] if row.default else own or plain
+    for version in listed if available else (row.version,):
+        local = f"{version}+{row.variant}".rstrip("+")
+        if contains(row.versions, version) and (contains(asked, version) or contains(asked, local)):
+            return version
+    return None
+
+
+def _ways(
+    table: FrameworkTable, row: FrameworkRow, parsed: Requirement, version: str, *, listed: bool
+) -> Iterator[Choice]:
+    """``listed``: the user's own indexes have the variant, so the cell has to name none."""
+    name = canonical(parsed.name)
+    local = next((c.version.split("+")[1] for c in parsed.specifier if "+" in c.version), None)
+    if table.name == "torch":
+        if local is not None and local != row.variant:
+            return
+        if row.default and local is None:
+            yield Choice(text=f"{name}=={version}", row=row, brings=row.carries_cuda)
+        else:
+            index = () if listed else (f"https://download.pytorch.org/whl/{row.variant}",)
+            yield Choice(text=f"{name}=={version}+{row.variant}", row=row, brings=True, index=index)
+    elif table.name == "jax":
+        if row.default and (not parsed.extras or {row.extra, *row.aliases} & parsed.extras):
+            yield Choice(text=f"{name}[{row.extra}]=={version}", row=row, brings=True)
+    elif table.name == "cupy":
+        yield Choice(text=f"cupy-{row.variant}=={version}", row=row, brings=False)
+    else:
+        if row.brings == "extra" and row.extra == "and-cuda":
+            yield Choice(text=f"{name}[{row.extra}]=={version}", row=row, brings=True)
+        if not parsed.extras:
+            yield Choice(text=f"{name}=={version}", row=row, brings=False)
+
+
+def combinations(ways: Sequence[Sequence[Choice]]) -> Iterator[tuple[Choice, ...]]:
+    """One choice for each framework, best first: by the sum of their ranks in their own lists.
+
+    Frameworks that share no Python, or pin the same package to two versions, are left out.
+    """
+    if not ways or not all(ways):
+        return
+    start = (0,) * len(ways)
+    queue, seen = [(0, start)], {start}
+    while queue:
+        total, at = heapq.heappop(queue)
+        combination = tuple(way[n] for way, n in zip(ways, at, strict=True))
+        if _together(combination):
+            yield combination
+        for place, n in enumerate(at):
+            further = (*at[:place], n + 1, *at[place + 1 :])
+            if n + 1 < len(ways[place]) and further not in seen:
+                seen.add(further)
+                heapq.heappush(queue, (total + 1, further))
+
+
+def _together(combination: tuple[Choice, ...]) -> bool:
+    if len(combination) == 1:
+        return True
+    exact: dict[str, str] = {}
+    pins = (pin for choice in combination for pin in _exact_pins(choice))
+    apart = any(exact.setdefault(name, version) != version for name, version in pins)
+    return not apart and bool(common_pythons(combination))
+
+
+@functools.lru_cache(maxsize=4096)
+def _exact_pins(choice: Choice) -> tuple[tuple[str, str], ...]:
+    parsed = [requirement(text) for text in choice.row.pins] if choice.brings else []
+    return tuple((canonical(r.name), exact) for r in parsed if r is not None and (exact := pinned(r)))
+
+
+def common_pythons(combination: tuple[Choice, ...]) -> list[str]:
+    """Pythons that every framework has wheels for, newest first."""
+    common = set.intersection(*(set(choice.row.python) for choice in combination))
+    return sorted(common, key=key, reverse=True)
+
+
+def cells(
+    combination: tuple[Choice, ...], python: str, gpus: tuple[str, ...], *, standalone: bool = True
+) -> Iterator[Cell]:
+    """The ways to put one combination on one Python: systems and CUDA providers.
+
+    If no base of a kind has the Python, the newest base of that kind stands in with a standalone Python, if
+    ``standalone`` allows it.
+    """
+    compiled = next((choice.row.cuda for choice in combination if choice.row.cuda), None)
+    if compiled is not None:
+        inside = any(choice.brings for choice in combination)
+        sketch, wheels = _sketch(combination, gpus), own_wheels(combination)
+        for base, cuda in _bases(compiled, wheels, python, inside=inside, standalone=standalone):
+            yield replace(sketch, python=python, base=base, cuda=cuda)
+
+
+@functools.lru_cache(maxsize=4096)
+def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...]) -> Cell:
+    """All of a cell that neither its Python nor its base decides."""
+    rows = [choice.row for choice in combination]
+    pip = dict.fromkeys(text for row in rows for text in row.pip)
+    if any(row.numpy_abi == "1" for row in rows) and not any("numpy" in text for text in pip):
+        pip["numpy<2"] = None
+    pins = [requirement(text) for choice in combination if choice.brings for text in choice.row.pins]
+    if bound := cudnn_bound(filter(None, pins), [row.cudnn for row in rows if row.cudnn], gpus):
+        pip[bound] = None
+    platforms = [card.platform for gpu in gpus if (card := card_of(gpu)) is not None and card.platform]
+    return Cell(
+        id="proposal",
+        matrix="resolved",
+        frameworks=tuple(choice.text for choice in combination),
+        python="",
+        base=Base(kind="rootfs", name=""),
+        cuda=Cuda(provider="wheels"),
+        pip=tuple(pip),
+        index=tuple(dict.fromkeys(url for choice in combination for url in choice.index)),
+        platform=platforms[0] if platforms else "linux/amd64",
+        gpus=gpus,
+    )
+
+
+def cudnn_bound(pins: Iterable[Requirement], built: Iterable[str], gpus: Sequence[str]) -> str | None:
+    """A bound on cuDNN, if pins leave it open and its newest release serves a card or a framework no more.
+
+    ``built`` are the versions that the frameworks were compiled with.
+    """
+    cards = [card for gpu in gpus if (card := card_of(gpu)) is not None]
+    majors = {major(version) for version in built}
+
+    def serves(version: str) -> bool:
+        lines = [row for row in load().cudnn if contains(row.versions, short(version, 3))]
+        return majors <= {major(version)} and all(
+            at_least(card.capability, row.capability_min) for card in cards for row in lines
+        )
+
+    for pin in pins:
+        row = load().wheels.get(canonical(pin.name))
+        if row is None or "cudnn" not in row.name or pinned(pin) is not None:
+            continue
+        admitted = sorted((v for v in row.versions if contains(pin.specifier, v)), key=key, reverse=True)
+        newest = next(filter(serves, admitted), None)
+        if newest is not None and newest != admitted[0]:
+            return f"{row.name}<={newest}"
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _bases(
+    cuda: str, wheels: Cuda | None, python: str, *, inside: bool, standalone: bool
+) -> tuple[tuple[Base, Cuda], ...]:
+    """Bases with the Python, newest system first, then bases without it.
+
+    ``inside``: a framework brings its CUDA, so the base's own serves none.
+    """
+    systems = list(load().systems.values())[::-1]
+    systems.sort(key=lambda system: python not in system.python)
+    newest: dict[tuple[str, str], str] = {}
+    found = []
+    for system in systems:
+        for base, provided in _on(system.name, cuda, wheels, inside=inside):
+            first = newest.setdefault((base.kind, provided.provider), system.name)
+            if python in system.python or (standalone and first == system.name):
+                found.append((base, provided))
+    return tuple(found)
+
+
+def _on(system: str, cuda: str, wheels: Cuda | None, *, inside: bool) -> Iterator[tuple[Base, Cuda]]:
+    """The bases with one system, with CUDA from wheels and from the base."""
+    if system.startswith("debian/"):
+        if wheels is not None:
+            yield Base(kind="rootfs", name=system), wheels
+        return
+    fitting = [row for row in _tags(cuda) if system.removeprefix("ubuntu") in row.ubuntu]
+    if wheels is not None and fitting:
+        # the oldest release that is not older than the framework's CUDA, else the newest there is
+        near = fitting[0] if at_least(fitting[0].cuda, cuda) else fitting[-1]
+        yield Base(kind="registry", name=f"nvidia/cuda:{near.cuda}-base-{system}"), wheels
+    for row in () if inside else fitting:
+        name = f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-{system}"
+        yield Base(kind="registry", name=name), Cuda(provider="base")
+
+
+@functools.lru_cache(maxsize=256)
+def _tags(cuda: str) -> tuple[TagRow, ...]:
+    """Tags of the CUDA major, those with at least that CUDA first."""
+    tags = [row for row in load().tags if major(row.cuda) == major(cuda)]
+    # of CUDA 10 there is no tag any more: a candidate that is refused says so
+    tags = [row for row in tags if row.state == "listed"] or tags
+    return tuple(sorted(tags, key=lambda row: (not at_least(row.cuda, cuda), key(row.cuda))))
+
+
+@functools.lru_cache(maxsize=4096)
+def own_wheels(combination: tuple[Choice, ...]) -> Cuda | None:
+    """NVIDIA's wheels for the frameworks that pin none; None if there are no such wheels."""
+    brought = {major(c.row.cuda) for c in combination if c.brings and c.row.cuda}
+    packages: dict[str, str] = {}
+    for choice in combination:
+        # a framework that pins nothing finds the libraries that another one's pins bring
+        if choice.brings or choice.row.cuda is None or major(choice.row.cuda) in brought:
+            continue
+        always = choice.row.needs
+        sometimes = ("cudnn",) if always and choice.row.cudnn and "cudnn" not in always else ()
+        for family in (*always, *sometimes):
+            text = _wheel(family, choice.row)
+            if text is None:
+                return None
+            packages[family] = text
+    return Cuda(provider="wheels", packages=tuple(sorted(packages.values())))
+
+
+def _wheel(family: str, row: FrameworkRow) -> str | None:
+    """One of NVIDIA's wheels, pinned: all from one toolkit, cuDNN the oldest that the framework accepts."""
+    cuda = row.cuda or "0"
+    wheel, cublas = (load().wheels.get(f"nvidia-{name}-cu{major(cuda)}") for name in (family, "cublas"))
+    if wheel is None or cublas is None or cublas.toolkit is None or not at_least(cublas.toolkit, cuda):
+        return None
+    fitting = list(wheel.versions)
+    if family == "cudnn":
+        fitting = same_major(fitting, row.cudnn or "0")
+    elif wheel.toolkit is None:
+        fitting = [v for v in fitting if short(v, 2) == cublas.toolkit]
+    return f"{wheel.name}=={min(fitting, key=key)}" if fitting else None
+
+
+def same_major(versions: Iterable[str], need: str) -> list[str]:
+    """Versions of the major, whose minor is not older."""
+    return [v for v in versions if major(v) == major(need) and at_least(short(v, 2), short(need, 2))]

@@ -1,0 +1,162 @@
+"""The rules, each of which looks at one stack and yields findings; the outcome of all, and its text."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from builder.core.model import Cell
+from builder.plan.facts.base import has_own_python, system_of
+from builder.plan.facts.finding import Finding, Nearest, Outcome, summary
+from builder.plan.facts.rules import cuda, cudnn, devices, packages, system
+from builder.plan.facts.stack import Stack, stack_of
+from builder.plan.facts.truth import Truth, WheelTruth
+from builder.plan.facts.versions import canonical, requirement
+
+RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
+    "unread": system.unread,
+    "yanked": system.yanked,
+    "names": packages.names,
+    "framework-known": system.known_framework,
+    "base-tag": system.base_tag,
+    "compiled": system.compiled,
+    "python": system.python,
+    "platform": system.platform,
+    "glibc": system.glibc,
+    "cuda-provider": cuda.provider,
+    "cuda-libraries": cuda.libraries,
+    "elf-needs": cuda.linked,
+    "cuda-version": cuda.version,
+    "cudnn-copies": cudnn.copies,
+    "cudnn-wheels": cudnn.wheel_names,
+    "cudnn-version": cudnn.version,
+    "documented-cuda": cudnn.documented_cuda,
+    "driver": devices.driver,
+    "require-cuda": devices.require_cuda,
+    "gpu": devices.gpus,
+    "known-bad": packages.known_bad,
+    "numpy": packages.numpy,
+    "pins": packages.pins,
+    "last-lock": system.last_lock,
+}
+"""By their ids, which ``docs/compatibility.md`` explains; in the order in which a person would look: what is
+asked for, then what is under it, then the machine."""
+_OF_CUDA = {"cuda-libraries", "elf-needs", "cuda-version", "cudnn-copies", "cudnn-version", "driver", "gpu"}
+"""Rules that ask nothing of an image without CUDA."""
+
+
+def _findings(stack: Stack) -> Iterator[Finding]:
+    """The findings of every rule, each made when it is asked for."""
+    without = stack.cell.cuda.provider == "none"
+    for name, rule in RULES.items():
+        if not (without and name in _OF_CUDA):
+            yield from (replace(finding, rule=name) for finding in rule(stack))
+
+
+def check(
+    cell: Cell, truth: Truth | None = None, *, driver: str | None = None, suggest: bool = True
+) -> tuple[Finding, ...]:
+    """All findings on a cell, in the order of the rules; ``summary`` gives the outcome.
+
+    ``truth`` is what was read from wheels and the base image; without it the tables alone decide.
+    ``driver`` is the driver of the machine that is to run the image, ``535`` or ``535.104.05``.
+    With ``suggest``, a finding that refuses carries the nearest possible cell, if there is one.
+    """
+    stack = stack_of(cell, truth, driver)
+    found = [*_findings(stack), *stack.disagreements]
+    if not suggest or summary(found) is not Outcome.IMPOSSIBLE:
+        return tuple(found)
+    near = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver, _kept(stack))
+    if near is None:
+        return tuple(found)
+    near = replace(near, cell=replace(near.cell, id=cell.id, matrix=cell.matrix))
+    return tuple(replace(f, nearest=near) if f.outcome is Outcome.IMPOSSIBLE else f for f in found)
+
+
+def _kept(stack: Stack) -> Truth:
+    """What was read and holds for other cells, too: of the frameworks' wheels, of a base that is gone."""
+    of_it = {canonical(parsed.name) for text in stack.cell.frameworks if (parsed := requirement(text))}
+    wheels = tuple(wheel for wheel in stack.truth.wheels if wheel.name in of_it)
+    base = stack.truth.base
+    return Truth(wheels=wheels, base=base if base is not None and not base.exists else None)
+
+
+@functools.lru_cache(maxsize=4096)
+def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
+    """Cells that differ in their name only have the same way out; a matrix has many such."""
+    from builder.plan.facts.nearest import (
+        nearest,  # with all candidates: few runs have a cell that is refused
+    )
+
+    def judge(other: Cell) -> Outcome:
+        if other == cell or (kept.base is not None and other.base == cell.base):
+            return Outcome.IMPOSSIBLE
+        same = (other.frameworks, other.python, other.platform, other.index) == (
+            cell.frameworks,
+            cell.python,
+            cell.platform,
+            cell.index,
+        )
+        return _judge(other, driver, kept.wheels if same else ())
+
+    return nearest(stack_of(cell, driver=driver), judge)
+
+
+@functools.lru_cache(maxsize=16384)
+def _judge(cell: Cell, driver: str | None, wheels: tuple[WheelTruth, ...]) -> Outcome:
+    """The outcome of a way out by the tables, and by what was read of the same wheels."""
+    return summary(until_refused(cell, driver, Truth(wheels=wheels)))
+
+
+def until_refused(cell: Cell, driver: str | None, truth: Truth | None = None) -> tuple[Finding, ...]:
+    """The findings on a candidate by the tables, up to the first that refuses it or does not know.
+
+    A search refuses thousands, and shows why for a few of them at most.
+    """
+    found: list[Finding] = []
+    for finding in _findings(stack_of(cell, truth, driver)):
+        found.append(finding)
+        if finding.outcome.severity >= Outcome.UNKNOWN.severity:
+            break
+    return tuple(found)
+
+
+def explain(cell: Cell, found: Sequence[Finding]) -> str:
+    """The reasons for the verdict on a cell, as text for people."""
+    lines = [
+        f"{cell.id}: {_WORDS[summary(found)][0]}",
+        "",
+        f"  frameworks  {', '.join(cell.frameworks)}",
+        f"  python      {_python(cell)}",
+        f"  base        {cell.base}",
+        f"  cuda        {', '.join((cell.cuda.provider, *cell.cuda.packages))}",
+    ]
+    if cell.gpus:
+        lines.append(f"  gpus        {', '.join(cell.gpus)}")
+    for outcome, (_, heading) in _WORDS.items():
+        group = [finding for finding in found if finding.outcome is outcome]
+        lines += ["", heading] if group else []
+        for finding in group:
+            lines.append(f"  {finding.rule}: {finding.message}")
+            lines += [f"      {value.what}: {value.text}  [{value.source}]" for value in finding.values]
+    way_out = next((finding.nearest for finding in found if finding.nearest is not None), None)
+    if way_out is not None:
+        lines += ["", f"The nearest possible cell ({way_out}):", way_out.yaml.rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+_WORDS = {
+    Outcome.IMPOSSIBLE: ("impossible", "Refused because:"),
+    Outcome.UNKNOWN: ("unknown", "Not known:"),
+    Outcome.WARNS: ("possible, with a reservation", "Mind:"),
+    Outcome.POSSIBLE: ("possible: nothing speaks against it", "Checked:"),
+}
+"""For a whole cell, and above the findings; the worst first."""
+
+
+def _python(cell: Cell) -> str:
+    """``3.12, standalone (Debian bookworm has 3.11)``; the version alone if it is the base's own."""
+    system = system_of(cell)
+    if has_own_python(cell, system):
+        return cell.python
+    there = f" ({system.name} has {', '.join(system.python)})" if system is not None else ""
+    return f"{cell.named_python}, standalone{there}"

@@ -1,0 +1,175 @@
+"""A rule's finding on a cell: outcome, message, the values it weighed, their sources, and a way out."""
+
+import enum
+import functools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from builder.core.model import Cell
+from builder.plan.facts.versions import agree, key
+
+SourceKind = Literal["wheel", "registry", "table", "cell"]
+"""``wheel``: read from the wheel; ``registry``: from the base image's config; ``table``: from the facts that
+ship with rtbuild; ``cell``: stated by the matrix itself."""
+
+
+class Outcome(enum.StrEnum):
+    """The judgement of a rule, or of all rules together, on a cell before anything is built."""
+
+    POSSIBLE = "possible"
+    WARNS = "warns"
+    """Possible, with a reservation that the message names."""
+    UNKNOWN = "unknown"
+    """A value that decides is not known. Never counted as a yes."""
+    IMPOSSIBLE = "impossible"
+
+    @property
+    def severity(self) -> int:
+        """0 for possible up to 3 for impossible: the worst finding decides for the cell."""
+        return _SEVERITY[self]
+
+    @property
+    def answer(self) -> str:
+        """``possible``, ``impossible`` or ``unknown``: the word for a whole cell.
+
+        ``works`` is said of a convolution that ran, and of nothing else.
+        """
+        return "possible" if self is Outcome.WARNS else self.value
+
+    @property
+    def old_name(self) -> str:
+        """The name in JSON documents of rtbuild 0.1, written beside ``answer`` for one release."""
+        return {"possible": "works", "impossible": "cannot-work"}.get(self.value, self.value)
+
+
+_SEVERITY = {Outcome.POSSIBLE: 0, Outcome.WARNS: 1, Outcome.UNKNOWN: 2, Outcome.IMPOSSIBLE: 3}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a value was read: a URL, ``repo@commit:path``, a wheel's file name or an image reference."""
+
+    kind: SourceKind
+    reference: str
+    date: str | None = None
+    """The day on which a table row was read, ``YYYY-MM-DD``; None for a value of the wheel or image."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reference}" + (f" ({self.date})" if self.date else "")
+
+
+CELL = Source("cell", "the matrix")
+"""The source of values that the matrix itself states."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value that a rule weighed."""
+
+    what: str
+    text: str
+    source: Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nearest:
+    """A possible cell close to the refused one: the same rules were asked about it."""
+
+    changes: tuple[tuple[str, str], ...]
+    """``(key of the matrix, new value)``: ``("base", "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")``."""
+    cell: Cell
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key}: {value}" for key, value in self.changes)
+
+    @property
+    def yaml(self) -> str:
+        return "\n".join(entry(self.cell)) + "\n"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule's finding on one cell."""
+
+    outcome: Outcome
+    message: str
+    values: tuple[Value, ...] = ()
+    rule: str = ""
+    """A stable id, documented in ``docs/compatibility.md``; :mod:`builder.plan.facts.check` has them."""
+    nearest: Nearest | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``rtbuild check --json``: plain values only, in a fixed order."""
+        document: dict[str, Any] = {
+            "rule": self.rule,
+            "outcome": self.outcome.old_name,
+            "answer": self.outcome.value,
+            "message": self.message,
+            "values": [
+                {
+                    "what": value.what,
+                    "value": value.text,
+                    "source": {name: text for name, text in vars(value.source).items() if text},
+                }
+                for value in self.values
+            ],
+        }
+        if self.nearest is not None:
+            document["nearest"] = dict(self.nearest.changes)
+            document["nearest_yaml"] = self.nearest.yaml
+        return document
+
+
+def _finding(outcome: Outcome, message: str, *values: Value, rule: str = "") -> Finding:
+    return Finding(outcome, message, values, rule)
+
+
+possible = functools.partial(_finding, Outcome.POSSIBLE)
+warns = functools.partial(_finding, Outcome.WARNS)
+unknown = functools.partial(_finding, Outcome.UNKNOWN)
+impossible = functools.partial(_finding, Outcome.IMPOSSIBLE)
+
+
+def decide(truth: Value | None, table: Value | None, notes: list[Finding]) -> Value | None:
+    """Truth wins, and a table with another value is noted. If they agree, the more exact one counts."""
+    if truth is None or table is None:
+        return truth or table
+    if agree(truth.text, table.text):
+        return truth if len(key(truth.text)) >= len(key(table.text)) else table
+    said = f"{truth.text} was read from the {truth.source.kind}, the tables say {table.text}"
+    notes.append(warns(f"{truth.what}: {said}; what was read decides", truth, table, rule="disagreement"))
+    return truth
+
+
+def summary(findings: Iterable[Finding]) -> Outcome:
+    """The worst outcome among findings; ``possible`` where there is none."""
+    return max((finding.outcome for finding in findings), key=lambda o: o.severity, default=Outcome.POSSIBLE)
+
+
+def entry(cell: Cell) -> list[str]:
+    """A cell as YAML: the lines of an entry of ``include``, to paste into a matrix file as they stand.
+
+    Every value is quoted, so nothing in it can be misread.
+    """
+    python, cuda = json.dumps(cell.named_python), json.dumps(cell.cuda.provider)
+    if cell.python_from is not None:
+        python = f"{{version: {python}, from: {cell.python_from}}}"
+    if cell.cuda.packages:
+        cuda = f"{{from: {cuda}, packages: {json.dumps(cell.cuda.packages)}}}"
+    lines = [
+        f"  - framework: {json.dumps(cell.frameworks)}",
+        f"    python: {python}",
+        f"    base: {json.dumps(str(cell.base))}",
+        f"    cuda: {cuda}",
+    ]
+    others = {
+        **{name: getattr(cell, name) for name in ("pip", "apt", "gpus", "index")},
+        "from-source": [*cell.from_source, *({name: needs} for name, needs in cell.compiled)],
+        "env": dict(cell.env),
+        **{name: getattr(cell, name) for name in ("dependencies", "profile", "platform", "variant")},
+    }
+    usual = {"dependencies": "resolved", "profile": "plain", "platform": "linux/amd64"}
+    said = ((name, value) for name, value in others.items() if value and value != usual.get(name))
+    return lines + [f"    {name}: {json.dumps(value)}" for name, value in said]

@@ -1,0 +1,359 @@
+"""Rows of facts, each with its sources; the releases of frameworks.
+
+Every row names its sources by id; the file's ``[sources]`` table gives each id a public reference and the
+day on which it was read. An unknown key, an unknown source id or a number where a version belongs is a
+:class:`FactsError`: the tables ship with rtbuild, so one that does not read is a bug, not a user's mistake.
+
+``tables/releases/<stem>.json`` holds one row for each release, read from the index and the wheels themselves;
+``rtbuild facts refresh`` writes it. ``tables/<stem>.toml`` holds values that no file has, with their sources:
+values for a range of releases (``rows``), and CUDA variants that lie on an index of their maker's
+(``variants``), one row of which stands for each release in its range. A value of the wheel's own wins, unless
+the row is ``kept``.
+"""
+
+import functools
+import json
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from packaging.specifiers import SpecifierSet
+
+from builder.plan.facts.finding import Source
+from builder.plan.facts.versions import key, more_exact, release
+
+
+class FactsError(ValueError):
+    """A table that rtbuild ships does not read."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Row:
+    """The fields of every row."""
+
+    sources: tuple[Source, ...]
+    kept: str | None = None
+    """Why a person fixed this row by hand; a refresh of the facts leaves such a row alone."""
+
+    @property
+    def source(self) -> Source:
+        """The first source, which is the one that decided."""
+        return self.sources[0]
+
+
+R = TypeVar("R", bound=Row)
+
+
+class TableFile:
+    """One TOML file of facts. Raises FactsError."""
+
+    def __init__(self, path: Path) -> None:
+        self.stem, self.values = path.stem, tomllib.loads(path.read_text("utf-8"))
+        self._sources = {}
+        for name, entry in self.values.pop("sources", {}).items():
+            unknown = set(entry) - {"reference", "date", "kind"}
+            if unknown or "reference" not in entry:
+                raise FactsError(
+                    f"{path.name}: source {name!r} has unknown or missing keys: {sorted(unknown)}"
+                )
+            self._sources[name] = Source("table", entry["reference"], entry["date"])
+
+    def rows(self, kind: type[R], key: str = "rows") -> tuple[R, ...]:
+        raws = enumerate(self.values[key])
+        return tuple(self._row(kind, raw, f"{self.stem}.{key}[{n}]") for n, raw in raws)
+
+    def _row(self, kind: type[R], raw: dict[str, Any], where: str) -> R:
+        names = raw.pop("sources", None)
+        if not names:
+            raise FactsError(f"{where}: a row without a source")
+        if missing := ", ".join(name for name in names if name not in self._sources):
+            raise FactsError(f"{where}: no such source: {missing}")
+        values = {name: _plain(name, value, where) for name, value in raw.items()}
+        try:
+            return kind(sources=tuple(self._sources[name] for name in names), **values)
+        except TypeError as problem:
+            raise FactsError(f"{where}: {problem}") from problem
+
+
+def _plain(name: str, value: Any, where: str) -> Any:
+    """A value as dataclasses of facts have it: text, a flag, a list of text as a tuple, or text by text."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
+        return value
+    if not isinstance(value, str | bool):
+        raise FactsError(f"{where}.{name}: {value!r} is not text, a flag, a list of text or text by text")
+    return SpecifierSet(value) if name == "versions" and isinstance(value, str) else value
+
+
+Brings = Literal["inside", "pins", "extra", "outside"]
+"""How a framework's wheel comes by cuDNN: ``inside`` the wheel itself; by unconditional ``pins`` on NVIDIA's
+wheels; by pins of an ``extra``; or not at all, it expects one ``outside``."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)  # by identity, as caches key on rows
+class FrameworkRow(Row):
+    """One release of one framework, in one CUDA variant; its fields in the order of the generated rows."""
+
+    version: str
+    """Public, without a local part: ``2.11.1``."""
+    distribution: str
+    """Whose release it is: ``tensorflow-gpu``, ``cupy-cuda12x``."""
+    variant: str = ""
+    """``cu121`` for wheels that exist per CUDA version, ``cuda12`` for JAX's plug-ins; empty otherwise."""
+    default: bool = True
+    """True if the default package index serves this variant."""
+    brings: Brings = "outside"
+    extra: str | None = None
+    """The extra that brings the pins, for ``brings = "extra"``."""
+    aliases: tuple[str, ...] = ()
+    """Extras without a number that mean this variant in this release: ``cuda`` of JAX."""
+    cuda: str | None = None
+    """CUDA that the wheel was compiled with; None if nothing says so."""
+    cuda_minimum: str | None = None
+    """The oldest CUDA that it asks for at run time, if it was compiled with another one (JAX)."""
+    cudnn: str | None = None
+    """cuDNN that it was compiled with, as exactly as known."""
+    architectures: tuple[str, ...] = ()
+    """``sm_80`` kernels and ``compute_90`` PTX in the x86-64 wheel; empty if nothing lists them."""
+    architectures_arm64: tuple[str, ...] = ()
+    numpy_abi: str | None = None
+    """The newest NumPy major (``1``, ``2``) that its compiled code runs with; None if nothing says it."""
+    python: tuple[str, ...]
+    """Python versions for which there are wheels on x86-64, else on ARM."""
+    platforms: tuple[str, ...] = ("linux/amd64",)
+    """For which there are wheels."""
+    cpu_only: tuple[str, ...] = ()
+    """The :attr:`platforms` whose wheel has no CUDA in it."""
+    glibc: str | None = None
+    """The oldest glibc that one of its x86-64 wheels accepts."""
+    glibc_arm64: str | None = None
+    yanked: str | None = None
+    """Why its maker took it back."""
+    requires: tuple[str, ...] = ()
+    """All other requirements that hold on Linux without an extra; with a marker if Python decides."""
+    extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Requirements on NVIDIA's wheels that hold on Linux by the extra that makes them, "" for none."""
+    needs: tuple[str, ...] = ()
+    """Families of NVIDIA's wheels (``cublas``, ``cufft``) without which it silently runs on the CPU."""
+    pip: tuple[str, ...] = ()
+    """Bounds missing in its own metadata, without which today's index gives it packages that break it."""
+    read: Mapping[str, str] = field(default_factory=dict)
+    """For each value of a file's, the file: ``torch/version.py``, ``METADATA``, ``file names``."""
+    added: Mapping[str, Source] = field(default_factory=dict)
+    """For each value that a person added, its source."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """For missing values, the reason."""
+
+    @property
+    def carries_cuda(self) -> bool:
+        """Whether CUDA and cuDNN come with it, without an extra."""
+        return self.brings in {"pins", "inside"}
+
+    @functools.cached_property
+    def versions(self) -> SpecifierSet:
+        return SpecifierSet(f"=={self.version}")
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """The requirements on NVIDIA's wheels that come with it, or with its own extra."""
+        return (*self.extras.get("", ()), *(self.extras.get(self.extra, ()) if self.extra else ()))
+
+    def elsewhere(self, platform: str) -> "FrameworkRow":
+        """The same release on its maker's index, of whose wheels for ``platform`` nothing is known."""
+        return replace(
+            self,
+            platforms=tuple(other for other in self.platforms if other != platform),
+            cpu_only=tuple(other for other in self.cpu_only if other != platform),
+            unread={**self.unread, "platforms": _UNREACHED},
+        )
+
+    def source_of(self, value: str) -> Source:
+        """Where one of its values was read."""
+        if value in self.added:
+            return self.added[value]
+        where = self.read.get(value)
+        return replace(self.source, reference=f"{where} of {self.source.reference}") if where else self.source
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FrameworkTable:
+    """All rows of one framework, the oldest first. ``name`` is its distribution on the package index."""
+
+    name: str
+    title: str
+    rows: tuple[FrameworkRow, ...] = ()
+    date: str | None = None
+    """The day on which the index was last read and said something new."""
+
+    @functools.cached_property
+    def newest(self) -> str:
+        """The newest release covered; what is newer is unknown, not refused."""
+        return max((row.version for row in self.rows), key=release)
+
+    @functools.cached_property
+    def _by_release(self) -> dict[tuple[str, str], list[FrameworkRow]]:
+        found: dict[tuple[str, str], list[FrameworkRow]] = {}
+        for row in self.rows:
+            found.setdefault((row.distribution, _trimmed(row.version)), []).append(row)
+        return found
+
+    def of(self, version: str, distribution: str | None = None) -> list[FrameworkRow]:
+        """Every variant of a release; empty for one that does not exist, or is not covered."""
+        public = _trimmed(version.partition("+")[0])
+        names = [distribution] if distribution else sorted({row.distribution for row in self.rows})
+        return [row for name in names for row in self._by_release.get((name, public), ())]
+
+    def row(
+        self, version: str, variant: str = "", distribution: str | None = None, platform: str = "linux/amd64"
+    ) -> FrameworkRow | None:
+        """The row of a release; without a variant, the default index's.
+
+        A variant that is asked for by name comes from its maker's index, where the wheel for ARM may have
+        CUDA although the default index's has none.
+        """
+        usual = self.name if any(row.distribution == self.name for row in self.rows[-1:]) else None
+        rows = self.of(version, distribution or usual)
+        fitting = [row for row in rows if row.variant == variant or (not variant and row.default)]
+        with_cuda = (row for row in fitting if platform in row.platforms and platform not in row.cpu_only)
+        row = next(with_cuda, next(iter(fitting), None))
+        if row is None or not variant or not row.default or platform not in row.cpu_only:
+            return row
+        return row.elsewhere(platform)
+
+
+def _trimmed(version: str) -> str:
+    """``2.0`` and ``2.0.0`` are one release."""
+    return version.removesuffix(".0").removesuffix(".0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedRow(Row):
+    """Values for the releases from ``since`` to before ``before`` that no file says."""
+
+    since: str
+    before: str
+    variant: str | None = None
+    distribution: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    numpy_abi: str | None = None
+    architectures: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    pip: tuple[str, ...] = ()
+
+    def fits(self, row: FrameworkRow) -> bool:
+        return (
+            key(self.since) <= key(row.version) < key(self.before)
+            and self.variant in {None, row.variant}
+            and self.distribution in {None, row.distribution}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantRow(Row):
+    """A CUDA variant of the releases in a range that lies on an index of their maker's."""
+
+    since: str
+    before: str
+    variant: str
+    cuda: str
+    cudnn: str | None = None
+    brings: Brings = "inside"
+    pins: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    """For which its maker's index has wheels; empty if no source says more than x86-64."""
+    architectures: tuple[str, ...] = ()
+    architectures_arm64: tuple[str, ...] = ()
+
+    def of(self, row: FrameworkRow) -> FrameworkRow:
+        """The variant of one release, which has the same Pythons and NumPy as the default one."""
+        names = ("cuda", "cudnn", "platforms", "architectures", "architectures_arm64")
+        values = {name for name in names if getattr(self, name)}
+        platforms = self.platforms or ("linux/amd64",)
+        code = {"linux/amd64": "architectures", "linux/arm64": "architectures_arm64"}
+        missing = [code[platform] for platform in platforms if code[platform] not in values]
+        missing += [] if self.platforms else ["platforms"]
+        return replace(
+            row,
+            variant=self.variant,
+            default=False,
+            cuda=self.cuda,
+            cudnn=self.cudnn,
+            brings=self.brings,
+            extras={"": self.pins} if self.pins else {},
+            architectures=self.architectures,
+            architectures_arm64=self.architectures_arm64,
+            cpu_only=(),
+            platforms=platforms,
+            sources=self.sources,
+            read={
+                name: f"the default variant's {where}"
+                for name, where in row.read.items()
+                if name not in values
+            },
+            added=dict.fromkeys((*values, "extras"), self.source),
+            unread=dict.fromkeys(missing, _UNREACHED),
+        )
+
+
+_UNREACHED = "unreachable index: its wheels lie on one of their maker's, which was not read"
+
+
+def read_table(folder: Path, stem: str) -> FrameworkTable:
+    """One framework's table, put together. Raises FactsError if one of its files does not read."""
+    file = TableFile(folder / f"{stem}.toml")
+    added = file.rows(AddedRow)
+    variants = file.rows(VariantRow, "variants") if "variants" in file.values else ()
+    try:
+        generated = json.loads((folder / "releases" / f"{stem}.json").read_text("utf-8"))
+        found = [_generated(raw, generated["date"]) for raw in generated["rows"]]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise FactsError(f"releases/{stem}.json: {type(problem).__name__}: {problem}") from problem
+    read = {(row.version, row.variant) for row in found}
+    whole = [one for row in found for one in _with_variants(_with_added(row, added), variants, read)]
+    values = {name: value for name, value in file.values.items() if isinstance(value, str)}
+    return FrameworkTable(rows=tuple(whole), date=generated["date"], **values)
+
+
+_NAMES = frozenset(one.name for one in fields(FrameworkRow))
+
+
+def _generated(raw: Mapping[str, Any], date: str) -> FrameworkRow:
+    known = ((name, value) for name, value in raw.items() if name in _NAMES)
+    values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in known}
+    values["extras"] = {extra: tuple(lines) for extra, lines in raw.get("extras", {}).items()}
+    reference = f"{raw['distribution']} {raw['version']} on the default package index"
+    return FrameworkRow(sources=(Source("table", reference, date),), **values)
+
+
+def _with_added(row: FrameworkRow, added: Iterable[AddedRow]) -> FrameworkRow:
+    changed: dict[str, Any] = {}
+    sources: dict[str, Source] = {}
+    names = ["pip", "numpy_abi"]
+    if set(row.cpu_only) != set(row.platforms):
+        names += ["cuda", "cudnn", "architectures", "needs"]
+    for one in added:
+        for name in names if one.fits(row) else ():
+            value, old = getattr(one, name), changed.get(name, getattr(row, name))
+            if value and (one.kept or not old or (name in {"cuda", "cudnn"} and more_exact(old, value))):
+                changed[name], sources[name] = value, one.source
+            elif value and name in {"needs", "pip"}:
+                changed[name] = (*old, *value)
+    return replace(row, **changed, added=sources) if changed else row
+
+
+def _with_variants(
+    row: FrameworkRow, variants: Sequence[VariantRow], read: Collection[tuple[str, str]]
+) -> Iterator[FrameworkRow]:
+    """A release, and its variants that were not read from an index of their own.
+
+    The variant of the default index has a row of its own for ARM if only its maker's index has CUDA for it.
+    """
+    yield row
+    for one in variants if row.default else ():
+        covered = key(one.since) <= key(row.version) < key(one.before)
+        if covered and ((row.version, one.variant) not in read or one.platforms == ("linux/arm64",)):
+            yield one.of(row)

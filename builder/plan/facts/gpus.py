@@ -1,0 +1,99 @@
+"""GPUs by name: the row of ``tables/gpus.toml`` for a name that a driver prints, or that a person types."""
+
+import difflib
+import functools
+import re
+from dataclasses import replace
+
+from builder.core.cards import KnownCards, first_card, words_of
+from builder.plan.facts.tables import Facts, GpuRow, load
+
+_MAKERS = {
+    "AMD": r"(?i)amd\b|ati\b|radeon|instinct|firepro|mi\s?\d{2,3}|rx[ _-]?(vega|\d{3,4})|gfx\d",
+    "Intel": r"(?i)intel\b|arc\b|gaudi|iris\b|uhd\b|data center gpu (max|flex)",
+    "Apple": r"(?i)apple\b|m[1-9]( (pro|max|ultra))?$|mps$",
+    "Google": r"(?i)google\b|tpu|v\d[ep]?-\d",
+}
+"""Cards of other makers, by the beginning of a name."""
+_OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
+"""Words that make ``RTX 4090 Laptop GPU`` another card than the one it is named after."""
+_CAPABILITY = re.compile(r"(?:sm|compute|cc)[_ ]?(\d{1,2})\.?(\d)a?|(\d{1,2})\.(\d)", re.IGNORECASE)
+
+
+def class_of(name: str, capability: str | None) -> str | None:
+    """``NVIDIA A100-SXM4-40GB`` of compute capability 8.0 is an ``A100``; None for a GPU in no table.
+
+    The name has to begin with the class word for word (a ``T4G`` is no ``T4``), and the compute capability
+    has to be the one of the class.
+    """
+    known = known_class(name)
+    return known if known is not None and load().gpus[known.lower()].capability == capability else None
+
+
+def known_class(text: str) -> str | None:
+    """The class as the tables write it, for a typed name: ``t4``, ``A100-SXM4``; None if unknown."""
+    row, rest = _longest(text)
+    return row.name if row is not None and _OTHER_CARD.isdisjoint(rest[:1]) else None
+
+
+@functools.lru_cache(maxsize=1024)
+def card_of(text: str) -> GpuRow | None:
+    """The card, or the compute capability (``7.5``, ``sm_75``), that a text names; None if no table has it.
+
+    Words behind the model's name (``Laptop GPU``, ``-SXM4-80GB``, ``80GB HBM3``) do not change its compute
+    capability, which is all that wheels and toolkits go by.
+    """
+    text = text.strip()
+    if found := _CAPABILITY.fullmatch(text):
+        first, second = filter(None, found.groups())
+        name, capability = f"sm_{first}{second}", f"{first}.{second}"
+        like = next((row for row in load().gpus.values() if row.capability == capability), None)
+        if like is not None:
+            return replace(like, name=name, platform=None)
+        # a generation of which no card has a name yet
+        kind = next((row for row in load().architectures if capability in row.capabilities), None)
+        return GpuRow(name=name, capability=capability, sources=kind.sources) if kind is not None else None
+    known, _ = _longest(text)
+    if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
+        return _longest(f"RTX {text}")[0] or _longest(f"GTX {text}")[0]
+    return known
+
+
+def near_names(text: str) -> list[str]:
+    """The known names most like one that no table has, the best first."""
+    close = difflib.get_close_matches("".join(words_of(text)), _by_words(), n=3, cutoff=0.4)
+    return [_by_words()[name].name for name in close]
+
+
+def maker_of(text: str) -> str | None:
+    """The maker that a card's name tells, if it is not NVIDIA: ``AMD`` of ``MI300X``. None if none does."""
+    return next((maker for maker, names in _MAKERS.items() if re.match(names, text.strip())), None)
+
+
+def known_cards(facts: Facts) -> KnownCards:
+    """The names of ``tables/gpus.toml``, by the words in them."""
+    rows = {"".join(words_of(row.name)): row for row in facts.gpus.values()}
+    generations: dict[str, tuple[str, ...]] = {}
+    for kind in facts.architectures:  # one row for each first driver
+        generations[kind.name.lower()] = generations.get(kind.name.lower(), ()) + kind.capabilities
+    return KnownCards(
+        capabilities={words: row.capability for words, row in rows.items()},
+        generations=generations,
+        short=frozenset(words for words, row in rows.items() if row.short),
+    )
+
+
+@functools.cache
+def _known() -> KnownCards:
+    return known_cards(load())
+
+
+def _longest(text: str) -> tuple[GpuRow | None, list[str]]:
+    """The row that the most of a name's first words spell, and the words after them."""
+    name, rest = first_card(words_of(text), _known())
+    return _by_words()[name] if name is not None else None, rest
+
+
+@functools.cache
+def _by_words() -> dict[str, GpuRow]:
+    return {"".join(words_of(row.name)): row for row in load().gpus.values()}

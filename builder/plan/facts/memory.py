@@ -1,0 +1,152 @@
+"""What earlier readings of wheels and bases left in the user's cache. Asks no network."""
+
+import contextlib
+import hashlib
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from builder.core import resources
+from builder.core.digests import digest_of
+from builder.core.files import read_cached, write_cached
+from builder.core.model import Cell, Pinned, RegistryBase, Wheel
+from builder.plan.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
+from builder.plan.facts.versions import canonical, requirement
+from builder.plan.facts.wheel import kept, place_of, truth_of, with_deep
+from builder.sources.oci.spec import parse_reference
+
+BASE_DAYS = 7
+"""How long a registry's answer is believed without asking again: a tag can be rebuilt, or deleted."""
+MISSING_DAYS = 1
+"""The same for the answer that there is no such tag: it may be pushed, or a mirror filled."""
+FAILURE_DAYS = 7
+"""How long an answer counts: an index gets new wheels."""
+_SCHEMA = 1
+
+
+class Memory:
+    """What earlier readings left in the user's cache. Asks no network."""
+
+    def __init__(self, *, mirrors: Mapping[str, str] | None = None, cache: Path | None = None) -> None:
+        """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it."""
+        folder = cache or resources.cache()
+        self.wheel_folder = folder / "wheelfacts"
+        self._base_folder = folder / "basemeta"
+        self._mirrors = dict(mirrors or {})
+        self._wheels: dict[str, WheelTruth | None] = {}
+        self._bases: dict[tuple[str, str], BaseTruth | None] = {}
+
+    def truth(self, cell: Cell, pinned: Pinned | None) -> Truth:
+        """For one cell: its lock, its framework wheels as read before, and its base as read lately."""
+        reference = base_reference(cell, pinned)
+        base = self.base(reference, cell.platform) if reference else None
+        truth = together(pinned, filter(None, map(self.wheel, framework_wheels(cell, pinned))), base)
+        return truth if pinned is not None else replace(truth, failed=last_failure(cell))
+
+    def wheel(self, wheel: Wheel) -> WheelTruth | None:
+        """The truth by a small reading of this very wheel, and a deep one if there was one."""
+        if wheel.sha256 not in self._wheels:
+            told = kept(place_of(wheel.sha256, "small", self.wheel_folder))
+            deep = kept(place_of(wheel.sha256, "deep", self.wheel_folder)) if told is not None else None
+            truth = truth_of(wheel.file, told, sha256=wheel.sha256) if told is not None else None
+            self._wheels[wheel.sha256] = with_deep(truth, deep.values) if truth and deep else truth
+        return self._wheels[wheel.sha256]
+
+    def base(self, reference: str, platform: str) -> BaseTruth | None:
+        key = (reference, platform)
+        if key not in self._bases:
+            self._bases[key] = read_cached(self._path(reference, platform), _lately)
+        return self._bases[key]
+
+    def keep(self, reference: str, platform: str, base: BaseTruth) -> None:
+        """Remember a registry's answer."""
+        document = {"schema": _SCHEMA, "read": int(time.time()), **vars(base), "env": dict(base.env)}
+        write_cached(self._path(reference, platform), document, indent=1)
+
+    def mirror(self, reference: str) -> str | None:
+        """The mirror that is asked for an image in its registry's place."""
+        return self._mirrors.get(parse_reference(reference).host)
+
+    def _path(self, reference: str, platform: str) -> Path:
+        mirror = self.mirror(reference) or ""
+        name = hashlib.sha256(f"{reference}\n{platform}\n{mirror}".encode()).hexdigest()
+        return self._base_folder / f"{name}.json"
+
+
+def _lately(document: dict[str, Any]) -> BaseTruth | None:
+    """A registry's answer that still counts."""
+    age, schema = time.time() - document.pop("read"), document.pop("schema")
+    days = BASE_DAYS if document["exists"] else MISSING_DAYS
+    if schema != _SCHEMA or not 0 <= age <= days * 86400:
+        return None
+    return BaseTruth(**document | {"env": tuple(sorted(document["env"].items()))})
+
+
+def framework_wheels(cell: Cell, pinned: Pinned | None) -> tuple[Wheel, ...]:
+    """The frameworks' wheels of a lock, and JAX's plug-in, which holds its pins."""
+    if pinned is None:
+        return ()
+    names = {canonical(r.name) for text in cell.frameworks if (r := requirement(text)) is not None}
+    return tuple(
+        wheel
+        for wheel in pinned.wheels
+        if canonical(wheel.name) in names or re.fullmatch(r"jax[-_]cuda\d+[-_]plugin", wheel.name)
+    )
+
+
+def base_reference(cell: Cell, pinned: Pinned | None) -> str | None:
+    """The reference for a registry: the locked digest, else the tag; None for a base that is no image."""
+    if pinned is not None and isinstance(pinned.base, RegistryBase):
+        return f"{pinned.base.reference.partition('@')[0]}@{pinned.base.digest}"
+    return cell.base.name if pinned is None and cell.base.kind == "registry" else None
+
+
+def together(
+    pinned: Pinned | None, wheels: Iterable[WheelTruth], base: BaseTruth | None, unread: Iterable[str] = ()
+) -> Truth:
+    """The truth for the rules: lock, wheels and base, and reasons for values that could not be read.
+
+    Of a lock every wheel is there by name and version, with the values that were read of the same sha256.
+    """
+    found = Truth(wheels=tuple(wheels), base=base, unread=tuple(dict.fromkeys(unread)))
+    if pinned is None:
+        return found
+    if base is None and isinstance(pinned.base, RegistryBase):
+        base = truth_of_base(pinned.base)
+    read = {wheel.sha256: wheel for wheel in found.wheels}
+    locked = (
+        read.get(wheel.sha256)
+        or WheelTruth(name=canonical(wheel.name), version=wheel.version, file=wheel.file, sha256=wheel.sha256)
+        for wheel in pinned.wheels
+    )
+    return replace(found, wheels=tuple(locked), base=base, locked=True)
+
+
+def _failure_path(cell: Cell) -> Path:
+    return resources.cache() / "lockfail" / f"{digest_of(cell.inputs()).rpartition(':')[2]}.json"
+
+
+def remember_failure(cell: Cell, said: str) -> None:
+    """Keep why there is no set of wheels for a cell. A cache that cannot be written is no error."""
+    write_cached(_failure_path(cell), {"when": int(time.time()), "cell": cell.id, "said": said[:4000]})
+
+
+def forget_failure(cell: Cell) -> None:
+    """A lock succeeded."""
+    with contextlib.suppress(OSError):
+        _failure_path(cell).unlink(missing_ok=True)
+
+
+def last_failure(cell: Cell) -> str | None:
+    """The reason given for these very requirements in the last :data:`FAILURE_DAYS` days, on one line."""
+    if not (resources.cache() / "lockfail").is_dir():
+        return None
+
+    def fresh(document: dict[str, Any]) -> str | None:
+        lately = 0 <= time.time() - document["when"] <= FAILURE_DAYS * 86400
+        return " ".join(str(document["said"]).split())[:600] if lately else None
+
+    return read_cached(_failure_path(cell), fresh)

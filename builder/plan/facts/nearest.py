@@ -1,0 +1,206 @@
+"""The way out of a refused cell: the closest cell that the same rules let pass."""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from packaging.requirements import Requirement
+
+from builder.core.model import Base, Cell, Cuda
+from builder.plan.facts import candidates
+from builder.plan.facts.candidates import Choice
+from builder.plan.facts.finding import Nearest, Outcome
+from builder.plan.facts.rules import packages
+from builder.plan.facts.stack import Stack
+from builder.plan.facts.tables import TagRow, load
+from builder.plan.facts.versions import canonical, key, major, minor, newest_first, requirement
+
+Judge = Callable[[Cell], Outcome]
+
+LIMIT = 48
+"""Cells tried before giving up: a refusal has to stay a matter of milliseconds."""
+
+
+def nearest(stack: Stack, judge: Judge) -> Nearest | None:
+    """The first candidate, in order of closeness, that works; else the first with no more than a warning."""
+    fallback = None
+    bounds, bounded = _bounded(stack)
+    near = itertools.islice(_candidates(bounded), LIMIT)
+    others = itertools.chain(near, itertools.islice(_other_ways(bounded), LIMIT))
+    for further, cell in itertools.chain([((), bounded.cell)], others):
+        changes = (*bounds, *further)
+        if not changes:
+            continue
+        outcome = judge(cell)
+        if outcome is Outcome.POSSIBLE:
+            return Nearest(changes=changes, cell=cell)
+        if outcome is Outcome.WARNS and fallback is None:
+            fallback = Nearest(changes=changes, cell=cell)
+    return fallback
+
+
+def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
+    """The same cell with bounds on NumPy and cuDNN that its frameworks and its oldest card need."""
+    cell, changes = stack.cell, list[tuple[str, str]]()
+    if any(finding.outcome is Outcome.IMPOSSIBLE for finding in packages.numpy(stack)):
+        kept = tuple(t for t in cell.pip if (r := requirement(t)) is None or canonical(r.name) != "numpy")
+        cell = replace(cell, pip=(*kept, "numpy<2"))
+        changes.append(("pip", "numpy<2"))
+    built = [framework.cudnn.text for framework in stack.frameworks if framework.cudnn is not None]
+    pins = [pin for framework in stack.frameworks for pin, _ in framework.pins]
+    bound = candidates.cudnn_bound(pins, built, cell.gpus)
+    if bound is not None:
+        cell = replace(cell, pip=(*cell.pip, bound))
+        changes.append(("pip", bound))
+    return tuple(changes), replace(stack, cell=cell)
+
+
+Candidate = tuple[tuple[tuple[str, str], ...], "Cell"]
+
+
+def _candidates(stack: Stack) -> Iterator[Candidate]:
+    """One change first, then two; changes that keep most of the cell come before the others.
+
+    No cell is made with a Python that a framework has no wheel for, or the base no package.
+    """
+    cell = stack.cell
+    pythons = list(_pythons(stack))
+    keeps_python = cell.python in pythons
+    if keeps_python:
+        yield from _flavours(stack)
+        yield from _packages(stack)
+        for name in itertools.islice(_tags(stack, cell.python), 12):
+            yield (("base", name),), replace(cell, base=Base(kind="registry", name=name))
+    others = [python for python in pythons if python != cell.python]
+    for number, python in enumerate(others):
+        standalone = number == 0 and cell.python_from != "base"  # the nearest one: each is a look more
+        if standalone or stack.system is None or python in stack.system.python:
+            yield (("python", python),), replace(cell, python=python, python_patch=None)
+    if keeps_python:
+        yield from _extras(stack)
+        if cell.cuda.provider == "none":
+            yield (("cuda", "wheels"),), replace(cell, cuda=Cuda(provider="wheels"))
+    for python in others[:3]:
+        for name in itertools.islice(_tags(stack, python), 6):
+            changed = replace(cell, base=Base(kind="registry", name=name), python=python, python_patch=None)
+            yield (("base", name), ("python", python)), changed
+
+
+def _flavours(stack: Stack) -> Iterator[Candidate]:
+    """The base flavour of the tag, if CUDA comes in wheels."""
+    tag, cell = stack.tag, stack.cell
+    bringing = any(framework.carries_cuda for framework in stack.frameworks)
+    if tag is None or tag.flavour == "base" or not (bringing or cell.cuda.provider == "wheels"):
+        return
+    name = f"nvidia/cuda:{tag.cuda}-base-{tag.system}"
+    wheels = replace(cell, base=Base(kind="registry", name=name), cuda=replace(cell.cuda, provider="wheels"))
+    also = () if cell.cuda.provider == "wheels" else (("cuda", "wheels"),)
+    yield (("base", name), *also), wheels
+
+
+def _packages(stack: Stack) -> Iterator[Candidate]:
+    """Another version of the cuDNN wheel, the closest one first."""
+    cell = stack.cell
+    wanted = [framework.cudnn.text for framework in stack.frameworks if framework.cudnn is not None]
+    for n, text in enumerate(cell.cuda.packages):
+        name, _, version = text.partition("==")
+        row = load().wheels.get(name)
+        if row is None or "cudnn" not in name or not version or not wanted:
+            continue
+        for other in sorted(candidates.same_major(row.versions, max(wanted, key=key)), key=key)[:4]:
+            packages = (*cell.cuda.packages[:n], f"{name}=={other}", *cell.cuda.packages[n + 1 :])
+            changed = replace(cell, cuda=Cuda(provider="wheels", packages=packages))
+            yield (("cuda.packages", f"{name}=={other}"),), changed
+
+
+def _tags(stack: Stack, python: str) -> Iterator[str]:
+    """Tags of the right CUDA major whose Ubuntu has the Python, closest to the framework's CUDA first."""
+    cuda = next((framework.cuda.text for framework in stack.frameworks if framework.cuda), None)
+    if stack.cell.base.kind != "registry" or cuda is None:
+        return
+    system, flavour = (stack.tag.system, stack.tag.flavour) if stack.tag else ("", "runtime")
+    alone = any(framework.carries_cuda for framework in stack.frameworks)
+    own = float(system.removeprefix("ubuntu")) if system.startswith("ubuntu") else None
+
+    def distance(ubuntu: str) -> tuple[bool, float]:
+        return f"ubuntu{ubuntu}" != system, -float(ubuntu) if own is None else abs(float(ubuntu) - own)
+
+    for row in _rows_around(cuda):
+        having = [ubuntu for ubuntu in row.ubuntu if python in load().systems[f"ubuntu{ubuntu}"].python]
+        for ubuntu in sorted(having, key=distance):
+            kind = "base" if alone else f"{row.infix}-{flavour if flavour != 'base' else 'runtime'}"
+            yield f"nvidia/cuda:{row.cuda}-{kind}-ubuntu{ubuntu}"
+
+
+@functools.lru_cache(maxsize=256)
+def _rows_around(cuda: str) -> list[TagRow]:
+    def distance(row: TagRow) -> tuple[int, object]:
+        """Minors away from the wanted CUDA; an older one, which may lack something, counts as far away."""
+        away = (minor(row.cuda) or 0) - (minor(cuda) or 0)
+        return away if away >= 0 else 100 - away, newest_first(row.cuda)
+
+    rows = (row for row in load().tags if row.state == "listed" and major(row.cuda) == major(cuda))
+    return sorted(rows, key=distance)
+
+
+def _pythons(stack: Stack) -> Iterator[str]:
+    """Pythons for which every framework has wheels, the wanted one and those next to it first."""
+    rows = [framework.row for framework in stack.frameworks if framework.row is not None]
+    wanted = minor(stack.cell.python) or 0
+    common = set.intersection(*(set(row.python) for row in rows)) if rows else {stack.cell.python}
+    yield from sorted(common, key=lambda python: (abs((minor(python) or 0) - wanted), python))
+
+
+def _extras(stack: Stack) -> Iterator[Candidate]:
+    """The extra by which a framework brings NVIDIA's wheels, on the base flavour of a tag or a rootfs."""
+    cell, tag = stack.cell, stack.tag
+    texts = tuple(
+        f"{framework.name}[{row.extra}]=={framework.version}"
+        if (row := framework.row) is not None
+        and (row.brings, row.extra, framework.brings) == ("extra", "and-cuda", "outside")
+        else text
+        for text, framework in zip(cell.frameworks, stack.frameworks, strict=True)
+    )
+    if texts != cell.frameworks:
+        base = Base(kind="registry", name=f"nvidia/cuda:{tag.cuda}-base-{tag.system}") if tag else cell.base
+        changes = (("framework", ", ".join(texts)), ("base", str(base)), ("cuda", "wheels"))
+        yield changes, replace(cell, frameworks=texts, base=base, cuda=Cuda(provider="wheels"))
+
+
+def _other_ways(stack: Stack) -> Iterator[Candidate]:
+    """The same releases put together another way: by extras, CUDA variants, packages, Pythons."""
+    cell = stack.cell
+    releases = [
+        (framework.requirement, framework.version) for framework in stack.frameworks if framework.table
+    ]
+    ways = [_ways(text, version) for text, version in releases if version is not None]
+    if len(ways) < len(stack.frameworks):
+        return
+    every = (
+        other
+        for combination in candidates.combinations(ways)
+        for python in sorted(candidates.common_pythons(combination), key=lambda python: python != cell.python)
+        for other in candidates.cells(combination, python, cell.gpus, standalone=python == cell.python)
+    )
+    own = {name: getattr(cell, name) for name in ("id", "matrix", "apt", "env", "options")}
+    for other in every:
+        changed = replace(other, pip=tuple(dict.fromkeys((*cell.pip, *other.pip))), **own)
+        yield tuple(_differences(cell, changed)), changed
+
+
+@functools.lru_cache(maxsize=1024)
+def _ways(text: str, version: str) -> list[Choice]:
+    """The ways to install this release of a framework, whichever extras the cell asks for."""
+    parsed = requirement(text)
+    name = parsed.name if parsed is not None else text
+    return list(candidates.choices(Requirement(f"{name}=={version.partition('+')[0]}")))
+
+
+def _differences(cell: Cell, other: Cell) -> Iterator[tuple[str, str]]:
+    for name in ("frameworks", "python", "base", "index", "gpus"):
+        if getattr(cell, name) != (value := getattr(other, name)):
+            text = ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
+            yield name.removesuffix("s") if name == "frameworks" else name, text
+    if cell.cuda != other.cuda:
+        yield "cuda", ", ".join((other.cuda.provider, *other.cuda.packages))

@@ -1,0 +1,129 @@
+"""The facts that the probe carries: ``builder/verify/cudnn_verify/facts.json``, which ``rtbuild facts
+export`` writes.
+
+The probe imports nothing of rtbuild, and has to name the cards, releases and limits that the tables know.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from packaging.version import Version
+
+from builder.plan.facts.gpus import known_cards
+from builder.plan.facts.tables import (
+    BadRow,
+    Facts,
+    FrameworkName,
+    FrameworkRow,
+    FrameworkTable,
+    framework_names,
+    load,
+)
+from builder.plan.facts.versions import key, requirement, short
+
+_ELSEWHERE = frozenset({"name", "sources", "brings", "colab"})
+"""Values of a framework's row that the probe has no use for."""
+
+
+def portable(facts: Facts | None = None) -> str:
+    """One JSON object, with a line for each row: a change of one row is a change of one line."""
+    parts = _parts(load() if facts is None else facts).items()
+    return "{\n" + ",\n".join(f"{_json(name)}: {_body(part)}" for name, part in parts) + "\n}\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _body(part: dict[str, Any] | list[Any]) -> str:
+    if isinstance(part, list):
+        return "[\n" + ",\n".join(map(_json, part)) + "\n]"
+    return "{\n" + ",\n".join(f"{_json(name)}: {_json(value)}" for name, value in part.items()) + "\n}"
+
+
+def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
+    cards = known_cards(facts)
+    names: dict[str, list[str]] = {}
+    for words, capability in sorted(cards.capabilities.items(), key=lambda item: (key(item[1]), item[0])):
+        names.setdefault(capability, []).append(words)
+    return {
+        "frameworks": {row.name: _framework(row) for row in framework_names()},
+        "cards": names,
+        "short": sorted(cards.short),
+        "generations": {name: list(served) for name, served in cards.generations.items()},
+        "cuda": {
+            row.major: [row.floor, row.capability_min, row.capability_max] for row in facts.families.values()
+        },
+        "drivers": _own_drivers(facts),
+        "known_bad": list(_known_bad(facts.bad)),
+        "wheels": {wheel.name: wheel.versions for wheel in facts.wheels.values() if "cudnn" in wheel.name},
+        "builds": [line for table in facts.frameworks.values() for line in _lines(table)],
+    }
+
+
+def _framework(row: FrameworkName) -> dict[str, Any]:
+    """What is set in its row, but for its sources."""
+    return {name: value for name, value in vars(row).items() if value and name not in _ELSEWHERE}
+
+
+def _own_drivers(facts: Facts) -> dict[str, str]:
+    """The first driver of each CUDA before 11, when each minor version needed its own."""
+    found: dict[str, str] = {}
+    for row in facts.toolkits:
+        if key(row.version) < (11,):
+            found.setdefault(short(row.version, 2), row.driver)
+    return found
+
+
+def _known_bad(rows: Iterable[BadRow]) -> Iterator[dict[str, Any]]:
+    """Rows that can be told from a failure: by its words, or because the cuDNN alone is at fault."""
+    for row in rows:
+        parsed = [found for text in row.when if (found := requirement(text)) is not None]
+        if row.says is None and {found.name for found in parsed} != {"cudnn"}:
+            continue
+        when = {found.name: str(found.specifier) for found in parsed}
+        for extra in (extra for found in parsed for extra in found.extras if extra.startswith("cu")):
+            when["cuda"] = f"=={extra[2:-1]}.{extra[-1]}.*"  # cu102 is CUDA 10.2
+        about = {"message": row.message, "remedy": row.remedy, "source": row.source.reference}
+        yield {"id": row.id, "when": when, "says": row.says, **about}
+
+
+def _lines(table: FrameworkTable) -> Iterator[dict[str, Any]]:
+    """The rows of a table; exact releases in sequence of which all the same is known are one line."""
+    rows = [row for row in table.rows if getattr(row, "distribution", table.name) != "tensorflow-gpu"]
+    rows.sort(key=lambda row: (row.variant, Version(row.version)))
+    held: dict[str, Any] = {}
+    first = ""
+    for row in rows:
+        line = _line(table.name, row)
+        exact = line["versions"] == f"=={row.version}"
+        if held and exact and first and _same(held, line):
+            held.update(versions=f">={first},<={row.version}", latest=row.version)
+            continue
+        if held:
+            yield held
+        held, first = line, row.version if exact else ""
+    if held:
+        yield held
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(one[key] == other[key] for key in one if key not in {"versions", "latest"})
+
+
+def _line(name: str, row: FrameworkRow) -> dict[str, Any]:
+    return {
+        "framework": name,
+        "versions": str(row.versions),
+        "latest": row.version,
+        "variant": row.variant,
+        "default": row.default,
+        "cuda": row.cuda,
+        "cudnn": row.cudnn,
+        "extra": row.extra,
+        "brings": row.brings,
+        "python": [row.python[0], row.python[-1]] if row.python else ["3.0", "3.0"],
+        "archs": list(row.architectures),
+        "pins": [pin for pin in row.pins if "cudnn" in pin],
+    }

@@ -1,0 +1,208 @@
+"""Certain knowledge about cells for the rules: read from wheels and registries, or kept from before.
+
+A lock names every wheel of an image by hash. What those of the frameworks say of themselves is read by ranges
+and kept by that hash for good. What a registry says of a tag can change, so it is kept with its day and
+believed for :data:`~builder.plan.facts.memory.BASE_DAYS`. What could not be read stands in
+:attr:`Truth.unread`: never a yes.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from packaging.requirements import Requirement
+from packaging.tags import Tag
+from packaging.version import Version
+
+from builder.core.errors import CellError, ImageMissingError, RtbuildError
+from builder.core.items import item
+from builder.core.model import Cell, Pinned, Wheel
+from builder.plan.facts import versions
+from builder.plan.facts.availability import Files, page
+from builder.plan.facts.base import system_of
+from builder.plan.facts.framework import jax_cuda
+from builder.plan.facts.memory import Memory, base_reference, framework_wheels, together
+from builder.plan.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
+from builder.plan.facts.versions import canonical, requirement
+from builder.plan.facts.wheel import truth_of, with_deep
+from builder.plan.facts.wheelread import read_wheel
+from builder.sources.index import target
+from builder.sources.index.client import Index
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.oci.registry import Registry
+
+Pair = tuple[Cell, Pinned | None]
+Offered = Mapping[tuple[str, tuple[str, ...]], Files]
+"""A project's files by its name and a cell's own indexes."""
+
+_THREADS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The result of :func:`read` for several cells."""
+
+    truths: tuple[Truth, ...]
+    """One for each cell, in the order asked."""
+    wheels: int
+    """Wheels that were looked at, each once."""
+    bases: int
+    transferred: int
+    """Bytes read out of wheels; 0 if all were known."""
+    seconds: float
+
+
+def read(
+    pairs: Sequence[Pair], *, index: Index, registry: Registry, memory: Memory, deep: bool = False
+) -> Reading:
+    """Read the wheels and bases of cells, each once. Nothing that a server does is an error here.
+
+    Of a cell that is not locked, those wheels of its frameworks are read that the index offers it. At most
+    1 MiB is read of a wheel, and with ``deep`` 16 MiB.
+    """
+    started = time.monotonic()
+    pages = sorted({(name, cell.index) for cell, pinned in pairs for name in _distributions(cell, pinned)})
+    bases = sorted(
+        {(name, cell.platform) for cell, pinned in pairs if (name := base_reference(cell, pinned))}
+    )
+    with ThreadPoolExecutor(_THREADS) as pool:
+        read_bases = pool.map(lambda base: _base(base[0], base[1], registry, memory), bases)
+        read_pages = pool.map(lambda asked: page(asked[0], index.with_extra(asked[1])), pages)
+        offered = dict(zip(pages, read_pages, strict=True))
+        wanted = [list(_wanted(cell, pinned, offered)) for cell, pinned in pairs]
+        wheels = {
+            (wheel.file, wheel.sha256): (wheel, cell.index)
+            for (cell, _), found in zip(pairs, wanted, strict=True)
+            for wheel in found
+            if isinstance(wheel, Wheel)
+        }
+
+        def one(asked: tuple[Wheel, tuple[str, ...]]) -> tuple[WheelTruth | None, tuple[str, ...], int]:
+            wheel, extra = asked
+            try:
+                with item(wheel.file):
+                    return _wheel(wheel, offered[canonical(wheel.name), extra], index, memory, deep=deep)
+            except CellError as problem:
+                return None, (problem.message,), 0
+
+        about_wheels = dict(zip(wheels, pool.map(one, wheels.values()), strict=True))
+        about_bases = dict(zip(bases, read_bases, strict=True))
+    truths = []
+    for (cell, pinned), found in zip(pairs, wanted, strict=True):
+        mine = [about_wheels[wheel.file, wheel.sha256] for wheel in found if isinstance(wheel, Wheel)]
+        reference = base_reference(cell, pinned)
+        base, why = about_bases[reference, cell.platform] if reference else (None, ())
+        missing = (reason for reason in found if isinstance(reason, str))
+        unread = [*why, *missing, *(reason for _, reasons, _ in mine for reason in reasons)]
+        truths.append(together(pinned, [truth for truth, _, _ in mine if truth is not None], base, unread))
+    return Reading(
+        truths=tuple(truths),
+        wheels=len(wheels),
+        bases=len(bases),
+        transferred=sum(size for _, _, size in about_wheels.values()),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _distributions(cell: Cell, pinned: Pinned | None) -> Iterator[str]:
+    """The frameworks of a cell, with JAX's plug-ins, which are compiled with CUDA while jax is not."""
+    if pinned is not None:
+        yield from (canonical(wheel.name) for wheel in framework_wheels(cell, pinned))
+        return
+    for parsed in filter(None, map(requirement, cell.frameworks)):
+        yield canonical(parsed.name)
+        yield from _plugins(parsed)
+
+
+def _plugins(parsed: Requirement) -> list[str]:
+    cuda = jax_cuda(parsed.extras, versions.pinned(parsed)) if canonical(parsed.name) == "jax" else None
+    return [f"jax-{cuda}-plugin"] if cuda is not None else []
+
+
+def _wanted(cell: Cell, pinned: Pinned | None, offered: Offered) -> Iterator[Wheel | str]:
+    """The wheel of each framework and plug-in that is locked, or that the cell would get; or why none."""
+    yield from framework_wheels(cell, pinned)
+    if pinned is not None or (system := system_of(cell)) is None:
+        return
+    fitting = target.Target(python=cell.python, platform=cell.platform, glibc=system.glibc).tags()
+    for parsed in filter(None, map(requirement, cell.frameworks)):
+        first = _newest(parsed, offered, fitting, cell)
+        yield first
+        if isinstance(first, Wheel):
+            for name in _plugins(parsed):
+                yield _newest(Requirement(f"{name}=={first.version}"), offered, fitting, cell)
+
+
+def _newest(parsed: Requirement, offered: Offered, fitting: dict[Tag, int], cell: Cell) -> Wheel | str:
+    """The wheel of the newest release on the index that a requirement admits."""
+    name = canonical(parsed.name)
+    files = offered[name, cell.index]
+    if isinstance(files, str):
+        return f"{name} could not be read: {files}"
+    admitted = [(version, file) for version, file in _releases(files) if parsed.specifier.contains(version)]
+    if not admitted:
+        return f"the package index has no wheel of {parsed}"
+    ranks = [(version, target.rank(file.name, fitting), file) for version, file in admitted]
+    ranked = [(version, rank, file) for version, rank, file in ranks if rank is not None]
+    if not ranked:
+        where = f"Python {cell.python} on {cell.platform} and the glibc of {cell.base}"
+        return f"the package index has wheels of {parsed}, but none for {where}"
+    newest = max(version for version, _, _ in ranked)
+    _, _, file = min((one for one in ranked if one[0] == newest), key=lambda one: one[1])
+    version = file.name.split("-")[1]
+    return Wheel(name=name, version=version, file=file.name, sha256=file.sha256 or "", size=file.size)
+
+
+def _releases(files: Iterable[IndexFile]) -> Iterator[tuple[Version, IndexFile]]:
+    """Final releases that were not yanked."""
+    for file in files:
+        wheel = target.wheel_name(file.name)
+        if wheel is not None and not wheel.version.is_prerelease and file.yanked is None:
+            yield wheel.version, file
+
+
+def _base(
+    reference: str, platform: str, registry: Registry, memory: Memory
+) -> tuple[BaseTruth | None, tuple[str, ...]]:
+    try:
+        with item(reference):
+            base = truth_of_base(registry.inspect(reference, platform))
+    except ImageMissingError:
+        mirror = memory.mirror(reference)
+        asked = f"{reference} (asked at its mirror {mirror})" if mirror else reference
+        base = BaseTruth(reference=asked, exists=False)
+    except RtbuildError as problem:
+        known = memory.base(reference, platform)
+        return known, (f"the base {reference} could not be read: {problem.message}",)
+    memory.keep(reference, platform, base)
+    return base, ()
+
+
+def _wheel(
+    wheel: Wheel, files: Files, index: Index, memory: Memory, *, deep: bool
+) -> tuple[WheelTruth | None, tuple[str, ...], int]:
+    """A wheel's truth, what could not be read, and the bytes that it took."""
+    known = memory.wheel(wheel) if wheel.sha256 else None
+    listed = () if isinstance(files, str) else files
+    file = next((f for f in listed if f.name == wheel.file and f.sha256 in {None, wheel.sha256}), None)
+    if file is None:
+        why = "with the locked hash is no longer on the package index"
+        if wheel.source is not None:
+            why = "is built from sources, and was not looked into"
+        if isinstance(files, str):
+            why = f"could not be read: {files}"
+        # a wheel never changes, so what is known of it needs no index
+        settled = known is not None and (isinstance(files, str) or wheel.source is not None)
+        return known, () if settled else (f"{wheel.file} {why}",), 0
+    unread, size = list[str](), 0
+    if known is None:
+        locked = replace(file, sha256=wheel.sha256 or None, size=wheel.size)
+        told = read_wheel(locked, index.client, cache=memory.wheel_folder)
+        known = truth_of(file.name, told, sha256=locked.sha256)
+        unread, size = told.unread, told.transferred
+    if deep:
+        told = read_wheel(file, index.client, "deep", cache=memory.wheel_folder)
+        known = with_deep(known, told.values)
+        unread, size = unread + told.unread, size + told.transferred
+    return replace(known, yanked=file.yanked), tuple(f"{file.name}: {reason}" for reason in unread), size

@@ -1,0 +1,1 @@
+"""The rules, by subject; :mod:`builder.plan.facts.check` has their table."""

@@ -1,0 +1,179 @@
+"""Where CUDA comes from, whether all of it is there, and whether it is new enough for the framework."""
+
+import re
+from collections.abc import Iterator
+
+from builder.core.model import Cell
+from builder.plan.facts.finding import CELL, Finding, Outcome, Value, impossible, possible, unknown, warns
+from builder.plan.facts.framework import CellFramework
+from builder.plan.facts.stack import Stack
+from builder.plan.facts.tables import framework_names, load
+from builder.plan.facts.versions import agree, at_least, canonical, major, minor, short
+
+# wheels that bring others of the same family with them (Requires-Dist of the wheels themselves)
+BROUGHT_ALONG = {
+    "cudnn": {"cublas"},
+    "cusolver": {"cublas", "cusparse", "nvjitlink"},
+    "cusparse": {"nvjitlink"},
+    "cufft": {"nvjitlink"},
+}
+
+NOT_IN_RUNTIME = frozenset({"cuda-cupti", "cuda-nvcc"})
+"""What NVIDIA's devel images add (gitlab.com/nvidia/container-images/cuda, ``dist/*/devel``)."""
+
+_LINKED = re.compile(r"lib(cudnn|cudart)\.so\.(\d+)(?:\.\d+)?")
+
+
+def provider(stack: Stack) -> Iterator[Finding]:
+    """``cuda-provider``: CUDA comes from one place, and it is the place that the cell names."""
+    cell = stack.cell
+    named = Value("cuda", cell.cuda.provider, CELL)
+    names = ", ".join(framework.label for framework in stack.frameworks if framework.carries_cuda)
+    if cell.cuda.provider == "none":
+        if cell.gpus:
+            gpus = Value("gpus", ", ".join(cell.gpus), CELL)
+            yield impossible("the cell claims GPUs, but has no CUDA provider", named, gpus)
+        return
+    yield from _one_major(stack)
+    if stack.base_has_libraries and (names or cell.cuda.provider == "wheels"):
+        who = names or "NVIDIA's wheels"
+        yield warns(
+            f"{who} bring CUDA, and {cell.base} holds it too: two copies; "
+            "the base flavour of the tag is enough",
+            *((named, Value("base", stack.tag.text, CELL)) if stack.tag else (named,)),
+        )
+    if cell.cuda.provider == "base" and names and not stack.base_has_libraries:
+        yield warns(
+            f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`", named
+        )
+
+
+def _one_major(stack: Stack) -> Iterator[Finding]:
+    """Frameworks that share the image's CUDA are compiled for one major version of it."""
+    sharing = [framework for framework in stack.frameworks if framework.brings != "inside"]
+    values = {major(f.cuda.text): (f, f.cuda) for f in sharing if f.cuda is not None}
+    if len(values) > 1:
+        said = " and ".join(f"{f.label} for CUDA {number}" for number, (f, _) in sorted(values.items()))
+        listed = stack.cell.dependencies == "listed"
+        yield Finding(
+            Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
+            f"{said}: an image has CUDA from one provider, and so of one major version",
+            tuple(value for _, value in values.values()),
+        )
+
+
+def libraries(stack: Stack) -> Iterator[Finding]:
+    """``cuda-libraries``: without the libraries that it opens by name, a framework runs on the CPU."""
+    cell = stack.cell
+    for framework in stack.frameworks:
+        row = framework.row
+        if row is None or not row.needs or framework.carries_cuda:
+            continue
+        needed = Value(f"libraries that {framework.title} opens", ", ".join(row.needs), row.source)
+        if cell.cuda.provider == "wheels":
+            there = _families(stack)
+            if missing := ", ".join(family for family in row.needs if family not in there):
+                yield impossible(
+                    f"{framework.label} finds no {missing}: NVIDIA's wheels for them are not among the "
+                    "cell's packages, and without them it runs on the CPU and says so only in its log",
+                    needed,
+                    Value("packages", ", ".join((*cell.cuda.packages, *cell.pip)) or "none", CELL),
+                )
+        elif stack.tag is not None and stack.tag.flavour == "runtime":
+            there = _families(stack)
+            lacks = [name for name in row.needs if name in NOT_IN_RUNTIME - there]
+            if missing := ", ".join(name for name in lacks if not _from_apt(name, cell)):
+                yield impossible(
+                    f"{framework.label} opens {missing}, which runtime images of NVIDIA's lack: "
+                    "take the devel flavour of the tag, or NVIDIA's wheels",
+                    needed,
+                )
+        elif cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
+            needs = "needs the runtime flavour of an nvidia/cuda tag, or NVIDIA's wheels"
+            yield impossible(f"{cell.base} holds no CUDA libraries; {framework.label} {needs}", needed)
+
+
+def _from_apt(library: str, cell: Cell) -> bool:
+    return any(package.startswith(f"{library}-") for package in cell.apt)
+
+
+def _families(stack: Stack) -> set[str]:
+    """Families (``cublas``) that wheels bring, with the ones brought along."""
+    names = {canonical(parsed.name) for parsed, _ in stack.asked}
+    names |= {wheel.name for wheel in stack.truth.wheels}
+    families = {name[7:].rsplit("-cu", 1)[0] for name in names if name.startswith("nvidia-")}
+    # the extras of cuda-toolkit[cublas,cudart] are named after the libraries
+    extras = {extra for parsed, _ in stack.asked if parsed.name == "cuda-toolkit" for extra in parsed.extras}
+    families |= {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
+    if stack.truth.locked:
+        return families
+    pinned = {row.distribution: row.brings for row in framework_names()}
+    families |= {n for f in stack.frameworks if f.brings == "pins" for n in pinned.get(f.name, ())}
+    return families.union(*(BROUGHT_ALONG.get(family, ()) for family in families))
+
+
+def linked(stack: Stack) -> Iterator[Finding]:
+    """``elf-needs``: the libraries that a wheel is linked with are there in that major version."""
+    copy = stack.cudnn
+    there = {
+        "cudnn": (copy is not None, copy.version if copy is not None else None),
+        # what wheels bring in the end, a lock alone tells
+        "cudart": (stack.cuda is not None or stack.base_has_libraries or not stack.truth.locked, stack.cuda),
+    }
+    for framework in stack.frameworks:
+        if framework.wheel is None or framework.brings == "inside":
+            continue
+        for found in filter(None, map(_LINKED.fullmatch, framework.wheel.needed)):
+            is_there, value = there[found[1]]
+            linked_with = f"{framework.label} is linked with {found[0]}, and"
+            asked = Value("linked with", found[0], framework.wheel.source)
+            if value is not None and major(value.text) != int(found[2]):
+                yield impossible(f"{linked_with} here is {short(value.text, 2)}", asked, value)
+            elif not is_there:
+                yield impossible(f"{linked_with} neither the base nor a wheel brings it", asked)
+
+
+def version(stack: Stack) -> Iterator[Finding]:
+    """``cuda-version``: same major; from CUDA 11 on a newer minor runs programs built for an older."""
+    cell = stack.cell
+    for framework in stack.frameworks:
+        compiled, row = framework.cuda, framework.row
+        if framework.carries_cuda:
+            continue
+        if compiled is None:
+            if row is not None and cell.platform not in row.cpu_only:
+                yield unknown(f"no file says for which CUDA {framework.label} was compiled; an import tells")
+        elif stack.cuda is not None:
+            yield _compare(framework, compiled, stack.cuda)
+        elif cell.base.kind == "registry" and cell.cuda.provider == "base":
+            yield unknown(
+                f"which CUDA {cell.base} holds is not known; a registry that answers can tell", compiled
+            )
+
+
+def _renamed(framework: CellFramework, built: str, there: str) -> Finding | None:
+    """The refusal for a library that has another name in the CUDA that is there."""
+    for library in framework.row.needs if framework.row is not None and minor(built) is not None else ():
+        wanted, has = load().soname(library, built), load().soname(library, there)
+        if wanted is not None and has is not None and wanted.soname != has.soname:
+            text = f"{framework.label} opens {wanted.soname} of CUDA {built}; CUDA {there} has {has.soname}"
+            return impossible(
+                text,
+                Value(f"{library} of CUDA {built}", wanted.soname, wanted.source),
+                Value(f"{library} of CUDA {there}", has.soname, has.source),
+            )
+    return None
+
+
+def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding:
+    built, there = short(compiled.text, 2), short(found.text, 2)
+    values = (compiled, found)
+    if major(built) != major(there) or (major(built) < 11 and not agree(built, there)):
+        opens = f"was compiled for CUDA {built} and opens libraries of that version by name"
+        return impossible(f"{framework.label} {opens}; here is CUDA {there}", *values)
+    if (other := _renamed(framework, built, there)) is not None:
+        return other
+    if not at_least(there, built):
+        older = f"CUDA {there} is older than the {built} that {framework.label} was compiled with"
+        return warns(f"{older}; NVIDIA promises only that newer minors run older programs", *values)
+    return possible(f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}", *values)

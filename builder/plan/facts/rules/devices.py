@@ -1,0 +1,315 @@
+"""The machine: is its driver new enough, will the container start, is there code for its GPUs?"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from builder.plan.facts.finding import (
+    CELL,
+    Finding,
+    Outcome,
+    Source,
+    Value,
+    impossible,
+    possible,
+    unknown,
+    warns,
+)
+from builder.plan.facts.framework import CellFramework
+from builder.plan.facts.gpus import card_of, maker_of, near_names
+from builder.plan.facts.stack import Stack
+from builder.plan.facts.tables import CudnnRow, GpuRow, load
+from builder.plan.facts.versions import agree, at_least, contains, key, major, short
+
+
+def cuda_versions(stack: Stack) -> tuple[Value, ...]:
+    """Every CUDA that the driver has to serve: the base's, the wheels', what frameworks are compiled for.
+
+    CTranslate2 has its runtime inside and takes the other libraries from outside.
+    """
+    compiled = (framework.cuda for framework in stack.frameworks)
+    found = (stack.base_cuda, stack.wheel_cuda.version if stack.wheel_cuda else None, *compiled)
+    return tuple(value for value in found if value is not None)
+
+
+def driver(stack: Stack) -> Iterator[Finding]:
+    """``driver``: within a CUDA major any driver from its floor on; before CUDA 11, the toolkit's own."""
+    needs = [need for value in cuda_versions(stack) if (need := _floor(value)) is not None]
+    if not needs:
+        return
+    need = max(needs, key=lambda value: key(value.text))
+    if stack.driver is None:
+        yield possible(f"the machine needs driver {need.text} or newer", need)
+        return
+    given = stack.driver.text
+    outcome = _against(given, need.text)
+    if outcome is Outcome.IMPOSSIBLE and (forward := _forward(stack, need)) is not None:
+        yield forward
+        return
+    message = {
+        Outcome.POSSIBLE: f"driver {given} is not older than {need.text}",
+        Outcome.UNKNOWN: f"branch {given} has releases before and after {need.text}; give the full version",
+        Outcome.IMPOSSIBLE: f"driver {given} is older than {need.text}",
+    }[outcome]
+    yield Finding(outcome, message, (stack.driver, need))
+
+
+def _forward(stack: Stack, need: Value) -> Finding | None:
+    """What ``cuda-compat`` in the base makes of an older driver: NVIDIA's forward compatibility.
+
+    None if there is none in the base, if it is older than what is needed, or not for this branch or card.
+    """
+    compat, given = compat_driver(stack), stack.driver
+    if compat is None or given is None or not at_least(compat.text, need.text):
+        return None
+    cards = [card_of(name) for name in stack.cell.gpus]
+    package = f"{compat.what} in the base gets past that on data-centre cards"
+    older = f"driver {given.text} is older than {need.text}; {package}"
+    if not cards:
+        return unknown(f"{older}: `gpus` says which card it is", given, need, compat)
+    others = [card.name for card in cards if card is not None and card.name not in load().forward.cards]
+    if others or None in cards:
+        return impossible(f"{older}, and {', '.join(others)} is none", given, need, compat)
+    supported = load().compat.get(short(stack.base_cuda.text, 2)) if stack.base_cuda is not None else None
+    branch = str(major(given.text))
+    if supported is None or branch not in supported.branches:
+        older += f"; NVIDIA's image admits branch {branch}, whose support has ended"
+    return warns(older, given, need, compat)
+
+
+def compat_driver(stack: Stack) -> Value | None:
+    """The user-mode driver that ``cuda-compat`` in an nvidia/cuda base brings for the given branch."""
+    listed = _branches(stack)
+    if stack.driver is None or stack.base_cuda is None or stack.tag is None or listed is None:
+        return None
+    row = load().compat.get(short(stack.base_cuda.text, 2))
+    branch, own = str(major(stack.driver.text)), own_driver(stack.base_cuda)
+    arm = stack.cell.platform != "linux/amd64"
+    admitted = branch in listed[0] or (row is not None and branch in row.branches)
+    if own is None or arm or not admitted or at_least(stack.driver.text, own.text):
+        return None
+    return replace(own, what=f"cuda-compat-{short(stack.base_cuda.text, 2).replace('.', '-')}")
+
+
+def _against(driver_version: str, need: str) -> Outcome:
+    """``unknown`` for a branch that began before ``need``."""
+    if at_least(driver_version, need):
+        return Outcome.POSSIBLE
+    branch = len(key(driver_version)) < len(key(need)) and agree(driver_version, need)
+    return Outcome.UNKNOWN if branch else Outcome.IMPOSSIBLE
+
+
+def _floor(cuda: Value) -> Value | None:
+    family = load().families.get(str(major(cuda.text)))
+    if family is not None and family.floor is not None:
+        return Value(f"driver floor of CUDA {family.major}", family.floor, family.source)
+    return own_driver(cuda) if family is not None else None
+
+
+def own_driver(cuda: Value) -> Value | None:
+    """The driver that came with a toolkit: compiling PTX at run time needs it."""
+    version = short(cuda.text, 2)
+    rows = [row for row in load().toolkits if short(row.version, 2) == version]
+    return Value(f"driver of CUDA {version}", rows[0].driver, rows[0].source) if rows else None
+
+
+def require_cuda(stack: Stack) -> Iterator[Finding]:
+    """``require-cuda``: on which drivers ``NVIDIA_REQUIRE_CUDA`` in the base lets it start."""
+    if stack.driver is None or stack.base_cuda is None:
+        return
+    own, exceptions = own_driver(stack.base_cuda), _branches(stack)
+    branch = str(major(stack.driver.text))
+    if own is None or exceptions is None or at_least(stack.driver.text, own.text):
+        return
+    branches, consumer, source = exceptions
+    if branch == str(major(own.text)):
+        return
+    allowed = Value("driver branches that may start it", ", ".join(branches) or "none", source)
+    if branch not in branches:
+        yield impossible(
+            f"the container does not start: the base demands CUDA {short(stack.base_cuda.text, 2)} of the "
+            f"driver, {stack.driver.text} is older, and branch {branch} is not among its exceptions",
+            stack.driver,
+            own,
+            allowed,
+        )
+    elif not consumer and (cards := [card for name in stack.cell.gpus if (card := card_of(name))]):
+        if geforce := ", ".join(card.name for card in cards if card.consumer):
+            yield impossible(
+                f"the container does not start: on branch {branch} the base admits data-centre and "
+                f"workstation GPUs only, not {geforce}",
+                stack.driver,
+                allowed,
+            )
+    elif not consumer:
+        text = f"on branch {branch} the base starts on data-centre and workstation GPUs only, not on GeForce"
+        yield warns(text, stack.driver, allowed)
+
+
+def _branches(stack: Stack) -> tuple[tuple[str, ...], bool, Source] | None:
+    """Driver branches that may start the base, whether on GeForce cards too, and the source of that."""
+    base = stack.truth.base
+    if base is not None and (read := base.variable("NVIDIA_REQUIRE_CUDA")) is not None:
+        found = re.findall(r"brand=(\w+),driver>=(\d+),driver<\d+", read)
+        branches = tuple(sorted({branch for _, branch in found}))
+        consumer = any(brand.startswith("geforce") for brand, _ in found)
+        return branches, consumer, base.source
+    if stack.tag is not None and stack.tag.row is not None and stack.tag.row.branches:
+        return stack.tag.row.branches, stack.tag.row.consumer, stack.tag.row.source
+    return None
+
+
+def gpus(stack: Stack) -> Iterator[Finding]:
+    """``gpu``: CUDA, cuDNN and the framework's wheel all have code for each GPU that the cell claims."""
+    for name in stack.cell.gpus:
+        row, asked = card_of(name), Value("gpu", name, CELL)
+        if row is None and (maker := maker_of(name)) is not None:
+            yield impossible(f"{name} is a GPU of {maker}, and CUDA runs on NVIDIA's alone", asked)
+        elif row is None:
+            near = ", ".join(near_names(name))
+            yield unknown(
+                f"{name} is no GPU that rtbuild knows{f'; is it one of {near}?' if near else '.'} Its "
+                "compute capability would settle it (`nvidia-smi --query-gpu=compute_cap`): "
+                "write sm_90 for 9.0",
+                asked,
+            )
+        if row is None:
+            continue
+        if row.platform not in {None, stack.cell.platform}:
+            yield impossible(
+                f"{row.name} is built together with an ARM processor, and the cell is for "
+                f"{stack.cell.platform}: `platform: {row.platform}`",
+                Value(f"platform of {row.name}", row.platform, row.sources[-1]),
+                Value("platform", stack.cell.platform, CELL),
+            )
+        yield from _served(stack, row)
+        yield from _toolkit(stack, row)
+        yield from _cudnn(stack, row)
+        for framework in stack.frameworks:
+            yield from _kernels(stack, framework, row)
+
+
+def _capability(row: GpuRow) -> Value:
+    return Value(f"compute capability of {row.name}", row.capability, row.source)
+
+
+def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
+    """The driver has to know the card, whatever CUDA the image holds."""
+    row = next((row for row in load().architectures if gpu.capability in row.capabilities), None)
+    given = stack.driver
+    if given is None:
+        return
+    if row is None:
+        text = f"which drivers serve {gpu.name} ({gpu.capability}) is not known; nvidia-smi beside it says so"
+        yield unknown(text, given, _capability(gpu))
+        return
+    if row.since is not None and not at_least(given.text, row.since):
+        outcome = _against(given.text, row.since)
+        need = f"{gpu.name} ({row.name}) needs driver {row.since} or newer; here is {given.text}"
+        yield Finding(outcome, need, (given, Value(f"oldest driver of {row.name}", row.since, row.source)))
+    card = load().card_drivers.get(gpu.name)
+    if card is not None and not at_least(given.text, card.since) and at_least(given.text, row.since or "0"):
+        text = f"{card.since} is the first driver that lists {gpu.name}; {given.text} may not serve it"
+        yield unknown(text, given, Value(f"first driver that lists {gpu.name}", card.since, card.source))
+    if row.before is not None and at_least(given.text, row.before):
+        yield impossible(
+            f"drivers from {row.before} on serve {row.name} no more; {gpu.name} needs an older one, and here "
+            f"is {given.text}",
+            given,
+            Value(f"first driver without {row.name}", row.before, row.source),
+        )
+
+
+def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
+    for cuda in cuda_versions(stack):
+        family = load().families.get(str(major(cuda.text)))
+        if family is None or family.capability_min is None or family.capability_max is None:
+            continue
+        oldest, newest = family.capability_min, family.capability_max
+        if not at_least(gpu.capability, oldest) or not at_least(newest, gpu.capability):
+            serves = Value(f"CUDA {family.major}", f"{oldest} to {newest}", family.source)
+            text = f"{serves.what} serves compute capability {serves.text}; {gpu.name} has {gpu.capability}"
+            yield impossible(text, _capability(gpu), serves)
+
+
+def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
+    for version in (copy.version for copy in stack.copies if copy.version is not None):
+        text = short(version.text, 3)
+        row, newer = _lines_around(text)
+        if row is None:
+            continue
+        listed = contains(row.versions, text)
+        if not at_least(gpu.capability, row.capability_min):
+            outcome, word = Outcome.IMPOSSIBLE, "is older"
+        elif not listed and newer is not None and not at_least(gpu.capability, newer.capability_min):
+            outcome = Outcome.UNKNOWN
+            word = "is left behind by one of the next releases; no file says by which"
+        elif not at_least(row.capability_max, gpu.capability):
+            outcome, word = Outcome.WARNS, "is newer"
+        else:
+            continue
+        line = f"cuDNN {text if listed else row.versions}"
+        span = f"{row.capability_min} to {row.capability_max}"
+        said = f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}"
+        yield Finding(outcome, said, (_capability(gpu), version, Value(line, span, row.source)))
+
+
+def _lines_around(cudnn: str) -> tuple[CudnnRow | None, CudnnRow | None]:
+    """The line on record that a release is of, or the last before it; and the next one."""
+    begins = [(min((clause.version for clause in row.versions), key=key), row) for row in load().cudnn]
+    older = [row for begin, row in begins if at_least(cudnn, begin)]
+    newer = [row for begin, row in begins if not at_least(cudnn, begin)]
+    return (older[-1] if older else None, newer[0] if newer else None)
+
+
+def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
+    wheel, row, name = framework.wheel, framework.row, _code_of(stack)
+    if wheel is not None and wheel.architectures:
+        listed, source = wheel.architectures, wheel.source
+    elif row is not None and (found := getattr(row, name)):
+        listed, source = found, row.source_of(name)
+    else:
+        yield from _not_listed(stack, framework, gpu)
+        return
+    values = [_capability(gpu), Value(f"code in {framework.title}", " ".join(listed), source)]
+    have = key(gpu.capability)[:2]
+    kernels = [_arch(text) for text in listed if text.startswith("sm_")]
+    desktop = any(kernel[0] == have[0] and kernel[1] <= have[1] for kernel in kernels)
+    if have in kernels or (desktop and not gpu.tegra):
+        return
+    if not any(_arch(text) <= have for text in listed if text.startswith("compute_")):
+        why = ""
+        if desktop:
+            runs = f"sm_{have[0]}{have[1]}, or PTX"
+            values.append(Value(f"code that runs on {gpu.name}", runs, gpu.sources[-1]))
+            why = " itself: code for desktop cards does not run on Jetson, whose own wheels have it"
+        yield impossible(f"{framework.label} has no code for {gpu.name} ({gpu.capability}){why}", *values)
+        return
+    own = own_driver(framework.cuda) if framework.cuda is not None else None
+    only = f"{framework.label} has only PTX for {gpu.name}"
+    compat = compat_driver(stack)
+    there = compat if compat is not None and gpu.name in load().forward.cards else stack.driver
+    if there is not None and own is not None and not at_least(there.text, own.text):
+        yield impossible(f"{only}, and compiling it needs driver {own.text}", *values, own)
+    else:
+        yield warns(f"{only} ({gpu.capability}): the first start compiles for minutes", *values)
+
+
+def _code_of(stack: Stack) -> str:
+    """The field of a row with the GPU code of its wheel for the cell's platform."""
+    return "architectures_arm64" if stack.cell.platform.endswith("arm64") else "architectures"
+
+
+def _not_listed(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
+    """Nobody read which GPUs the wheel has code for: no yes, and no reason for a no."""
+    row, platform = framework.row, stack.cell.platform
+    if row is None or framework.variant == "cpu" or platform in row.cpu_only or platform not in row.platforms:
+        return  # `framework-known` or `platform` has said what is not known, or that there is no code at all
+    why = row.unread.get(_code_of(stack), "no file says which architectures it was built for")
+    whether = f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known"
+    yield unknown(f"{whether}: {why}; `rtbuild check --read` asks the wheel itself", _capability(gpu))
+
+
+def _arch(text: str) -> tuple[int, ...]:
+    digits = re.sub(r"\D", "", text)
+    return int(digits[:-1]), int(digits[-1])

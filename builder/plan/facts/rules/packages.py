@@ -1,0 +1,196 @@
+"""Versions that do not go together: NumPy's binary interface, wheels' requirements, and what others found."""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from builder.plan.facts import tables
+from builder.plan.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, unknown, warns
+from builder.plan.facts.framework import CellFramework
+from builder.plan.facts.gpus import card_of
+from builder.plan.facts.stack import Stack, component_versions
+from builder.plan.facts.tables import BadRow, GpuRow, load
+from builder.plan.facts.versions import canonical, contains, key, major, pinned, requirement, short
+from builder.sources.index.target import MACHINES, environment
+
+Wish = tuple[str, "Requirement", Source]
+
+_NUMPY_2 = (3, 9)
+"""The oldest Python that NumPy 2 has wheels for (https://numpy.org/doc/stable/release/2.0.0-notes.html)."""
+
+
+_NUMPY_2_RELEASES = ("2.0.0", "2.0.2", "2.1.3", "2.2.6", "2.3.5", "2.4.0")
+
+
+def numpy(stack: Stack) -> Iterator[Finding]:
+    """``numpy``: code compiled for NumPy 1 does not run with NumPy 2."""
+    asked = wishes(stack).get("numpy", [])
+    named = ((who, pinned(parsed), source) for who, parsed, source in asked)
+    found = next((Value(f"numpy for {who}", text, source) for who, text, source in named if text), None)
+    if (wheel := stack.truth.wheel("numpy")) is not None:
+        found = Value("numpy", wheel.version, wheel.source)
+    second = found is not None and major(found.text) > 1
+    for framework in stack.frameworks:
+        row = framework.row
+        if row is None or (row.numpy_abi is not None and major(row.numpy_abi) > 1):
+            continue
+        if row.numpy_abi is None:
+            if found is not None and second:
+                yield from _not_read(framework, row.requires, found)
+            continue
+        what = f"NumPy that {framework.title} was compiled for"
+        built = Value(what, row.numpy_abi, row.source_of("numpy_abi"))
+        if found is None and not stack.truth.locked and key(stack.cell.python)[:2] >= _NUMPY_2:
+            yield from _left_open(stack, framework, asked, built)
+        elif found is not None and second:
+            yield _refused(framework, f"NumPy {found.text} is in the image", built, found)
+
+
+def _left_open(stack: Stack, framework: CellFramework, asked: list[Wish], built: Value) -> Iterator[Finding]:
+    """Nobody says which NumPy: the resolver takes the newest, if anything brings one."""
+    if asked and any(all(contains(r.specifier, v) for _, r, _ in asked) for v in _NUMPY_2_RELEASES):
+        yield _refused(framework, "nothing keeps the resolver from NumPy 2: add numpy<2 to pip", built)
+    named = [canonical(r.name) for text in stack.cell.pip if (r := requirement(text)) is not None]
+    beside = ", ".join(name for name in named if name not in {"setuptools", "wheel", "pip"})
+    if not asked and beside:
+        brings = f"{beside} may bring NumPy 2: numpy<2 in pip keeps it out"
+        yield warns(f"{framework.label} was compiled for NumPy 1, and {brings}", built)
+
+
+def _refused(framework: CellFramework, why: str, *values: Value) -> Finding:
+    text = f"{framework.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}"
+    return impossible(text, *values)
+
+
+def _not_read(framework: CellFramework, requires: Iterable[str], found: Value) -> Iterator[Finding]:
+    named = [r for text in requires if (r := requirement(text)) is not None and canonical(r.name) == "numpy"]
+    if any(_promised(r.specifier, found.text) for r in named):
+        return
+    if named and all(any(contains(r.specifier, v) for v in ("1.17.0", "1.23.5", "1.26.4")) for r in named):
+        why = "which NumPy it was compiled for was read nowhere"
+        way = "numpy<2 is safe, an import in the image would settle it"
+        text = f"whether {framework.label} runs with NumPy {found.text} is not known: {why}; {way}"
+        yield unknown(text, found)
+
+
+def _promised(specifier: SpecifierSet, version: str) -> bool:
+    """Whether a range admits a NumPy 2 and ends beyond: its maker had NumPy 2 when it was written."""
+    ends = [clause.version for clause in specifier if clause.operator in {"<", "<="}]
+    return any(major(end) >= 2 and key(end) > (2, 0) for end in ends) and contains(specifier, version)
+
+
+def wishes(stack: Stack) -> dict[str, list[Wish]]:
+    """Every requirement in force, by package: the cell's own, NVIDIA's pins, and the wheels' metadata."""
+    cell = stack.cell
+    values = environment(f"{cell.python}.0", machine=MACHINES.get(cell.platform, ""))
+    every: list[tuple[str, Requirement | None, Source]] = []
+    for text in (*cell.frameworks, *cell.cuda.packages, *cell.pip):
+        parsed = requirement(text)
+        every += [("the cell", parsed, CELL), *(_companion(parsed) if parsed is not None else ())]
+    for framework in stack.frameworks:
+        every += [(framework.label, parsed, source) for parsed, source in framework.wants]
+        if (row := framework.row) is not None:
+            source = row.source_of("requires")
+            every += [(framework.label, requirement(text), source) for text in row.requires]
+    asked: dict[str, list[Wish]] = {}
+    for who, parsed, source in every:
+        if parsed is not None and (parsed.marker is None or parsed.marker.evaluate(values)):
+            asked.setdefault(canonical(parsed.name), []).append((who, parsed, source))
+    return asked
+
+
+def _companion(parsed: Requirement) -> Iterator[Wish]:
+    """Requirements of a pinned release of torchvision and its like on the frameworks."""
+    name, version = canonical(parsed.name), pinned(parsed)
+    for text in tables.companion_asks(name, version) if version is not None else ():
+        if (wanted := requirement(text)) is not None:
+            yield f"{name} {version}", wanted, tables.companions()[name].source
+
+
+def pins(stack: Stack) -> Iterator[Finding]:
+    """``pins``: two requirements on the same package that no version satisfies."""
+    # Nobody resolves a list: the pinned versions in it are installed.
+    outcome = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
+    for name, found in wishes(stack).items():
+        pairs = itertools.combinations(found, 2)
+        clash = next((pair for pair in pairs if _apart(pair[0][1].specifier, pair[1][1].specifier)), ())
+        if clash:
+            said = " and ".join(f"{who} wants {name}{asked.specifier}" for who, asked, _ in clash)
+            values = (
+                Value(f"{name} for {who}", str(asked.specifier), source) for who, asked, source in clash
+            )
+            yield Finding(outcome, f"{said}: no version is both", tuple(values))
+
+
+def _apart(one: SpecifierSet, other: SpecifierSet) -> bool:
+    """Whether no version is in both: tried at every bound, and next to it."""
+    if not one or not other:
+        return False
+    versions = [clause.version.removesuffix(".*") for clause in (*one, *other)]
+    near = ["0", *versions, *(f"{version.partition('+')[0]}.0.1" for version in versions)]
+    return not any(contains(one, version) and contains(other, version) for version in near)
+
+
+def names(stack: Stack) -> Iterator[Finding]:
+    """``names``: no package is asked for by a name that is not its distribution's.
+
+    An index of the cell's own may have any name.
+    """
+    cell = stack.cell
+    for text in dict.fromkeys((*cell.frameworks, *cell.pip)):
+        parsed = requirement(text)
+        row = tables.mistaken_names().get(canonical(parsed.name)) if parsed is not None else None
+        if parsed is None or row is None or not _meant(parsed, row.versions):
+            continue
+        outcome = Outcome.WARNS if cell.index else Outcome(row.outcome)
+        said = f"{parsed.name}: did you mean {row.instead}? {row.reason[0].upper()}{row.reason[1:]}"
+        yield Finding(
+            outcome, said, (Value("requirement", text, CELL), Value(row.name, row.instead, row.source))
+        )
+
+
+def _meant(parsed: Requirement, versions: SpecifierSet | None) -> bool:
+    """Whether a release of these is asked for, as far as the requirement tells."""
+    version = pinned(parsed)
+    if versions is None or version is None:
+        return versions is None or not parsed.specifier
+    return contains(versions, version)
+
+
+def known_bad(stack: Stack) -> Iterator[Finding]:
+    """``known-bad``: combinations that others found broken, only if every part is known for certain."""
+    gpus = [row for name in stack.cell.gpus if (row := card_of(name)) is not None]
+    yield from bad_pairs(component_versions(stack), gpus)
+
+
+def bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> Iterator[Finding]:
+    """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses."""
+    for row in load().bad:
+        met = _met(row, known, gpus)
+        if met:
+            values = (*met, Value(row.id, " and ".join(row.when), row.source))
+            yield Finding(Outcome(row.outcome), f"{row.id}: {row.message}. Remedy: {row.remedy}", values)
+
+
+def _met(row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> tuple[Value, ...]:
+    """The values that meet a row's conditions; none if one of them is not met for certain."""
+    values = []
+    for condition in map(requirement, row.when):
+        if condition is None:
+            return ()
+        name = condition.name + "".join(f"[{extra}]" for extra in sorted(condition.extras))
+        cards = [Value(card.name, card.capability, card.source) for card in gpus] if name == "gpu" else []
+        there = cards or ([known[name]] if name in known else [])
+        value = next((value for value in there if _within(value.text, condition.specifier)), None)
+        if value is None:
+            return ()
+        values.append(value)
+    return tuple(values)
+
+
+def _within(version: str, specifier: SpecifierSet) -> bool:
+    exact = re.fullmatch(r"\d+(\.\d+)*(\.?(post|rc|a|b|dev)\d+)*", version)
+    return contains(specifier, version if exact else short(version, 3))

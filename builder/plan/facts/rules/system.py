@@ -1,0 +1,258 @@
+"""Is there such a framework, such a base, such a Python on it, and does its glibc run the wheels?"""
+
+import re
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from builder.core.errors import CellError, RtbuildError
+from builder.plan.facts.base import DOCKER_HUB, has_own_python
+from builder.plan.facts.finding import CELL, Finding, Source, Value, impossible, unknown, warns
+from builder.plan.facts.framework import CellFramework
+from builder.plan.facts.stack import Stack
+from builder.plan.facts.tables import load
+from builder.plan.facts.versions import at_least, canonical, contains, key, release, requirement
+from builder.sources.index.target import glibc_of, takes
+
+_STANDALONE_GLIBC = "2.17"
+_RUNNING = Source(
+    "table", "https://github.com/astral-sh/python-build-standalone/blob/main/docs/running.md", "2026-11-22"
+)
+
+_OTHERS = {"cpu": "the CPU", "rocm": "AMD's GPUs", "xpu": "Intel's GPUs"}
+"""Variants of PyTorch's without CUDA."""
+
+
+def known_framework(stack: Stack) -> Iterator[Finding]:
+    """``framework-known``: there is such a release with CUDA in it, and something is known about it."""
+    wants_gpu = bool(stack.cell.gpus) or stack.cell.cuda.provider != "none"
+    for framework in stack.frameworks:
+        values = [Value("framework", framework.requirement, CELL)]
+        if (build := load().without.get(framework.name)) is not None:
+            values.append(Value("build without CUDA", build.name, build.source))
+        if (without := _without_cuda(framework, stack)) is not None:
+            if wants_gpu:
+                yield impossible(f"{framework.label} has no code for NVIDIA's GPUs: {without}", *values)
+        elif framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
+            continue
+        elif (missing := _no_such_release(framework)) is not None:
+            yield impossible(missing, *values)
+        elif framework.table is not None or wants_gpu:
+            # what another package was compiled for is no question in an image without CUDA
+            yield unknown(_why(framework), *values)
+
+
+def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
+    """The reason why there is no CUDA in it; None if there is, or if that is not known."""
+    platform = stack.cell.platform
+    if (build := load().without.get(framework.name)) is not None:
+        return f"{build.name} is a build without CUDA; {build.instead} has it"
+    if framework.variant == "cpu" and framework.name == "jax":
+        return "it names no CUDA extra, so JAX comes without its plug-in; ask for jax[cuda12] or jax[cuda13]"
+    if (other := re.match("cpu|rocm|xpu", framework.variant)) is not None:
+        return f"it is the build for {_OTHERS[other[0]]}"
+    if framework.wheel is not None and framework.wheel.gpu is False:
+        return "its wheel says that it was built without CUDA"
+    if framework.row is not None and platform in framework.row.cpu_only:
+        return f"its wheel for {platform} was built without CUDA"
+    return None
+
+
+def _no_such_release(framework: CellFramework) -> str | None:
+    """The sentence for a version that the index does not list between releases that it lists."""
+    table, version = framework.table, framework.version
+    if table is None or version is None or framework.wheel is not None or Version(version).is_prerelease:
+        return None
+    parsed = requirement(framework.requirement)
+    name = canonical(parsed.name) if parsed is not None else table.name
+    rows = [row for row in table.rows if row.distribution == name] or list(table.rows)
+    known = sorted({row.version for row in rows}, key=release)
+    public = version.partition("+")[0]
+    # a name that its maker gave up ends before the others of its table do
+    newest = key(table.newest)
+    inside = key(known[0]) <= key(public) and (key(public) <= newest or key(public)[:2] == newest[:2])
+    if not inside or table.of(version, name):
+        return None
+    line = ", ".join(v for v in known if key(v)[:2] == key(public)[:2])
+    near = f"there are {line}" if line else f"releases go from {known[0]} to {known[-1]}"
+    return f"there is no {name} {public} with a wheel on the package index, as read on {table.date}: {near}"
+
+
+def _why(framework: CellFramework) -> str:
+    table, version = framework.table, framework.version
+    if table is None:
+        return f"there is no table about {framework.title}, and its wheel was not read"
+    if version is None:
+        return f"{framework.requirement} does not name one version"
+    if at_least(version, table.newest):
+        end = f"which end at {table.newest}, and its wheel was not read"
+        return f"{framework.label} is newer than the tables, {end}"
+    others = sorted({row.variant for row in table.rows if contains(row.versions, version.split("+", 1)[0])})
+    if others and framework.variant:
+        there = ", ".join(others)
+        return f"{framework.label}: no {framework.variant} build is on record; there are {there}"
+    covered = {row.version for row in table.rows}
+    near = min(covered, key=lambda other: (key(other) < key(version), key(other)))
+    end = f"and its wheel was not read; the next release on record is {near}"
+    return f"the tables do not cover {framework.label}, {end}"
+
+
+def unread(stack: Stack) -> Iterator[Finding]:
+    """``unread``: registry and index answered. If one did not, the tables alone are no yes."""
+    for reason in stack.truth.unread:
+        yield unknown(reason)
+
+
+def last_lock(stack: Stack) -> Iterator[Finding]:
+    """``last-lock``: the resolver has not found that there is no set of wheels for these requirements."""
+    if (said := stack.truth.failed) is not None:
+        yield unknown(f"the last lock of this cell failed; `rtbuild lock` asks again: {said}")
+
+
+def yanked(stack: Stack) -> Iterator[Finding]:
+    """``yanked``: no wheel was yanked by its maker."""
+    for framework in stack.frameworks:
+        row = framework.row
+        if row is not None and row.yanked is not None and framework.wheel is None:
+            text = f"{framework.label} was yanked by its maker: {row.yanked}"
+            yield warns(text, Value(framework.title, row.version, row.source))
+    for wheel in stack.truth.wheels:
+        if wheel.yanked is not None:
+            text = f"{wheel.file} was yanked by its maker: {wheel.yanked}"
+            yield warns(text, Value(wheel.name, wheel.version, wheel.source))
+
+
+def base_tag(stack: Stack) -> Iterator[Finding]:
+    """``base-tag``: NVIDIA deletes tags; one that is gone cannot be built on."""
+    base, tag = stack.truth.base, stack.tag
+    if base is not None and not base.exists:
+        asked = Value("base", str(stack.cell.base), Source("registry", base.reference))
+        yield impossible(f"the registry has no {base.reference}", asked)
+    if base is not None or tag is None or tag.registry not in DOCKER_HUB:
+        return
+    # The tables list every tag of a release that they have.
+    ubuntu = tag.system.removeprefix("ubuntu")
+    siblings = [row for row in load().tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
+    if tag.row is not None and tag.row.state == "deleted":
+        yield impossible(
+            f"{tag.text} was deleted from Docker Hub: NVIDIA removes tags six months after their end of life",
+            *[Value("base", tag.text, source) for source in tag.row.sources],
+        )
+    elif tag.row is None and siblings:
+        there = ", ".join(row.infix for row in siblings)
+        yield impossible(
+            f"there is no {tag.text}: for CUDA {tag.cuda} on {tag.system} Docker Hub has {there}",
+            *[Value("tag of that CUDA", row.infix, row.source) for row in siblings],
+        )
+    elif tag.row is None:
+        text = f"no table lists {tag.text}; a registry that answers can tell"
+        yield unknown(text, Value("base", tag.text, CELL))
+
+
+def compiled(stack: Stack) -> Iterator[Finding]:
+    """``compiled``: code compiled from sources runs on the Debian release that it was compiled in."""
+    cell = stack.cell
+    if cell.compiled and cell.base.kind != "rootfs":
+        names = ", ".join(name for name, _ in cell.compiled)
+        yield impossible(
+            f"{names} is compiled from sources in a Debian release, and {cell.base} has other libraries: "
+            "take base: rootfs:debian/<suite>, or an index that has wheels",
+            Value("from-source", names, CELL),
+            Value("base", str(cell.base), CELL),
+        )
+
+
+def python(stack: Stack) -> Iterator[Finding]:
+    """``python``: the base's own archive has that Python, or uv's catalogue of standalone ones; and each
+    framework has a wheel for it."""
+    cell, system = stack.cell, stack.system
+    wanted = cell.named_python
+    asked = Value("python", cell.python, CELL)
+    if not has_own_python(cell, system):
+        from builder.sources.index import pythons  # with an HTTP client: a tenth of a second
+
+        try:
+            pythons.choose(wanted, cell.platform)
+        except RtbuildError as problem:
+            refuse = impossible if isinstance(problem, CellError) else unknown
+            yield refuse(problem.message, asked)
+    elif system is None:
+        yield unknown(f"which Python versions {cell.base} offers is not known", asked)
+    elif wanted not in system.python:
+        there = ", ".join(system.python) or "none that is installed"
+        has = Value(f"python in {system.name}", there, system.source)
+        text = f"{system.name} has no Python {wanted} in its archive (it has {there})"
+        yield impossible(f"{text}, and 'from: base' wants no other", asked, has)
+    for framework in stack.frameworks:
+        yield from _wheels_for(framework, asked, wanted)
+
+
+def platform(stack: Stack) -> Iterator[Finding]:
+    """``platform``: each framework has a wheel for the cell's platform."""
+    wanted = stack.cell.platform
+    for framework in stack.frameworks:
+        row = framework.row
+        if row is not None and framework.wheel is None and wanted not in row.platforms:
+            if (why := row.unread.get("platforms")) is not None:
+                text = f"whether {framework.label} has a wheel for {wanted} is not known: {why}"
+                yield unknown(text, Value("platform", wanted, CELL))
+                continue
+            there = ", ".join(row.platforms)
+            has = Value(f"{framework.title} wheels for", there, row.source_of("platforms"))
+            text = f"{framework.label} has no wheel for {wanted} (it has {there})"
+            yield impossible(text, Value("platform", wanted, CELL), has)
+
+
+def _wheels_for(framework: CellFramework, asked: Value, wanted: str) -> Iterator[Finding]:
+    wheel, row = framework.wheel, framework.row
+    if wheel is not None and (wheel.tags or wheel.requires_python):
+        allowed = takes(wheel.requires_python, wanted)
+        if not allowed or (wheel.tags and not any(_serves(tag, asked.text) for tag in wheel.tags)):
+            text = wheel.requires_python if not allowed and wheel.requires_python else ", ".join(wheel.tags)
+            said = Value(f"{framework.title} wheel for", text, wheel.source)
+            yield impossible(f"{wheel.file} does not install on Python {wanted}", asked, said)
+    elif row is not None and asked.text not in row.python:
+        there = Value(f"{framework.title} wheels for", ", ".join(row.python), row.source)
+        text = f"{framework.label} has no wheel for Python {asked.text} (it has {there.text})"
+        yield impossible(text, asked, there)
+
+
+def _serves(tag: str, python: str) -> bool:
+    """Whether a wheel tag fits a Python: a pure one, its own ``cp311``, or an older ``abi3``."""
+    interpreter, abi = tag.split("-")[:2]
+    found = re.fullmatch(r"(?:cp|py)(\d)(\d*)", interpreter)
+    if found is None or abi == "none":
+        return abi == "none"
+    version, wanted = (int(found[1]), int(found[2] or 0)), key(python)[:2]
+    return version == wanted or (abi == "abi3" and version <= wanted)
+
+
+def glibc(stack: Stack) -> Iterator[Finding]:
+    """``glibc``: the base's C library is not older than the one that a Python or a wheel was built for."""
+    system = stack.system
+    if system is None:
+        return
+    if not has_own_python(stack.cell, system) and not at_least(system.glibc, _STANDALONE_GLIBC):
+        yield impossible(
+            f"a standalone Python needs glibc {_STANDALONE_GLIBC}, {system.name} has {system.glibc}",
+            Value("glibc that a standalone Python needs", _STANDALONE_GLIBC, _RUNNING),
+        )
+    has = Value(f"glibc in {system.name}", system.glibc, system.source)
+    for framework in stack.frameworks:
+        needs = _needed_glibc(framework, stack.cell.platform)
+        if needs is not None and not at_least(system.glibc, needs.text):
+            text = f"{framework.label} needs glibc {needs.text}, {system.name} has {system.glibc}"
+            yield impossible(text, needs, has)
+
+
+def _needed_glibc(framework: CellFramework, platform_: str) -> Value | None:
+    what, row, wheel = f"glibc that {framework.title} needs", framework.row, framework.wheel
+    if wheel is not None and wheel.tags:
+        versions = [v for tag in wheel.tags if (v := glibc_of(tag.rsplit("-", 1)[-1]))]
+        if not versions:
+            return None
+        asked = min(versions, key=key)
+        # a tag is a promise; the symbols are what the loader goes by
+        return Value(what, max(asked, wheel.glibc or asked, key=key), wheel.source)
+    needed = None if row is None else row.glibc_arm64 if platform_.endswith("arm64") else row.glibc
+    return Value(what, needed, row.source_of("glibc")) if row is not None and needed is not None else None

@@ -1,0 +1,371 @@
+"""The compatibility tables in ``tables/``, read once on first use: one TOML file a subject.
+
+The releases of frameworks stand in ``tables/releases/``: see :mod:`.frameworks`.
+"""
+
+import functools
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from packaging.specifiers import SpecifierSet
+
+from builder.core import resources
+from builder.plan.facts.frameworks import (
+    FactsError,
+    FrameworkRow,
+    FrameworkTable,
+    R,
+    Row,
+    TableFile,
+    read_table,
+)
+from builder.plan.facts.versions import equal, key
+
+__all__ = ["FactsError", "FrameworkRow", "FrameworkTable", "Row"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolkitRow(Row):
+    """One CUDA toolkit release."""
+
+    version: str
+    driver: str
+    """Linux driver that it shipped with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyRow(Row):
+    """One CUDA major version and the oldest driver that runs all of it."""
+
+    major: str
+    floor: str | None = None
+    """Driver floor under minor-version compatibility; None if there is none: the toolkit's own driver."""
+    capability_min: str | None = None
+    capability_max: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudnnRow(Row):
+    """Which CUDA majors and GPUs a line of cuDNN serves."""
+
+    versions: SpecifierSet
+    cuda: tuple[str, ...]
+    capability_min: str
+    capability_max: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagRow(Row):
+    """``nvidia/cuda`` tags of one CUDA release: on which Ubuntu, with which cuDNN inside."""
+
+    cuda: str
+    infix: str
+    """``cudnn8``, ``cudnn9`` or ``cudnn``: how the tag spells that cuDNN is in it."""
+    ubuntu: tuple[str, ...]
+    state: Literal["listed", "deleted"]
+    cudnn: str | None = None
+    branches: tuple[str, ...] = ()
+    """Older driver branches that ``NVIDIA_REQUIRE_CUDA`` lets start on data-centre GPUs."""
+    consumer: bool = False
+    """True if these branches may start it on GeForce cards, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadRow(Row):
+    """A combination known to fail although every single rule lets it pass."""
+
+    id: str
+    when: tuple[str, ...]
+    """Requirements that must all hold: ``cudnn>=9.10.0,<9.10.1``, ``python>=3.12``, ``gpu>=9.0``."""
+    outcome: Literal["warns", "impossible"]
+    message: str
+    remedy: str
+    says: str | None = None
+    """An expression for the words with which it fails, by which the probe knows it; None if none tells it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuRow(Row):
+    """A GPU model and its compute capability."""
+
+    name: str
+    capability: str
+    consumer: bool = False
+    short: bool = False
+    """True if two characters are taken for the card also in a text that names no brand: ``T4``."""
+    platform: str | None = None
+    """The platform of the processor that it is built together with; None if it is a card of its own."""
+    tegra: bool = False
+    """True if NVIDIA promises that code for its own compute capability runs on it, and no other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchitectureRow(Row):
+    """A generation of GPUs and the driver branches that serve it."""
+
+    name: str
+    capabilities: tuple[str, ...]
+    since: str | None = None
+    """The first driver that serves it; None if it is older than every CUDA on record."""
+    before: str | None = None
+    """The first driver branch that serves it no more; None if each branch on record does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardDriverRow(Row):
+    """A card whose first driver is younger than its architecture's."""
+
+    name: str
+    since: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardRow(Row):
+    """Cards on which the ``cuda-compat`` packages work."""
+
+    cards: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompatRow(Row):
+    """The driver branches for which a ``cuda-compat`` package is supported."""
+
+    version: str
+    branches: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SonameRow(Row):
+    """The name of one of CUDA's libraries in the releases from ``since`` to before ``before``."""
+
+    library: str
+    """As NVIDIA's wheels are named: ``cuda-nvrtc``."""
+    since: str
+    before: str
+    soname: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithoutRow(Row):
+    """A distribution of a framework without CUDA."""
+
+    name: str
+    instead: str
+    """The distribution that has CUDA."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameRow(Row):
+    """A name that people type for a package whose distribution has another."""
+
+    name: str
+    instead: str
+    outcome: Literal["warns", "impossible"]
+    reason: str
+    versions: SpecifierSet | None = None
+    """The releases of the name that are meant; None for all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemRow(Row):
+    """An operating system that a base can be."""
+
+    name: str
+    """``ubuntu22.04`` or ``debian/bookworm``."""
+    glibc: str
+    python: tuple[str, ...]
+    """Python versions in its own archive, the default one first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildRow(Row):
+    """Debian packages for compiling a package."""
+
+    name: str
+    """On the package index, in its normal form."""
+    needs: tuple[str, ...]
+    """Debian packages, beside a compiler and Python's headers."""
+    versions: SpecifierSet | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveRow(Row):
+    """An archive of python-build-standalone."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelRow(Row):
+    """Versions of one of NVIDIA's wheels on the default package index, newest first."""
+
+    name: str
+    versions: tuple[str, ...]
+    toolkit: str | None = None
+    """The CUDA release that the newest version is from, if the version itself does not show it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompanionRow(Row):
+    """A package that is built for single releases of a framework, such as torchvision."""
+
+    name: str
+    since: str
+    """The oldest release that is read."""
+    requires: tuple[str, ...]
+    """A release and what it asks for, newest first: ``0.20.1 torch==2.5.1``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """All tables."""
+
+    frameworks: Mapping[str, FrameworkTable]
+    toolkits: tuple[ToolkitRow, ...]
+    families: Mapping[str, FamilyRow]
+    architectures: tuple[ArchitectureRow, ...]
+    card_drivers: Mapping[str, CardDriverRow]
+    forward: ForwardRow
+    compat: Mapping[str, CompatRow]
+    sonames: tuple[SonameRow, ...]
+    cudnn: tuple[CudnnRow, ...]
+    tags: tuple[TagRow, ...]
+    bad: tuple[BadRow, ...]
+    gpus: Mapping[str, GpuRow]
+    without: Mapping[str, WithoutRow]
+    systems: Mapping[str, SystemRow]
+    wheels: Mapping[str, WheelRow]
+    builds: tuple[BuildRow, ...]
+
+    def soname(self, library: str, cuda: str) -> SonameRow | None:
+        """The name of a library in a release of CUDA; None if no row has it."""
+        rows = (row for row in self.sonames if row.library == library and key(row.since) <= key(cuda))
+        return next((row for row in rows if key(cuda) < key(row.before)), None)
+
+    def build_needs(self, name: str, version: str) -> tuple[str, ...] | None:
+        """Debian packages that compiling this one needs; None if no row has it."""
+        rows = (row for row in self.builds if row.name == name)
+        return next((r.needs for r in rows if r.versions is None or r.versions.contains(version)), None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FrameworkName(Row):
+    """One framework, and all by which it is recognised; ``tables/frameworks.toml`` says what each is."""
+
+    name: str
+    title: str
+    module: str
+    distribution: str | None = None
+    """Its name on the package index, by which a matrix asks for it; None if only the probe knows it."""
+    told: str
+    aliases: tuple[str, ...] = ()
+    packages: str = ""
+    pins: str = ""
+    brings: tuple[str, ...] = ()
+    colab: bool = False
+    requesters: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    printed_by: str | None = None
+    opens: Mapping[str, str] = field(default_factory=dict)
+    cudnn: Mapping[str, str] = field(default_factory=dict)
+    cuda: Mapping[str, str] = field(default_factory=dict)
+
+
+@functools.cache
+def framework_names() -> tuple[FrameworkName, ...]:
+    """The registry of frameworks, in its order."""
+    return TableFile(resources.facts() / "frameworks.toml").rows(FrameworkName)
+
+
+@functools.cache
+def framework_files() -> Mapping[str, str]:
+    """The distributions by which matrices ask for frameworks, and the stems of the files about them."""
+    return {row.distribution: row.name for row in framework_names() if row.distribution is not None}
+
+
+class _Frameworks(Mapping[str, FrameworkTable]):
+    """Each framework's table, read when it is first asked for: few questions are about all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[str, FrameworkTable] = {}
+        self._guard = threading.Lock()
+
+    def __getitem__(self, name: str) -> FrameworkTable:
+        with self._guard:
+            if name not in self._read:
+                self._read[name] = read_table(self._folder, framework_files()[name])
+            return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(framework_files())
+
+    def __len__(self) -> int:
+        return len(framework_files())
+
+
+@functools.cache
+def load() -> Facts:
+    """The tables that ship with rtbuild, read on first use."""
+    return read(resources.facts())
+
+
+def read(where: Path) -> Facts:
+    """The tables in a folder. Raises FactsError."""
+
+    def table(stem: str, kind: type[R]) -> tuple[R, ...]:
+        return TableFile(where / f"{stem}.toml").rows(kind)
+
+    cuda = TableFile(where / "cuda.toml")
+    return Facts(
+        frameworks=_Frameworks(where),
+        toolkits=cuda.rows(ToolkitRow, "toolkits"),
+        families={row.major: row for row in cuda.rows(FamilyRow, "families")},
+        architectures=cuda.rows(ArchitectureRow, "architectures"),
+        card_drivers={row.name: row for row in cuda.rows(CardDriverRow, "cards")},
+        forward=cuda.rows(ForwardRow, "forward")[0],
+        compat={row.version: row for row in cuda.rows(CompatRow, "compat")},
+        sonames=cuda.rows(SonameRow, "sonames"),
+        cudnn=table("cudnn", CudnnRow),
+        tags=table("tags", TagRow),
+        bad=table("known-bad", BadRow),
+        gpus={row.name.lower(): row for row in table("gpus", GpuRow)},
+        without={row.name: row for row in table("without-cuda", WithoutRow)},
+        systems={row.name: row for row in table("systems", SystemRow)},
+        wheels={row.name: row for row in table("nvidia-wheels", WheelRow)},
+        builds=table("builds", BuildRow),
+    )
+
+
+@functools.cache
+def standalone_sums() -> dict[str, str]:
+    """The sha256 of archives of python-build-standalone, by the name of the file."""
+    return {row.file: row.sha256 for row in TableFile(resources.facts() / "standalone.toml").rows(ArchiveRow)}
+
+
+@functools.cache
+def companions() -> dict[str, CompanionRow]:
+    """Packages built for single releases of a framework, by name."""
+    return {row.name: row for row in TableFile(resources.facts() / "companions.toml").rows(CompanionRow)}
+
+
+@functools.cache
+def mistaken_names() -> dict[str, NameRow]:
+    """Names that are none of the packages that people mean by them."""
+    return {row.name: row for row in TableFile(resources.facts() / "names.toml").rows(NameRow)}
+
+
+@functools.lru_cache(maxsize=4096)
+def companion_asks(name: str, version: str | None) -> tuple[str, ...]:
+    """Requirements on frameworks of a companion's release, or the frameworks alone without a version."""
+    row = companions().get(name)
+    lines = [line.partition(" ") for line in (row.requires if row else ())]
+    if version is None:
+        return tuple(dict.fromkeys(re.split(r"[<>=!~]", text)[0] for _, _, text in lines))
+    return tuple(text for release, _, text in lines if equal(release, version.partition("+")[0]))

@@ -1,0 +1,96 @@
+"""Values read from wheels and base images themselves; the facts fill in the missing ones."""
+
+from dataclasses import dataclass
+
+from builder.core.model import RegistryBase
+from builder.plan.facts.finding import Source
+from builder.plan.facts.versions import canonical
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelTruth:
+    """Values that one wheel has of itself. A field that was not read, or that the wheel lacks, is None."""
+
+    name: str
+    """Canonical name (``nvidia-cudnn-cu12``)."""
+    version: str
+    file: str
+    sha256: str | None = None
+    requires_python: str | None = None
+    requires: tuple[str, ...] = ()
+    """``Requires-Dist`` lines, as the wheel has them."""
+    tags: tuple[str, ...] = ()
+    """``cp311-cp311-manylinux_2_17_x86_64`` and so on, expanded."""
+    cuda: str | None = None
+    """CUDA that it was compiled with, ``12.2`` or ``12.5.1``; None for a CPU wheel or if not known."""
+    cudnn: str | None = None
+    """cuDNN that it was compiled with, as exactly as the wheel tells it: TensorFlow tells the major only."""
+    architectures: tuple[str, ...] = ()
+    """``sm_80``, ``compute_90``: kernels and PTX in the wheel, if it lists them."""
+    numpy_abi: str | None = None
+    """The newest NumPy major that its compiled code runs with: ``1``, ``2``."""
+    gpu: bool | None = None
+    """False for a wheel that says that it was built without CUDA."""
+    needed: tuple[str, ...] = ()
+    """Libraries of CUDA's that it is linked with (``libcudnn.so.9``), as far as a small part of it tells."""
+    glibc: str | None = None
+    """The oldest glibc with all of the symbols that this part asks for."""
+    yanked: str | None = None
+    """Why its maker yanked it, if the index says so."""
+
+    @property
+    def source(self) -> Source:
+        """Of the values that it tells."""
+        digest = "" if self.sha256 is None else f" sha256:{self.sha256[:12]}"
+        return Source("wheel", self.file + digest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseTruth:
+    """A registry's answer about a base image: its config's environment, or that there is no such tag."""
+
+    reference: str
+    digest: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    exists: bool = True
+    """False if the registry answered that there is no such tag. (A registry that did not answer is no
+    truth at all: leave :attr:`Truth.base` None.)"""
+    system: str | None = None
+    """``ubuntu22.04``, if the image's labels say so."""
+
+    def variable(self, name: str) -> str | None:
+        return dict(self.env).get(name)
+
+    @property
+    def source(self) -> Source:
+        return Source("registry", f"{self.reference}@{self.digest}" if self.digest else self.reference)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """All that is known for certain about one cell. The empty ``Truth()`` leaves everything to the tables."""
+
+    wheels: tuple[WheelTruth, ...] = ()
+    base: BaseTruth | None = None
+    locked: bool = False
+    """True if ``wheels`` names every wheel of the image, so that one which is absent is really absent."""
+    failed: str | None = None
+    """The resolver's reason if the last lock of these requirements failed."""
+    unread: tuple[str, ...] = ()
+    """Wheels and bases that could not be read, each with the reason."""
+
+    def wheel(self, name: str) -> WheelTruth | None:
+        wanted = canonical(name)
+        return next((wheel for wheel in self.wheels if wheel.name == wanted), None)
+
+
+# Set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), inherited by NVIDIA's.
+SYSTEM_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
+
+
+def truth_of_base(base: RegistryBase) -> BaseTruth:
+    """From an inspection by the registry client."""
+    labels = dict(base.labels)
+    name, version = map(labels.get, SYSTEM_LABELS)
+    system = f"{name}{version}" if name and version else None
+    return BaseTruth(reference=base.reference, digest=base.digest, env=base.env, system=system)

@@ -1,0 +1,117 @@
+"""Reading values of a wheel on its server, by HTTP ranges.
+
+``check --read`` reads at most 1 MiB of a wheel: its metadata and small members. A deep reading has 16 MiB,
+down to the code in its libraries. Values (:mod:`.inside`) are kept in the user's cache by the wheel's hash:
+an interrupted refresh continues, and nothing is read twice.
+
+The metadata file beside a wheel is used if the index offers one: PEP 658 and PEP 714, now in
+https://packaging.python.org/en/latest/specifications/simple-repository-api/.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+from zipfile import ZipInfo
+
+import requests
+
+from builder.plan.facts.inside import WheelPart, parts_of
+from builder.plan.facts.wheel import Kind, Told, add, keep, kept, place_of
+from builder.sources.index.remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.net.http import Client, explain
+
+_METADATA = r"[^/]+\.dist-info/METADATA"
+
+
+def read_wheel(file: IndexFile, client: Client, kind: Kind = "small", *, cache: Path | None = None) -> Told:
+    """Read one wheel, or take it from the cache. Nothing that a server does is an error: see ``unread``.
+
+    A wheel without a hash is not kept, and a small reading only if it is complete.
+    """
+    place = place_of(file.sha256, kind, cache)
+    known = kept(place)
+    if known is not None:
+        return known
+    told = Told(file=file.name)
+    limit = DEEP_LIMIT if kind in {"deep", "other"} else LIMIT
+    archive = RemoteZip(url=file.url, session=client, size=file.size, limit=limit)
+    try:
+        told.metadata = _sibling(archive, file.metadata) if file.metadata else None
+        _members(archive, parts_of(file.name, kind), told, small=kind == "small")
+    except UnknownError as problem:
+        told.unread.append(str(problem))
+    except requests.RequestException as problem:
+        told.unread.append(explain(problem))
+        place = None  # a line that broke says nothing about the wheel
+    told.transferred = archive.transferred
+    if place is not None and told.metadata is not None and not (told.unread and kind == "small"):
+        keep(place, told)
+    return told
+
+
+def _sibling(archive: RemoteZip, expected: str | bool) -> str | None:
+    """The metadata file beside the wheel; None if it is not there after all, or differs."""
+    headers = {"Accept-Encoding": "identity"}
+    parts = urlsplit(archive.url)
+    beside = parts._replace(path=f"{parts.path}.metadata", fragment="").geturl()
+    with archive.session.get(beside, stream=True, headers=headers) as answer:
+        if answer.status_code != 200 or is_html(answer):
+            return None
+        content = archive.body(answer, LIMIT // 2)
+    matches = isinstance(expected, bool) or hashlib.sha256(content).hexdigest() == expected
+    return _head(content) if matches and content.startswith(b"Metadata-Version:") else None
+
+
+def _head(metadata: bytes) -> str:
+    """The metadata up to the description."""
+    return re.split(r"\r?\n\r?\n", metadata.decode("utf-8", "replace"), maxsplit=1)[0]
+
+
+def _members(archive: RemoteZip, parts: Sequence[WheelPart], told: Told, *, small: bool) -> None:
+    """Read metadata and parts. In a small reading libraries and data may be missing without a reason.
+
+    Raises UnknownError if the directory cannot be read.
+    """
+    patterns = [part.member for part in parts]
+    if told.metadata is None:
+        patterns.append(_METADATA)
+    if not patterns:
+        return
+    found, why = archive.find(patterns, first=small or not parts)
+    if told.metadata is None:
+        try:
+            told.metadata = _head(archive.content(found[_METADATA][0]))
+        except IndexError:
+            told.unread.append(why or "it holds no METADATA")
+        except UnknownError as problem:
+            told.unread.append(str(problem))
+    needed = [part for part in parts if not small or part.member.endswith(r"\.py")]
+    for part in parts:
+        reasons = _part(archive, found[part.member], part, told)
+        told.unread += reasons if part in needed else ()
+    if why is not None and not all(found[part.member] for part in needed):
+        told.unread.append(why)
+
+
+def _part(archive: RemoteZip, entries: Sequence[ZipInfo], part: WheelPart, told: Told) -> list[str]:
+    """Read one part, if it is there and may have a value that is not known yet; why it could not be read."""
+    if all(name in told.values for name in part.tells) or (part.gpu_only and told.values.get("gpu") is False):
+        return []
+    fitting = (one for one in entries if not part.largest or one.compress_size <= part.largest << 20)
+    if (entry := next(fitting, None)) is None:
+        return []
+    size, room = entry.compress_size, archive.limit - archive.transferred - (4 << 10)
+    most = min(part.most << 20, size) if part.most else size
+    if most > room and part.most is None:
+        return [f"{entry.filename} has {size >> 20} MiB, more than is left to read of one wheel"]
+    try:
+        found = part.read(archive.content(entry, min(most, room)))
+    except UnknownError as problem:
+        return [str(problem)]
+    told.read |= dict.fromkeys(add(told.values, found), entry.filename)
+    if min(most, room) < size:
+        told.beyond += [name for name in part.tells if name not in told.values]
+    return []

@@ -1,0 +1,351 @@
+"""The lock file, ``<matrix>.lock.json`` beside the matrix: bases, wheels and packages of its cells.
+
+Wheels, Debian packages and base images are listed once and named by the cells. Keys are sorted and every
+wheel and package stands on a line of its own, so that a diff shows what changed and nothing else. No host
+name is in it, unless the matrix itself names a base by one. :mod:`.schema` has its form.
+"""
+
+import contextlib
+import enum
+import functools
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pydantic
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from builder.core.digests import digest_of
+from builder.core.documents import parse_json, read_file
+from builder.core.errors import UsageError
+from builder.core.files import write_whole
+from builder.core.model import (
+    Base,
+    Cell,
+    Compilation,
+    Deb,
+    Matrix,
+    Pinned,
+    RegistryBase,
+    RootfsBase,
+    Sdist,
+    StandalonePython,
+    Wheel,
+    WheelSource,
+)
+from builder.plan.lock import schema
+
+_Item = TypeVar("_Item", Wheel, Deb, Sdist, StandalonePython)
+_Named = TypeVar("_Named")
+
+
+class LockStatus(enum.StrEnum):
+    """Where a cell stands in the lock."""
+
+    FRESH = "fresh"
+    STALE = "stale"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockEntry:
+    """One cell of a lock file."""
+
+    inputs: str
+    """Digest of :meth:`builder.core.model.Cell.inputs` when it was locked."""
+    platform: str
+    base: RegistryBase | RootfsBase
+    apt: tuple[str, ...]
+    wheels: tuple[Wheel, ...]
+    epoch: int
+    python: StandalonePython | None = None
+
+
+def lock_path(matrix: Path) -> Path:
+    """``matrices/torch.yaml`` → ``matrices/torch.lock.json``."""
+    return matrix.with_name(f"{matrix.stem}.lock.json")
+
+
+def read_lock(path: Path) -> dict[str, LockEntry]:
+    """The entries of a lock by their cells' ids; none without a lock file.
+
+    Raises UsageError for a damaged one, or a newer rtbuild's.
+    """
+    text = ""
+    try:
+        text = read_file(path).decode()
+        raw = parse_json(text)
+        version = raw.get("schema") if isinstance(raw, dict) else None
+        if isinstance(version, int) and version > schema.VERSION:
+            raise UsageError(
+                f"{path} has schema {version}, and this rtbuild knows up to {schema.VERSION}",
+                hint="a newer rtbuild wrote it: install that one",
+            )
+        return _from_document(schema.Document.model_validate(raw))
+    except FileNotFoundError:
+        return {}
+    except OSError as problem:
+        raise UsageError(f"cannot read the lock {path}: {problem.strerror or problem}") from problem
+    except ValueError as problem:
+        why = str(problem)
+        if isinstance(problem, pydantic.ValidationError):
+            first = problem.errors()[0]
+            why = f"{'.'.join(map(str, first['loc'])) or 'top level'}: {first['msg']}"
+        elif "\n<<<<<<< " in f"\n{text}":
+            why = "it holds conflict markers of a merge"
+        raise UsageError(
+            f"{path} is not a lock file: {why}",
+            hint="restore it from version control, or delete it and run `rtbuild lock`",
+        ) from problem
+
+
+def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> dict[str, LockEntry]:
+    """Put ``pinned`` cells (by id) into the matrix's lock and write it, unless it is the same; its entries.
+
+    Other cells keep their entries, also those whose new resolution failed; entries of cells that the matrix
+    no longer has are dropped.
+    """
+    ids = {cell.id for cell in matrix.cells if cell.excluded is None}
+    cells = {key: entry for key, entry in read_lock(path).items() if key in ids}
+    for key, one in pinned.items():
+        cells[key] = LockEntry(
+            inputs=digest_of(one.cell.inputs()),
+            platform=one.cell.platform,
+            base=one.base,
+            apt=tuple(sorted(one.cell.apt)),
+            wheels=one.wheels,
+            epoch=one.epoch,
+            python=one.python,
+        )
+    data = render(matrix.name, cells).encode()
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == data:
+            return cells
+    write_whole(path, data)
+    return cells
+
+
+def status(cell: Cell, entries: Mapping[str, LockEntry]) -> LockStatus:
+    entry = entries.get(cell.id)
+    if entry is None:
+        return LockStatus.MISSING
+    other = cell.python_from is not None and (cell.python_from == "base") != (entry.python is None)
+    return LockStatus.FRESH if entry.inputs == digest_of(cell.inputs()) and not other else LockStatus.STALE
+
+
+def state(cell: Cell, entries: Mapping[str, LockEntry]) -> str:
+    """Where a cell stands in a lock, in words: ``stale: the base was …``, as far as the entry tells."""
+    found = status(cell, entries)
+    if found is not LockStatus.STALE:
+        return {LockStatus.FRESH: "fresh", LockStatus.MISSING: "missing: it is not in the lock"}[found]
+    entry = entries[cell.id]
+    rootfs = isinstance(entry.base, RootfsBase)
+    base = f"rootfs:debian/{entry.base.suite}" if rootfs else entry.base.reference  # type: ignore[union-attr]
+    versions: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in entry.wheels}
+    origin = "base" if entry.python is None else "standalone"
+    why = [
+        (base != str(cell.base), f"it was made for {base}, and the matrix names {cell.base}"),
+        (entry.platform != cell.platform, f"it was made for {entry.platform}"),
+        (set(entry.apt) != set(cell.apt), "the matrix names other Debian packages"),
+        (cell.python_from not in (None, origin), f"its Python is of another origin: {origin}"),
+        *(_other_version(text, versions) for text in (*cell.frameworks, *cell.pip, *cell.cuda.packages)),
+    ]
+    reasons = [text for differs, text in why if differs]
+    return f"stale: {'; '.join(reasons[:3]) or 'the matrix has changed since it was locked'}"
+
+
+def _other_version(text: str, versions: Mapping[str, str]) -> tuple[bool, str]:
+    """Whether a requirement of the matrix is not met by the locked version, and that said."""
+    try:
+        parsed = Requirement(text)
+        found = versions.get(canonicalize_name(parsed.name))
+        met = found is not None and parsed.specifier.contains(found, prereleases=True)
+    except ValueError:
+        return False, ""
+    locked = f"{parsed.name} {found}" if found is not None else f"no {parsed.name}"
+    return not met, f"it has {locked}, and the matrix asks for {text}"
+
+
+def pinned_cell(cell: Cell, entries: Mapping[str, LockEntry], *, stale: bool = False) -> Pinned | None:
+    """The cell as it is locked; None if the lock has no entry that fits.
+
+    With ``stale`` an entry for other inputs is given too, for a new resolution to start from. Its ``cell``
+    then names the base and the ``apt`` packages that the entry was made with.
+    """
+    found = status(cell, entries)
+    if found is LockStatus.MISSING or (found is LockStatus.STALE and not stale):
+        return None
+    entry = entries[cell.id]
+    if found is LockStatus.STALE:
+        if isinstance(entry.base, RootfsBase):
+            kept = Base(kind="rootfs", name=f"debian/{entry.base.suite}")
+        else:
+            kept = Base(kind="registry", name=entry.base.reference)
+        cell = replace(cell, base=kept, platform=entry.platform, apt=entry.apt)
+    return Pinned(cell=cell, base=entry.base, wheels=entry.wheels, epoch=entry.epoch, python=entry.python)
+
+
+def render(matrix: str, cells: Mapping[str, LockEntry]) -> str:
+    """The file's text: the same for the same content."""
+    entries = cells.values()
+    installed = {wheel for entry in entries for wheel in entry.wheels}
+    sources = _sources(installed)
+    wheels = _keys(installed | {wheel for source in sources for wheel in source.requires}, lambda w: w.file)
+    sdists = _keys({source.sdist for source in sources}, lambda sdist: sdist.file)
+    interpreters = {entry.python for entry in entries} | {source.interpreter for source in sources}
+    pythons = _keys({one for one in interpreters if one is not None}, lambda python: python.file)
+    systems = {entry.base for entry in entries if isinstance(entry.base, RootfsBase)}
+    systems |= {source.system for source in sources}
+    debs = _keys(
+        {deb for base in systems for deb in base.debs}, lambda d: f"{d.package}_{d.version}_{d.architecture}"
+    )
+    hashes = {one: digest_of([one.epoch, [deb.sha256 for deb in one.debs]])[7:19] for one in systems}
+    names = {one: f"debian/{one.suite}#{short}" for one, short in hashes.items()}
+    images = {entry.base.digest: entry.base for entry in entries if isinstance(entry.base, RegistryBase)}
+
+    def base_of(entry: LockEntry) -> dict[str, Any]:
+        if isinstance(entry.base, RootfsBase):
+            return {"rootfs": names[entry.base]}
+        return {"image": entry.base.reference, "digest": entry.base.digest}
+
+    def row_of(wheel: Wheel) -> dict[str, Any]:
+        row = dict(vars(wheel))
+        source = row.pop("source")
+        if source is not None:
+            row["source"] = {
+                "sdist": sdists[source.sdist],
+                "requires": [wheels[one] for one in source.requires],
+                "rootfs": names[source.system],
+                "python": source.python,
+                **({"compiled": vars(source.compiled)} if source.compiled is not None else {}),
+                **({"interpreter": pythons[source.interpreter]} if source.interpreter is not None else {}),
+            }
+        return row
+
+    document = {
+        "schema": schema.VERSION,
+        "matrix": matrix,
+        "cells": {
+            key: {
+                "inputs": entry.inputs,
+                "platform": entry.platform,
+                "epoch": entry.epoch,
+                "base": base_of(entry),
+                "apt": list(entry.apt),
+                "wheels": [wheels[wheel] for wheel in entry.wheels],
+                **({"python": pythons[entry.python]} if entry.python is not None else {}),
+            }
+            for key, entry in cells.items()
+        },
+        "images": {
+            digest: {"env": dict(base.env), "labels": dict(base.labels), "size": base.size}
+            for digest, base in images.items()
+        },
+        "rootfs": {
+            names[base]: {"suite": base.suite, "epoch": base.epoch, "debs": [debs[deb] for deb in base.debs]}
+            for base in systems
+        },
+        "debs": {key: vars(deb) for deb, key in debs.items()},
+        "wheels": {key: row_of(wheel) for wheel, key in wheels.items()},
+        **({"pythons": {key: vars(python) for python, key in pythons.items()}} if pythons else {}),
+        **({"sdists": {key: vars(sdist) for sdist, key in sdists.items()}} if sdists else {}),
+    }
+    return _layout(document) + "\n"
+
+
+def _keys(items: Iterable[_Item], name: Callable[[_Item], str]) -> dict[_Item, str]:
+    """A readable name for each; with a piece of the hash if two files have the same name."""
+    named: dict[str, list[_Item]] = {}
+    for item in sorted(items):
+        named.setdefault(name(item), []).append(item)
+    return {
+        item: key if len(same) == 1 else f"{key}#{item.sha256[:12]}"
+        for key, same in named.items()
+        for item in same
+    }
+
+
+def _layout(value: Any, indent: str = "") -> str:
+    """JSON with sorted keys, one item a line; an object of plain values stays on its line."""
+    deeper = indent + " "
+    if isinstance(value, (list, tuple)) and value:
+        return "[\n" + ",\n".join(deeper + _layout(item, deeper) for item in value) + f"\n{indent}]"
+    if isinstance(value, dict) and any(isinstance(item, dict | list | tuple) for item in value.values()):
+        lines = [f"{deeper}{json.dumps(key)}: {_layout(value[key], deeper)}" for key in sorted(value)]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _sources(wheels: Iterable[Wheel]) -> tuple[WheelSource, ...]:
+    """Those of wheels that are built, and of the built ones that their builds require."""
+    found = {wheel: wheel.source for wheel in sorted(wheels) if wheel.source}
+    inner = {one: one.source for source in found.values() for one in source.requires if one.source}
+    return tuple((inner | found).values())  # of one wheel that both have, the image's
+
+
+def _named(table: Mapping[str, _Named], names: Iterable[str], user: str) -> list[_Named]:
+    """The items of these names. Raises ValueError if one is not there."""
+    for name in names:
+        if name not in table:
+            raise ValueError(f"{user} names {name}, which is not in its table")
+    return [table[name] for name in names]
+
+
+def _from_document(document: schema.Document) -> dict[str, LockEntry]:
+    """Raises ValueError if a name is in no table, or a wheel's build requires builds of builds."""
+    debs = {key: Deb(**item.model_dump()) for key, item in document.debs.items()}
+    systems = {
+        key: RootfsBase(
+            suite=item.suite, epoch=item.epoch, debs=tuple(_named(debs, item.debs, f"rootfs {key}"))
+        )
+        for key, item in document.rootfs.items()
+    }
+    sdists = {key: Sdist(**item.model_dump()) for key, item in document.sdists.items()}
+    pythons = {key: StandalonePython(**item.model_dump()) for key, item in document.pythons.items()}
+
+    @functools.cache
+    def wheel_of(key: str) -> Wheel:
+        item, user, source = document.wheels[key], f"wheel {key}", None
+        if item.source is not None:
+            made, runs = item.source.compiled, item.source.interpreter
+            inner = [one.source for one in _named(document.wheels, item.source.requires, user) if one.source]
+            if any(one.source for each in inner for one in _named(document.wheels, each.requires, user)):
+                raise ValueError(f"{user} is built with what is built with a built wheel itself")
+            source = WheelSource(
+                sdist=_named(sdists, [item.source.sdist], user)[0],
+                requires=tuple(map(wheel_of, item.source.requires)),
+                system=_named(systems, [item.source.rootfs], user)[0],
+                python=item.source.python,
+                compiled=Compilation(needs=(*made.needs,), libraries=(*made.libraries,)) if made else None,
+                interpreter=_named(pythons, [runs], user)[0] if runs else None,
+            )
+        return Wheel(**item.model_dump(exclude={"source"}), source=source)
+
+    def base_of(base: schema.ImageName | schema.RootfsName, user: str) -> RegistryBase | RootfsBase:
+        if isinstance(base, schema.RootfsName):
+            return _named(systems, [base.rootfs], user)[0]
+        (image,) = _named(document.images, [base.digest], user)
+        return RegistryBase(
+            reference=base.image,
+            digest=base.digest,
+            env=tuple(sorted(image.env.items())),
+            labels=tuple(sorted(image.labels.items())),
+            size=image.size,
+        )
+
+    wheels = {key: wheel_of(key) for key in document.wheels}
+    return {
+        key: LockEntry(
+            inputs=cell.inputs,
+            platform=cell.platform,
+            base=base_of(cell.base, user := f"cell {key}"),
+            apt=tuple(cell.apt),
+            wheels=tuple(_named(wheels, cell.wheels, user)),
+            epoch=cell.epoch,
+            python=_named(pythons, [cell.python], user)[0] if cell.python is not None else None,
+        )
+        for key, cell in document.cells.items()
+    }

@@ -1,0 +1,163 @@
+"""One cell, fixed by content: its base, its wheels and the epoch."""
+
+from collections.abc import Callable, Collection, Iterable
+
+from builder.core.errors import CellError, NoSolutionError, PackageIndexError
+from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
+from builder.plan.facts.base import has_own_python, pinned_system
+from builder.plan.facts.memory import forget_failure, remember_failure
+from builder.plan.facts.tables import load
+from builder.plan.facts.truth import SYSTEM_LABELS
+from builder.plan.lock import sources
+from builder.plan.lock.sources import PythonSource, SdistBuilder
+from builder.sources.debian.archive import Debian
+from builder.sources.index.client import Index
+from builder.sources.index.target import Target
+from builder.sources.oci.registry import Registry
+
+LARGE = 50_000_000
+"""Bytes above which a wheel that is not NVIDIA's is stacked with the large ones."""
+
+_OLDEST_GLIBC = "2.17"
+
+
+def pin(
+    cell: Cell,
+    *,
+    index: Index,
+    registry: Registry,
+    debian: Debian,
+    workshop: SdistBuilder,
+    pythons: PythonSource,
+    previous: Pinned | None = None,
+    upgrade: Collection[str] | bool = False,
+    note: Callable[[str], None] = lambda _text: None,
+) -> Pinned:
+    """Resolve a cell.
+
+    ``previous`` is the cell's old entry, which :func:`builder.plan.lock.file.pinned_cell` also gives for a
+    stale one: its base stays while the matrix names the same, and its wheels stay if the requirements allow
+    it. ``upgrade`` True moves everything to the newest; names move those packages, or the base of that name.
+    ``workshop`` builds what the cell has ``from_source``, ``pythons`` gives a standalone Python.
+
+    Raises:
+        CellError: the base has another Python than the cell wants, or something could not be resolved; see
+            :mod:`builder.sources.index.client`, :mod:`builder.sources.oci.registry` and
+            :mod:`builder.sources.debian.archive`.
+    """
+    own_names = {cell.base.name, str(cell.base)}
+    base_moves = upgrade if isinstance(upgrade, bool) else not own_names.isdisjoint(upgrade)
+    base = None if base_moves else _kept_base(cell, previous)
+    if base is None:
+        base = _new_base(cell, registry, debian)
+    row = pinned_system(base)
+    unknown = f"{cell.base} is of no known system, so only wheels for glibc {_OLDEST_GLIBC} are taken"
+    if row is None:
+        note(unknown)
+    own = has_own_python(cell, row)
+    if own and row is not None and cell.python not in row.python:
+        has = " and ".join(row.python)
+        raise CellError(
+            f"{cell.base} has Python {has}, but the cell wants {cell.python} from the base",
+            hint=f"leave out 'from: base', set python to {row.python[0]}, or take another base",
+        )
+    glibc = row.glibc if row is not None else _OLDEST_GLIBC
+    python = None if own else _python(cell, pythons, previous, glibc=glibc, upgrade=upgrade, note=note)
+    old = () if previous is None else previous.wheels
+    moves = upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names
+    index = index.with_extra(cell.index)
+    target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
+    built = sources.built(
+        cell,
+        requirements(cell),
+        index=index,
+        debian=debian,
+        workshop=workshop,
+        target=target,
+        base=base,
+        pythons=pythons,
+        interpreter=python,
+        previous=old,
+        upgrade=moves,
+    )
+    try:
+        wheels = index.resolve(
+            requirements(cell),
+            target=target,
+            previous=tuple(wheel for wheel in old if wheel.source is None),
+            upgrade=moves,
+            listed=cell.dependencies == "listed",
+            built=built,
+        )
+    except PackageIndexError as problem:
+        if isinstance(problem, NoSolutionError):
+            remember_failure(cell, problem.message)
+        if row is not None:
+            raise
+        hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(SYSTEM_LABELS)})"
+        raise PackageIndexError(problem.message, hint=hint) from problem
+    forget_failure(cell)
+    epochs = [wheel.uploaded for wheel in wheels]
+    if isinstance(base, RootfsBase):
+        epochs.append(base.epoch)
+    return Pinned(cell=cell, base=base, wheels=stacked(wheels), epoch=max(epochs), python=python)
+
+
+def _python(
+    cell: Cell,
+    pythons: PythonSource,
+    previous: Pinned | None,
+    *,
+    glibc: str,
+    upgrade: Collection[str] | bool,
+    note: Callable[[str], None],
+) -> StandalonePython:
+    """The one that was locked before, if it fits and nothing moves it; else the newest."""
+    kept = previous.python if previous is not None and previous.cell.platform == cell.platform else None
+    wanted = cell.named_python
+    moves = upgrade if isinstance(upgrade, bool) else "python" in upgrade
+    if kept is not None and not moves and f"{kept.version}.".startswith(f"{wanted}."):
+        return kept
+    return pythons.pin(wanted, cell.platform, glibc=glibc, note=note)
+
+
+def requirements(cell: Cell) -> tuple[str, ...]:
+    """All that is asked of the package index; ``pip`` itself is in every image."""
+    return tuple(dict.fromkeys((*cell.frameworks, *cell.cuda.packages, *cell.pip, "pip")))
+
+
+def stacked(wheels: Iterable[Wheel]) -> tuple[Wheel, ...]:
+    """Wheels in the order of their layers: NVIDIA's, then the other large ones, then the small; each by name.
+
+    Engines share unpacked layers between images only up to the first one that differs. NVIDIA's wheels are
+    the same for every framework and Python of a CUDA version, a framework for every cell that pins it, and
+    the small packages for hardly two. Names, not sizes, order a group: a new version changes the size.
+    """
+
+    def key(wheel: Wheel) -> tuple[int, str, str]:
+        group = 0 if wheel.name.startswith("nvidia-") else 1 if wheel.size > LARGE else 2
+        return group, wheel.name, wheel.file
+
+    return tuple(sorted(wheels, key=key))
+
+
+def _kept_base(cell: Cell, previous: Pinned | None) -> RegistryBase | RootfsBase | None:
+    if previous is None or _stands_on(previous.cell) != _stands_on(cell):
+        return None
+    own = has_own_python(cell, load().systems.get(cell.base.name))
+    if isinstance(previous.base, RootfsBase) and own != (previous.python is None):
+        return None
+    return previous.base
+
+
+def _new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | RootfsBase:
+    if cell.base.kind == "registry":
+        return registry.inspect(cell.base.name, cell.platform)
+    suite = cell.base.name.rpartition("/")[2]
+    python = has_own_python(cell, load().systems.get(cell.base.name))
+    return debian.resolve(suite, platform=cell.platform, packages=sorted(cell.apt), python=python)
+
+
+def _stands_on(cell: Cell) -> tuple[str, str, list[str]]:
+    """The inputs of a base; a rootfs holds the cell's Debian packages too."""
+    return str(cell.base), cell.platform, sorted(cell.apt) if cell.base.kind == "rootfs" else []

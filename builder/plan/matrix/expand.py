@@ -1,0 +1,309 @@
+"""The cells of a matrix document, in the order of the file."""
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Literal, cast
+
+from builder.core.model import Base, Cell, Cuda, Matrix, Profile, PythonFrom, Span
+from builder.plan.matrix import keys, profiles
+from builder.plan.matrix.bases import parse_base, parse_reference
+from builder.plan.matrix.document import Axes, MatrixDocument, Rule, Setting
+from builder.plan.matrix.nodes import compose
+from builder.plan.matrix.publishing import read_publish
+from builder.plan.matrix.reader import Reader
+from builder.plan.matrix.requirements import pin
+from builder.plan.matrix.sections import read_document
+from builder.plan.matrix.selection import matches
+from builder.plan.matrix.source import Problems, nearest, read
+
+MOST_CELLS = 4_096
+LONGEST = 128
+"""Characters of an id: a Docker tag's limit."""
+_HASH = 12
+DEFAULT_PLATFORM = "linux/amd64"
+
+
+def load(path: Path) -> Matrix:
+    """Reads, checks and expands one matrix file.
+
+    Raises :class:`~builder.core.errors.MatrixError` with every error of the file, each at its place, and
+    :class:`~builder.core.errors.UsageError` if there is no such file to read.
+    """
+    text, problems = read(path)
+    document = read_document(compose(text, path, problems), path, problems)
+    before = problems.noted
+    cells = expand(document, problems)
+    complete = document.complete and problems.noted == before
+    publish = read_publish(Reader(problems), document.publish, cells, complete=complete)
+    if problems.noted:
+        raise problems.error()
+    return Matrix(
+        name=document.name, path=path, description=document.description, cells=cells, publish=publish
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _CellDraft:
+    """A cell to be: its settings, and where they come from."""
+
+    settings: Mapping[str, Setting]
+    point: Mapping[str, Setting]
+    """The row's values on the axes; empty for an entry of ``include``."""
+    span: Span
+
+
+def expand(document: MatrixDocument, problems: Problems) -> tuple[Cell, ...]:
+    """All cells, the excluded ones with their reason. If an error is noted, some are missing."""
+    before = problems.noted
+    rows = [*_product(document, problems), *_included(document, problems)]
+    cells = [_cell(row, document) for row in rows]
+    _check_profiles(rows, cells, problems)
+    _check_ids(rows, cells, problems)
+    reasons: dict[int, str] = {}
+    for rule in document.exclude:
+        matched = [i for i, row in enumerate(rows) if _takes_out(rule, row, cells[i])]
+        for i in matched:
+            reasons.setdefault(i, rule.reason)
+        if not matched and document.complete and problems.noted == before:
+            _idle_rule(rule, rows, cells, problems)
+    return tuple(replace(cell, excluded=reasons[i]) if i in reasons else cell for i, cell in enumerate(cells))
+
+
+# -- cells
+
+
+def _product(document: MatrixDocument, problems: Problems) -> Iterator[_CellDraft]:
+    axes = document.axes
+    if axes is None:
+        return
+    missing = _missing(document.defaults.given | axes.given)
+    if missing and axes.given:
+        where = "add them to 'defaults'" if " and " in missing else "add it to 'defaults', or make it an axis"
+        problems.add(f"the cells of 'axes' have no {missing}", axes.span, where)
+    if missing or not axes.sound or not document.defaults.sound:
+        return
+    dimensions = _dimensions(axes)
+    count = math.prod(len(points) for points in dimensions)
+    if count > MOST_CELLS:
+        lengths = " x ".join(str(len(points)) for points in dimensions)
+        message = f"the axes make {count:,} cells ({lengths}); the limit is {MOST_CELLS:,}"
+        problems.add(message, axes.span, "let axes move together with 'zip', or split the matrix")
+        return
+    for combination in product(*dimensions):
+        point = {key: setting for part in combination for key, setting in part.items()}
+        ordered = {axis.key: point[axis.key] for axis in axes.axes}
+        settings = _over(document.defaults.settings, ordered)
+        yield _CellDraft(settings, ordered, next(iter(ordered.values())).span)
+
+
+def _dimensions(axes: Axes) -> list[list[dict[str, Setting]]]:
+    """The factors of the product: each axis, and each zip group in the place of its first axis."""
+    by_key = {axis.key: axis for axis in axes.axes}
+    group_of = {key: group for group in axes.zips for key in group}
+    groups = dict.fromkeys(group_of.get(axis.key, (axis.key,)) for axis in axes.axes)
+    columns = {group: zip(*(by_key[key].values for key in group), strict=True) for group in groups}
+    return [[dict(zip(group, column, strict=True)) for column in columns[group]] for group in groups]
+
+
+def _included(document: MatrixDocument, problems: Problems) -> Iterator[_CellDraft]:
+    for layer in document.include:
+        missing = _missing(document.defaults.given | layer.given)
+        if missing:
+            problems.add(f"this cell has no {missing}", layer.span, "add it here or to 'defaults'")
+        elif layer.sound and document.defaults.sound:
+            yield _CellDraft(_over(document.defaults.settings, layer.settings), {}, layer.span)
+
+
+def _missing(given: frozenset[str]) -> str:
+    """The required keys that are not given: ``'base' and no 'cuda'``."""
+    required = (key.name for key in keys.CELL.values() if key.required)
+    return " and no ".join(f"'{name}'" for name in required if name not in given)
+
+
+def _over(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[str, Setting]:
+    """A layer over another: lists grow, variables of the same name and all other values give way."""
+    merged = dict(below)
+    for name, setting in above.items():
+        if keys.CELL[name].adds and name in below:
+            items = (*below[name].items, *setting.items)
+            end = _NAME_ENDS.get(name)
+            last = {item.partition(end)[0] if end else item: item for item in items}
+            merged[name] = Setting(tuple(last.values()), setting.span)
+        else:
+            merged[name] = setting
+    return merged
+
+
+_NAME_ENDS = {"env": "=", "from-source": ":"}
+"""Keys that may give the same name twice; the upper layer's counts."""
+
+
+def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
+    def items(key: str) -> tuple[str, ...]:
+        return row.settings[key].items if key in row.settings else ()
+
+    provider, *packages = items("cuda")
+    profile = cast("Profile", (*items("profile"), "plain")[0])
+    frameworks, (version, *origin) = items("framework"), items("python")
+    python = ".".join(version.split(".")[:2])
+    builds = [item.partition(":") for item in items("from-source")]
+    cell = Cell(
+        id="",
+        matrix=document.name,
+        frameworks=frameworks,
+        python=python,
+        base=parse_base(items("base")[0]),
+        cuda=Cuda(provider=cast("Literal['base', 'wheels', 'none']", provider), packages=tuple(packages)),
+        platform=(*items("platform"), DEFAULT_PLATFORM)[0],
+        pip=profiles.pip(profile, python=python, frameworks=frameworks, given=items("pip")),
+        apt=profiles.apt(profile, items("apt")),
+        env=tuple((name, value) for name, _, value in (item.partition("=") for item in items("env"))),
+        gpus=items("gpus"),
+        index=items("index"),
+        dependencies=cast("Literal['resolved', 'listed']", (*items("dependencies"), "resolved")[0]),
+        profile=profile,
+        from_source=tuple(name for name, colon, _ in builds if not colon),
+        compiled=tuple((name, tuple(needs.split())) for name, colon, needs in builds if colon),
+        python_patch=version if version != python else None,
+        python_from=cast("PythonFrom | None", (*origin, None)[0]),
+        variant=(*items("variant"), None)[0],
+        options=document.options,
+        span=row.span,
+    )
+    return replace(cell, id=cell_id(cell))
+
+
+# -- ids. No other code takes one apart.
+
+
+def cell_id(cell: Cell) -> str:
+    """``tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163``: a legal Docker tag in lower case.
+
+    Two cells can get the same id (they differ in packages alone, say); the caller looks for that.
+    """
+    parts = ["".join(pin(text) or text) for text in cell.frameworks]
+    parts += [f"py{cell.named_python}", _base(cell.base)]
+    if cell.cuda.provider == "wheels":
+        parts.append(_cudnn(cell.cuda.packages))
+    elif cell.cuda.provider == "none":
+        parts.append("cpu")
+    if cell.platform != DEFAULT_PLATFORM:
+        parts.append(cell.platform.partition("/")[2])
+    if cell.profile != "plain":
+        parts.append(cell.profile)
+    if cell.variant is not None:
+        parts.append(cell.variant)
+    # What a tag does not allow is '+' and '!' of versions.
+    whole = re.sub(r"[^a-z0-9_.-]", "_", "-".join(parts).lower())
+    if len(whole) <= LONGEST:
+        return whole
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:_HASH]
+    return f"{whole[: LONGEST - _HASH - 1]}-{digest}"
+
+
+def _base(base: Base) -> str:
+    if base.kind == "rootfs":
+        return base.name.rpartition("/")[2]
+    reference = parse_reference(base.name)
+    name = reference.path.rpartition("/")[2]
+    if reference.tag is None:
+        # Only if nothing else identifies the image: a newer digest of the same tag keeps its cell's id.
+        return f"{name}-{(reference.digest or '').removeprefix('sha256:')[:_HASH]}"
+    tag = reference.tag
+    if f"/{reference.path}".endswith("/nvidia/cuda"):
+        tag = tag.replace("-runtime", "", 1)
+    return f"{name}{tag}" if tag[0].isdigit() else f"{name}-{tag}"
+
+
+def _cudnn(packages: Sequence[str]) -> str:
+    for text in packages:
+        pinned = pin(text)
+        if pinned and re.fullmatch(r"nvidia-cudnn-cu\d+", pinned[0]):
+            return f"cudnn{pinned[1]}"
+    return "cudawheels"
+
+
+def _check_profiles(rows: list[_CellDraft], cells: list[Cell], problems: Problems) -> None:
+    """Notes a Python that is too old for a cell's profile, once for each place where they meet."""
+    seen = set()
+    for row, cell in zip(rows, cells, strict=True):
+        python = row.settings["python"]
+        oldest = profiles.OLDEST_PYTHON.get(cell.profile, 0)
+        if int(cell.python.partition(".")[2]) < oldest and python.span not in seen:
+            seen.add(python.span)
+            problems.add(
+                f"the profile '{cell.profile}' needs Python 3.{oldest} or later, not {python.items[0]}",
+                python.span,
+                "its Jupyter has no older one: take another Python, or profile: plain",
+            )
+
+
+def _check_ids(rows: list[_CellDraft], cells: list[Cell], problems: Problems) -> None:
+    """Notes cells of the same id: once for each pair of rules, however many cells they make."""
+    first: dict[str, int] = {}
+    pairs: dict[tuple[Span, Span], tuple[str, list[str]]] = {}
+    for i, cell in enumerate(cells):
+        earlier = first.setdefault(cell.id, i)
+        if earlier != i:
+            one, other, message = _clash(rows[earlier], rows[i])
+            pairs.setdefault((one, other), (message, []))[1].append(cell.id)
+    for (_, span), (message, ids) in pairs.items():
+        more = f" (and so for {len(ids) - 1} more {'ids' if len(ids) > 2 else 'id'})" if len(ids) > 1 else ""
+        problems.add(
+            f"two cells get the id '{ids[0]}': {message}{more}",
+            span,
+            "tell them apart by 'variant': a key of its own, or an axis zipped with the one that differs",
+        )
+
+
+def _clash(one: _CellDraft, other: _CellDraft) -> tuple[Span, Span, str]:
+    """The two places that make the same id, and how to call them."""
+    differ = [
+        key for key in one.point if key in other.point and one.point[key].items != other.point[key].items
+    ]
+    if not differ:
+        rules = (f"one from {'axes' if r.point else 'include'!r} (line {r.span.line})" for r in (one, other))
+        return one.span, other.span, ", ".join(rules)
+    first, second = one.point[differ[0]].span, other.point[differ[0]].span
+    axes = " and ".join(f"'{key}'" for key in differ)
+    lines = f"line {first.line}" if first.line == second.line else f"lines {first.line} and {second.line}"
+    return first, second, f"the values of {axes} in {lines} do not show in it"
+
+
+# -- exclude
+
+
+def _values(key: str, row: _CellDraft, cell: Cell) -> tuple[str, ...]:
+    """The values that a glob on a key is tried on."""
+    if key in {"id", "platform"}:
+        return (getattr(cell, key),)
+    if key == "from-source":
+        return (*cell.from_source, *(name for name, _ in cell.compiled))
+    items = row.settings[key].items if key in row.settings else ()
+    return (cell.python, *items) if key == "python" else items
+
+
+def _takes_out(rule: Rule, row: _CellDraft, cell: Cell) -> bool:
+    globs = rule.globs.items()
+    return all(any(matches(value, glob.text) for value in _values(key, row, cell)) for key, glob in globs)
+
+
+def _idle_rule(rule: Rule, rows: list[_CellDraft], cells: list[Cell], problems: Problems) -> None:
+    """Notes a rule that matches nothing, at the glob that is to blame if there is one."""
+    for key, glob in rule.globs.items():
+        pairs = zip(rows, cells, strict=True)
+        values = sorted({value for row, cell in pairs for value in _values(key, row, cell)})
+        if any(matches(value, glob.text) for value in values):
+            continue
+        close = nearest(glob.text, values)
+        shown = ", ".join(values[:12]) + (f" and {len(values) - 12} more" if len(values) > 12 else "")
+        hint = (f"did you mean '{close}'? " if close else "") + f"the cells have: {shown or 'none'}"
+        problems.add(f"this rule matches no cell: none has {key} '{glob.text}'", glob.span, hint)
+        return
+    message = "this rule matches no cell: each of its globs matches some, but no cell matches them all"
+    problems.add(message, rule.span, "take the rule out, or correct it")

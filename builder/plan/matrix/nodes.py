@@ -1,0 +1,256 @@
+"""YAML text to nodes that know their places; every scalar stays the string that was written.
+
+PyYAML's events are used and not its constructors: those read ``3.10`` as 3.1 and keep the last of two equal
+keys without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import yaml
+
+from builder.core.model import Span
+from builder.plan.matrix.source import Problems, nearest
+
+MAX_DEPTH = 12
+MAX_NODES = 100_000
+"""Nodes in a file, with every alias counted as large as what it stands for."""
+
+_TAGS = frozenset({"!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))})
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    text: str
+    span: Span
+    style: str
+    """``'``, ``"``, ``|``, ``>``, or empty for a plain one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    nodes: tuple[Node, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    entries: Mapping[str, tuple[Scalar, Node]]
+    """Key → (the key where it stands, its value); keys of ``<<`` are merged in."""
+    span: Span
+    partial: bool = False
+    """True if ``<<`` should have merged in keys and could not."""
+
+    def get(self, name: str) -> Node | None:
+        """The value of a key."""
+        return self.entries[name][1] if name in self.entries else None
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Where an error was noted already; readers pass over it."""
+
+    span: Span
+
+
+Node = Scalar | Items | Table | Hole
+
+
+def is_empty(node: Node) -> bool:
+    """Whether nothing at all stands after a key or a dash, as in ``zip:``."""
+    return isinstance(node, Scalar) and not node.text and not node.style
+
+
+def compose(text: str, path: Path, problems: Problems) -> Node:
+    """The root node of a file. Raises :class:`MatrixError` if the file is not one YAML document."""
+    failure: Exception | None = None
+    # libyaml's is ten times as fast. If it fails, the loader in Python says why: its words are the better
+    # ones, and so a file's errors read the same on a machine without libyaml (a '? ' inside brackets apart,
+    # which libyaml takes as text).
+    for loader in (getattr(yaml, "CSafeLoader", yaml.SafeLoader), yaml.SafeLoader):
+        attempt = Problems(path, text)
+        try:
+            root = _Composer(yaml.parse(text, Loader=loader), attempt).document()
+        except (yaml.MarkedYAMLError, ValueError, OverflowError) as error:
+            # The latter two: the loader in Python on an escape such as "\\UFFFFFFFF".
+            failure = error
+        else:
+            problems.extend(attempt)
+            return root
+    _explain(failure, text, problems)
+    raise problems.error()
+
+
+class _Composer:
+    def __init__(self, events: Iterator[yaml.Event], problems: Problems) -> None:
+        self._events = events
+        self._problems = problems
+        self._anchors: dict[str, tuple[Node, int] | None] = {}
+        """Each with the size of its node; None inside it."""
+        self._count = 0
+
+    def document(self) -> Node:
+        next(self._events)
+        event = next(self._events)
+        if isinstance(event, yaml.StreamEndEvent):
+            self._fatal("the file is empty", self._problems.span(1, 1), "start with 'version: 1'")
+        root = self._node(next(self._events), 0)
+        next(self._events)
+        event = next(self._events)
+        if not isinstance(event, yaml.StreamEndEvent):
+            hint = "a matrix file holds one document; put the other one into a file of its own"
+            self._fatal("a second document starts here", self._span(event), hint)
+        return root
+
+    def _node(self, event: yaml.Event, depth: int) -> Node:
+        """The node that starts with an event."""
+        if depth > MAX_DEPTH:
+            hint = "nothing in a matrix is nested deeper than the packages of a CUDA provider"
+            self._fatal(f"nested more than {MAX_DEPTH} levels deep", self._span(event), hint)
+        self._count += 1
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event)
+        if not isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
+            raise TypeError(f"{event} starts no node")
+        before = self._count
+        if event.anchor is not None:
+            self._anchors.setdefault(event.anchor, None)
+        node = self._content(event, depth)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (node, self._count - before + 1)
+        if event.tag is None or event.tag in _TAGS:
+            return node
+        written = event.tag.replace("tag:yaml.org,2002:", "!!")
+        hint = "take it out: every scalar is read as the text that stands there"
+        self._problems.add(f"the tag {written} has no meaning in a matrix", node.span, hint)
+        return Hole(node.span)
+
+    def _content(self, event: yaml.Event, depth: int) -> Node:
+        if isinstance(event, yaml.ScalarEvent):
+            self._bound(event)
+            return Scalar(event.value, self._span(event), event.style or "")
+        if isinstance(event, yaml.SequenceStartEvent):
+            nodes = []
+            while not isinstance(child := next(self._events), yaml.SequenceEndEvent):
+                nodes.append(self._node(child, depth + 1))
+            return Items(tuple(nodes), self._span(event, child))
+        return self._table(event, depth)
+
+    def _table(self, start: yaml.Event, depth: int) -> Table:
+        entries: dict[str, tuple[Scalar, Node]] = {}
+        merges: list[Node] = []
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._node(event, depth + 1)
+            value = self._node(next(self._events), depth + 1)
+            if is_empty(value):
+                # Without a value only the key can be pointed at.
+                value = Scalar("", key.span, "")
+            if isinstance(key, Hole):
+                continue
+            if not isinstance(key, Scalar):
+                self._problems.add("a key must be a plain word", key.span, "a key in brackets wants quotes")
+            elif key.text == "<<" and not key.style:
+                merges += value.nodes if isinstance(value, Items) else (value,)
+            elif key.text in entries:
+                hint = f"the first one is in line {entries[key.text][0].span.line}; keep one of them"
+                self._problems.add(f"the key '{key.text}' is given twice", key.span, hint)
+            else:
+                entries[key.text] = (key, value)
+        partial = False
+        for merged in merges:
+            if isinstance(merged, Table):
+                entries = {**merged.entries, **entries}
+            elif not isinstance(merged, Hole):
+                message = "'<<' merges a mapping or a list of mappings"
+                self._problems.add(message, merged.span, "put an alias here, as in '<<: *name'")
+            partial |= not isinstance(merged, Table) or merged.partial
+        return Table(entries, self._span(start, event), partial)
+
+    def _alias(self, event: yaml.AliasEvent) -> Node:
+        name, span = event.anchor or "", self._span(event)
+        if (known := self._anchors.get(name)) is not None:
+            self._count += known[1]
+            self._bound(event)
+            return known[0]
+        if name in self._anchors:
+            self._problems.add(f"the alias *{name} stands inside the very node it names", span)
+        else:
+            close = nearest(name, (above for above, closed in self._anchors.items() if closed))
+            hint = f'a value that starts with * wants quotes: "*{name}"'
+            hint = f"did you mean *{close}? {hint}" if close else hint
+            self._problems.add(f"no anchor &{name} stands above this alias", span, hint)
+        return Hole(span)
+
+    def _bound(self, event: yaml.Event) -> None:
+        if self._count > MAX_NODES:
+            message = f"the file unfolds to more than {MAX_NODES:,} values"
+            self._fatal(message, self._span(event), "aliases of aliases multiply; write shorter lists")
+
+    def _span(self, event: yaml.Event, end: yaml.Event | None = None) -> Span:
+        start, stop = event.start_mark, (end or event).end_mark
+        if start is None or stop is None:
+            return self._problems.span(1, 1)
+        # Where a collection without brackets ends, the two loaders do not agree.
+        bounded = end is None or bool(getattr(event, "flow_style", False))
+        width = max(1, stop.column - start.column) if bounded and start.line == stop.line else 1
+        return self._problems.span(start.line + 1, start.column + 1, width)
+
+    def _fatal(self, message: str, span: Span, hint: str) -> NoReturn:
+        self._problems.add(message, span, hint)
+        raise self._problems.error()
+
+
+_ALIGN = "lines that belong together start in the same column"
+_COLON = f"a value with ': ' in it wants quotes; {_ALIGN}"
+_FRONT = "a value that starts with one of {}[],&*#?|-<>=!%@` wants quotes"
+_INSIDE = "between brackets and braces, a value with one of [ ] {} , or ': ' in it wants quotes"
+_GLOB = 'a glob that starts with * wants quotes: "*-py3.9-*"'
+_BACKSLASH = "inside single quotes a \\ is only a \\"
+_UNCLOSED = "close it where the value ends"
+
+# Part of PyYAML's context, part of its problem, what to say instead, what to do. The first that fits counts.
+_WORDS = (
+    ("", "cannot start any token", "this character cannot start a value", _FRONT),
+    ("alias", "", "a '*' in front makes an alias of a value", _GLOB),
+    ("anchor", "", "a '&' in front makes an anchor of a value", _FRONT),
+    ("quoted scalar", "end of stream", "this quote is never closed", _UNCLOSED),
+    ("quoted scalar", "document separator", "this quote is never closed", _UNCLOSED),
+    ("double-quoted", "", "an escape that YAML does not know", _BACKSLASH),
+    ("flow sequence", "<stream end>", "this '[' is never closed", "close it with ']'"),
+    ("flow mapping", "<stream end>", "this '{{' is never closed", "close it with '}'"),
+    ("flow sequence", "", "the '[' of line {line} needs a ',' or its ']' before this", _INSIDE),
+    ("flow mapping", "", "the '{{' of line {line} needs a ',' or its '}}' before this", _INSIDE),
+    ("", "mapping values are not allowed", "a ':' where no key can stand", _COLON),
+    ("", "expected <block end>", "this line is indented unlike the lines it belongs to", _ALIGN),
+    ("", "sequence entries are not allowed", "a list cannot start here", "start it on the next line"),
+    ("simple key", "could not find expected ':'", "a key without its ':'", _COLON),
+)  # fmt: skip
+
+
+def _explain(failure: Exception | None, text: str, problems: Problems) -> None:
+    """Notes why a file is no YAML, at the place where one would look for it."""
+    if not isinstance(failure, yaml.MarkedYAMLError):
+        # PyYAML in Python lets these through to chr(), which knows no place.
+        for number, line in enumerate(text.splitlines(), 1):
+            for found in re.finditer(r"\\U(?!000|0010)[0-9A-Fa-f]{8}", line):
+                span = problems.span(number, found.start() + 1, len(found[0]))
+                problems.add("this escape names no character", span, _BACKSLASH)
+        if not problems.noted:
+            problems.add(f"the file is not YAML: {failure}", problems.span(1, 1))
+        return
+    mark, context = failure.problem_mark, failure.context or ""
+    problem = failure.problem or "it cannot be read"
+    if failure.context_mark is not None and (mark is None or mark.index >= len(text.rstrip())):
+        mark = failure.context_mark
+    span = problems.span(mark.line + 1, mark.column + 1) if mark is not None else problems.span(1, 1)
+    opened = failure.context_mark.line + 1 if failure.context_mark is not None else span.line
+    for in_context, in_problem, message, hint in _WORDS:
+        if in_context in context and in_problem in problem:
+            problems.add(message.format(line=opened), span, hint)
+            return
+    problems.add(f"the file is not YAML: {problem}{f' {context}' if context else ''}", span)

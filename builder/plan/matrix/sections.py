@@ -1,0 +1,204 @@
+"""The sections of a matrix file, each read by itself: an error in one hides none in another."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, cast
+
+from builder.core.model import Options
+from builder.plan.matrix import keys
+from builder.plan.matrix.document import Axes, Axis, CellSettings, MatrixDocument, Rule
+from builder.plan.matrix.nodes import Items, Node, Scalar, Table, is_empty
+from builder.plan.matrix.reader import Reader, holes, meant
+from builder.plan.matrix.source import Problems, did_you_mean
+from builder.plan.matrix.values import GLOB, NAME, PROSE, BadValue
+
+
+def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
+    """The whole file. Errors are in ``problems``; raises MatrixError only if nothing can be read."""
+    reader = Reader(problems)
+    top = reader.shaped(Table, root, "a matrix", "a mapping", "start with 'version: 1'")
+    if top is None:
+        raise problems.error()
+    reader.unknown(top, (*keys.HEAD, *keys.SECTIONS), " at the top of the file")
+    include_node = top.get("include")
+    none_included = include_node is None or (isinstance(include_node, Items) and not include_node.nodes)
+    if problems.noted == 0 and "axes" not in top.entries and none_included:
+        hint = "add 'axes' with lists of values, or 'include' with single cells"
+        problems.add("the file describes no cells", problems.span(1, 1), hint)
+    defaults, axes = _defaults(reader, top), _axes(reader, top)
+    included = reader.tables(include_node, "include", "cells")
+    include = tuple(reader.layer(table, "in 'include'") for table in included)
+    complete = problems.noted == 0
+    if "version" not in meant(top, (*keys.HEAD, *keys.SECTIONS)):
+        message = "the file does not say which 'version' of the format it is"
+        problems.add(message, problems.span(1, 1), "add 'version: 1'")
+    head = reader.plain(top, keys.HEAD)
+    rules = [_rule(reader, table) for table in reader.tables(top.get("exclude"), "exclude", "rules")]
+    return MatrixDocument(
+        name=head["name"] or "" if "name" in head else _name_of(path, problems),
+        description=head.get("description") or "",
+        defaults=defaults,
+        axes=axes,
+        include=include,
+        exclude=tuple(rule for rule in rules if rule is not None),
+        options=_options(reader, top),
+        publish=top.get("publish"),
+        complete=complete,
+    )
+
+
+def _name_of(path: Path, problems: Problems) -> str:
+    try:
+        return NAME.check(path.stem)
+    except BadValue:
+        slug = re.sub("[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "my-matrix"
+        message = f"the file's name '{path.stem}' cannot be the matrix's name"
+        problems.add(message, problems.span(1, 1), f"add 'name: {slug}'")
+        return slug
+
+
+def _defaults(reader: Reader, top: Table) -> CellSettings:
+    node = top.get("defaults")
+    table = reader.shaped(Table, node, "'defaults'", "a mapping of a cell's keys")
+    if table is not None:
+        return reader.layer(table, "in 'defaults'")
+    # If it is unreadable, it may have held any key.
+    given = frozenset[str]() if node is None else frozenset(keys.CELL)
+    return CellSettings({}, given, top.span, sound=node is None)
+
+
+def _axes(reader: Reader, top: Table) -> Axes | None:
+    node = top.get("axes")
+    before = reader.problems.noted
+    hint = "as in 'python: [3.8, 3.9]', each on a line of its own"
+    table = reader.shaped(Table, node, "'axes'", "a mapping of keys to lists", hint)
+    if table is None:
+        # If 'axes' is unreadable, it may have held any axis.
+        _zips(reader, top.get("zip"), {}, frozenset() if node is None else frozenset(keys.CELL))
+        return None
+    if not table.entries:
+        reader.problems.add("'axes' is empty", table.span, hint)
+    reader.unknown(table, keys.CELL, "", kind="axis")
+    axes = {
+        name: _axis(reader, name, value) for name, (_, value) in table.entries.items() if name in keys.CELL
+    }
+    zips = _zips(reader, top.get("zip"), axes, meant(table))
+    zipped = {name for group in zips for name in group}
+    for axis in axes.values():
+        if axis.key not in zipped:
+            _repeated(reader, axis)
+    sound = reader.problems.noted == before and not holes(table)
+    return Axes(tuple(axes.values()), zips, meant(table), top.entries["axes"][0].span, sound)
+
+
+def _axis(reader: Reader, name: str, node: Node) -> Axis:
+    what = f"the axis '{name}'"
+    bare = node.text if isinstance(node, Scalar) else ""
+    hint = f"write '{name}: [{bare}]', or move it to 'defaults'" if bare else None
+    items = reader.shaped(Items, node, what, "a list of values", hint)
+    if items is None:
+        return Axis(name, (), sound=False)
+    if not items.nodes:
+        hint = "with no value there are no cells; take it out, or fill it"
+        reader.problems.add(f"{what} is empty", items.span, hint)
+    found = [reader.setting(child, keys.CELL[name]) for child in items.nodes]
+    values = tuple(setting for setting in found if setting is not None)
+    return Axis(name, values, sound=bool(values) and len(values) == len(found))
+
+
+def _repeated(reader: Reader, axis: Axis) -> None:
+    first: dict[tuple[str, ...], int] = {}
+    for value in axis.values:
+        if value.items in first:
+            hint = f"the first one is in line {first[value.items]}; keep one of them"
+            reader.problems.add(f"the axis '{axis.key}' has this value twice", value.span, hint)
+        first.setdefault(value.items, value.span.line)
+
+
+def _zips(
+    reader: Reader, node: Node | None, axes: Mapping[str, Axis], given: frozenset[str]
+) -> tuple[tuple[str, ...], ...]:
+    """The groups of ``zip``. ``given`` names all axes, including the ones that could not be read."""
+    hint = "a list of groups, as in [[base, cuda]]"
+    items = reader.shaped(Items, node, "'zip'", "a list of lists of axes", hint)
+    if items is None:
+        return ()
+    if items.nodes and all(isinstance(child, Scalar) and not is_empty(child) for child in items.nodes):
+        reader.problems.add("'zip' wants a list of lists of axes, not a list of axes", items.span, hint)
+        return ()
+    taken: dict[str, int] = {}
+    groups = []
+    for child in items.nodes:
+        group = reader.shaped(Items, child, "a group of 'zip'", "a list of axes", hint)
+        if group is not None:
+            groups.append(_group(reader, group, axes, given, taken))
+    return tuple(groups)
+
+
+def _group(
+    reader: Reader, group: Items, axes: Mapping[str, Axis], given: frozenset[str], taken: dict[str, int]
+) -> tuple[str, ...]:
+    problems = reader.problems
+    names = []
+    for node in group.nodes:
+        name = reader.text(node, GLOB, "a name in 'zip'")
+        if name is None:
+            continue
+        if name in taken:
+            hint = f"the first time in line {taken[name]}; axes that move together belong into one group"
+            problems.add(f"the axis '{name}' is in 'zip' twice", node.span, hint)
+        elif name not in given:
+            known = did_you_mean(name, axes) if axes else "the file has no axes"
+            problems.add(f"'zip' names the axis '{name}', which is not there", node.span, known)
+        elif name in axes:
+            names.append(name)
+        taken.setdefault(name, node.span.line)
+    if len(group.nodes) < 2:
+        hint = "one axis moves by itself without 'zip'"
+        problems.add("a group of 'zip' needs two axes or more", group.span, hint)
+    lengths = {name: len(axes[name].values) for name in names if axes[name].sound}
+    if len(set(lengths.values())) > 1:
+        each = (f"'{name}' has {length} value{'s' * (length > 1)}" for name, length in lengths.items())
+        problems.add("axes that move together have different lengths", group.span, ", ".join(each))
+    return tuple(names)
+
+
+def _rule(reader: Reader, table: Table) -> Rule | None:
+    problems = reader.problems
+    before = problems.noted
+    globbed = (*keys.CELL, "id")
+    reader.unknown(table, (*globbed, "reason"), " in 'exclude'")
+    globs = {}
+    hint = "one glob; for several values use braces: '{3.8,3.9}'"
+    for name, (_, node) in table.entries.items():
+        if name in globbed and (glob := reader.glob(node, f"'{name}'", "{3.8,3.9}", hint)) is not None:
+            globs[name] = glob
+    reason = None
+    if (said := table.get("reason")) is not None:
+        reason = reader.text(said, PROSE, "'reason'")
+        if reason == "":
+            problems.add("'reason' is empty", said.span, "say why these cells are left out")
+    elif "reason" not in meant(table, (*globbed, "reason")):
+        problems.add("this rule has no 'reason'", table.span, 'say why these cells are left out: reason: "…"')
+    if not set(table.entries) - {"reason"}:
+        message = "this rule names no key, so it would leave out every cell"
+        problems.add(message, table.span, f"valid here: {', '.join(globbed)}")
+    if problems.noted > before or holes(table) or reason is None:
+        return None
+    return Rule(globs, reason, table.span)
+
+
+def _options(reader: Reader, top: Table) -> Options:
+    table = reader.shaped(Table, top.get("options"), "'options'")
+    if table is None:
+        return Options()
+    reader.unknown(table, keys.OPTIONS, " in 'options'")
+    found = reader.plain(table, keys.OPTIONS)
+    size = found.get("max-size")
+    return Options(
+        compression=cast("Literal['zstd', 'gzip']", found.get("compression") or "zstd"),
+        strict_cudnn=found.get("strict-cudnn") == "true",
+        max_size=int(size) if size else None,
+        slim=found.get("slim") != "false",
+    )

@@ -1,0 +1,209 @@
+"""Sends cells that are possible by the rules through the resolver, which sees every other package."""
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from builder.core.errors import CellError, NoSolutionError, PackageIndexError
+from builder.core.model import Cell, Wheel
+from builder.plan.facts.availability import page
+from builder.plan.facts.base import system_of
+from builder.plan.facts.tables import load
+from builder.plan.facts.versions import canonical, pinned, release, requirement
+from builder.plan.lock.resolve import requirements
+from builder.plan.resolve.solve import Demand, Proposal, distinct, search
+from builder.sources.index.client import Index
+from builder.sources.index.target import Target
+
+SECONDS = 12.0
+"""After which no further proposal is tried."""
+MOST = 60
+"""Proposals whose own indexes are asked."""
+_AT_ONCE = 4
+_ABSENT = "was not found in the package registry"
+"""uv's words for a package that no index has, on whichever Python."""
+_TURNS = 6
+"""How often the resolver is asked for older versions than the rules refuse."""
+_Silent = Callable[[Sequence[str]], str | None]
+
+
+def prove(
+    proposals: Sequence[Proposal], demand: Demand, index: Index, limit: int
+) -> tuple[list[Proposal], list[str]]:
+    """The first ``limit`` proposals that stand by the resolver of locks, and its reasons against others.
+
+    A proposal stands if the resolver finds a set of wheels for it. If it could not be asked about one, that
+    stands, too, but only before the first for which it found wheels.
+    """
+    started = time.monotonic()
+    standing: list[Proposal] = []
+    refused: dict[str, None] = {}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        asked = functools.cache(functools.partial(pool.submit, page, demand.frameworks[0].name, index))
+
+        def silent(urls: Sequence[str]) -> str | None:
+            """Why the first of these indexes that does not answer is silent; None if all answer."""
+            pages = [asked(url) for url in urls]
+            return next((why for one in pages if isinstance(why := one.result(), str)), None)
+
+        for url in (*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)):
+            asked(url)  # they are read while uv resolves
+        narrowed = []
+        if not silent(demand.index):
+            narrowed = _narrowed(proposals, demand, index, silent, until=started + SECONDS / 2)
+        ordered = distinct([*narrowed, *proposals])
+        unasked = [replace(one, unasked=why) for one in ordered[:MOST] if (why := silent(one.cell.index))]
+        queue = [proposal for proposal in ordered if silent(proposal.cell.index) is None]
+        count = _AT_ONCE if narrowed else 1  # the first answer leaves uv the index's pages for the others
+        while queue and len(standing) < limit and time.monotonic() - started < SECONDS:
+            batch, queue = queue[:count], queue[count:]
+            count = _AT_ONCE
+            for one, answer in zip(batch, pool.map(_ask, batch, itertools.repeat(index)), strict=True):
+                if isinstance(answer, Proposal):
+                    (standing if answer.unasked is None else unasked).append(answer)
+                    continue
+                refused[answer] = None
+                if any(f"{wish.name} {_ABSENT}" in answer for wish in demand.companions):
+                    queue = [other for other in queue if other.cell.index != one.cell.index]
+    if standing:
+        # what the resolver was asked about comes first; of the rest, only what is better keeps a place
+        place = {proposal.cell: n for n, proposal in enumerate(ordered)}
+        unasked = [one for one in unasked if place[one.cell] < place[standing[0].cell]]
+        standing = standing[: limit - 1 if unasked and limit > 1 else limit]
+    elif refused and demand.companions:
+        unasked = []  # what the resolver says against the others, it would say against these
+    return [*standing, *unasked[: limit - len(standing)]], list(refused)
+
+
+def _ask(proposal: Proposal, index: Index) -> Proposal | str:
+    try:
+        wheels = _resolved(requirements(proposal.cell), proposal.cell, index)
+    except NoSolutionError as problem:
+        return problem.message
+    except PackageIndexError as problem:
+        return replace(proposal, unasked=problem.message.partition("\n")[0])
+    return replace(proposal, wheels=len(wheels))
+
+
+def _narrowed(
+    proposals: Sequence[Proposal], demand: Demand, index: Index, silent: _Silent, *, until: float
+) -> list[Proposal]:
+    """Proposals with the versions that the resolver takes, the frameworks' versions left open.
+
+    Packages that go together say so in their own metadata: torchvision pins torch.
+    The resolver knows that, the rules know CUDA; each is asked in turn, until they agree.
+    """
+    if not demand.companions and len(demand.frameworks) < 2:
+        return []
+    free = [wish.name for wish in demand.frameworks if pinned(wish.parsed) is None]
+    for python in list(dict.fromkeys(proposal.cell.python for proposal in proposals))[:3]:
+        mine = [proposal for proposal in proposals if proposal.cell.python == python]
+        bounds: list[str] = []
+        heard = functools.partial(_heard, python=python, silent=silent)
+        for _ in range(_TURNS):
+            if time.monotonic() > until:
+                return []
+            versions = _versions(mine, demand, bounds, index)
+            exact = _pinned(demand, versions)
+            if exact is None:
+                break
+            if agreed := heard(exact):
+                return agreed
+            if not free:
+                break
+            bounds += _bounds(demand, exact, versions, free, heard)
+    return []
+
+
+def _heard(demand: Demand, *, python: str, silent: _Silent) -> list[Proposal]:
+    """The possible cells with this Python all of whose indexes answer."""
+    try:
+        found = search(replace(demand, python=python), most=2000).possible
+    except CellError:
+        return []  # a release that no table has
+    return [proposal for proposal in found if silent(proposal.cell.index) is None]
+
+
+def _bounds(
+    demand: Demand,
+    exact: Demand,
+    versions: Mapping[str, str],
+    free: Sequence[str],
+    heard: Callable[[Demand], list[Proposal]],
+) -> list[str]:
+    """Bounds that keep the resolver from versions that the rules refuse together.
+
+    That is the newest version of the one framework in whose place another version helps; of those that are
+    refused even alone; or else anything older of the last.
+    """
+    for name in free:
+        open_ = next(wish for wish in demand.frameworks if wish.name == name)
+        mixed = tuple(open_ if wish.name == name else wish for wish in exact.frameworks)
+        if best := _newest(name, heard(replace(exact, frameworks=mixed))):
+            return [f"{name}<={best}"]
+    found = []
+    for name in free:
+        alone = tuple(wish for wish in demand.frameworks if wish.name == name)
+        best = _newest(name, heard(replace(demand, frameworks=alone)))
+        if best is not None and release(best) < release(versions[name]):
+            found.append(f"{name}<={best}")
+    return found or [f"{free[-1]}<{versions[free[-1]]}"]
+
+
+def _newest(name: str, proposals: Sequence[Proposal]) -> str | None:
+    """The newest version of a framework in proposals, without its variant."""
+    named = filter(None, (requirement(text) for p in proposals for text in p.cell.frameworks))
+    versions = (
+        (pinned(parsed) or "").partition("+")[0] for parsed in named if canonical(parsed.name) == name
+    )
+    return max(filter(None, versions), key=release, default=None)
+
+
+def _versions(
+    proposals: Sequence[Proposal], demand: Demand, bounds: Sequence[str], index: Index
+) -> dict[str, str]:
+    """The versions in the newest solution for the demand below the bounds; empty if there is none."""
+    newest: dict[str, str] = {}
+    extras: dict[str, str] = {}
+    for proposal in proposals:
+        for parsed in filter(None, map(requirement, proposal.cell.frameworks)):
+            name, version = canonical(parsed.name), (pinned(parsed) or "").partition("+")[0]
+            newest[name] = max(newest.get(name, "0"), version, key=release)
+            extras.setdefault(name, f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else "")
+    open_ = [f"{name}{extras[name]}<={version}" for name, version in newest.items()]
+    open_ += [str(wish).partition(";")[0] for wish in demand.frameworks if wish.name in newest]
+    cell = replace(proposals[0].cell, index=demand.index)
+    try:
+        wheels = _resolved([*open_, *bounds, *cell.pip], cell, index)
+    except PackageIndexError:
+        return {}  # each proposal is asked about on its own, and says why not
+    return {canonical(wheel.name): wheel.version.partition("+")[0] for wheel in wheels}
+
+
+def _resolved(wanted: Sequence[str], cell: Cell, index: Index) -> Sequence[Wheel]:
+    system = system_of(cell)
+    glibc = system.glibc if system is not None else "2.17"
+    target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
+    return index.with_extra(cell.index).resolve(wanted, target=target)
+
+
+def _pinned(demand: Demand, versions: Mapping[str, str]) -> Demand | None:
+    """The demand for these versions of its frameworks; None if one of them has none."""
+    if any(wish.name not in versions for wish in demand.frameworks):
+        return None
+    return replace(demand, frameworks=tuple(w.bound(f"=={versions[w.name]}") for w in demand.frameworks))
+
+
+def brought(index: Index, demand: Demand, python: str) -> list[str]:
+    """Distributions in the newest solution for the companions alone: faster-whisper brings ctranslate2.
+
+    Raises:
+        NoSolutionError: There is none; the resolver says why.
+        PackageIndexError: The index did not answer.
+    """
+    target = Target(python=python, platform="linux/amd64", glibc="2.36")
+    wheels = index.with_extra(demand.index).resolve(list(map(str, demand.companions)), target=target)
+    return [wheel.name for wheel in wheels if wheel.name in load().frameworks]

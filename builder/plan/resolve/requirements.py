@@ -1,0 +1,381 @@
+"""Requirements out of the files that people keep them in, each with the place where it stands.
+
+``requirements.txt`` (with its options, hashes, editable lines, URLs and nested files), ``pyproject.toml``
+(PEP 621 and Poetry), and the ``pip install`` lines of a notebook. What cannot go into an image by name and
+version is not dropped in silence: it becomes a note with its line.
+
+The formats: https://pip.pypa.io/en/stable/reference/requirements-file-format/,
+https://packaging.python.org/en/latest/specifications/pyproject-toml/, https://nbformat.readthedocs.io/
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from packaging.requirements import Requirement
+
+from builder.core.documents import CONTROL, MalformedError, parse_json, parse_toml, read_file, redact, shown
+from builder.core.errors import UsageError
+from builder.plan.facts.framework import table_name
+from builder.plan.facts.tables import companions, framework_files
+from builder.plan.facts.versions import NO_NUMBER, canonical
+from builder.sources.index.target import environment, wheel_name
+
+MOST_BYTES = 16 << 20
+"""Bytes that a file is read to at most; notebooks hold pictures."""
+_MOST_WISHES, _MOST_FILES, _LONGEST_LINE = 5000, 200, 64 << 10
+_LONGEST = 4096
+"""Letters of one requirement."""
+_DEPTH = 8
+"""How deep requirements files may name one another."""
+
+_INDEX = ("--extra-index-url", "--index-url", "-i", "--index", "--default-index")
+_VALUED = (
+    *_INDEX, "-r", "--requirement", "-c", "--constraint", "-e", "--editable", "-f", "--find-links", "-t",
+    "--target", "--root", "--prefix", "--platform", "--python-version", "--no-binary", "--only-binary",
+    "--progress-bar", "--trusted-host", "--proxy", "--timeout", "--retries", "--cache-dir", "--hash",
+    "--config-settings", "-C", "--global-option", "--log", "--upgrade-strategy", "--use-feature", "--python",
+)  # fmt: skip
+"""Options of ``pip install`` that take a value, which is no requirement."""
+_ADDRESS = re.compile(r"[\w+.-]+://|git\+|\.|/|\S+\.(?:whl|tar\.gz|zip)\s*$")
+"""Files and addresses in place of a name."""
+
+_AS_IN = "as in 'tensorflow==2.15.*'"
+
+_WHEEL = re.compile(r"(?:[^@;]+@\s*)?https?://[^\s;#]*/(?P<file>[^\s;#/]+\.whl)(?:#\S*)?(?P<marker>\s*;.*)?")
+"""The address of a wheel, whose file name tells its version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedRequirement:
+    """One requirement, and where it stands: ``requirements.txt:3``, or ``the command line``."""
+
+    parsed: Requirement
+    place: str
+
+    @property
+    def name(self) -> str:
+        return canonical(self.parsed.name)
+
+    def __str__(self) -> str:
+        return str(self.parsed)
+
+    def bound(self, specifier: str) -> Self:
+        """The same package with the same extras and other bounds, whatever its marker."""
+        extras = f"[{','.join(sorted(self.parsed.extras))}]" if self.parsed.extras else ""
+        return replace(self, parsed=Requirement(f"{self.parsed.name}{extras}{specifier}"))
+
+    def holds(self, python: str) -> bool:
+        """Whether its marker, if it has one, holds for ``3.11`` on Linux."""
+        marker = self.parsed.marker
+        return marker is None or marker.evaluate(environment(f"{python}.0"))
+
+
+@dataclass(kw_only=True)
+class Wishes:
+    """All requirements. ``notes`` name the ones that were not taken over, with line and reason."""
+
+    wishes: list[NamedRequirement] = field(default_factory=list)
+    index: list[str] = field(default_factory=list)
+    """Extra package indexes, by URL."""
+    python: str | None = None
+    """A set of Pythons, as in ``>=3.9``."""
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, text: str, place: str) -> None:
+        """Take over one requirement; an address in its place is noted.
+
+        Raises:
+            UsageError: It is no requirement.
+        """
+        if len(text) > _LONGEST or NO_NUMBER.search(text) or CONTROL.search(text):
+            raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_AS_IN)
+        found = _WHEEL.fullmatch(text.strip())
+        wheel = wheel_name(unquote(found["file"])) if found else None
+        if found and wheel and {table_name(wheel.name), wheel.name} & {*framework_files(), *companions()}:
+            exact = f"{wheel.name}=={wheel.version}"
+            self.note(place, text, f"taken as {exact}: an image installs versions from an index")
+            text = exact + (found["marker"] or "")
+        if _ADDRESS.match(text):
+            self.leave_out(text, place)
+            return
+        if len(self.wishes) + len(self.notes) >= _MOST_WISHES:
+            raise UsageError(f"{place}: more than {_MOST_WISHES} requirements are not read")
+        try:
+            parsed = Requirement(text)
+        except (ValueError, RecursionError) as problem:
+            raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_AS_IN) from problem
+        if parsed.url is not None:
+            self.leave_out(text, place)
+        else:
+            self.wishes.append(NamedRequirement(parsed=parsed, place=place))
+
+    def leave_out(self, text: str, place: str) -> None:
+        self.note(place, text, "not taken over: an image installs versions from an index")
+
+    def note(self, place: str, text: str, why: str) -> None:
+        """Say what became of a text that is no requirement; without logins, for it may be an address."""
+        self.notes.append(f"{place}: {_said(text)}: {why}")
+
+    def add_index(self, url: str, place: str) -> None:
+        """Take over a package index; of an address with a login, the address alone."""
+        try:
+            parts = urlsplit(url)
+            plain = urlunsplit((*parts[:1], parts.netloc.rpartition("@")[2], parts.path, "", ""))
+            good = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        except ValueError:
+            good, plain = False, ""
+        if not good or CONTROL.search(url):
+            self.note(place, url, "no address of a package index, left out")
+            return
+        if plain != url:
+            why = "its login is left out: a matrix is committed; it belongs into uv's or pip's configuration"
+            self.note(place, plain, why)
+        if plain not in self.index:
+            self.index.append(plain)
+
+    def merged(self) -> Self:
+        """One requirement for each package and marker, with the bounds of all."""
+        found: dict[tuple[str, str], NamedRequirement] = {}
+        for wish in self.wishes:
+            key = (wish.name, str(wish.parsed.marker or ""))
+            before = found.get(key)
+            if before is not None:
+                parsed = Requirement(str(before.parsed))
+                parsed.specifier &= wish.parsed.specifier
+                parsed.extras |= wish.parsed.extras
+                places = dict.fromkeys((before.place, wish.place))
+                wish = NamedRequirement(parsed=parsed, place=", ".join(places))  # noqa: PLW2901
+            found[key] = wish
+        return replace(self, wishes=list(found.values()))
+
+    def once(self) -> Self:
+        """Of several requirements on one package in a notebook the last, as pip has it."""
+        latest: dict[str, NamedRequirement] = {}
+        notes = list(self.notes)
+        for wish in self.wishes:
+            before = latest.pop(wish.name, None)
+            if before is not None and str(before) != str(wish):
+                notes.append(f"{before.place}: {before}: replaced by {wish} in {wish.place}")
+            latest[wish.name] = wish
+        return replace(self, wishes=list(latest.values()), notes=notes)
+
+
+def from_arguments(texts: Iterable[str]) -> Wishes:
+    """The requirements on the command line. Raises UsageError."""
+    found = Wishes()
+    for text in texts:
+        found.add(text, "the command line")
+    return found
+
+
+def from_requirements(path: Path) -> Wishes:
+    """A requirements file, with the files that it names. Raises UsageError, with file and line."""
+    found = Wishes()
+    _requirements(path, found, (), iter(range(_MOST_FILES)))
+    return found
+
+
+def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iterator[int]) -> None:
+    if CONTROL.search(str(path)):
+        raise UsageError(f"{_said(str(path))!r} is the name of no file that is read")
+    resolved = Path(os.path.realpath(path))  # Path.resolve() raises for links in a circle
+    if next(left, None) is None:
+        raise UsageError(f"{path}: more than {_MOST_FILES} requirements files are not read")
+    if resolved in above or len(above) >= _DEPTH:
+        how = "in a circle" if resolved in above else "too deep"
+        raise UsageError(f"{path}: requirements files name one another {how}")
+    for number, line in _logical_lines(read_text(path)):
+        place = f"{path}:{number}"
+        _refuse_long(line, place)
+        if not line.startswith("-"):
+            text, *options = re.split(r"\s(?=--\w)", line)
+            if any(option.startswith("--hash") for option in options):
+                found.note(place, text, "its hashes are left out: the lock has its own")
+            found.add(text.strip(), place)
+            continue
+        try:
+            option, value = _option(shlex.split(line))
+        except ValueError as problem:
+            raise UsageError(f"{place}: {_said(line)}: {problem}") from problem
+        if option in ("-r", "--requirement"):
+            _requirements(path.parent / value, found, (*above, resolved), left)
+        elif option in ("-c", "--constraint"):
+            found.note(place, line, "constraints are not taken over; name them as requirements")
+        else:
+            _note_option(option, value, place, found)
+
+
+def _refuse_long(line: str, place: str) -> None:
+    if len(line) > _LONGEST_LINE:
+        raise UsageError(f"{place}: a line of {len(line)} letters is not read")
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments, each with its number; lines that end in a backslash are joined."""
+    joined, first = "", 0
+    for number, raw in enumerate([*text.splitlines(), ""], 1):
+        first = first if joined else number
+        line = re.sub(r"(?:^|\s)#.*$", "", raw)
+        if line.rstrip().endswith("\\"):
+            joined += line.rstrip()[:-1] + " "
+            continue
+        line, joined = (joined + line).strip(), ""
+        if line:
+            yield first, line
+
+
+def _option(words: list[str]) -> tuple[str, str]:
+    option, equals, value = words[0].partition("=")
+    if not equals and re.match("-[^-].", option):  # -rfile
+        return option[:2], option[2:]
+    return option, value if equals else " ".join(words[1:2])
+
+
+def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
+    if option in _INDEX and re.match(r"https?://", value):
+        found.add_index(value, place)
+    elif option in ("-e", "--editable"):
+        found.note(place, f"{option} {value}", "not taken over: an image has no editable packages")
+    else:
+        found.note(place, f"{option} {value}", "an option of pip, left out")
+
+
+def from_pyproject(path: Path) -> Wishes:
+    """``[project]``'s dependencies and ``requires-python``, or Poetry's. Raises UsageError."""
+    try:
+        document = parse_toml(read_text(path).encode())
+    except MalformedError as problem:
+        raise UsageError(f"{path}: {problem}") from problem
+    found = Wishes()
+    project = _table(document, "project", path)
+    poetry = _table(_table(document, "tool", path), "poetry", path)
+    listed, bound = project.get("dependencies", []), project.get("requires-python", "")
+    if not isinstance(listed, list) or not isinstance(bound, str):
+        text = "project.dependencies has to be a list of texts, and requires-python a text"
+        raise UsageError(f"{path}: {text}")
+    for text in listed:
+        found.add(str(text), f"{path}, project.dependencies")
+    found.python = bound or None
+    for name, value in _table(poetry, "dependencies", path).items():
+        _poetry(name, value, path, found)
+    for group in _table(project, "optional-dependencies", path):
+        found.notes.append(f"{path}: the extra '{_said(group)}' is not taken over; name its packages beside")
+    if not found.wishes:
+        raise UsageError(f"{path} names no dependencies", hint="they stand under [project], as dependencies")
+    return found
+
+
+def _table(document: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
+    found = document.get(name, {})
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: '{name}' is no table")
+    return found
+
+
+def _poetry(name: str, value: Any, path: Path, found: Wishes) -> None:
+    place = f"{path}, tool.poetry.dependencies"
+    table = value if isinstance(value, dict) else {"version": value}
+    version = table.get("version")
+    if not isinstance(version, str):
+        found.leave_out(name, place)
+        return
+    bounds = ",".join(_poetry_bound(part.strip()) for part in version.split(","))
+    if name == "python":
+        found.python = bounds
+        return
+    extras = table.get("extras")
+    brackets = f"[{','.join(map(str, extras))}]" if isinstance(extras, list) and extras else ""
+    marker = f" ; {table['markers']}" if table.get("markers") else ""
+    found.add(f"{name}{brackets}{bounds}{marker}", place)
+
+
+def _poetry_bound(text: str) -> str:
+    """``^2.1`` and ``~2.1`` as Python's own specifiers; ``*`` is every version."""
+    sign = re.fullmatch(r"([\^~])\s*([0-9]{1,9}(?:\.[0-9]{1,9})*)", text)
+    if sign is None:
+        return "" if text == "*" else f"=={text}" if re.match(r"\d", text) else text
+    parts = [int(part) for part in sign[2].split(".")]
+    keep = next((n for n, part in enumerate(parts) if part), len(parts) - 1) if sign[1] == "^" else 1
+    keep = min(keep, len(parts) - 1)
+    upper = [*parts[:keep], parts[keep] + 1]
+    return f">={sign[2]},<{'.'.join(map(str, upper))}"
+
+
+_INSTALL = re.compile(
+    r"^\s*(?:[!%]\s*)?(?:(?:sudo|\w+=\S*)\s+)*(?:\S+\s+-m\s+)?(?:uv\s+)?pip[\d.]*\s+(?:-\S+\s+)*install\s+(?P<rest>.*)$"
+)
+
+
+def from_notebook(path: Path) -> Wishes:
+    """The packages of ``!pip install`` and ``%pip install`` lines, in order. Raises UsageError."""
+    try:
+        document = parse_json(read_text(path))
+        cells = list(document["cells"] if "cells" in document else document["worksheets"][0]["cells"])
+    except (ValueError, KeyError, IndexError, TypeError) as problem:
+        raise UsageError(f"{path} is no notebook", hint="a notebook is JSON with cells: .ipynb") from problem
+    found = Wishes()
+    for number, cell in enumerate(cells, 1):
+        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+            continue
+        source = cell.get("source", cell.get("input", ""))
+        lines = source if isinstance(source, list) else []
+        text = source if isinstance(source, str) else "".join(map(str, lines))
+        shell = text.lstrip().startswith(("%%bash", "%%sh", "%%script"))
+        for line_number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
+            if shell or line.lstrip().startswith(("!", "%")):
+                _install_line(line, f"{path}, cell {number}, line {line_number}", found)
+    if not found.wishes:
+        raise UsageError(
+            f"{path} installs nothing by pip", hint="lines such as `!pip install torch` are read"
+        )
+    return found.once()
+
+
+def _install_line(line: str, place: str, found: Wishes) -> None:
+    _refuse_long(line, place)
+    for command in re.split(r"&&|;(?=\s*!?\s*pip)|\|\|?", line):
+        match = _INSTALL.match(command)
+        if match is None:
+            continue
+        try:
+            words = shlex.split(match["rest"], comments=True)
+        except ValueError:
+            found.note(place, line, "its quotes do not close, so it was not read")
+            continue
+        _install_words(words, place, found)
+
+
+def _install_words(words: list[str], place: str, found: Wishes) -> None:
+    queue = iter(words)
+    for word in queue:
+        if word in (">", ">>", "2>", "&>") or word.startswith((">", "2>")):
+            return
+        if word.startswith("-"):
+            option, equals, value = word.partition("=")
+            if option in _VALUED and not equals:
+                value = next(queue, "")
+            if option in _VALUED:
+                _note_option(option, value, place, found)
+        elif "{" in word or "$" in word:
+            found.note(place, word, "a variable of the notebook, whose value is not known here")
+        else:
+            found.add(word, place)
+
+
+def _said(text: str) -> str:
+    """A foreign text in a note or an error."""
+    return shown(redact(text), most=200)
+
+
+def read_text(path: Path) -> str:
+    """A file of at most :data:`MOST_BYTES`, as UTF-8. Raises UsageError."""
+    try:
+        return read_file(path, most=MOST_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"{path}: {getattr(problem, 'strerror', None) or problem}") from problem

@@ -1,0 +1,271 @@
+"""Demands on an image, and the cells that meet them: the possible ones for ``tensorflow==2.15.*``, best
+first.
+
+Every candidate goes through the same rules as a cell of a matrix; nothing is proposed that they refuse.
+"""
+
+import difflib
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from packaging.specifiers import SpecifierSet
+
+from builder.core.documents import shown
+from builder.core.errors import CellError, UsageError
+from builder.core.model import Cell
+from builder.plan.facts.base import has_own_python, system_of
+from builder.plan.facts.candidates import Choice, cells, choices, combinations, common_pythons
+from builder.plan.facts.check import until_refused
+from builder.plan.facts.finding import Finding, Outcome, entry, summary
+from builder.plan.facts.framework import table_name
+from builder.plan.facts.rules import devices
+from builder.plan.facts.stack import stack_of
+from builder.plan.facts.tables import load, mistaken_names
+from builder.plan.facts.versions import NO_NUMBER, contains, key, newest_first, release
+from builder.plan.resolve.requirements import NamedRequirement, Wishes
+
+MOST = 6000
+"""Candidates that the rules are asked about at most."""
+ENOUGH = 200
+"""Possible cells after which no older ones are looked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """Everything that an image has to meet."""
+
+    frameworks: tuple[NamedRequirement, ...]
+    """Requirements that the tables have rows for."""
+    companions: tuple[NamedRequirement, ...] = ()
+    """Every other requirement: torchvision, numpy, transformers."""
+    gpus: tuple[str, ...] = ()
+    driver: str | None = None
+    python: str | None = None
+    """A version, ``3.11``, or a set of them, ``>=3.9,<3.12``."""
+    index: tuple[str, ...] = ()
+
+    def takes_python(self, version: str) -> bool:
+        """Whether an image with this Python meets the demand, and every marker on a framework holds."""
+        return (self.python is None or contains(pythons(self.python), f"{version}.99")) and all(
+            wish.holds(version) for wish in self.frameworks
+        )
+
+    def parts(self) -> Iterator[tuple[str, Self]]:
+        """Each single demand by its name, and the whole without it."""
+        for wish in self.frameworks:
+            others = tuple(other for other in self.frameworks if other is not wish)
+            yield f"{wish} ({wish.place})", replace(self, frameworks=others)
+        for gpu in self.gpus:
+            yield f"--gpu {gpu}", replace(self, gpus=tuple(other for other in self.gpus if other != gpu))
+        if self.driver is not None:
+            yield f"--driver {self.driver}", replace(self, driver=None)
+        if self.python is not None:
+            yield f"Python {self.python}", replace(self, python=None)
+
+
+def pythons(text: str) -> SpecifierSet:
+    """``3.11`` or ``>=3.9,<3.12`` as a set that full versions are looked up in. Raises UsageError."""
+    try:
+        if NO_NUMBER.search(text):
+            raise ValueError("a number of more than 18 digits")  # noqa: TRY301 - as packaging's own
+        return SpecifierSet(text if not text[:1].isdigit() else f"=={text.removesuffix('.*')}.*")
+    except ValueError as problem:
+        raise UsageError(
+            f"{shown(text, most=80)!r} names no Python", hint="as in 3.11, or '>=3.9,<3.12'"
+        ) from problem
+
+
+def split(
+    wishes: Wishes, python: str | None = None
+) -> tuple[tuple[NamedRequirement, ...], tuple[NamedRequirement, ...]]:
+    """Frameworks, and the packages beside them.
+
+    Of a framework that is named under several markers the one for the newest Python is taken, with a note.
+    """
+    frameworks: dict[str, NamedRequirement] = {}
+    beside = []
+    for wish in wishes.wishes:
+        if table_name(wish.name) not in load().frameworks:
+            beside.append(wish)
+        elif (other := frameworks.setdefault(wish.name, wish)) is not wish:
+            kept, left = sorted((other, wish), key=lambda one: _newest(one, python), reverse=True)
+            wishes.notes.append(f"{left.place}: {left}: left out: {kept} is for a newer Python")
+            frameworks[wish.name] = kept
+    return tuple(frameworks.values()), tuple(beside)
+
+
+def _newest(wish: NamedRequirement, python: str | None) -> tuple[int, ...]:
+    """The newest Python of a system on record that a requirement's marker holds for."""
+    alone = Demand(frameworks=(wish,), python=python)
+    every = {version for system in load().systems.values() for version in system.python}
+    return max((key(version) for version in every if alone.takes_python(version)), default=())
+
+
+def distributions(wishes: Iterable[NamedRequirement]) -> list[str]:
+    """The projects on a package index that frameworks come from: CuPy has one for each CUDA."""
+    found: dict[str, None] = {}
+    for wish in wishes:
+        variants = {row.variant for row in load().frameworks["cupy"].rows} if wish.name == "cupy" else ()
+        found |= dict.fromkeys([f"cupy-{variant}" for variant in sorted(variants)] or [wish.name])
+    return list(found)
+
+
+def meant(name: str) -> str | None:
+    """The package that was probably meant: ``pytorch`` → ``torch``, ``tensrflow`` → ``tensorflow``."""
+    if (
+        (row := mistaken_names().get(name)) is not None
+        and row.outcome == "impossible"
+        and row.versions is None
+    ):
+        return row.instead
+    if (build := load().without.get(name)) is not None:
+        return build.instead
+    close = difflib.get_close_matches(name, [*load().frameworks], n=1, cutoff=0.8)
+    # tensorflow-text is a package of its own
+    return close[0] if close and not name.startswith(f"{close[0]}-") else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A possible cell, and the answers of the rules and of the resolver."""
+
+    cell: Cell
+    findings: tuple[Finding, ...]
+    wheels: int | None = None
+    """How many wheels the resolver's solution has; None if it was not asked."""
+    unasked: str | None = None
+    """The reason: the index did not answer, or nothing was to be asked."""
+
+    @property
+    def outcome(self) -> Outcome:
+        return summary(self.findings)
+
+
+@dataclass(kw_only=True)
+class Search:
+    """The possible cells, best first, and the refused candidate that came closest."""
+
+    possible: list[Proposal]
+    refused: list[Cell]
+    """One for each combination of frameworks, in the order in which they were tried."""
+
+
+def search(
+    demand: Demand,
+    *,
+    available: Mapping[str, Sequence[str]] | None = None,
+    enough: int = ENOUGH,
+    most: int = MOST,
+) -> Search:
+    """Possible cells for a demand: first those without warnings, the newest release, Python, system.
+
+    ``available`` are the versions that the package index has, by distribution; without it the releases that
+    the facts know are taken. There is one cell for each release, Python and CUDA provider.
+
+    Raises:
+        CellError: No release on record fits one of the requirements.
+    """
+    ways = [_ways(wish, available) for wish in demand.frameworks]
+    ranked: list[tuple[tuple[object, ...], Proposal]] = []
+    refused: dict[tuple[Choice, ...], Cell] = {}
+    hopeless = None
+    for number, (combination, sketch) in enumerate(itertools.islice(_candidates(demand, ways), most)):
+        if combination is hopeless:
+            continue
+        cell = _with_companions(sketch, demand)
+        proposal = Proposal(cell=cell, findings=until_refused(cell, demand.driver))
+        if proposal.outcome.severity < Outcome.UNKNOWN.severity:
+            ranked.append((_rank(proposal, combination, number), proposal))
+        else:
+            refused.setdefault(combination, cell)
+            # they are for several CUDA majors, and refuse each other on every Python and base
+            last = proposal.findings[-1]
+            refusal = last.rule == "cuda-provider" and last.outcome is Outcome.IMPOSSIBLE
+            hopeless = combination if refusal else None
+        if len(ranked) >= enough:
+            break
+    ranked.sort(key=lambda pair: pair[0])
+    return Search(possible=distinct([proposal for _, proposal in ranked]), refused=list(refused.values()))
+
+
+def _ways(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | None) -> list[Choice]:
+    found = list(choices(wish.parsed, available))
+    if not found:
+        offered = " that the package index has" if available else ""
+        latest = sorted((row.version for row in load().frameworks[table_name(wish.name)].rows), key=release)
+        raise CellError(
+            f"no release on record{offered} fits {wish} ({wish.place})",
+            hint=f"on record are {latest[0]} to {latest[-1]}: `docs/facts.md` lists them",
+        )
+    return found
+
+
+def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[tuple[Choice, ...], Cell]]:
+    fitting = [[choice for choice in way if _alone(choice, demand)] or way for way in ways]
+    for combination in combinations(fitting):
+        for python in common_pythons(combination):
+            if demand.takes_python(python):
+                for cell in cells(combination, python, demand.gpus):
+                    yield combination, cell
+
+
+def _alone(choice: Choice, demand: Demand) -> bool:
+    """Whether the machine lets one framework run at all: saves asking about its every Python and base."""
+    every = (cell for python in common_pythons((choice,)) for cell in cells((choice,), python, demand.gpus))
+    if (cell := next(every, None)) is None:
+        return False
+    stack = stack_of(cell, driver=demand.driver)
+    return summary((*devices.driver(stack), *devices.gpus(stack))) is not Outcome.IMPOSSIBLE
+
+
+def _with_companions(cell: Cell, demand: Demand) -> Cell:
+    beside = [str(wish).partition(";")[0].strip() for wish in demand.companions if wish.holds(cell.python)]
+    return replace(
+        cell,
+        pip=tuple(dict.fromkeys((*beside, *cell.pip))),
+        index=tuple(dict.fromkeys((*demand.index, *cell.index))),
+    )
+
+
+def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> tuple[object, ...]:
+    return (
+        any(finding.outcome is Outcome.WARNS for finding in proposal.findings),
+        [newest_first(choice.row.version) for choice in combination],
+        sum(bool(choice.index) for choice in combination),
+        sum(not choice.brings for choice in combination),
+        needs_standalone(proposal.cell),
+        newest_first(proposal.cell.python),
+        number,
+    )
+
+
+def needs_standalone(cell: Cell) -> bool:
+    """Whether the base has no Python of that version."""
+    return not has_own_python(cell, system_of(cell))
+
+
+def distinct(proposals: list[Proposal]) -> list[Proposal]:
+    """The first of those that differ only in the point release of the base or of cuDNN."""
+    kept: dict[object, Proposal] = {}
+    for proposal in proposals:
+        cell = proposal.cell
+        kept.setdefault((cell.frameworks, cell.python, cell.cuda.provider, cell.base.kind), proposal)
+    return list(kept.values())
+
+
+def to_matrix_yaml(proposals: Sequence[Proposal], name: str = "resolved") -> str:
+    """A matrix file that holds the proposed cells."""
+    frameworks = ", ".join(dict.fromkeys(text for proposal in proposals for text in proposal.cell.frameworks))
+    lines = [
+        "version: 1",
+        f"name: {json.dumps(name)}",
+        f"description: {json.dumps(frameworks)}",
+        "",
+        "include:",
+    ]
+    for proposal in proposals:
+        lines += entry(proposal.cell)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Who may use an image, and where: publications and their audit, the catalogue, clusters, Colab."""

@@ -1,0 +1,126 @@
+"""Whether an image is known to work on the user's machine: its GPU and its driver.
+
+It is, if it was verified on a card of the same class, claimed by the publisher, with a driver that is not
+newer. NVIDIA's drivers run programs built for older ones (https://docs.nvidia.com/deploy/cuda-compatibility/),
+and drivers of one branch differ in fixes only. The compatibility rules can only find reasons against it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+from packaging.utils import canonicalize_name
+
+from builder.core.model import Base, Cell, Cuda
+from builder.plan.facts import BaseTruth, Truth, WheelTruth, check
+from builder.plan.facts.finding import Outcome
+from builder.plan.facts.versions import at_least, key, major
+from builder.release.audit import AuditFinding, fails, mind, not_run, passes
+from builder.verify.evidence.judgement import JudgedReport
+
+_RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})
+"""Rules about a machine; the verification has answered all other questions about the cell."""
+
+
+def seen(verifications: Sequence[JudgedReport], gpu: str | None, driver: str | None) -> AuditFinding:
+    """The finding about this machine. ``driver`` is a branch or a whole version."""
+    mine = "this machine" if gpu is None else gpu
+    of_class = [v for v in verifications if gpu is None or gpu in v.claims]
+    if not of_class:
+        elsewhere = sorted({name for v in verifications for name in v.claims})
+        ran = {v.gpu_class for v in verifications}
+        taken = f"; it ran on {gpu}, but is not published for it" if gpu in ran else ""
+        return fails(
+            "machine",
+            f"not verified on {mine}, only on {', '.join(elsewhere) or 'no known class'}{taken}",
+            hint="run cudnn-verify in it on your machine: docker run --rm --gpus all IMAGE cudnn-verify",
+        )
+    if driver is not None:
+        drivers = ((v, v.driver or "") for v in of_class)
+        fitting = [v for v, other in drivers if major(driver) == major(other) or at_least(driver, other)]
+        if not fitting:
+            older = ", ".join(sorted({v.driver or "" for v in of_class}, key=key))
+            return fails(
+                "machine",
+                f"driver {driver} is older than every driver that it was verified with ({older})",
+                hint="install a newer driver, or run cudnn-verify in it on your machine",
+            )
+        of_class = fitting
+    best = max(of_class, key=lambda v: v.when)
+    return passes(
+        "machine",
+        f"verified on {best.gpu} with driver {best.driver}"
+        + (f"; {driver} is of the same branch or newer" if driver is not None else ""),
+    )
+
+
+def ruled(
+    provenance: Mapping[str, Any] | None,
+    base: BaseTruth | None,
+    *,
+    gpu: str | None,
+    driver: str | None,
+) -> Iterator[AuditFinding]:
+    """The findings of the compatibility rules about this machine."""
+    made = cell_of(provenance) if provenance is not None else None
+    if made is None:
+        yield not_run("rules", "no provenance says what is in the image, so the rules cannot be asked")
+        return
+    cell, wheels = made
+    asked = replace(cell, gpus=(gpu,) if gpu is not None else ())
+    truth = Truth(wheels=wheels, base=base, locked=True)
+    try:
+        findings = check(asked, truth, driver=driver, suggest=False)
+    except (ValueError, LookupError, TypeError) as error:  # anyone who can push can write anything into it
+        yield not_run("rules", f"the provenance holds values that no rule understands: {error}")
+        return
+    told = [f for f in findings if f.rule in _RULES and f.outcome not in (Outcome.POSSIBLE, Outcome.UNKNOWN)]
+    for found in told:
+        yield (fails if found.outcome is Outcome.IMPOSSIBLE else mind)(f"rules:{found.rule}", found.message)
+    if not told:
+        yield passes("rules", "no rule speaks against this machine")
+
+
+def cell_of(predicate: Mapping[str, Any]) -> tuple[Cell, tuple[WheelTruth, ...]] | None:
+    """The cell and its wheels from a provenance predicate; None if rtbuild did not write it."""
+    try:
+        definition = predicate["buildDefinition"]
+        stated = definition["externalParameters"]["cell"]
+        kind, colon, name = str(stated["base"]).partition("rootfs:")
+        base = Base(kind="rootfs", name=name) if colon and not kind else Base(kind="registry", name=kind)
+        provider = stated["cuda"]["provider"]
+        if provider not in ("base", "wheels", "none"):
+            return None
+        cell = Cell(
+            id=str(stated["id"]),
+            matrix=str(definition["externalParameters"]["matrix"]),
+            frameworks=_texts(stated["frameworks"]),
+            python=str(stated["python"]),
+            base=base,
+            cuda=Cuda(provider=provider, packages=_texts(stated["cuda"]["packages"])),
+            platform=str(stated["platform"]),
+            pip=_texts(stated["pip"]),
+            apt=_texts(stated["apt"]),
+        )
+        rows = definition["resolvedDependencies"]
+        wheels = tuple(_wheel(row) for row in rows if str(row.get("uri")).startswith("pkg:pypi/"))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+    return cell, wheels
+
+
+def _wheel(row: Mapping[str, Any]) -> WheelTruth:
+    name, _, version = str(row["uri"]).removeprefix("pkg:pypi/").partition("@")
+    return WheelTruth(
+        name=canonicalize_name(name),
+        version=unquote(version),
+        file=str(row["name"]),
+        sha256=str(row["digest"]["sha256"]),
+    )
+
+
+def _texts(rows: Any) -> tuple[str, ...]:
+    if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
+        raise TypeError("not a list of texts")
+    return tuple(rows)

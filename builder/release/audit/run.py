@@ -1,0 +1,192 @@
+"""Is this published image known to work? The answer comes from its registry alone, without an engine.
+
+A tag is resolved once, to a digest, and everything else is about that digest. The answer is yes only if a
+verification of this very content holds; missing, unreadable, contradicted or unsigned evidence never makes a
+yes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from builder.core.errors import ImageMissingError, RegistryError
+from builder.plan.facts import BaseTruth
+from builder.release.audit import AuditFinding, AuditOutcome, Question, drift, fails, machine, mind, passes
+from builder.release.audit.judged import Held, judge_all
+from builder.sources.oci import spec as oci
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import parse_reference
+from builder.sources.oci.staging import Staged, read_image
+from builder.verify.evidence.cosign import Cosign, Verifier
+from builder.verify.evidence.gather import Gathered, Refused, check_signatures, gather
+from builder.verify.evidence.judgement import JudgedReport
+from builder.verify.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
+
+PLATFORM = "linux/amd64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The answer and its evidence."""
+
+    reference: str
+    """As it was asked for."""
+    image: Staged
+    when: datetime
+    question: Question
+    works: bool
+    evidence: tuple[Held, ...]
+    refused: tuple[Refused, ...]
+    """Referrers of the image that could not be read as evidence about it."""
+    kept: str
+    """``referrers`` or ``tag``: who lists the evidence."""
+    signatures: bool
+    """Whether there are signatures of any signer."""
+    verified: tuple[JudgedReport, ...]
+    """The verifications that hold."""
+    failed: tuple[JudgedReport, ...]
+    """Judgements against the image that no newer one has taken back."""
+    findings: tuple[AuditFinding, ...]
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        return tuple(sorted({name for found in self.verified for name in found.claims}))
+
+    @property
+    def against(self) -> tuple[AuditFinding, ...]:
+        return tuple(found for found in self.findings if found.outcome is AuditOutcome.FAILS)
+
+
+def audit(registry: Registry, reference: str, question: Question, *, now: datetime | None = None) -> Audit:
+    """Judge an image by its registry.
+
+    Raises:
+        RegistryError: there is no such image, or its registry does not answer.
+        MissingToolError: signatures are to be checked, and cosign is not here.
+    """
+    when = now or datetime.now(UTC)
+    image = resolve(registry, reference)
+    gathered, reasons = evidence_of(registry, image, question.verifier)
+    findings: list[AuditFinding] = []
+    if question.verifier is not None:
+        findings.append(_signature(gathered, question.verifier, reasons))
+    judged = judge_all(gathered, image, question, when)
+    held, verified = judged.held, judged.verified
+    findings += judged.findings(question)
+    findings += _verification(held, verified)
+    findings += _unread(gathered, question)
+    if verified:
+        findings += _since(registry, image, verified, question, when)
+    if verified and (question.gpu or question.driver):
+        rows = zip(gathered.pieces, held, strict=True)
+        made = (piece for piece, row in rows if row.kind == "provenance" and row.holds)
+        provenance = next((piece.statement.predicate for piece in made), None)
+        findings.append(machine.seen(verified, question.gpu, question.driver))
+        base = _base_truth(registry, image)
+        findings += machine.ruled(provenance, base, gpu=question.gpu, driver=question.driver)
+    return Audit(
+        reference=reference,
+        image=image,
+        when=when,
+        question=question,
+        works=bool(verified) and all(found.outcome is not AuditOutcome.FAILS for found in findings),
+        evidence=held,
+        refused=gathered.refused,
+        kept=gathered.kept,
+        signatures=gathered.signatures,
+        verified=tuple(sorted(verified, key=lambda v: v.when, reverse=True)),
+        failed=judged.against,
+        findings=tuple(findings),
+    )
+
+
+def evidence_of(
+    registry: Registry, image: Staged, verifier: Verifier | None
+) -> tuple[Gathered, tuple[str, ...]]:
+    """The documents beside an image, checked by the verifier if there is one; and reasons of signatures."""
+    gathered = gather(registry, parse_reference(image.repository).at(image.digest))
+    if verifier is None:
+        return gathered, ()
+    # cosign knows nothing of rtbuild's mirrors.
+    address = f"{registry.address(image.repository)}@{image.digest}"
+    kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
+    return check_signatures(gathered, Cosign.find(), address, verifier, kinds)
+
+
+def resolve(registry: Registry, reference: str) -> Staged:
+    """The image by digest; of an index the one for linux/amd64. Raises RegistryError."""
+    name = parse_reference(reference)
+    digest = name.digest or registry.digest_of(name)
+    if digest is None:
+        raise ImageMissingError(f"{name} does not exist", hint="check the name and the tag")
+    manifest = registry.manifest(name.at(digest))
+    if manifest.media_type in oci.INDEXES:
+        digest = oci.choose(manifest.document, PLATFORM, reference)
+    return read_image(registry, f"{name.host}/{name.repository}", digest)
+
+
+def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...]) -> AuditFinding:
+    signed = [piece for piece in gathered.pieces if piece.signed]
+    tests = [piece for piece in signed if piece.statement.predicate_type == TEST_RESULT]
+    if not tests:
+        why = next((text.partition(": ")[2] for text in reasons if text.startswith(TEST_RESULT)), "")
+        return fails(
+            "signature",
+            f"no verification is signed by {verifier}" + (f" ({why})" if why else ""),
+            hint="without --key or --certificate-identity, unsigned evidence is shown and judged as such",
+        )
+    return (mind if reasons else passes)(
+        "signature",
+        f"{len(signed)} statements are signed by {verifier}" + "".join(f"; {text}" for text in reasons),
+    )
+
+
+def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Iterator[AuditFinding]:
+    if verified:
+        cards = sorted({found.gpu for found in verified})
+        yield passes("verification", f"a convolution ran on {', '.join(cards)} in this very image")
+        return
+    tests = [row for row in held if row.kind == "verification"]
+    reasons = dict.fromkeys(row.reason for row in tests)
+    yield fails(
+        "verification",
+        f"no verification counts: {'; '.join(reasons)}"
+        if tests
+        else "there is no verification of this image in its registry",
+        hint="verify it on a GPU and publish it anew: rtbuild verify --from, rtbuild publish",
+    )
+
+
+def _unread(gathered: Gathered, question: Question) -> Iterator[AuditFinding]:
+    """What a registry lists and does not give may be the word against the image."""
+    if gathered.unread:
+        # What counts by its signature alone, cosign has read by itself.
+        yield (fails if question.verifier is None else mind)(
+            "unread",
+            f"{gathered.unread} of the documents beside it could not be read, and may be against it",
+            hint="ask again when its registry answers; entries that it never gives have to be deleted there",
+        )
+
+
+def _since(
+    registry: Registry, image: Staged, verified: Sequence[JudgedReport], question: Question, now: datetime
+) -> Iterator[AuditFinding]:
+    classes = {question.gpu} if question.gpu else {found.gpu_class for found in verified}
+    yield drift.age(verified, now)
+    if question.at_least is not None:
+        yield drift.rollback(verified, question.at_least)
+    yield drift.base(registry, image)
+    yield drift.cudnn(verified[0])
+    yield from drift.known_bad(verified, [name for name in classes if name])
+
+
+def _base_truth(registry: Registry, image: Staged) -> BaseTruth | None:
+    """The base's CUDA and cuDNN, from the environment that the image inherits from it."""
+    name = image.label(drift.BASE_NAME)
+    if not name:
+        return None
+    try:
+        env = registry.inspect(image.reference, "/".join(image.platform.split("/")[:2])).env
+    except RegistryError:
+        return None
+    return BaseTruth(reference=name, digest=image.label(drift.BASE_DIGEST) or "", env=env)

@@ -1,0 +1,131 @@
+"""What the compatibility rules say of every release on every kind of card."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from packaging.requirements import Requirement
+
+from builder.core.model import Cell
+from builder.plan.facts import Finding, check, summary
+from builder.plan.facts.candidates import Choice, cells, choices, common_pythons
+from builder.plan.facts.finding import Outcome
+from builder.plan.facts.rules import devices
+from builder.plan.facts.stack import stack_of
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
+from builder.plan.facts.versions import key, release
+from builder.plan.resolve.solve import Proposal, needs_standalone, to_matrix_yaml
+from builder.release.catalogue.values import Answer, Card, Judgement, Release
+
+_CANDIDATES = 12
+"""Cells of one release that are tried: its Pythons on a few bases."""
+
+
+def cards_of() -> tuple[Card, ...]:
+    """Every GPU model of the tables, by compute capability; with the platform if the card is bound to one."""
+    rows = [
+        Card(name=row.name, capability=", ".join(filter(None, (row.capability, row.platform))))
+        for row in load().gpus.values()
+    ]
+    return tuple(sorted(rows, key=lambda card: (key(card.capability), card.name)))
+
+
+def releases_of() -> Iterator[Release]:
+    """The releases on record, framework by framework, each with its newest first."""
+    models: dict[str, str] = {}
+    for card in cards_of():
+        models.setdefault(card.capability, card.name)
+    for table in load().frameworks.values():
+        for row in sorted(_distinct(table), key=lambda row: release(row.version), reverse=True):
+            yield _release(table, row, models)
+
+
+def _distinct(table: FrameworkTable) -> list[FrameworkRow]:
+    """One row for each version and variant: of tensorflow and tensorflow-gpu the one built for CUDA."""
+    found: dict[tuple[str, str], FrameworkRow] = {}
+    for row in sorted(table.rows, key=lambda row: row.distribution != table.name):
+        known = found.get((row.version, row.variant))
+        if known is None or set(known.cpu_only) == set(known.platforms):
+            found[row.version, row.variant] = row
+    return list(found.values())
+
+
+def judgement(findings: Sequence[Finding]) -> Judgement:
+    """The worst finding decides, and says why."""
+    outcome = summary(findings)
+    if outcome is Outcome.POSSIBLE:
+        return Judgement(answer="possible")
+    worst = next(finding for finding in findings if finding.outcome is outcome)
+    source = worst.values[0].source.reference if worst.values else ""
+    return Judgement(answer=cast("Answer", outcome.answer), reason=worst.message, source=source)
+
+
+def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]) -> Release:
+    found = _cells_by_python(table, row)
+    base = Release(
+        framework=table.name,
+        title=table.title,
+        version=row.version,
+        variant=row.variant,
+        requirement=f"{row.distribution}=={row.version}",
+        pythons=row.python,
+        cuda=row.cuda,
+        cudnn=row.cudnn,
+        cards={},
+        source=row.source.reference,
+    )
+    if not found:
+        offered = any(choice.row is row for choice in choices(_requirement(table, row)))
+        reason = "its wheels for this CUDA are on no package index that cells are proposed from"
+        if offered:
+            reason = "no base on record has a Python and the CUDA that it needs"
+        return replace(base, cards=dict.fromkeys(models, Judgement(answer="unknown", reason=reason)))
+    choice, cell, findings = found[0]
+    whole = judgement(findings)
+    floors = (value.text for finding in devices.driver(stack_of(cell)) for value in finding.values)
+    base = replace(base, requirement=choice.text, index=choice.index, driver=next(floors, None))
+    if whole.answer != "possible":
+        return replace(base, cards=dict.fromkeys(models, whole))
+    return replace(
+        base,
+        cards={capability: _on_card(cell, model) for capability, model in models.items()},
+        matrix=to_matrix_yaml([Proposal(cell=cell, findings=tuple(findings))], name=table.name),
+        bases={
+            other.python: str(other.base)
+            for _, other, _ in reversed(found)
+            if (other.cuda, other.pip) == (cell.cuda, cell.pip)
+        },
+    )
+
+
+def _on_card(cell: Cell, model: str) -> Judgement:
+    """Only the card differs from a cell that is possible, so only the rules about cards are asked."""
+    return judgement(list(devices.gpus(stack_of(replace(cell, gpus=(model,))))))
+
+
+def _cells_by_python(
+    table: FrameworkTable, row: FrameworkRow
+) -> list[tuple[Choice, Cell, tuple[Finding, ...]]]:
+    """The first possible cell of each Python, those that a base has before standalone ones, and the newest
+    Python first; else the first that was tried."""
+    possible: dict[str, tuple[Choice, Cell, tuple[Finding, ...]]] = {}
+    refused: list[tuple[Choice, Cell, tuple[Finding, ...]]] = []
+    for choice in choices(_requirement(table, row)):
+        if choice.row is not row:
+            continue
+        for cell in (c for python in common_pythons((choice,)) for c in cells((choice,), python, ())):
+            if cell.python in possible or len(refused) == _CANDIDATES:
+                continue
+            findings = check(cell, suggest=False)
+            if judgement(findings).answer == "possible":
+                possible[cell.python] = (choice, cell, findings)
+            else:
+                refused.append((choice, cell, findings))
+    found = sorted(possible.values(), key=lambda one: needs_standalone(one[1]))
+    return found or refused[:1]
+
+
+def _requirement(table: FrameworkTable, row: FrameworkRow) -> Requirement:
+    local = f"+{row.variant}" if table.name == "torch" and not row.default else ""
+    extra = f"[{row.extra}]" if table.name == "jax" and row.extra else ""
+    return Requirement(f"{row.distribution}{extra}=={row.version}{local}")

@@ -1,0 +1,178 @@
+"""A Colab runtime by its published lists, and the reader of the lists."""
+
+import datetime
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.core.errors import UsageError
+from builder.release.colab.parse import AptPackage, PipPackage, Problem, parse_apt, parse_freeze, parse_system
+
+REPOSITORY = "googlecolab/backend-info"
+"""Where Google publishes the lists, under Apache-2.0: https://github.com/googlecolab/backend-info"""
+
+# The list, by its names over the years: https://github.com/googlecolab/backend-info/commits
+FREEZE = ("pip-freeze.gpu.txt", "pip-freeze.txt")
+APT = ("apt-list-gpu.txt", "apt-list.txt")
+SYSTEM = ("os-info-gpu.txt", "os-info.txt")
+
+# Runtimes that a notebook can be pinned to, and the commit of each:
+# https://github.com/googlecolab/backend-info/blob/main/README.md
+NAMED: Mapping[str, str] = {
+    "2025.07": "ef1cba030a9f7a39bf42912a42f6462d6d4908e8",
+    "2025.10": "7a0599e3401b4c158fc34a8023e042fa3691be32",
+    "2026.01": "bd8aaa4580401a7fbf96a52fab5a7acf96f50b73",
+    "2026.04": "77d5dbef56d73b96db5efef2280679cb548c9bd9",
+    "2026.07": "ec53f93fe44a9cab118dc5451527b18e36e1a643",
+}
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    name: str
+    commit: str | None
+    """Of :data:`REPOSITORY`; None for files from elsewhere."""
+    system: str | None
+    """``Ubuntu 22.04.4``."""
+    python: str
+    """``3.11.13``."""
+    cuda: str | None
+    """The toolkit that apt installed, ``12.5.1``."""
+    cudnn: str | None
+    """The cuDNN that apt installed, ``9.2.1.18``; the wheels may bring another."""
+    packages: tuple[PipPackage, ...]
+    apt: Mapping[str, AptPackage]
+    problems: tuple[Problem, ...] = ()
+    """Lines that could not be read."""
+
+    @property
+    def python_minor(self) -> str:
+        return ".".join(self.python.split(".")[:2])
+
+
+def read_runtime(
+    source: Path | None,
+    *,
+    at: str | None = None,
+    freeze: Path | None = None,
+    apt: Path | None = None,
+    system: Path | None = None,
+    name: str | None = None,
+    python: str | None = None,
+) -> Runtime:
+    """The runtime that a folder, a git checkout at a commit, or single files describe.
+
+    ``at`` is a commit, a date (``2024-07-15``: the lists as they were at its end, in UTC), or the name of a
+    past runtime (``2025.07``); it needs a checkout of the repository.
+    ``python`` stands in for an OS info that is not there, as before August 2023. Single files win.
+
+    Raises:
+        UsageError: a list is not there or cannot be read, or nothing says which Python the runtime has.
+    """
+    dated = at if at and _DATE.fullmatch(at) else None
+    if source is not None and not source.is_dir():
+        raise UsageError(f"{source} is no folder", hint="name one that holds the lists")
+    commit = _commit_of(source, at) if at else None
+    lists = ((freeze, FREEZE), (apt, APT), (system, SYSTEM))
+    texts = [_read(given, names, source, commit) for given, names in lists]
+    if texts[0] is None:
+        raise UsageError(
+            f"there is no pip freeze in {source or 'the files given'}: looked for {' and '.join(FREEZE)}",
+            hint=f"name a folder or a checkout of github.com/{REPOSITORY}, or the file by --freeze",
+        )
+    packages, problems = parse_freeze(*texts[0])
+    listed, more = parse_apt(*texts[1]) if texts[1] else ({}, ())
+    distribution, known, rest = parse_system(*texts[2]) if texts[2] else (None, None, ())
+    if not packages:
+        said = "\n".join([f"{texts[0][1]} names no package", *map(str, problems[:5])])
+        raise UsageError(said, hint="is it the output of `pip freeze`?")
+    version = python or known
+    if version is None or not re.fullmatch(r"3\.\d+(\.\d+)?", version):
+        said = "nothing says which Python the runtime has" if version is None else f"'{version}' is no Python"
+        raise UsageError(said, hint=f"give its OS info ({' or '.join(SYSTEM)}), or --python 3.11")
+    place = source.resolve().name if source is not None else Path(texts[0][1]).stem
+    month = next((month for month, named in NAMED.items() if named == commit), None)
+    return Runtime(
+        name=name or month or dated or (commit[:12] if commit else place),
+        commit=commit,
+        system=distribution,
+        python=version,
+        # The newest toolkit: Colab has had several side by side.
+        cuda=_newest(listed, r"cuda-(?:libraries|command-line-tools)-\d+-\d+", r"\d+\.\d+\.\d+"),
+        cudnn=_newest(listed, r"libcudnn\d+(?:-cuda-\d+)?", r"\d+(?:\.\d+){2,3}"),
+        packages=packages,
+        apt=listed,
+        problems=(*problems, *more, *rest),
+    )
+
+
+def _read(
+    given: Path | None, names: tuple[str, ...], source: Path | None, commit: str | None
+) -> tuple[str, str] | None:
+    """A list's text, and its name for messages; None if it is not there. Raises UsageError."""
+    if given is None and source is not None and commit is not None:
+        # bare or not: a work tree is left alone
+        shown = ((_git(source, "show", f"{commit}:{name}"), name) for name in names)
+        return next(((done.stdout, name) for done, name in shown if done.returncode == 0), None)
+    places = [(source / name, name) for name in names] if source is not None else []
+    for path, name in places if given is None else [(given, str(given))]:
+        try:
+            return path.read_text(encoding="utf-8"), name
+        except (OSError, UnicodeDecodeError) as error:
+            if given is not None or not isinstance(error, FileNotFoundError):
+                raise UsageError(f"{path} cannot be read: {error}") from error
+    return None
+
+
+def _commit_of(folder: Path | None, at: str) -> str:
+    """A commit of a clone: its own name, a past runtime's, or the last one up to the end of a day in UTC."""
+    if _DATE.fullmatch(at):
+        try:
+            datetime.date.fromisoformat(at)
+        except ValueError as error:
+            said = f"'{at}' is no date: {error}"
+            raise UsageError(said, hint="year, month and day, as in 2024-07-15") from error
+        done = _git(folder, "rev-list", "-1", f"--before={at}T23:59:59Z", "HEAD")
+        if done.returncode != 0:
+            said = f"{folder} is no clone in which a date could be looked up"
+            raise UsageError(said, hint=f"clone github.com/{REPOSITORY}")
+        if not done.stdout.strip():
+            raise UsageError(f"{folder} has no commit up to {at}", hint="its lists begin later")
+        return done.stdout.strip()
+    commit = NAMED.get(at, at)
+    if not re.fullmatch(r"[0-9a-f]{7,40}", commit):
+        said = f"'{commit}' is neither a commit, nor a date, nor a past runtime"
+        raise UsageError(said, hint=f"2024-07-15, or one of: {', '.join(NAMED)}")
+    words = ("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    if folder is not None and _git(folder, *words).returncode != 0:
+        hint = f"a full clone of github.com/{REPOSITORY} has it"
+        raise UsageError(f"{folder} has no commit {commit}", hint=hint)
+    return commit
+
+
+def _git(folder: Path | None, *words: str) -> subprocess.CompletedProcess[str]:
+    """Ask a clone, which may be anybody's: of what it lacks, its own settings name a program that gets it."""
+    try:
+        return subprocess.run(
+            ["git", "-C", str(folder), *words],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            env={**os.environ, "GIT_ALLOW_PROTOCOL": "none"},
+        )
+    except FileNotFoundError as error:
+        raise UsageError("git is not installed", hint="or name a folder that holds the lists") from error
+
+
+def _newest(listed: Mapping[str, AptPackage], name: str, version: str) -> str | None:
+    found = [
+        number[0]
+        for package, row in listed.items()
+        if re.fullmatch(name, package) and (number := re.match(version, row.version))
+    ]
+    return max(found, key=lambda text: [int(part) for part in text.split(".")], default=None)

@@ -1,0 +1,174 @@
+"""Follows tasks until each has a verdict in the registry, or is lost for good.
+
+Nothing is kept but in registry and scheduler: a dispatcher that was killed and started again goes on there.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from builder.core.errors import RegistryError, RtbuildError, SchedulerError
+from builder.release.dispatch.client import Scheduled, full, silent
+from builder.release.dispatch.plan import Task, TaskVerdict
+
+State = Literal["verdict", "waiting", "lost"]
+
+_PATIENCE = 3
+"""Looks in a row at which a task is neither under way nor in the registry: then it is lost. One look is not
+enough, since a report arrives a moment after its job has ended."""
+_AWAY = 600.0
+"""Seconds of waiting for which registry or scheduler may fail to answer, before that ends the waiting."""
+
+
+class Work(Protocol):
+    """Tasks of one kind, and how registry and scheduler are asked about them."""
+
+    @property
+    def tasks(self) -> Sequence[Task]: ...
+
+    @property
+    def attempts(self) -> int:
+        """Submissions of a task at most."""
+
+    def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
+        """Verdicts on these tasks by key, from the registry."""
+
+    def scheduled(self) -> Mapping[str, Scheduled]:
+        """The tasks that the scheduler has or had, by key."""
+
+    def submit(self, tasks: Sequence[Task], attempt: int, /) -> Mapping[str, str]:
+        """Submits tasks, for the nth time; why the scheduler did not take some of them, by key."""
+
+    def rendered(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
+        """The texts that would be submitted, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskState:
+    task: Task
+    state: State
+    verdict: TaskVerdict | None = None
+    word: str = ""
+    """The scheduler's own word for a task that has no verdict."""
+    again: bool = False
+    """Another submission may help."""
+
+
+@dataclass(kw_only=True)
+class Follower:
+    """Submits tasks and looks at registry and scheduler."""
+
+    work: Work
+    refused: dict[str, str] = field(default_factory=dict)
+    """Why the scheduler did not take a task, by key."""
+    _verdicts: dict[str, TaskVerdict] = field(default_factory=dict)
+    _submitted: dict[str, int] = field(default_factory=dict)
+    """How often the scheduler took a task."""
+    _absent: dict[str, int] = field(default_factory=dict)
+    """At how many looks in a row a task was not under way."""
+    _decided: dict[str, str] = field(default_factory=dict)
+    """The scheduler's word on tasks that it gave up, by key."""
+    _under_way: int = 0
+    """Tasks that were waited for at the last look."""
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Submit tasks; those that the scheduler does not take are in :attr:`refused`."""
+        attempts = {task.key: self._submitted.get(task.key, 0) + 1 for task in tasks}
+        for attempt in sorted(set(attempts.values())):
+            mine = [task for task in tasks if attempts[task.key] == attempt]
+            refused = self.work.submit(mine, attempt)
+            for key in (task.key for task in mine):
+                self._absent.pop(key, None)
+                self.refused.pop(key, None)
+                if key in refused:
+                    self.refused[key] = refused[key]
+                else:
+                    self._submitted[key] = attempt
+
+    def look(self) -> tuple[TaskState, ...]:
+        """The state of every task, in the order of the plan. The registry is asked about those that may have
+        a report since the last look.
+
+        Raises RegistryError, SchedulerError.
+        """
+        there = self.work.scheduled()  # before the registry: a job that ends in between has its report there
+        settled = {*self._verdicts, *(key for key, one in there.items() if one.queued)}
+        self._verdicts |= self.work.known([task for task in self.work.tasks if task.key not in settled])
+        return tuple(self._state(task, there.get(task.key)) for task in self.work.tasks)
+
+    def _state(self, task: Task, scheduled: Scheduled | None) -> TaskState:
+        key = task.key
+        lost = TaskState(task=task, state="lost")
+        if key in self._verdicts:
+            return TaskState(task=task, state="verdict", verdict=self._verdicts[key])
+        if scheduled is not None and not scheduled.ended:
+            self._absent.pop(key, None)
+            self._decided.pop(key, None)
+            return TaskState(task=task, state="waiting", word=scheduled.word)
+        if key in self.refused:
+            words = self.refused[key]
+            return replace(lost, word=f"not submitted: {words}", again=full(words) or silent(words))
+        if scheduled is not None and not scheduled.again:
+            self._decided[key] = scheduled.word
+        self._absent[key] = self._absent.get(key, 0) + 1
+        if self._absent[key] < _PATIENCE:
+            return TaskState(task=task, state="waiting", word="ended, or not there yet")
+        word = self._decided.get(key) or (scheduled.word if scheduled is not None else "it is gone")
+        again = key not in self._decided and self._submitted.get(key, 0) < self.work.attempts
+        return replace(lost, word=f"ended without a verdict: {word}", again=again)
+
+    def wait(
+        self,
+        cancel: threading.Event,
+        *,
+        seconds: float,
+        say: Callable[[Sequence[TaskState]], None],
+        warn: Callable[[RtbuildError | None], None],
+    ) -> tuple[TaskState, ...]:
+        """Look every ``seconds`` until nothing is waited for, or ``cancel`` is set; ``say`` the changes.
+
+        Lost tasks are submitted again, each as often as :attr:`Work.attempts` says in all; refused ones, if
+        there were too many, when others have ended. A look that fails is told to ``warn``, and so is, by
+        None, the first one after it. Raises RegistryError and SchedulerError after ten minutes of them.
+        """
+        before: tuple[TaskState, ...] = ()
+        away = 0.0
+        while True:
+            try:
+                rows = self.look()
+                old = before or (None,) * len(rows)
+                if changed := [row for row, last in zip(rows, old, strict=True) if row != last]:
+                    say(changed)
+                before = rows
+                ended = not self._again(rows) and not any(row.state == "waiting" for row in rows)
+            except (RegistryError, SchedulerError) as error:
+                away += seconds
+                if away > _AWAY:
+                    raise
+                warn(error)
+            else:
+                if away:
+                    warn(None)
+                away = 0.0
+                if ended:
+                    return rows
+            if cancel.wait(seconds):
+                return before
+
+    def _again(self, rows: Sequence[TaskState]) -> bool:
+        """Whether something was submitted again."""
+        under_way = sum(row.state == "waiting" for row in rows)
+        fewer = under_way < self._under_way
+        tasks = [row.task for row in rows if row.again and (fewer or row.task.key not in self.refused)]
+        if tasks:
+            self.submit(tasks)
+        self._under_way = under_way  # not before: a submission that failed is tried at the next look
+        return any(task.key not in self.refused for task in tasks)
+
+
+def exit_code(rows: Sequence[TaskState]) -> int:
+    """0: every task works, or is built; 1: some image is at fault; 5: some task has no verdict."""
+    if any(row.verdict is not None and row.verdict.verdict not in {"works", "built"} for row in rows):
+        return 1
+    return 5 if any(row.verdict is None for row in rows) else 0

@@ -1,0 +1,202 @@
+"""Kubernetes: one Job for each task. The image under test is the pod's image; the pod has no token and no
+network.
+
+A pod prints the probe's JSON, and whoever dispatched reads it from the pod's log and puts the report beside
+the image. Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from builder.core.documents import parse_object, shown
+from builder.core.errors import SchedulerError
+from builder.release.dispatch.client import Scheduled, SchedulerClient, why
+from builder.release.dispatch.fleet import Fleet
+from builder.release.dispatch.plan import Task
+
+PREFIX = "rtbuild-"
+LABEL = "app.kubernetes.io/managed-by"
+MANAGER = "rtbuild"
+KEY = "io.rtbuild/key"
+_KUBERNETES = SchedulerClient(
+    name="Kubernetes",
+    absent="install it and log in; --dry-run prints the manifests without it",
+    silent="kubectl cluster-info",
+    refused="kubectl auth can-i create jobs; rtbuild doctor --fleet FILE tries each class",
+)
+_MANIFESTS = {
+    document["kind"]: document
+    for document in yaml.safe_load_all(Path(__file__).with_name("manifests.yaml").read_text("utf-8"))
+}
+"""By kind; what a task and its fleet decide is empty."""
+_UNPULLABLE = re.compile(
+    "(manifest|name) unknown|not found|unauthorized|denied|forbidden|no match for platform", re.IGNORECASE
+)
+"""Reasons for which an image is not pulled at the next try either: the kubelet tries until the deadline."""
+
+
+def render(tasks: Sequence[Task], fleet: Fleet) -> dict[str, str]:
+    """The manifests of each class that has tasks, and one network policy, as YAML by a name."""
+    policy = deepcopy(_MANIFESTS["NetworkPolicy"])
+    policy["metadata"]["namespace"] = fleet.namespace
+    found = {"network": _yaml([policy])}
+    for name in sorted({task.column for task in tasks}):
+        found[name] = _yaml([_job(task, fleet) for task in tasks if task.column == name])
+    return found
+
+
+def _yaml(documents: Sequence[Mapping[str, Any]]) -> str:
+    return yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, width=1000)
+
+
+def _job(task: Task, fleet: Fleet) -> dict[str, Any]:
+    """The Job of one task. Its name is the task's key, so saying it twice makes one job."""
+    made: dict[str, Any] = deepcopy(_MANIFESTS["Job"])
+    spec, labels, lane = made["spec"], {LABEL: MANAGER, KEY: task.key}, fleet.lane(task.column)
+    pod = spec["template"]["spec"]
+    queue = lane.queue or fleet.queue
+    made["metadata"] |= {
+        "name": PREFIX + task.key,
+        "namespace": fleet.namespace,
+        "labels": {**labels, "kueue.x-k8s.io/queue-name": queue} if queue else labels,
+        "annotations": {"io.rtbuild/cell": task.cell, "io.rtbuild/class": task.column},
+    }
+    spec["backoffLimit"] = fleet.attempts - 1
+    spec["activeDeadlineSeconds"] = 60 * (lane.minutes or fleet.minutes) * fleet.attempts
+    spec["template"]["metadata"]["labels"] = dict(labels)
+    pod["containers"][0]["image"] = task.image
+    pod["nodeSelector"]["nvidia.com/gpu.product"] = lane.product
+    if lane.product is None:
+        del pod["nodeSelector"]
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobState(Scheduled):
+    """A Job of ours, and the pod whose log counts: the newest, or the one that succeeded."""
+
+    pod: str | None
+    exit_code: int | None
+    """Of the probe in that pod."""
+    stuck: bool = False
+    """Its image cannot be pulled: it has not ended, and holds a GPU until its deadline."""
+
+
+def submit(manifests: str) -> str:
+    """Create the objects that are not there yet; their number as text. Raises SchedulerError."""
+    count = manifests.count("\n---\n") + 1
+    made = _KUBERNETES.ask(
+        ["kubectl", "create", "--filename", "-"],
+        manifests,
+        seconds=60 + count / 2,
+        harmless="(AlreadyExists)",
+    )
+    return f"{len(made.splitlines())} of {count} are new"
+
+
+def remove(keys: Sequence[str], fleet: Fleet) -> None:
+    """Delete Jobs, so that their tasks can be submitted again. Raises SchedulerError."""
+    for first in range(0, len(keys), 200):
+        names = [PREFIX + key for key in keys[first : first + 200]]
+        options = ["--namespace", fleet.namespace, "--ignore-not-found", "--timeout=50s"]
+        _KUBERNETES.ask(["kubectl", "delete", "jobs", *options, *names])
+
+
+def jobs(fleet: Fleet) -> Mapping[str, JobState]:
+    """Every Job of ours by its task's key. Raises SchedulerError, MissingToolError."""
+    command = ["kubectl", "get", "jobs,pods", "--namespace", fleet.namespace]
+    listed = _KUBERNETES.ask([*command, "--selector", f"{LABEL}={MANAGER}", "--output", "json"])
+    try:
+        items = parse_object(listed)["items"]
+        pods: dict[str, list[dict[str, Any]]] = {}
+        for pod in (item for item in items if item["kind"] == "Pod"):
+            for owner in pod["metadata"].get("ownerReferences") or ():
+                pods.setdefault(str(owner["uid"]), []).append(pod)
+        return {
+            str(item["metadata"]["labels"][KEY]): _state(item, pods.get(str(item["metadata"]["uid"]), ()))
+            for item in items
+            if item["kind"] == "Job"
+        }
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise SchedulerError(
+            f"kubectl printed no list of jobs and pods ({shown(repr(error))})", command=command, returncode=0
+        ) from error
+
+
+def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobState:
+    """Until a Job has ended, no log is read; an ended one without a pod has no log."""
+    newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
+    good = [pod for pod in newest if _part(pod, "status").get("phase") == "Succeeded"]
+    pod: Mapping[str, Any] = next(iter(good or newest), {})
+    name = str(pod["metadata"]["name"]) if pod else None
+    state = partial(JobState, pod=name, exit_code=_state_of(pod, "terminated").get("exitCode"))
+    for condition in _part(job, "status").get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
+            return state(word=_words(condition["type"].lower(), condition), ended=True, again=not pod)
+    if word := _unpullable(pod):
+        return state(word=word, ended=True, stuck=True)
+    if _part(job, "spec").get("suspend"):
+        return state(word="suspended: it waits in its queue", queued=True)
+    return state(word=_pod_word(pod) if pod else "no pod yet", queued=True)
+
+
+def _part(item: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return item.get(name) or {}
+
+
+def _state_of(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """What a container of the pod says of its state of this kind: ``waiting``, ``terminated``."""
+    containers = _part(pod, "status").get("containerStatuses") or ()
+    return next((found for one in containers if (found := _part(one, "state").get(kind))), {})
+
+
+def _unpullable(pod: Mapping[str, Any]) -> str | None:
+    """Why the image of the pod cannot be pulled, ever; None if it can, or if that is not known."""
+    waiting = _state_of(pod, "waiting")
+    reason = str(waiting.get("reason"))
+    never = reason in {"InvalidImageName", "ErrImageNeverPull"}
+    if never or ("ImagePull" in reason and _UNPULLABLE.search(f"{reason}: {waiting.get('message')}")):
+        return _words("the image cannot be pulled", waiting)
+    return None
+
+
+def _pod_word(pod: Mapping[str, Any]) -> str:
+    """Why a pod has not ended, or how it did: ``pending: ImagePullBackOff: …``."""
+    status = _part(pod, "status")
+    phase = str(status.get("phase", "unknown")).lower()
+    conditions = status.get("conditions") or ()
+    unplaced = [c for c in conditions if (c.get("type"), c.get("status")) == ("PodScheduled", "False")]
+    for found in (_state_of(pod, "waiting"), *unplaced, status if status.get("reason") else {}):
+        if found:
+            return _words(phase, found)
+    node = _part(pod, "spec").get("nodeName")
+    return f"{phase} on {shown(str(node), most=100)}" if node else phase
+
+
+def _words(first: str, said: Mapping[str, Any]) -> str:
+    parts = (first, said.get("reason"), said.get("message"))
+    return shown(": ".join(str(part) for part in parts if part), most=200)
+
+
+def log_of(pod: str, fleet: Fleet) -> str:
+    """What a pod printed, which is the probe's JSON. Raises SchedulerError."""
+    options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(8 << 20)]
+    return _KUBERNETES.ask(["kubectl", "logs", pod, *options])
+
+
+def try_lane(name: str, fleet: Fleet) -> str | None:
+    """Why the cluster would not take a job of the class; None if it would. Nothing is created."""
+    task = Task(column=name, matrix="x", cell="x", repository="x", digest="sha256:0", inputs="")
+    manifest = _yaml([_job(task, fleet)])
+    try:
+        _KUBERNETES.ask(["kubectl", "create", "--dry-run=server", "--filename", "-"], manifest)
+    except SchedulerError as error:
+        return why(error)
+    return None

@@ -1,0 +1,362 @@
+"""From matrices to submitted tasks, and from the scheduler's logs back to the registry."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import urljoin
+
+from builder import __version__
+from builder.core.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
+from builder.core.items import item
+from builder.core.model import Cell, Matrix
+from builder.image.recipe.render import render
+from builder.image.recipe.values import Recipe
+from builder.pipeline.site import Locks
+from builder.plan.matrix.selection import matches
+from builder.release.dispatch import kubernetes, slurm
+from builder.release.dispatch.client import Scheduled
+from builder.release.dispatch.fleet import Fleet
+from builder.release.dispatch.follow import Work
+from builder.release.dispatch.node import other_card, report_on, reports_beside
+from builder.release.dispatch.plan import BUILD, CONCLUSIVE, Task, TaskVerdict, verdicts
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import Staged, find_staged, repository_of
+from builder.verify.evidence.cosign import People, Signer
+from builder.verify.evidence.travel import share
+from builder.verify.runner.entry import SealedReport
+
+Say = Callable[[str], None]
+
+_AT_ONCE = 8
+"""Questions to the registry at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderedCell:
+    """A cell's recipe, and where its image is staged."""
+
+    matrix: Matrix
+    recipe: Recipe
+    repository: str
+
+    def task(self, column: str, **more: Any) -> Task:
+        """A task about this cell; ``more`` are other fields of it."""
+        cell, inputs = self.recipe.cell, self.recipe.inputs
+        return Task(
+            column=column, matrix=cell.matrix, cell=cell.id, repository=self.repository, inputs=inputs, **more
+        )
+
+    def claims(self) -> tuple[str, ...]:
+        """The classes of GPU on which the cell has to be verified."""
+        cell, rules = self.recipe.cell, self.matrix.publish.exempt
+        exempt = {rule.gpu for rule in rules if matches(cell.id, rule.cells)}
+        return tuple(name for name in cell.gpus if name not in exempt)
+
+
+Lost = dict[str, str]
+"""Why cells are left out, by their ids: what is staged for them is no image of theirs."""
+_Made = TypeVar("_Made")
+
+
+def rendered_cells(
+    matrices: Sequence[Matrix], cells: Sequence[Cell], *, fleet: Fleet, staging: str | None, probe: bytes
+) -> Iterator[RenderedCell]:
+    """Every cell with its lock and recipe.
+
+    Raises:
+        UsageError: No repository is named.
+        StaleLockError: A lock does not belong to its matrix.
+    """
+    of = {matrix.name: matrix for matrix in matrices}
+    for cell, pinned in zip(cells, Locks(matrices).fresh(cells), strict=True):
+        source = staging or fleet.staging or of[cell.matrix].publish.staging
+        if source is None:
+            hint = "--from REPOSITORY, `staging` in the fleet file, or `publish: staging` in the matrix"
+            raise UsageError(f"{cell.matrix}: in which repository are the images?", hint=hint)
+        recipe = render(pinned, probe=probe, version=__version__)
+        yield RenderedCell(matrix=of[cell.matrix], recipe=recipe, repository=repository_of(source))
+
+
+def with_images(
+    registry: Registry, cells: Sequence[RenderedCell], lost: Lost
+) -> list[tuple[RenderedCell, Staged | None]]:
+    """Each cell with its image, or None if its repository lacks it; ``lost`` takes why others are left out.
+
+    Raises CellError, mostly a RegistryError, if no cell is left.
+    """
+
+    def look(one: RenderedCell) -> Staged | CellError | None:
+        return _or_error(one.recipe.cell.id, lambda: find_staged(registry, one.repository, one.recipe.inputs))
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        looked = list(zip(cells, pool.map(look, cells), strict=True))
+    failed = [(one, found) for one, found in looked if isinstance(found, CellError)]
+    if looked and len(failed) == len(looked):
+        raise failed[0][1]
+    lost |= {one.recipe.cell.id: error.message for one, error in failed}
+    return [(one, found) for one, found in looked if not isinstance(found, CellError)]
+
+
+def _or_error(name: str, work: Callable[[], _Made]) -> _Made | CellError:
+    """What the work on an item gives, or its failure."""
+    try:
+        with item(name):
+            return work()
+    except CellError as error:
+        return error
+
+
+def verifying(
+    registry: Registry,
+    rendered: Sequence[RenderedCell],
+    fleet: Fleet,
+    probe: bytes,
+    reporters: People | None,
+    *,
+    say: Say,
+    warn: Say,
+    lost: Lost,
+) -> Work:
+    """The verification of every cell on every class that it claims, by the fleet's scheduler.
+
+    If there are ``reporters``, only what one of them signed is a verdict.
+
+    Raises:
+        UsageError: A cell claims no GPU, the fleet lacks a class, or pods' reports cannot be signed.
+        ImageMissingError: Staging lacks an image; all that it lacks are named.
+        RegistryError: The registry did not answer.
+    """
+    if reporters is not None and fleet.scheduler == "kubernetes" and fleet.key is None:
+        said = "--reported-by counts signed reports alone, and the fleet file names no key for those of pods"
+        raise UsageError(said, hint="`key:` in the fleet file")
+    claimed = {name for one in rendered for name in one.claims()}
+    there = {name.casefold() for name in fleet.classes}
+    if lacking := sorted(name for name in claimed if name.casefold() not in there):
+        hint = f"it has {', '.join(sorted(fleet.classes))}; leave cells out by --skip, or add the class"
+        raise UsageError(f"the fleet has no class {', '.join(lacking)}, which the matrix claims", hint=hint)
+    if not claimed:
+        raise UsageError("no cell claims a GPU", hint="`gpus: [T4]` in the matrix")
+    found = with_images(registry, rendered, lost)
+    if absent := [f"{one.recipe.cell.id} in {one.repository}" for one, image in found if image is None]:
+        said = "\n  ".join([f"{len(absent)} of {len(rendered)} images are not in staging:", *absent[:20]])
+        hint = "rtbuild build --push REPOSITORY, with the same rtbuild, matrix and lock"
+        raise ImageMissingError(said, hint=hint)
+    sha256 = hashlib.sha256(probe).hexdigest()
+    tasks = sorted(
+        one.task(name, digest=image.digest, probe=sha256)
+        for one, image in found
+        if image is not None
+        for name in one.claims()
+    )
+    images = {image.digest: image for _, image in found if image is not None}
+
+    def beside(image: Staged) -> list[SealedReport] | CellError:
+        return _or_error(image.reference, lambda: reports_beside(registry, image, reporters))
+
+    def reported(tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
+        mine = [images[digest] for digest in dict.fromkeys(task.digest for task in tasks)]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            lists = list(pool.map(beside, mine))
+        failed = [found for found in lists if isinstance(found, CellError)]
+        if failed and len(failed) == len(lists):
+            raise failed[0]
+        for error in failed:
+            warn(error.message)
+        return verdicts(tasks, [one for found in lists if not isinstance(found, CellError) for one in found])
+
+    given: dict[str, Any] = {"tasks": tasks, "fleet": fleet, "registry": registry, "say": say, "warn": warn}
+    if fleet.scheduler == "slurm":
+        return OnSlurm(**given, reported=reported, script=partial(slurm.verification, fleet=fleet))
+    return _OnKubernetes(**given, reported=reported, images=images)
+
+
+@dataclass(kw_only=True)
+class _Dispatched:
+    """Tasks of one kind that go to the fleet's scheduler."""
+
+    registry: Registry
+    fleet: Fleet
+    tasks: Sequence[Task]
+    reported: Callable[[Sequence[Task]], dict[str, TaskVerdict]]
+    """The verdicts on these tasks that lie in the registry now, by key. Raises RegistryError."""
+    say: Say
+    warn: Say
+
+    @property
+    def attempts(self) -> int:
+        return self.fleet.attempts
+
+    def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
+        return self.reported(tasks)
+
+    def not_under_way(self, tasks: Sequence[Task], there: Mapping[str, Scheduled]) -> list[Task]:
+        """The tasks that the scheduler does not have, or whose job ended; the number of others is said."""
+        fresh = [task for task in tasks if task.key not in there or there[task.key].ended]
+        if len(fresh) < len(tasks):
+            self.say(f"{len(tasks) - len(fresh)} are under way already")
+        return fresh
+
+
+@dataclass(kw_only=True)
+class OnSlurm(_Dispatched):
+    """In arrays; nodes push what comes of them."""
+
+    script: Callable[[Sequence[Task]], str]
+    """The batch script of an array."""
+    queue: slurm.Queue = field(default_factory=slurm.Queue)
+
+    def scheduled(self) -> Mapping[str, Scheduled]:
+        return self.queue.tasks()
+
+    def rendered(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
+        return {name: self.script(part) for name, part in slurm.arrays(tasks).items()}
+
+    def submit(self, tasks: Sequence[Task], attempt: int, /) -> Mapping[str, str]:
+        """Submit tasks that are not under way already.
+
+        Why the scheduler took some not, by key. Raises MissingToolError; what was submitted before stays.
+        """
+        fresh = self.not_under_way(tasks, self.queue.tasks() if tasks else {})
+        if not fresh:
+            return {}
+        try_push(self.registry, fresh, self.warn)
+        new = slurm.Submission(script=self.script, attempt=attempt)
+        earlier = slurm.jobs_named(BUILD) if fresh[0].column == BUILD else ()
+        made: dict[tuple[int, str], list[str]] = {}
+        for name, part in slurm.arrays(fresh, slurm.array_limit()).items():
+            wave, column = part[0].wave, part[0].column
+            after = [*earlier, *(job for (number, _), jobs in made.items() if number < wave for job in jobs)]
+            # of a class with a limit one array after the other, or the limit would hold for each
+            limited = self.fleet.asked(column).at_once is not None
+            mine = made.setdefault((wave, column), [])
+            jobs = new.submit(part, [*after, *(mine[-1:] if limited else [])], chain=limited)
+            mine += jobs
+            if jobs:
+                taken = sum(task.key not in new.refused for task in part)
+                self.say(f"{name}: submitted as job {', '.join(jobs)}, tasks: {taken}")
+        return new.refused
+
+
+@dataclass(kw_only=True)
+class _OnKubernetes(_Dispatched):
+    """Verifications as Jobs; their logs are read here, and the reports attached."""
+
+    images: Mapping[str, Staged]
+    """By digest."""
+    jobs: Mapping[str, kubernetes.JobState] | None = None
+    """Of the last look."""
+
+    def scheduled(self) -> Mapping[str, Scheduled]:
+        """The Jobs; one whose image cannot be pulled is deleted, since it would hold its GPU."""
+        self.jobs = kubernetes.jobs(self.fleet)
+        mine = {task.key for task in self.tasks}
+        kubernetes.remove([key for key, job in self.jobs.items() if job.stuck and key in mine], self.fleet)
+        return self.jobs
+
+    def rendered(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
+        return kubernetes.render(tasks, self.fleet) if tasks else {}
+
+    def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
+        """As in the registry, after the reports in logs were put beside their images.
+
+        Raises RegistryError, SchedulerError, and CommandError if the fleet's key does not sign here.
+        """
+        found = self.reported(tasks)
+        left = [task for task in tasks if task.key not in found]
+        if left and self.jobs is None:
+            self.jobs = kubernetes.jobs(self.fleet)
+        new = False
+        for task in left:
+            job = (self.jobs or {}).get(task.key)
+            if job is None or job.stuck or not job.ended:
+                continue
+            try:
+                with item(task.cell):
+                    new |= _collect(self.registry, self.images[task.digest], task, job, self.fleet)
+            except CellError as error:
+                self.warn(f"{task.cell} on {task.column}: {job.word}: {error.message}")
+        return self.reported(tasks) if new else found
+
+    def submit(self, tasks: Sequence[Task], _attempt: int, /) -> Mapping[str, str]:
+        """As on Slurm; a Job counts its attempts by itself."""
+        if not tasks:
+            return {}
+        there = self.scheduled()
+        fresh = self.not_under_way(tasks, there)
+        refused = try_fleet(self.fleet, sorted({task.column for task in fresh})) if fresh else {}
+        taken = [task for task in fresh if refused[task.column] is None]
+        if taken:
+            try_push(self.registry, taken)
+            kubernetes.remove([task.key for task in taken if task.key in there], self.fleet)
+            for name, text in kubernetes.render(taken, self.fleet).items():
+                self.say(f"{name}: {kubernetes.submit(text)}")
+        return {task.key: refused[task.column] or "" for task in fresh if task not in taken}
+
+
+def try_push(registry: Registry, tasks: Sequence[Task], warn: Say | None = None) -> None:
+    """Begin an upload in each repository of the tasks, and cancel it.
+
+    ``warn`` if the tasks' nodes push: they may have another login. Raises RegistryError if a registry can
+    neither begin one nor refuse it now, and without ``warn`` MissingToolError if it refuses.
+    https://github.com/opencontainers/distribution-spec/blob/main/spec.md#post-then-put
+    """
+    for repository in sorted({task.repository for task in tasks}):
+        host = repository.partition("/")[0]
+        options: dict[str, Any] = {"good": range(1000), "actions": "pull,push"}
+        with registry.request("POST", repository, "blobs/uploads/", **options) as answer:
+            place = urljoin(answer.url, answer.headers.get("Location", ""))
+        if answer.status_code == 202:
+            registry.request("DELETE", repository, place, **options).close()
+            continue
+        if answer.status_code >= 500 or answer.status_code == 429:
+            said = f"{repository} begins no upload (HTTP {answer.status_code})"
+            raise RegistryError(said, hint="try again later")
+        said = f"this machine's login may not push to {repository} (HTTP {answer.status_code})"
+        if warn is None:
+            hint = f"reports go there: docker login {host}, as somebody who may push"
+            raise MissingToolError(said, hint=hint)
+        warn(f"{said}: the nodes need one that may")
+
+
+def _collect(registry: Registry, image: Staged, task: Task, job: kubernetes.JobState, fleet: Fleet) -> bool:
+    """Whether a new report lies beside the image. Raises CellError if it is no verdict on the task."""
+    if job.pod is None:
+        raise CellError("its pod is gone, and its log with it")
+    text = _json_in(kubernetes.log_of(job.pod, fleet))
+    signer = None if fleet.key is None else Signer(key=fleet.key)
+    verdict, seen, reports = report_on(image, text, signer, exit_code=job.exit_code)
+    new = bool(share(registry, image, reports))
+    if wrong := other_card(task.column, seen):
+        raise CellError(wrong)
+    if verdict not in CONCLUSIVE:
+        raise CellError(f"the report says {verdict}, which is no verdict on the image")
+    return new
+
+
+def _json_in(log: str) -> bytes:
+    """The probe's document in a pod's log, in which stderr's lines stand, too. Raises CellError."""
+    found, read = [], 0
+    for number, start in enumerate(re.finditer(r"^\{", log, re.MULTILINE)):
+        if number == 1000:  # or decoding takes minutes
+            raise CellError("the pod's log begins too many documents to be read")
+        if start.start() < read:
+            continue  # within the last one
+        try:
+            document, read = json.JSONDecoder().raw_decode(log, start.start())
+        except (ValueError, RecursionError):
+            continue
+        found += [document] if "verdict" in document else []
+    if len(found) != 1:
+        raise CellError(f"the pod's log holds {'several reports' if found else 'no report'}")
+    return json.dumps(found[0]).encode()
+
+
+def try_fleet(fleet: Fleet, classes: Sequence[str] | None = None) -> dict[str, str | None]:
+    """For each class why the scheduler would not take a job of it; None if it would. Nothing is submitted."""
+    trial = slurm.try_lane if fleet.scheduler == "slurm" else kubernetes.try_lane
+    return {name: trial(name, fleet) for name in classes or fleet.classes}

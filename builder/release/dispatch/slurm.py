@@ -1,0 +1,227 @@
+"""Slurm: arrays of one class of GPU, and questions to the controller.
+
+The batch script is all that a node gets: sbatch carries it there, so no file system need be shared. It names
+each task by its key, by which a second dispatcher finds that a task is under way.
+Options: https://slurm.schedmd.com/sbatch.html
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from builder.core.documents import shown
+from builder.core.errors import SchedulerError
+from builder.release.dispatch.client import Scheduled, SchedulerClient, full, why
+from builder.release.dispatch.fleet import Fleet, Resources
+from builder.release.dispatch.plan import Task
+
+PREFIX = "rtbuild-"
+_SLURM = SchedulerClient(
+    name="Slurm",
+    absent="run it where jobs are submitted from; --dry-run prints what would be submitted",
+    silent="is the controller up? scontrol ping",
+    refused="rtbuild doctor --fleet FILE tries each class",
+)
+_ARRAY = 1000
+"""Tasks of an array at most: Slurm's ``MaxArraySize`` is 1001 by default."""
+_ENDED = frozenset(
+    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()  # noqa: SIM905
+)
+"""States of jobs that the controller still knows, five minutes by default (``MinJobAge``)."""
+
+
+def arrays(tasks: Sequence[Task], most: int = _ARRAY) -> dict[str, Sequence[Task]]:
+    """The tasks of each array by its name: ``T4``, and ``T4.2`` if one array does not hold a class.
+
+    Builds of different waves are in different arrays: ``build``, ``build wave 2``.
+    """
+    found: dict[str, Sequence[Task]] = {}
+    for wave, column in sorted({(task.wave, task.column) for task in tasks}):
+        name = f"{column} wave {wave + 1}" if wave else column
+        mine = [task for task in tasks if (task.wave, task.column) == (wave, column)]
+        for first in range(0, len(mine), most):
+            found[f"{name}.{first // most + 1}" if first else name] = mine[first : first + most]
+    return found
+
+
+def array_limit() -> int:
+    """Tasks that this controller lets an array have: an index has to be below its ``MaxArraySize``."""
+    told = re.search(r"^MaxArraySize\s*=\s*(\d+)", _SLURM.ask(["scontrol", "show", "config"]), re.MULTILINE)
+    return min(_ARRAY, int(told[1])) if told and int(told[1]) else _ARRAY
+
+
+def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
+    name = tasks[0].column
+    lane = fleet.lane(name)
+    seconds = max(60, 60 * (lane.minutes or fleet.minutes) - 60)  # so that it ends before Slurm ends it
+    command = [fleet.command, "verify-digest", "--card", name, "--runtime", fleet.runtime]
+    command += ["--timeout", str(seconds), *(["--key", fleet.key] if fleet.key else [])]
+    return batch_script(
+        name.lower(),
+        [f"{task.key} {task.image} {task.cell}" for task in tasks],
+        fleet,
+        lane,
+        extra={"gres": lane.gres or f"gpu:{name.lower()}:1"},
+        run=f'{shlex.join(command)} "$subject" || code=$?',
+        # a verdict, or a fleet file that is wrong about a card: no other node would say anything else
+        final="0 | 2 | 20 | 21",
+    )
+
+
+def batch_script(
+    name: str,
+    tasks: Sequence[str],
+    fleet: Fleet,
+    asked: Resources,
+    *,
+    extra: Mapping[str, str | None],
+    run: str,
+    final: str,
+) -> str:
+    """A script for an array.
+
+    Args:
+        tasks: ``KEY SUBJECT CELL``, by index; ``run`` finds them in ``$key``, ``$subject`` and ``$cell``.
+        extra: More options of sbatch.
+        final: Exit codes, as a pattern of ``case``, after which a task is not tried again.
+    """
+    limit = f"%{asked.at_once}" if asked.at_once is not None else ""
+    options = {
+        "job-name": PREFIX + name,
+        "array": f"0-{len(tasks) - 1}{limit}",
+        **extra,
+        "time": str(asked.minutes or fleet.minutes),
+        **asked.model_dump(include={"partition", "account", "qos", "constraint", "reservation"}),
+        "output": fleet.log or "/tmp/rtbuild-%A_%a.log",  # noqa: S108 - on the node, and Slurm makes it
+        "open-mode": "append",
+    }
+    lines = ["#!/bin/bash", *(f"#SBATCH --{key}={value}" for key, value in options.items() if value)]
+    lines += ["#SBATCH --requeue", "", "tasks=(", *(f"  '{task}'" for task in tasks), ")"]
+    lines += [
+        'read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"',
+        'echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"',
+        "code=0",
+        run,
+        "case $code in",
+        f"  {final}) exit $code ;;",
+        "esac",
+        "# It says nothing about the image: once more, later, and elsewhere if there is an elsewhere. A job",
+        "# that has handed its task over, or given it up, ends with a code on which no cluster requeues it.",
+        f'[ "${{RTBUILD_ATTEMPT:-1}}" -lt {fleet.attempts} ] || exit 1',
+        "export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))",
+        f'again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+{fleet.pause})',
+        'echo "exit $code: submitted again"',
+        '"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" || exit 1',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def keys_in(script: str) -> tuple[str, ...]:
+    """The tasks' keys in a batch script, by array index."""
+    return tuple(re.findall(r"^  '([0-9a-f]{20}) [^']+'$", script, re.MULTILINE))
+
+
+@dataclass(kw_only=True)
+class Submission:
+    """Jobs made of tasks; refused tasks with Slurm's words."""
+
+    script: Callable[[Sequence[Task]], str]
+    attempt: int = 1
+    """The number of the attempt with which a task begins: a script submits its task again up to a limit."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """By the task's key."""
+
+    def submit(self, tasks: Sequence[Task], after: Sequence[str] = (), *, chain: bool = False) -> list[str]:
+        """The ids of the jobs, which wait until those in ``after`` have ended.
+
+        An array that is too large for the cluster or for this user's limit is submitted in halves, which wait
+        for one another with ``chain``. Raises MissingToolError.
+        """
+        try:
+            return [self._job(self.script(tasks), after)]
+        except SchedulerError as error:
+            if len(tasks) == 1 or not full(error):
+                self.refused |= dict.fromkeys((task.key for task in tasks), why(error))
+                return []
+        first, rest = tasks[: len(tasks) // 2], tasks[len(tasks) // 2 :]
+        jobs = self.submit(first, after, chain=chain)
+        if any(task.key in self.refused for task in first):
+            self.refused |= {task.key: self.refused[first[-1].key] for task in rest}
+            return jobs
+        return jobs + self.submit(rest, jobs[-1:] if chain else after, chain=chain)
+
+    def _job(self, script: str, after: Sequence[str]) -> str:
+        order = [f"--dependency=afterany:{':'.join(after)}"] if after else []
+        again = {"RTBUILD_ATTEMPT": str(self.attempt)} if self.attempt > 1 else {}
+        told = _SLURM.ask(["sbatch", "--parsable", *order], script, variables=again)
+        found = re.search(r"^(\d+)(?:;\S+)?$", told, re.MULTILINE)  # a site's own words may stand around it
+        if found is None:
+            raise SchedulerError("sbatch named no job", command=["sbatch"], returncode=0, tail=[shown(told)])
+        return found[1]
+
+
+@dataclass(kw_only=True)
+class Queue:
+    """This user's tasks, as the controller knows them."""
+
+    _keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The tasks of each job that was seen, by its id."""
+
+    def tasks(self) -> dict[str, Scheduled]:
+        """Every task that waits, runs or ended lately, by key, with Slurm's word: ``PENDING (Resources)``."""
+        found = {}
+        # the newest job of a task last, and a live one
+        for job, index, state, reason in sorted(_rows(), key=lambda row: (row[2] not in _ENDED, row)):
+            alive = state not in _ENDED
+            keys = self._keys_of(str(job), alive=alive)
+            if index.isdecimal() and int(index) < len(keys):
+                word = f"{state} ({reason})" if reason != "None" else state
+                # else the script decided: there is a verdict, or it has tried as often as it may
+                cut = state not in {"CANCELLED", "COMPLETED"} and reason != "NonZeroExitCode"
+                # a held job may have run before: Slurm holds what it could not start again
+                queued = state == "PENDING" and not re.search("held|JobHold", reason, re.IGNORECASE)
+                again = cut and not alive
+                found[keys[int(index)]] = Scheduled(word=word, queued=queued, ended=not alive, again=again)
+        return found
+
+    def _keys_of(self, job: str, *, alive: bool) -> tuple[str, ...]:
+        """The keys in a job's batch script; none if it is gone with the job. Raises SchedulerError."""
+        if job not in self._keys:
+            command = ["scontrol", "write", "batch_script", job, "-"]
+            try:
+                keys = keys_in(_SLURM.ask(command, harmless="Invalid job id"))
+            except SchedulerError:
+                if alive:
+                    raise
+                return ()  # asked again at the next look
+            if alive and not keys:
+                return ()
+            self._keys[job] = keys
+        return self._keys[job]
+
+
+def jobs_named(name: str) -> tuple[str, ...]:
+    """The ids of this user's jobs of that name which have not ended."""
+    return tuple(dict.fromkeys(str(job) for job, _, state, _ in _rows(PREFIX + name) if state not in _ENDED))
+
+
+def _rows(prefix: str = PREFIX) -> Iterator[tuple[int, str, str, str]]:
+    """The id of a task's job, its array index, state and reason."""
+    command = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%F|%K|%j|%T|%r"]
+    for line in _SLURM.ask(command).splitlines():
+        row = line.strip().split("|")
+        if len(row) == 5 and row[0].isdecimal() and row[2].startswith(prefix):
+            yield int(row[0]), row[1], row[3], row[4]
+
+
+def try_lane(name: str, fleet: Fleet) -> str | None:
+    """Why Slurm would not take a job of the class; None if it would. Nothing is submitted."""
+    task = Task(column=name, matrix="", cell="x", repository="x", digest="x", inputs="")
+    script = verification([task], fleet)
+    head = "".join(line + "\n" for line in script.splitlines() if line.startswith("#SBATCH"))
+    try:
+        _SLURM.ask(["sbatch", "--test-only"], f"#!/bin/bash\n{head}true\n")
+    except SchedulerError as error:
+        return why(error)
+    return None

@@ -1,9 +1,0 @@
-"""Wheels out of source distributions: the same bytes on each machine, from setup code that is not trusted.
-
-Foreign code runs in :mod:`builder.sandbox` alone: a Debian of its own, with no network, no secret and no
-file of this machine in reach. :mod:`.workshop` is the way in.
-"""
-
-from builder.sdist.workshop import Workshop
-
-__all__ = ["Workshop"]

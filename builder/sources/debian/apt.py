@@ -1,0 +1,211 @@
+"""A private apt with its own sources, keys, lists and empty package status; it leaves the host's alone.
+
+apt resolves versions, verifies the archives' signatures and prints the packages that it would download. It
+needs no root for that.
+"""
+
+import contextlib
+import email.utils
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from builder.core.documents import redact
+from builder.core.errors import MissingToolError, PackageIndexError
+from builder.core.model import Deb
+from builder.core.temporary import locked
+
+_HINTS = {
+    "Unable to locate package|was not found": "check the name: the suite's archive does not have the package",
+    "unmet dependencies": "these packages cannot be installed together: loosen the versions asked for",
+    "is expired": "this mirror is no longer updated: name another one in RTBUILD_DEBIAN_MIRROR",
+    "NO_PUBKEY|is not signed": "its signature is not Debian's: is debian-archive-keyring up to date?",
+    "": "check the network, the proxy, and RTBUILD_DEBIAN_MIRROR or this machine's apt sources",
+}
+"""Remedies by apt's own words; the first that fits counts."""
+_RELEASE_MISSING = re.compile(r"The repository '(\S+) (\S+) (?:In)?Release' does not have a Release file")
+
+
+class AptSource(NamedTuple):
+    """One line of ``sources.list``. An ``optional`` one may be absent from the archive."""
+
+    uri: str
+    suite: str
+    optional: bool
+    check_valid_until: bool
+
+
+class Apt:
+    """apt with everything of its own below ``folder``, which is kept so that a later update is quick."""
+
+    def __init__(self, folder: Path, *, architecture: str, keyring: Path) -> None:
+        if shutil.which("apt-get") is None:
+            raise MissingToolError(
+                "a rootfs base is resolved with apt-get, which this machine lacks",
+                hint="sudo apt-get install apt mmdebstrap debian-archive-keyring (Debian, Ubuntu), "
+                "or use a base image from a registry",
+            )
+        self._folder = folder
+        self._architecture = architecture
+        self._keyring = keyring
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes out: two apts in one folder would overwrite each other's sources."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with locked(self._folder / "rtbuild.lock"):
+            yield
+
+    def update(self, sources: Sequence[AptSource]) -> tuple[AptSource, ...]:
+        """Fetch the package lists; the sources that exist.
+
+        Raises:
+            PackageIndexError: an archive did not answer, its signature is bad, or a required suite is absent.
+        """
+        self._set_up()
+        remaining = tuple(sources)
+        while True:
+            lines = [
+                f"deb [signed-by={self._keyring}{'' if one.check_valid_until else ' check-valid-until=no'}] "
+                f"{one.uri} {one.suite} main\n"
+                for one in remaining
+            ]
+            (self._folder / "sources.list").write_text("".join(lines), encoding="utf-8")
+            done = self._run("update", "-o", "APT::Update::Error-Mode=any")
+            if done.returncode == 0:
+                return remaining
+            absent = {(uri.rstrip("/"), suite) for uri, suite in _RELEASE_MISSING.findall(done.stderr)}
+            kept = tuple(s for s in remaining if not (s.optional and (s.uri.rstrip("/"), s.suite) in absent))
+            if kept == remaining:
+                raise self._failure("the package lists could not be fetched", done.stderr)
+            remaining = kept
+
+    def plan(self, packages: Sequence[str], place: Callable[[str], tuple[str, str]]) -> tuple[Deb, ...]:
+        """The downloads that install ``packages`` (names or apt patterns) into an empty system, by name.
+
+        ``place`` gives the archive of an address, and the path in it.
+        """
+        done = self._run(
+            "install", "--print-uris", "--yes", "-q", "-o", "Acquire::ForceHash=SHA256", "--", *packages
+        )
+        if done.returncode != 0:
+            # apt explains unmet dependencies on stdout.
+            raise self._failure(f"apt cannot install {' '.join(packages)}", done.stdout + done.stderr)
+        debs = (_deb(line, place) for line in done.stdout.splitlines() if line.startswith("'"))
+        return tuple(sorted(debs, key=lambda deb: (deb.package, deb.architecture)))
+
+    def dates(self) -> tuple[int, ...]:
+        """The ``Date`` of each Release file, in seconds since 1970."""
+        texts = (path.read_text(encoding="utf-8") for path in (self._folder / "lists").glob("*Release"))
+        found = (re.search(r"^Date: (.+)$", text, re.MULTILINE) for text in texts)
+        return tuple(int(email.utils.parsedate_to_datetime(one[1]).timestamp()) for one in found if one)
+
+    def _set_up(self) -> None:
+        for name in ("lists/partial", "cache/archives/partial", "etc", "log"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+        (self._folder / "status").write_text("")
+        # The host's own settings, apart from its credentials for private mirrors
+        empty = ("main", "parts", "sourceparts", "preferences", "preferencesparts", "trusted", "trustedparts")
+        lines = [
+            *host_acquire_options(),
+            f'Dir "{self._folder}";',
+            f'Dir::State "{self._folder}";',
+            f'Dir::State::status "{self._folder}/status";',
+            f'Dir::Cache "{self._folder}/cache";',
+            f'Dir::Log "{self._folder}/log";',
+            f'Dir::Etc "{self._folder}/etc";',
+            f'Dir::Etc::sourcelist "{self._folder}/sources.list";',
+            *(f'Dir::Etc::{name} "/dev/null";' for name in empty),
+            # The host's credentials for private mirrors stay usable.
+            'Dir::Etc::netrc "/etc/apt/auth.conf";',
+            'Dir::Etc::netrcparts "/etc/apt/auth.conf.d";',
+            f'APT::Architecture "{self._architecture}";',
+            f'APT::Architectures {{ "{self._architecture}"; }};',
+            'APT::Install-Recommends "false";',
+            'APT::Sandbox::User "root";',
+            'Acquire::Languages "none";',
+        ]
+        (self._folder / "apt.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"APT_CONFIG": str(self._folder / "apt.conf"), "LC_ALL": "C.UTF-8"}
+        command = ["apt-get", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    @staticmethod
+    def _failure(what: str, said: str) -> PackageIndexError:
+        wanted = ("E:", "W:", " ", "The following packages have unmet dependencies")
+        lines = [line for line in redact(said).splitlines() if line.startswith(wanted)]
+        hint = next(hint for pattern, hint in _HINTS.items() if re.search(pattern, said))
+        return PackageIndexError("\n".join([what, *(f"  {line.rstrip()}" for line in lines)]), hint=hint)
+
+
+def host_acquire_options() -> list[str]:
+    """The host's ``Acquire`` settings as lines of ``apt.conf``: its proxy, its CA, its time limits."""
+    done = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False)
+    wanted = re.compile(
+        r"Acquire::(?:https?|Retries|Check-|Max-|Queue|By-Hash|AuthenticationHeader)", re.IGNORECASE
+    )
+    return [line for line in done.stdout.splitlines() if wanted.match(line)]
+
+
+def host_proxies() -> Mapping[str, str]:
+    """The proxies that apt is configured with, as ``requests`` wants them."""
+    found = {}
+    for line in host_acquire_options():
+        match = re.match(r'Acquire::(https?)::Proxy "([^"]+)";', line, re.IGNORECASE)
+        if match and match.group(2) != "DIRECT":
+            found[match.group(1).lower()] = match.group(2)
+    return found
+
+
+class HostSource(NamedTuple):
+    """A package list that the host's own apt is configured with."""
+
+    uri: str
+    suite: str
+    component: str
+    origin: str
+    """``Debian``, or empty if the lists were never fetched."""
+
+
+def host_sources() -> tuple[HostSource, ...]:
+    """The output of ``apt-get indextargets``; empty on a machine without apt."""
+    if shutil.which("apt-get") is None:
+        return ()
+    fields = "$(REPO_URI)\t$(RELEASE)\t$(COMPONENT)\t$(ORIGIN)"
+    command = ["apt-get", "indextargets", "--format", fields, "Created-By: Packages"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    rows = (line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 3)
+    # apt leaves a field that it does not know as it is written.
+    return tuple(
+        HostSource(uri.rstrip("/"), suite, component, "" if origin.startswith("$(") else origin)
+        for uri, suite, component, origin in rows
+    )
+
+
+def _deb(line: str, place: Callable[[str], tuple[str, str]]) -> Deb:
+    match = re.fullmatch(
+        r"'([^']+)' ([^_ ]+)_([^_ ]+)_([^_ ]+)\.deb (\d+) SHA256:([0-9a-f]{64})", line.strip()
+    )
+    if match is None:
+        raise PackageIndexError(
+            f"apt printed something else than an address with its sha256: {redact(line)}",
+            hint="rtbuild needs apt 2.0 or later, and an archive that lists SHA256",
+        )
+    uri, package, version, architecture, size, sha256 = match.groups()
+    archive, file = place(unquote(uri))
+    return Deb(
+        package=package,
+        version=unquote(version),
+        architecture=architecture,
+        file=file,
+        sha256=sha256,
+        size=int(size),
+        archive=archive,
+    )

@@ -1,0 +1,317 @@
+"""The client of package indexes: resolves requirements and downloads wheels.
+
+The only module that talks to a package index (resolution is done by uv, see :mod:`.uv`). Which index that is,
+the user's own configuration says: :mod:`.settings`.
+"""
+
+import copy
+import datetime
+import functools
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import requests
+from packaging.markers import Marker
+from packaging.utils import canonicalize_name
+
+from builder.core.documents import redact
+from builder.core.errors import NoSolutionError, PackageIndexError
+from builder.core.model import Sdist, Wheel
+from builder.sources.index import settings as index_settings
+from builder.sources.index import simple_api, uv
+from builder.sources.index.settings import IndexSettings
+from builder.sources.index.target import Target, rank
+from builder.sources.net import download
+from builder.sources.net.http import READ_TIMEOUT, Client, explain
+
+_THREADS = 4
+"""Downloads at a time: enough to fill a line, few enough for a small mirror."""
+_LARGE = 32 << 20
+"""Bytes from which on a wheel is large. Half of the downloads are of large wheels: with fewer of them at a
+time the first is there earlier, and its layer is made while the next arrive."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalWheel:
+    """A wheel that was built on this machine, and its file."""
+
+    wheel: Wheel
+    path: Path
+
+
+class Index:
+    """The user's package indexes."""
+
+    def __init__(
+        self,
+        settings: IndexSettings,
+        *,
+        client: Client | None = None,
+        note: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """``note`` receives remarks for the user that stop nothing, such as a yanked version."""
+        self.settings = settings
+        self.client = client or Client(
+            ca=settings.ca, read_timeout=max(READ_TIMEOUT, settings.timeout or 0.0)
+        )
+        """With the user's proxies and certificate authorities."""
+        self._note = note
+        # sha256 → address, from resolutions of this process: saves asking for the project's page again.
+        self._known: dict[str, str] = {}
+
+    @classmethod
+    def from_user(
+        cls, *, note: Callable[[str], None] = lambda _text: None, brief: bool = False, once: bool = False
+    ) -> Self:
+        """The indexes of the user's uv or pip configuration.
+
+        With ``brief`` a server that is slow or down is given up soon: for questions that can stay open. With
+        ``once`` it is given up for good, and a page that uv has read is believed for a minute: for a series
+        of questions that one answer serves.
+        """
+        settings = index_settings.from_user()
+        for text in settings.notes:
+            note(text)
+        client = None
+        if once:
+            settings = replace(settings, believed=60)
+            client = Client(
+                ca=settings.ca,
+                retries=2,
+                connection_retries=0,
+                connect_timeout=2,
+                read_timeout=8,
+                gives_up=True,
+            )
+        elif brief:
+            client = Client(ca=settings.ca, retries=2, connection_retries=1, read_timeout=15)
+        return cls(settings, client=client, note=note)
+
+    def with_extra(self, extra: Sequence[str]) -> Self:
+        """The same, asking a cell's own indexes first."""
+        if not extra:
+            return self
+        wider = copy.copy(self)
+        wider.settings = index_settings.with_extra(self.settings, extra)
+        return wider
+
+    def resolve(
+        self,
+        requirements: Sequence[str],
+        *,
+        target: Target,
+        previous: Sequence[Wheel] = (),
+        upgrade: Collection[str] | bool = False,
+        listed: bool = False,
+        built: Sequence[LocalWheel] = (),
+    ) -> tuple[Wheel, ...]:
+        """The wheels that satisfy ``requirements``, one a package, by name.
+
+        ``previous`` wheels stay as they are unless the requirements or ``upgrade`` move them. With ``listed``
+        nothing is added to ``requirements``, whatever they say they depend on. ``built`` are wheels that no
+        index has; each is the one of its package.
+
+        Raises PackageIndexError if nothing satisfies them, with the reason, or the index did not answer.
+        """
+        for url in self.settings.all:
+            if failure := self.client.given_up(url):  # uv would wait for it anew, each time
+                raise simple_api.unanswered(url, failure)
+        packages, warnings = uv.compile_requirements(
+            [*requirements, *(f"{one.wheel.name}=={one.wheel.version}" for one in built)],
+            target,
+            self.settings,
+            previous=previous,
+            upgrade=upgrade,
+            listed=listed,
+            files=[one.path for one in built],
+        )
+        for text in warnings:
+            self._note(text)
+        fitting = target.tags()
+        kept = {wheel.sha256 for wheel in previous}
+        own = {canonicalize_name(one.wheel.name): one.wheel for one in built}
+        found: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        for package in packages:
+            marker = package.get("marker")
+            if marker and not Marker(marker).evaluate(target.environment):
+                continue
+            if canonicalize_name(package["name"]) not in own:
+                found.append((package, _best(package, fitting, kept, target)))
+        with ThreadPoolExecutor(_THREADS * 2) as pool:
+            wheels = [*pool.map(lambda pair: self._wheel(*pair), found), *own.values()]
+        return tuple(sorted(wheels, key=lambda wheel: canonicalize_name(wheel.name)) if own else wheels)
+
+    def offers(self, name: str) -> tuple[simple_api.IndexFile, ...]:
+        """Every file that the user's indexes list for a project, each address with the login it needs.
+
+        Raises PackageIndexError if an index did not answer, or not with a project's page.
+        """
+        return tuple(file for index in self.settings.all for file in self.offers_of(index, name))
+
+    def offers_of(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
+        """The same, of one index by its address."""
+        files = simple_api.files(self.client, index, name)
+        return tuple(replace(file, url=_with_login(file.url, index)) for file in files)
+
+    def fetch(
+        self,
+        wheel: Wheel | Sdist,
+        *,
+        cache: Path,
+        progress: Callable[[int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Path:
+        """The file, below ``cache/wheels/`` or ``cache/sdists/``; downloaded and checked unless it is there.
+
+        ``progress`` as of :class:`~builder.sources.net.download.Download`. Raises PackageIndexError if no
+        index offers this very file, or what arrived has another sha256.
+        """
+        return download.Download(
+            client=self.client,
+            urls=lambda: self._addresses(wheel),
+            what=wheel.file,
+            sha256=wheel.sha256,
+            size=wheel.size,
+            to=cache_path(wheel, cache),
+            error=PackageIndexError,
+            hint="if the file is gone from the index for good: `rtbuild lock --upgrade`",
+            progress=progress,
+            stop=stop,
+        ).fetch()
+
+    def fetch_all(
+        self,
+        wheels: Iterable[Wheel],
+        *,
+        cache: Path,
+        progress: Callable[[int], None] | None = None,
+        stop: threading.Event | None = None,
+        arrived: Callable[[Wheel, Path], None] | None = None,
+    ) -> dict[str, Path]:
+        """:meth:`fetch` for several at a time, begun in their order; each wheel's path by its sha256.
+
+        ``progress`` is called from one thread at a time, ``arrived`` from that which fetched the wheel. The
+        first failure, of either, and ``stop`` end the others; their partial files stay for the next run.
+        """
+
+        def one(wheel: Wheel, report: Callable[[int], None], stopped: Callable[[], bool]) -> Path:
+            path = self.fetch(wheel, cache=cache, progress=report, stop=stopped)
+            if arrived is not None:
+                arrived(wheel, path)
+            return path
+
+        lanes: tuple[list[Wheel], list[Wheel]] = ([], [])
+        for wheel in dict.fromkeys(wheels):
+            lanes[wheel.size < _LARGE].append(wheel)
+        threads = _THREADS // 2 if all(lanes) else _THREADS
+        paths = download.together([(lane, threads) for lane in lanes], one, progress=progress, stop=stop)
+        return {wheel.sha256: path for wheel, path in paths.items()}
+
+    def _addresses(self, wheel: Wheel | Sdist) -> Iterator[str]:
+        """The addresses of the wheel, best first, from the project's page: the lock names no host."""
+        known = self._known.get(wheel.sha256)
+        if known is not None:
+            yield functools.reduce(_with_login, self.settings.all, known)
+        others: list[str] = []
+        offered = False
+        for index in self.settings.all:
+            for file in simple_api.files(self.client, index, wheel.name):
+                if file.name != wheel.file:
+                    continue
+                if file.sha256 in (None, wheel.sha256):
+                    offered = True
+                    if file.url != known:
+                        yield _with_login(file.url, index)
+                else:
+                    others.append(f"{redact(index)} has it with sha256:{file.sha256}")
+        if not offered and known is None:
+            asked = ", ".join(redact(url) for url in self.settings.all)
+            detail = "".join(f"\n  {line}" for line in others)
+            raise PackageIndexError(
+                f"{wheel.file} with sha256:{wheel.sha256} is in none of the indexes ({asked}){detail}",
+                hint=f"it may be deleted there, or another index is configured than when it was locked; "
+                f"`rtbuild lock --upgrade-package {wheel.name}` takes what there is now",
+            )
+
+    def _wheel(self, package: dict[str, Any], chosen: dict[str, Any]) -> Wheel:
+        url, sha256 = chosen["url"], chosen["hashes"]["sha256"]
+        self._known[sha256] = url
+        uploaded: datetime.datetime | None = chosen.get("upload-time")
+        return Wheel(
+            name=package["name"],
+            version=package["version"],
+            file=_file_name(chosen),
+            sha256=sha256,
+            size=chosen.get("size") or self._size(url, _file_name(chosen)),
+            uploaded=int(uploaded.timestamp()) if uploaded else 0,
+        )
+
+    def _size(self, url: str, file: str) -> int:
+        """An index in HTML does not say how large a file is; the server that has it does."""
+        headers = {"Accept-Encoding": "identity"}
+        try:
+            url = functools.reduce(_with_login, self.settings.all, url)
+            response = self.client.request("HEAD", url, headers=headers)
+            if response.status_code != 200:
+                response = self.client.get(url, headers=headers, stream=True)
+                response.close()
+        except requests.RequestException as problem:
+            hint = "check the network and the proxy variables"
+            raise PackageIndexError(f"{file} from {redact(url)}: {explain(problem)}", hint=hint) from problem
+        size = response.headers.get("Content-Length", "")
+        if response.status_code != 200 or not size.isdigit():
+            raise PackageIndexError(
+                f"{file}: {redact(url)} does not say how large it is (HTTP {response.status_code})",
+                hint="try again, or use an index that lists the file",
+            )
+        return int(size)
+
+
+def _with_login(url: str, index: str) -> str:
+    """The address with the login of the index's own address, if both are on one host; as pip does it."""
+    login, at, host = urlsplit(index).netloc.rpartition("@")
+    parts = urlsplit(url)
+    if at and parts.netloc == host and parts.scheme == urlsplit(index).scheme:
+        return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
+    return url
+
+
+def cache_path(wheel: Wheel | Sdist, cache: Path) -> Path:
+    """The path of a fetched file, which need not exist."""
+    kind = "sdists" if isinstance(wheel, Sdist) else "wheels"
+    return cache / kind / wheel.sha256[:2] / wheel.sha256 / wheel.file
+
+
+def _file_name(entry: dict[str, Any]) -> str:
+    name: str = entry.get("name") or unquote(urlsplit(entry["url"]).path.rsplit("/", 1)[-1])
+    return name
+
+
+def _best(
+    package: dict[str, Any], fitting: dict[Any, int], kept: Collection[str], target: Target
+) -> dict[str, Any]:
+    """The wheel to take of those offered: the one locked before, else the one with the best tag."""
+    name = f"{package['name']}=={package.get('version', '?')}"
+    wheels: list[dict[str, Any]] = [entry for entry in package.get("wheels", ()) if "url" in entry]
+    if not wheels:
+        hint = "a requirement with an address or a path cannot be locked; name a version on an index"
+        raise PackageIndexError(f"{name} does not come from a package index as a wheel", hint=hint)
+    for entry in wheels:
+        if entry.get("hashes", {}).get("sha256") in kept:
+            return entry
+    ranked = [(key, entry) for entry in wheels if (key := rank(_file_name(entry), fitting)) is not None]
+    if not ranked:
+        files = ", ".join(sorted(_file_name(entry) for entry in wheels))
+        place = f"Python {target.python}, {target.machine}, glibc {target.glibc}"
+        hint = "take another version of it, another Python, or a base with a newer glibc"
+        raise NoSolutionError(f"{name} has no wheel for {place}: {files}", hint=hint)
+    best = min(ranked, key=lambda pair: (pair[0], _file_name(pair[1])))[1]
+    if "sha256" not in best.get("hashes", {}):
+        hint = "use an index that does"
+        raise PackageIndexError(f"{name}: the index gives no sha256 for {_file_name(best)}", hint=hint)
+    return best

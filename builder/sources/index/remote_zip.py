@@ -1,0 +1,219 @@
+"""Members of a zip file on a server, read by HTTP ranges: the directory at its end, then single members.
+
+A framework's wheel has thousands of members and a directory of more than a megabyte, so the directory is read
+from both ends, up to :data:`LIMIT`. Anything wrong (no range support, a wrong ``Content-Range``, a page of
+HTML, a short answer, a wrong checksum) is an :class:`UnknownError`.
+
+Formats: PKWARE APPNOTE 6.3.9, sections 4.3 and 4.5.3; RFC 9110, section 14.
+"""
+
+import io
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+import requests
+
+from builder.core.documents import redact, shown
+from builder.sources.net.http import Client
+
+LIMIT = 1 << 20
+"""Most bytes read of one file, in all answers, unless its reader asks for more."""
+DEEP_LIMIT = 16 << 20
+"""The same for reading GPU code and constants in the frameworks' own libraries."""
+UNPACKED = 256 << 20
+"""Most bytes unpacked of the beginning of a member."""
+TAIL = 64 << 10
+HEAD_OF_DIRECTORY = 160 << 10
+TAIL_OF_DIRECTORY = 448 << 10
+
+
+class UnknownError(Exception):
+    """The file cannot be read; the text says why."""
+
+
+@dataclass
+class RemoteZip:
+    """One zip file by its URL. ``size`` is by the index, and is checked."""
+
+    url: str
+    session: Client
+    size: int | None
+    limit: int = LIMIT
+    transferred: int = 0
+
+    def find(
+        self, patterns: Sequence[str], *, first: bool = False
+    ) -> tuple[dict[str, list[ZipInfo]], str | None]:
+        """The entries by the pattern that their whole name matches, and why not all of them were seen.
+
+        With ``first`` no more of the directory is read than holds one for each pattern. Raises UnknownError
+        if none was found, because the directory could not be read.
+        """
+        found: dict[str, list[ZipInfo]] = {pattern: [] for pattern in patterns}
+        try:
+            for entry in self.entries():
+                for pattern, entries in found.items():
+                    if re.fullmatch(pattern, entry.filename):
+                        entries.append(entry)
+                if first and all(found.values()):
+                    break
+        except UnknownError as problem:
+            if not any(found.values()):
+                raise
+            return found, str(problem)
+        return found, None
+
+    def content(self, entry: ZipInfo, most: int | None = None) -> bytes:
+        """A member unpacked, or the beginning of it that ``most`` packed bytes hold.
+
+        Raises UnknownError if it is not where the directory says, does not unpack, or the limit is reached.
+        """
+        name, whole = entry.filename, entry.compress_size
+        length = whole if most is None else min(whole, most)
+        # the local header repeats the name and may carry another extra field, hence the room
+        data = self._range(entry.header_offset, 30 + len(name.encode()) + 512 + length, cut=True)
+        if data[:4] != b"PK\x03\x04" or len(data) < 30:
+            raise UnknownError(f"no member begins where its directory puts {name}")
+        packed = data[30 + sum(struct.unpack("<HH", data[26:30])) :][:whole]
+        if len(packed) < length:
+            raise UnknownError(f"{name} is cut short")
+        try:
+            unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+            content = packed if entry.compress_type == 0 else unpacker.decompress(packed, UNPACKED)
+        except zlib.error as problem:
+            raise UnknownError(f"{name} does not unpack") from problem
+        if entry.compress_type not in {0, 8} or (length == whole and zlib.crc32(content) != entry.CRC):
+            raise UnknownError(f"{name} does not have the checksum that its directory gives")
+        return content
+
+    def entries(self) -> Iterator[ZipInfo]:
+        """Entries of the directory, from its start, then from its end; each part is read when needed.
+
+        Raises UnknownError if it could not be read, or not within the limit.
+        """
+        end, total = self._get(None, TAIL)
+        start, length = _directory(end, total)
+        first = total - len(end)
+        if start >= first:
+            yield from _entries(end[start - first : start - first + length])
+            return
+        known = end[: max(0, start + length - first)]  # the end of the directory
+        if length <= max(HEAD_OF_DIRECTORY + TAIL_OF_DIRECTORY, self.limit // 2):
+            yield from _entries(self._range(start, min(length, first - start)) + known)
+            return
+        head_end = start + HEAD_OF_DIRECTORY
+        tail_start = max(head_end, start + length - TAIL_OF_DIRECTORY)
+        yield from _entries(self._range(start, HEAD_OF_DIRECTORY))
+        yield from _entries(_resynchronise(self._range(tail_start, first - tail_start) + known))
+        room = self.limit - self.transferred - (128 << 10)
+        middle = self._range(head_end, min(room, tail_start - head_end))
+        yield from _entries(_resynchronise(middle, complete=False))
+        if len(middle) < tail_start - head_end:
+            raise UnknownError(f"its directory of {length} bytes is larger than what is read of one")
+
+    def _range(self, start: int, length: int, *, cut: bool = False) -> bytes:
+        return self._get(start, length, cut=cut)[0] if length > 0 else b""
+
+    def _get(self, start: int | None, length: int, *, cut: bool = True) -> tuple[bytes, int]:
+        """Bytes from ``start`` on, or else the last ones, and the file's size; ``cut``: as many as it has."""
+        if self.transferred + length > self.limit:
+            raise UnknownError(f"more than {self.limit >> 10} KiB of it would have to be read")
+        wanted = f"bytes=-{length}" if start is None else f"bytes={start}-{start + length - 1}"
+        headers = {"Range": wanted, "Accept-Encoding": "identity"}
+        with self.session.get(self.url, stream=True, headers=headers) as answer:
+            if answer.status_code == 200:
+                what = "answers with a page" if is_html(answer) else "does not support ranges"
+                raise UnknownError(f"the server {what}")
+            if answer.status_code != 206:
+                raise UnknownError(f"the server answers {answer.status_code}")
+            first, last, total = _content_range(answer)
+            begin = max(0, total - length) if start is None else start
+            end = min(begin + length, total) if cut else begin + length
+            if (first, last + 1) != (begin, end) or not first <= last < total:
+                raise UnknownError(f"the server was asked for {wanted} and sends {first}-{last}/{total}")
+            if self.size not in {None, 0, total}:
+                raise UnknownError(f"it has {total} bytes, the index says {self.size}")
+            body = self.body(answer, end - begin)
+        if len(body) != end - begin:
+            raise UnknownError(f"{end - begin} bytes were announced, {len(body)} came")
+        return body, total
+
+    def body(self, answer: requests.Response, limit: int) -> bytes:
+        """The body of an answer. Raises UnknownError if it has more than ``limit`` bytes."""
+        body = bytearray()
+        for chunk in answer.iter_content(32 << 10):
+            body += chunk
+            self.transferred += len(chunk)
+            if len(body) > limit:
+                raise UnknownError("the server sends more than it announced")
+        return bytes(body)
+
+
+def is_html(answer: requests.Response) -> bool:
+    return "html" in answer.headers.get("Content-Type", "").lower()
+
+
+def _content_range(answer: requests.Response) -> tuple[int, int, int]:
+    text = answer.headers.get("Content-Range", "")
+    found = re.fullmatch(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})", text.strip())
+    if found is None:
+        raise UnknownError(f"the server sends the range {redact(text)!r}")
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+def _directory(end: bytes, total: int) -> tuple[int, int]:
+    """Where the central directory starts and how long it is, from the end of the file."""
+    at = end.rfind(b"PK\x05\x06")
+    if at < 0 or at + 22 > len(end):
+        raise UnknownError("it does not end as a zip file does")
+    length, start = struct.unpack("<II", end[at + 12 : at + 20])
+    if start == 0xFFFFFFFF or length == 0xFFFFFFFF:
+        big = end.rfind(b"PK\x06\x06", 0, at)
+        if big < 0 or big + 56 > len(end):
+            raise UnknownError("its zip64 directory is out of reach")
+        length, start = struct.unpack("<QQ", end[big + 40 : big + 56])
+        at = big
+    if start + length != total - len(end) + at:
+        raise UnknownError("its directory is not where its end says")
+    return start, length
+
+
+def _entries(directory: bytes) -> list[ZipInfo]:
+    """Entries of a part of the directory, up to the first that is cut off."""
+    ends = [end for end in _chain(directory, 0) if end <= len(directory)]
+    length = ends[-1] if ends else 0
+    if directory[:length][-20:].startswith(b"PK\x06\x07"):  # zipfile would read it as the end of a zip64 file
+        raise UnknownError("its directory cannot be read: an entry ends as a zip64 file does")
+    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, len(ends) & 0xFFFF, len(ends) & 0xFFFF, length, 0, 0)
+    try:
+        with ZipFile(io.BytesIO(directory[:length] + end)) as part:
+            return part.infolist()
+    except (BadZipFile, NotImplementedError, ValueError, struct.error) as problem:
+        raise UnknownError(f"its directory cannot be read: {shown(str(problem))}") from problem
+
+
+def _chain(part: bytes, at: int) -> list[int]:
+    """The ends of the entries that follow one another from ``at`` on; the last may be behind the part's."""
+    ends = []
+    while part[at : at + 4] == b"PK\x01\x02" and at + 46 <= len(part):
+        at += 46 + sum(struct.unpack("<HHH", part[at + 28 : at + 34]))  # name, extra field, comment
+        ends.append(at)
+    return ends
+
+
+def _resynchronise(part: bytes, *, complete: bool = True) -> bytes:
+    """The part from its first real entry on: the one whose chain of entries reaches the end of the part.
+
+    The signature can occur in a name or an extra field; a false start does not chain up.
+    """
+    at = part.find(b"PK\x01\x02")
+    while at >= 0:
+        ends = _chain(part, at) or [at]
+        if ends[-1] == len(part) or (not complete and (len(ends) > 8 or ends[-1] > len(part))):
+            return part[at:]
+        at = part.find(b"PK\x01\x02", at + 1)
+    return b""

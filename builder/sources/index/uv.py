@@ -1,0 +1,163 @@
+"""Resolution by ``uv pip compile``: requirements and a target in, a parsed ``pylock.toml`` out.
+
+The format: https://packaging.python.org/en/latest/specifications/pylock-toml/
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from uv import find_uv_bin
+
+from builder.core.documents import redact
+from builder.core.errors import NoSolutionError, PackageIndexError
+from builder.core.model import Wheel
+from builder.sources.index.settings import IndexSettings
+from builder.sources.index.target import Target
+
+_CONNECTION_VARIABLES = (
+    *("UV_CACHE_DIR", "UV_CONCURRENT_DOWNLOADS", "UV_EXCLUDE_NEWER", "UV_HTTP_CONNECT_TIMEOUT"),
+    *("UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT", "UV_INDEX_STRATEGY", "UV_INSECURE_HOST"),
+    *("UV_KEYRING_PROVIDER", "UV_NATIVE_TLS", "UV_NO_CACHE", "UV_OFFLINE", "UV_SYSTEM_CERTS"),
+)
+"""uv's variables that stay: how to reach an index, and ``UV_EXCLUDE_NEWER``, which bounds it by date.
+
+The others are dropped. ``UV_CONSTRAINT`` or ``UV_RESOLUTION``, left in somebody's shell, would decide what is
+locked without anyone seeing it.
+"""
+
+
+_HINTS = {
+    r"Python (?:ABI|implementation) tag|Requires-Python|Python[<>=]": "take a Python that the package has "
+    "wheels for, or another version of the package",
+    "platform tag": "these wheels need a newer glibc: take a newer base, or another version of the package",
+    "not found in the package registry": "check the name, or give the cell the index that has it (`index:`)",
+    "no usable wheels|building from source is disabled": "only wheels are installed: take a version that has "
+    "one, or, if it is pure Python, have rtbuild build it by naming it under 'from-source'",
+    "": "loosen one of the requirements named above",
+}
+"""Remedies by uv's own words; the first that fits counts."""
+
+
+def compile_requirements(
+    requirements: Sequence[str],
+    target: Target,
+    settings: IndexSettings,
+    *,
+    previous: Sequence[Wheel] = (),
+    upgrade: Collection[str] | bool = False,
+    listed: bool = False,
+    files: Sequence[Path] = (),
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """The ``[[packages]]`` of the solution, and uv's warnings.
+
+    ``files`` are wheels that no index has. With ``listed`` the requirements are complete: their own
+    dependencies are ignored. ``previous`` are preferences: their versions stay if the requirements allow it,
+    except for those that ``upgrade`` names (True: all).
+
+    Raises PackageIndexError: no solution, with uv's own explanation; or the index did not answer.
+    """
+    command = [find_uv_bin(), "pip", "compile", "-", "--no-header", "--color", "never"]
+    command += ["--python", sys.executable, "--python-version", target.python]
+    command += ["--python-platform", target.uv_platform, "--only-binary", ":all:"]
+    command += [part for path in files for part in ("--find-links", str(path.parent))]
+    command += ["--no-deps"] if listed else []
+    if upgrade is True:
+        command.append("--upgrade")
+    else:
+        command += [part for name in sorted(upgrade or ()) for part in ("--upgrade-package", name)]
+
+    with tempfile.TemporaryDirectory(prefix="rtbuild-lock-") as folder:
+        # uv takes versions of the output file that is there already as preferences.
+        output, config = Path(folder) / "pylock.toml", Path(folder) / "uv.toml"
+        config.write_text(_configuration(settings), encoding="utf-8")
+        if previous and upgrade is not True:
+            output.write_text(_preferences(previous), encoding="utf-8")
+        done = subprocess.run(
+            [*command, "--config-file", str(config), "--format", "pylock.toml", "--output-file", str(output)],
+            input="\n".join(requirements) + "\n",
+            env=_environment(settings),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+        )
+        if done.returncode != 0:
+            raise _failure(requirements, target, settings, done.stderr)
+        packages: list[dict[str, Any]] = tomllib.loads(output.read_text(encoding="utf-8")).get("packages", [])
+    warnings = [
+        line.partition("warning: ")[2] for line in done.stderr.splitlines() if line.startswith("warning: ")
+    ]
+    return packages, tuple(redact(text) for text in warnings)
+
+
+def _configuration(settings: IndexSettings) -> str:
+    """The indexes for uv, in a file that takes the place of the user's: arguments, which every user of the
+    machine can read, would show logins.
+
+    With ``believed``, answers count as fresh for that long, metadata of wheels for an hour, whatever their
+    server says: https://docs.astral.sh/uv/concepts/indexes/#customizing-cache-control-headers
+    """
+    fresh = f'cache-control = {{ api = "max-age={settings.believed}", files = "max-age=3600" }}\n'
+    held = fresh if settings.believed else ""
+    tables = [f"[[index]]\nurl = {json.dumps(url)}\n{held}" for url in settings.all]
+    return "".join(tables) + "default = true\n"
+
+
+def _environment(settings: IndexSettings) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("UV_")
+        or name in _CONNECTION_VARIABLES
+        or name.endswith(("_USERNAME", "_PASSWORD"))
+    }
+    authorities = kept.get("SSL_CERT_FILE") or kept.get("REQUESTS_CA_BUNDLE") or settings.ca
+    if authorities:
+        kept["SSL_CERT_FILE"] = authorities
+    # A matrix's own index comes first, and the default fills in what it does not have in a fitting version:
+    # PyTorch's indexes carry a few old versions of other packages too, and uv's default would stop at those.
+    kept.setdefault("UV_INDEX_STRATEGY", "unsafe-first-match")
+    if settings.timeout is not None:
+        kept.setdefault("UV_HTTP_TIMEOUT", str(max(1, round(settings.timeout))))
+    # uv would fetch an interpreter of the target's version, only to build source packages, which we never do.
+    kept["UV_PYTHON_DOWNLOADS"] = "never"
+    return kept
+
+
+def _preferences(wheels: Sequence[Wheel]) -> str:
+    lines = ['lock-version = "1.0"', 'created-by = "rtbuild"']
+    for wheel in wheels:
+        # uv wants an address and never opens it: only name and version are read.
+        lines += ["[[packages]]", f'name = "{wheel.name}"', f'version = "{wheel.version}"']
+        address = f'url = "http://localhost/{wheel.file}", hashes = {{ sha256 = "{wheel.sha256}" }}'
+        lines.append(f"wheels = [{{ {address} }}]")
+    return "\n".join(lines) + "\n"
+
+
+def _failure(
+    requirements: Sequence[str], target: Target, settings: IndexSettings, stderr: str
+) -> PackageIndexError:
+    text = re.sub(r"^error: ", "", redact(stderr.strip()), flags=re.MULTILINE)
+    lines = (line for line in text.splitlines() if not line.startswith("warning: "))
+    indented = "\n".join(f"  {line}".rstrip() for line in lines)
+    if "No solution found" not in text:
+        urls = ", ".join(map(redact, settings.all))
+        hint = f"asked: {urls}; check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
+        return PackageIndexError(f"the package index gave no answer to resolve with\n{indented}", hint=hint)
+    names = {line: re.escape(canonicalize_name(Requirement(line).name)) for line in requirements}
+    clashing = [line for line, name in names.items() if re.search(rf"(?<![\w.-]){name}(?![\w-])", text)]
+    which = f" ({', '.join(clashing)})" if clashing and len(clashing) < len(requirements) else ""
+    place = f"Python {target.python} on glibc {target.glibc}"
+    hint = next(advice for said, advice in _HINTS.items() if re.search(said, text))
+    said = f"no set of wheels for {place} satisfies the requirements{which}"
+    return NoSolutionError(f"{said}\n{indented}", hint=hint)

@@ -1,0 +1,295 @@
+"""The HTTP client: bounded retries, sizes and times, the user's proxies and certificate authorities.
+
+``requests`` bounds only the silence between two bytes: a server that sends a byte a second, or an endless
+error page, would stop a run or fill its memory. It also reads the whole body of a redirect, and ``urllib3``
+that of an answer before a retry.
+"""
+
+import http.client
+import io
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
+from urllib3.util.retry import Retry
+
+from builder import __version__
+from builder.core.documents import redact, shown
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds until a server must have answered the connection."""
+READ_TIMEOUT = 60.0
+"""Seconds that a server may stay silent, for instance a mirror that fetches a whole wheel first."""
+
+LARGEST = 32 << 20
+"""Most bytes of an answer that is read whole; the page of a project with 10,000 files has a third of them."""
+PATIENCE = 90.0
+"""Seconds that any answer may take; a longer one must bring :data:`SLOWEST` bytes per further second."""
+SLOWEST = 4 << 10
+AROUND = 8 << 20
+"""Most bytes that come without a piece of the body: headers, ``100 Continue``, trailers, empty blocks."""
+_PIECE = 1 << 16
+_SENT = 128 << 10
+"""Bytes of an upload that are sent at once: at each of urllib3's 16 KiB this thread waits for others. A piece
+must go out within the time limit of connecting, 5 s, on a slow line, too."""
+_REASONS = {
+    "Name or service not known|getaddrinfo failed|NameResolution|nodename nor": "the host name is unknown",
+    "Connection refused": "connection refused",
+    "IncompleteRead|ended prematurely|response ended": "the answer broke off",
+    "Connection reset|Connection aborted|RemoteDisconnected": "the connection was cut",
+}
+"""By the words of requests, urllib3 and the system; the first that fits counts."""
+
+
+def explain(error: requests.RequestException) -> str:
+    """Why a request failed, in one short line."""
+    text = str(error)
+    if isinstance(error, requests.exceptions.SSLError):
+        found = re.search(r"certificate verify failed[^(\"']*", text)
+        return f"TLS: {found.group(0).strip(': ')}" if found else "TLS handshake failed"
+    if isinstance(error, requests.exceptions.ProxyError):
+        return "the proxy did not answer"
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        allowed = re.search(r"connect timeout=([\d.]+)", text)
+        return f"no connection within {float(allowed[1]) if allowed else CONNECT_TIMEOUT:g} s"
+    if isinstance(error, requests.exceptions.Timeout) or "timed out" in text:
+        return "the server stopped answering"
+    reasons = (reason for said, reason in _REASONS.items() if re.search(said, text, re.IGNORECASE))
+    return next(reasons, redact(text))
+
+
+def _server(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0]
+
+
+class TooLargeError(requests.RequestException):
+    """An answer has more bytes than are read of one."""
+
+
+class _Paced(io.RawIOBase):
+    """A socket's bytes, as long as they come fast enough."""
+
+    def __init__(self, raw: Any, sock: socket.socket) -> None:
+        self._raw = raw
+        self._sock = sock
+        self._began = time.monotonic()
+        self._received = 0
+        self._taken = 0
+
+    def taken(self) -> None:
+        """A piece of the body has come out of the bytes so far."""
+        self._taken = self._received
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = PATIENCE + self._received / SLOWEST - (time.monotonic() - self._began)
+        if left <= 0 or self._received - self._taken > AROUND:
+            raise TimeoutError("timed out: the server answers too slowly, or without an end")
+        silence = self._sock.gettimeout()
+        if silence is None or silence > left:
+            self._sock.settimeout(left)
+        try:
+            count: int | None = self._raw.readinto(buffer)
+        finally:
+            self._sock.settimeout(silence)
+        self._received += count or 0
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _PacedAnswer(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.paced = _Paced(self.fp.detach(), sock)
+        self.fp = io.BufferedReader(self.paced, _PIECE)
+
+
+class _Http(HTTPConnection):
+    response_class = _PacedAnswer
+
+
+class _Https(HTTPSConnection):
+    response_class = _PacedAnswer
+
+
+class _HttpPool(HTTPConnectionPool):
+    ConnectionCls = _Http
+
+
+class _HttpsPool(HTTPSConnectionPool):
+    ConnectionCls = _Https
+
+
+_POOLS = {"http": _HttpPool, "https": _HttpsPool}
+
+
+class _Again(Retry):
+    """Retries without reading the refused answer to its end."""
+
+    def increment(
+        self, method: Any = None, url: Any = None, response: Any = None, *rest: Any, **more: Any
+    ) -> Self:
+        left = super().increment(method, url, response, *rest, **more)
+        if response is not None:
+            response.close()
+        return left
+
+
+class _Answer(requests.Response):
+    """``content`` has at most :data:`LARGEST` bytes; readers of pieces count them."""
+
+    def iter_content(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        answer: Any = self.raw._original_response  # noqa: SLF001 - requests takes cookies from it, too
+        try:
+            for piece in super().iter_content(*arguments, **options):
+                answer.paced.taken()
+                yield piece
+        except requests.RequestException:
+            raise
+        except ValueError as problem:  # of urllib3, for a chunk of less than nothing
+            raise requests.exceptions.ChunkedEncodingError(str(problem)) from problem
+
+    @property
+    def content(self) -> bytes:
+        taken: bytes | bool | None = self._content
+        if taken is False:
+            body = bytearray()
+            for piece in self.iter_content(_PIECE):
+                body += piece
+                if len(body) > LARGEST:
+                    self.close()
+                    raise TooLargeError(f"the answer has more than {LARGEST >> 20} MiB", response=self)
+            self._content, self._content_consumed = bytes(body), True
+        return self._content or b""
+
+
+class _Adapter(HTTPAdapter):
+    def __init__(self, *, retries: int, connection_retries: int, backoff: float) -> None:
+        again = _Again(
+            total=retries,
+            connect=connection_retries,
+            read=connection_retries,
+            backoff_factor=backoff,
+            backoff_max=10,
+            status_forcelist=(429, 500, 502, 503, 504),
+            # Without this a server may ask for a pause of hours, and urllib3 would take it.
+            respect_retry_after_header=False,
+            raise_on_status=False,
+        )
+        super().__init__(max_retries=again)
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, blocksize=_SENT, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, blocksize=_SENT, **options)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
+        built = super().build_response(req, resp)
+        built.__class__ = _Answer
+        return built
+
+
+class _Session(requests.Session):
+    """Reads the environment's proxies and certificates once per server instead of at every request.
+
+    Reading them takes a third of a small request. They depend on scheme, host and port alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._settings: dict[tuple[object, ...], dict[str, Any]] = {}
+
+    def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+        if proxies:
+            return super().merge_environment_settings(url, proxies, stream, verify, cert)
+        parts = parse_url(url)
+        asked = (parts.scheme, parts.netloc, stream, verify, cert)
+        found = self._settings.get(asked)
+        if found is None:
+            found = dict(super().merge_environment_settings(url, proxies, stream, verify, cert))
+            self._settings[asked] = found
+        return found | {"proxies": found["proxies"].copy()}
+
+
+@dataclass(kw_only=True)
+class Client:
+    """One ``requests`` session a thread; sessions are not promised to be safe across threads.
+
+    Proxies, ``.netrc`` and ``REQUESTS_CA_BUNDLE`` come from the environment, as in every program built on
+    ``requests``; ``SSL_CERT_FILE`` is honoured if that is unset.
+    """
+
+    ca: str | None = None
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    retries: int = 4
+    connection_retries: int | None = None
+    """None: as ``retries``."""
+    backoff: float = 0.5
+    connect_timeout: float = CONNECT_TIMEOUT
+    read_timeout: float = READ_TIMEOUT
+    gives_up: bool = False
+    """A server that did not answer is not asked again: its failure is raised anew."""
+
+    def __post_init__(self) -> None:
+        self._local = threading.local()
+        self._silent: dict[str, requests.RequestException] = {}
+        """Servers that were given up, each with its failure."""
+
+    def request(self, method: str, url: str, **options: Any) -> requests.Response:
+        """One request, retried on connection errors and on 429, 500, 502, 503, 504 (idempotent methods)."""
+        options.setdefault("timeout", (self.connect_timeout, self.read_timeout))
+        if failure := self.given_up(url):
+            raise type(failure)(*failure.args)
+        try:
+            return self._session().request(method, url, **options)
+        except (requests.ConnectionError, requests.Timeout) as problem:
+            if self.gives_up:
+                self._silent[_server(url)] = problem
+            raise
+        except requests.RequestException:
+            raise
+        except (LocationParseError, ValueError) as problem:  # of urllib3, idna and urllib, past requests
+            raise requests.exceptions.InvalidURL(f"no address: {shown(redact(url), most=80)}") from problem
+
+    def given_up(self, url: str) -> requests.RequestException | None:
+        """The failure of an address's server, if it was given up."""
+        return self._silent.get(_server(url))
+
+    def get(self, url: str, **options: Any) -> requests.Response:
+        return self.request("GET", url, **options)
+
+    def _session(self) -> requests.Session:
+        found: requests.Session | None = getattr(self._local, "session", None)
+        if found is not None:
+            return found
+        session = self._local.session = _Session()
+        session.headers["User-Agent"] = f"rtbuild/{__version__}"
+        if authorities := self.ca or os.environ.get("SSL_CERT_FILE"):
+            session.verify = authorities
+        session.proxies.update(self.proxies)
+        session.max_redirects = 10
+        connecting = self.retries if self.connection_retries is None else self.connection_retries
+        adapter = _Adapter(retries=self.retries, connection_retries=connecting, backoff=self.backoff)
+        session.mount("https://", adapter)
+        session.mount("http://", adapter)
+        return session

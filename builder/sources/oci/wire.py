@@ -1,0 +1,262 @@
+"""How a request reaches a registry: mirrors, scheme, logins and tokens, silence remembered, clocks.
+
+And how its answers are read: documents of bounded size, and refusals as errors with a hint.
+"""
+
+import contextlib
+import email.utils
+import functools
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from builder.core.documents import parse_object, redact, shown
+from builder.core.errors import ImageMissingError, RegistryError, RegistryLoginError
+from builder.sources.net.http import Client, explain
+from builder.sources.oci.auth import Login, answer, docker_login
+from builder.sources.oci.spec import Place, Reference, is_loopback, parse_reference, place_of
+
+MIRROR_VARIABLE = "RTBUILD_REGISTRY_MIRROR"
+BUSY = frozenset({429, 500, 502, 503, 504})
+"""Statuses of a registry that may do better in a moment."""
+_SECONDS = re.compile(r"[0-9]{1,9}")
+_LONGEST_PAUSE = 30.0
+"""Seconds; a server may ask for hours by ``Retry-After``, and no run waits that long."""
+_LARGEST_DOCUMENT = 16 << 20
+"""Bytes of a manifest or config that are read; the specification lets registries refuse those over 4 MiB."""
+
+
+@dataclass
+class Wire:
+    """The transport below :class:`builder.sources.oci.registry.Registry`. Threads may share one."""
+
+    mirrors: Mapping[str, str]
+    client: Client
+    login: Callable[[str], Login | None] = docker_login
+    hint: str | None = None
+    """How to deal with a registry that does not answer, if a mirror does not help."""
+
+    def __post_init__(self) -> None:
+        self.ahead: dict[str, float] = {}
+        """Seconds by which this machine's clock is ahead of a host's, by its last answer."""
+        self._authorizations: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._schemes: dict[str, str] = {}
+        self._silent: dict[str, RegistryError] = {}
+
+    def place(self, reference: str | Reference) -> Place:
+        """Where an image is asked for: at its registry or the mirror of that."""
+        name = reference if isinstance(reference, Reference) else parse_reference(reference)
+        return place_of(name, self.mirrors)
+
+    def call(
+        self,
+        method: str,
+        place: Place,
+        path: str,
+        *,
+        actions: str = "pull",
+        also: str | None = None,
+        **options: Any,
+    ) -> requests.Response:
+        """Send a request to a repository and answer the registry's challenge, if there is one.
+
+        A token that has run out brings a challenge like none at all does, and a new one is asked for.
+        ``path`` is below the repository, or a whole URL that the registry gave: one on another host gets no
+        login of ours, and needs none where it is signed. ``also`` names a repository of the same registry
+        that must be readable, too. Raises RegistryError if nothing answers.
+        """
+        own = self.url(place, "")
+        url = path if path.startswith(("http://", "https://")) else own + path
+        given = options.pop("headers", {})
+        options.setdefault("stream", method == "GET")
+        if _origin(url, place) != _origin(own, place):
+            return self.send(method, place, url, headers=given, **options)
+        header = self.header(place, actions, also=also)
+        data: Any = options.get("data")
+        start = data.tell() if hasattr(data, "tell") else None
+        response = self.send(method, place, url, headers=given | header, **options)
+        if response.status_code != 401 or not self.renew(response, place, actions, also=also):
+            return response
+        response.close()
+        if start is not None:  # what was sent with a token that had run out is sent once more
+            data.seek(start)
+        header = self.header(place, actions, also=also)
+        return self.send(method, place, url, headers=given | header, **options)
+
+    def header(self, place: Place, actions: str = "pull", *, also: str | None = None) -> dict[str, str]:
+        """The ``Authorization`` that earlier answers earned, if any."""
+        known = self._authorizations.get((place.host, _scopes(place, actions, also)))
+        return {"Authorization": known} if known else {}
+
+    def renew(
+        self, response: requests.Response, place: Place, actions: str = "pull", *, also: str | None = None
+    ) -> bool:
+        """Answer the challenge of a 401, for :meth:`header` from here on; False if there is no answer."""
+        scopes, challenge = _scopes(place, actions, also), response.headers.get("WWW-Authenticate", "")
+        stored, own = functools.partial(self.login, place.known_as), self.url(place, "")
+        found = answer(self.client, challenge, scopes, stored, str(place), own=own)
+        if found is not None:
+            self._authorizations[place.host, scopes] = found
+        return found is not None
+
+    def send(self, method: str, place: Place, url: str, **options: Any) -> requests.Response:
+        """Send a request without answering a challenge. Raises RegistryError if nothing answers."""
+        self._refuse_silent(place)
+        try:
+            sent = self.client.request(method, url, allow_redirects=method in ("GET", "HEAD"), **options)
+        except requests.RequestException as problem:
+            raise self._unreachable(place, problem) from problem
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            theirs = email.utils.parsedate_to_datetime(sent.headers.get("Date", ""))
+            self.ahead[place.host] = time.time() - theirs.timestamp()
+        return sent
+
+    def persist(self, attempt: Callable[[], requests.Response], place: Place) -> requests.Response:
+        """Try until the status is one that no waiting mends, or the retries are used up.
+
+        For requests that the client does not repeat by itself: a POST, and those that only count together.
+        ``attempt`` may raise RegistryError for a connection that broke.
+        """
+        for number in range(min(self.client.retries, 2)):
+            pause = self.client.backoff * 2**number
+            try:
+                response = attempt()
+            except RegistryError:
+                self._silent.pop(place.host, None)
+            else:
+                if response.status_code not in BUSY:
+                    return response
+                asked = response.headers.get("Retry-After", "")
+                response.close()
+                pause = min(float(asked), _LONGEST_PAUSE) if _SECONDS.fullmatch(asked) else pause
+            time.sleep(pause)
+        return attempt()
+
+    def _refuse_silent(self, place: Place) -> None:
+        silent = self._silent.get(place.host)
+        if silent is not None:
+            raise RegistryError(silent.message, hint=silent.hint)
+
+    def _unreachable(self, place: Place, problem: requests.RequestException) -> RegistryError:
+        error = RegistryError(
+            f"registry {place} did not answer: {explain(problem)}",
+            hint=self.hint
+            or f"if this network has a mirror: --registry-mirror {place.name.host}=HOST[:PORT][/PREFIX], or "
+            f"{MIRROR_VARIABLE}; a base of rootfs:debian/<suite> needs no registry",
+        )
+        self._silent[place.host] = error
+        return error
+
+    def url(self, place: Place, path: str) -> str:
+        return f"{self._scheme(place)}://{place.host}/v2/{place.repository}/{path}"
+
+    def _scheme(self, place: Place) -> str:
+        """https, except for a registry on this machine that speaks plain http, as Docker has it."""
+        if place.scheme is not None or not is_loopback(place.host):
+            return place.scheme or "https"
+        if place.host not in self._schemes:
+            self._schemes[place.host] = self._probe_scheme(place)
+        return self._schemes[place.host]
+
+    def _probe_scheme(self, place: Place) -> str:
+        self._refuse_silent(place)
+        try:
+            response = self.client.get(f"http://{place.host}/v2/", allow_redirects=False, stream=True)
+            response.close()
+        except requests.RequestException as problem:
+            nobody = isinstance(problem, requests.exceptions.ConnectTimeout) or "refused" in explain(problem)
+            if isinstance(problem, requests.ConnectionError) and not nobody:
+                return "https"
+            raise self._unreachable(place, problem) from problem
+        # Go's TLS listener answers plain http with 400 and a sentence.
+        return "https" if response.status_code == 400 else "http"
+
+
+def _scopes(place: Place, actions: str, also: str | None) -> tuple[str, ...]:
+    """In the words of https://distribution.github.io/distribution/spec/auth/scope/."""
+    own = f"repository:{place.repository}:{actions}"
+    return (own,) if also is None else (own, f"repository:{also}:pull")
+
+
+def _origin(url: str, place: Place) -> tuple[str, str | None, int | None]:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    except ValueError:
+        raise RegistryError(f"{place} names an address that is none: {shown(url)}") from None
+
+
+def read(response: requests.Response, place: Place) -> bytes:
+    content = bytearray()
+    try:
+        with response:
+            if response.headers.get("Content-Type", "").startswith("text/html"):
+                raise no_registry(place, "a web page")
+            for block in response.iter_content(1 << 16):
+                content += block
+                if len(content) > _LARGEST_DOCUMENT:
+                    raise no_registry(place, f"more than {_LARGEST_DOCUMENT >> 20} MiB")
+    except requests.RequestException as problem:
+        raise RegistryError(f"{place.name} from {place}: {explain(problem)}", hint="try again") from problem
+    return bytes(content)
+
+
+def no_registry(place: Place, found: str) -> RegistryError:
+    hint = "is it a registry? A proxy may stand in between and want a login of its own"
+    return RegistryError(f"{place} answers a question for {place.name} with {found}", hint=hint)
+
+
+def refuse_altered(what: object, place: Place, expected: str, found: str) -> None:
+    if found != expected:
+        raise RegistryError(
+            f"{place} gives another content for {what} than its digest says\n"
+            f"  expected {expected}\n  received {found}",
+            hint="nothing was kept; a proxy or mirror in between may have altered it",
+        )
+
+
+def refusal(response: requests.Response, place: Place) -> RegistryError:
+    """The error for a registry's refusal, by status, with the registry's own message if there is one."""
+    status, name, login = response.status_code, place.name, f"docker login {place.known_as}"
+    with response:
+        said = _own_words(response)
+    if response.headers.get("Content-Type", "").startswith("text/html") and status < 500:
+        return no_registry(place, f"a web page (HTTP {status})")
+    if status == 404:
+        hint = "check the name and the tag"
+        if name.repository.endswith("nvidia/cuda"):
+            hint = (
+                "NVIDIA deletes the tags of CUDA releases that have ended, half a year later: take a newer "
+                "tag, a mirror that kept it (--registry-mirror), or rootfs:debian/<suite> and CUDA's wheels"
+            )
+        # Only the specification's own error document says it for certain: a gateway answers 404, too.
+        kind = ImageMissingError if said else RegistryError
+        return kind(f"{name} does not exist in {place}{said}", hint=hint)
+    if status in (401, 403):
+        return RegistryLoginError(
+            f"{place} does not show {name} without a login, or it does not exist{said}",
+            hint=f"check the name; if it is private: {login}",
+        )
+    if status == 429:
+        hint = f"wait, or {login} for a higher limit, or use a mirror (--registry-mirror)"
+        return RegistryError(f"{place} has had too many requests from this address{said}", hint=hint)
+    what = "has a problem of its own" if status >= 500 else "refuses"
+    hint = "try again later"
+    return RegistryError(f"{place} {what}: HTTP {status} {response.reason} for {name}{said}", hint=hint)
+
+
+def _own_words(response: requests.Response) -> str:
+    """``errors[0].message`` if the answer is the specification's error document."""
+    try:
+        if int(response.headers.get("Content-Length", "0")) > _LARGEST_DOCUMENT:
+            return ""
+        first = parse_object(response.content)["errors"][0]
+        words = first.get("message") or first.get("code") or ""
+    except (requests.RequestException, ValueError, LookupError, TypeError, AttributeError):
+        return ""
+    return f" ({shown(redact(str(words)))})" if words else ""

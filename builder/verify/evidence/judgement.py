@@ -1,0 +1,270 @@
+"""Judges what a report proves about an image, for the gate, for attaching and for the audit.
+
+A report is a sealed file or the predicate of a published statement. Either counts only for the image, the
+GPU and the driver that it names, and only if it proves a convolution. A statement's summary counts only if
+the report inside agrees.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from builder.core.digests import canonical_json
+from builder.core.errors import EvidenceError
+from builder.plan.facts.gpus import class_of
+from builder.sources.oci.staging import Staged
+from builder.verify.evidence.cosign import People
+from builder.verify.evidence.documents import Refusal
+from builder.verify.evidence.verification import covered_class, doubts, no_proof, read, timestamp
+from builder.verify.runner.document import Expectation, ProbeDocument, compare, parse
+from builder.verify.runner.entry import AGAINST_IMAGE, ReportKey, SealedReport, key_of
+
+CLOCKS = timedelta(minutes=10)
+"""The most that the clock of a verifying machine may be ahead of this one's."""
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+Side = Literal["for", "against", "neither"]
+"""``neither``: the report says nothing about the image, or proves nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Additional demands on a report."""
+
+    now: datetime
+    max_age: timedelta | None = None
+    """The greatest age of a report for the image; one against it has no limit."""
+    probe: str | None = None
+    """sha256 of the probe that the image carries, 64 hex digits. None: not known."""
+    expect: Expectation = field(default_factory=Expectation)
+    """The lock's demands on the image. A statement is not compared with them."""
+    reporters: People | None = None
+    """Whose signature a sealed report needs. None: none is needed. A statement has its own."""
+
+    def accepts(self, report: SealedReport) -> bool:
+        """True if one of the reporters signed the report, or no signature is needed."""
+        return self.reporters is None or bool(self.reporters.who(report.text.encode(), report.signature))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedReport:
+    """The result for one report: for an image, against it, or neither."""
+
+    key: ReportKey
+    when: datetime
+    """When the probe ended; UTC."""
+    report: ProbeDocument
+    document: Mapping[str, Any]
+    """The probe's own JSON, unchanged."""
+    reason: Refusal | None
+    """Why the report does not count for the image; None if it does."""
+    sealed: SealedReport | None = None
+    """The file; None for a published statement."""
+    claims: tuple[str, ...] = ()
+    """GPU classes that a statement says the image is published for."""
+    exempt: tuple[str, ...] = ()
+    """GPU classes that a statement says the image is not published for."""
+    exempt_until: datetime = _NEVER
+    """``exempt`` also removes the claims of other statements until this time."""
+
+    @property
+    def side(self) -> Side:
+        if self.reason is None:
+            return "for"
+        return "against" if self.reason.kind in AGAINST_IMAGE else "neither"
+
+    @property
+    def verdict(self) -> str:
+        return self.report.verdict
+
+    @property
+    def gpus(self) -> tuple[tuple[str, str, str | None], ...]:
+        """Name, compute capability and, if any table has it, class of each GPU; empty without a GPU."""
+        rows = ((gpu.name, gpu.compute_capability) for gpu in self.report.gpus)
+        return tuple((name, capability or "", class_of(name, capability)) for name, capability in rows)
+
+    @property
+    def gpu(self) -> str:
+        """The GPU that convolved, as its driver calls it."""
+        return self.report.gpus[0].name
+
+    @property
+    def gpu_class(self) -> str | None:
+        """The class of the first GPU. None: in no table."""
+        return covered_class(self.report)
+
+    @property
+    def driver(self) -> str | None:
+        return self.report.driver.version if self.report.driver is not None else None
+
+    @property
+    def text(self) -> str:
+        """``broken, cudnn-shadowed, on Tesla T4 with driver 535.104.05, 2026-11-20T07:12:35Z``"""
+        cause = f", {self.report.cause}" if self.report.cause else ""
+        names = ", ".join(gpu.name for gpu in self.report.gpus)
+        place = f"on {names} with driver {self.driver or '?'}" if names else "without a GPU"
+        return f"{self.verdict}{cause}, {place}, {timestamp(self.when)}"
+
+
+def judge(report: SealedReport | Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
+    """Judge a report, or the predicate of a statement, about an image.
+
+    A sealed report that does not count has a ``reason``. For a statement that is about another image, or
+    contradicts the report inside, EvidenceError with all reasons is raised.
+    """
+    if not isinstance(report, SealedReport):
+        return _stated(report, image, policy)
+    document = parse(canonical_json(report.document))
+    return JudgedReport(
+        key=report.key,
+        when=report.verified,
+        report=document,
+        document=report.document,
+        reason=next(_reasons(report, image, document, policy), None),
+        sealed=report,
+    )
+
+
+def _reasons(
+    report: SealedReport, image: Staged, document: ProbeDocument, policy: Policy
+) -> Iterator[Refusal]:
+    """Why a sealed report does not count for the image, the deciding reason first."""
+    key, where, age = report.key, report.where, policy.now - report.verified
+    if report.test_double:
+        yield Refusal("test-double", f"{where}: a test double stood in for the GPU or driver")
+    if key.digest != image.digest:
+        yield Refusal(
+            "digest",
+            f"{where} is about {key.digest[:19]}…, but this image is {image.digest[:19]}…",
+            "verify this very digest: rtbuild verify --from",
+        )
+    if key.content != image.content:
+        yield Refusal("content", f"{where} is about other content than the image's config names")
+    if policy.probe not in (None, key.probe):
+        said = f"{where} is by cudnn-verify {key.probe[:12]}…, the image has {policy.probe[:12]}…"
+        yield Refusal("probe", said)
+    verdict = document.verdict
+    if verdict in ("broken", "unsupported-gpu"):  # before the age: a report against the image has no limit
+        yield Refusal(verdict, _says(report), _HINTS.get(verdict))
+    if -age > CLOCKS:
+        yield Refusal(
+            "future",
+            f"{where} was made at {timestamp(report.verified)}, but here it is {timestamp(policy.now)}",
+            "the clock of this machine or of the one that verified is wrong",
+        )
+    if policy.max_age is not None and age > policy.max_age:
+        yield Refusal(
+            "old",
+            f"{where} is of {timestamp(report.verified)}: {_days(age)} old, and "
+            f"{_days(policy.max_age)} are allowed",
+            "verify again: rtbuild verify --again; or allow more by --max-age",
+        )
+    if verdict in ("unverified", "host", "busy"):
+        yield Refusal(verdict, _says(report), _HINTS[verdict])
+    if lacking := list(no_proof(document)):
+        yield Refusal("no-proof", f"{where} proves nothing: {'; '.join(lacking)}")
+    if differences := compare(policy.expect, document):
+        listed = "; ".join(f"{row.what}: asked {row.asked}, found {row.found}" for row in differences)
+        yield Refusal("differs", f"{where} differs from the lock: {listed}")
+
+
+_HINTS = {
+    "broken": "correct the cell; or verify again on the machine that found it broken",
+    "unverified": "verify it on a machine with a GPU: rtbuild verify --from",
+    "host": "the machine is at fault: rtbuild doctor there, then rtbuild verify --again",
+    "busy": "try again when the GPU is free: rtbuild verify --again",
+}
+
+
+def _says(report: SealedReport) -> str:
+    cause = f", {report.document['cause']}" if report.document.get("cause") else ""
+    gpus = ", ".join(name for name, _ in report.key.gpus)
+    on = f" on {gpus} with driver {report.key.driver}" if gpus else ""
+    return f"{report.where} says {report.verdict}{cause}{on}: {report.document.get('summary')}"
+
+
+def _days(length: timedelta) -> str:
+    days = length.total_seconds() / 86400
+    return f"{days:.1f} days" if days >= 2 else f"{days * 24:.1f} hours"
+
+
+def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
+    """A statement against the image counts at any age, also with a time in the future."""
+    found, report = read(predicate)
+    details, failed = found.details, found.result == "FAILED"
+    against = list(doubts(found, report, image))
+    if not failed and details.verified > policy.now + CLOCKS:
+        against.append(f"it is from the future ({timestamp(details.verified)}): a clock is wrong")
+    key = key_of(image.content, report, image.digest)
+    if key is None and failed:
+        against.append("its report names no GPU")
+    if against or key is None:
+        raise EvidenceError("; ".join(against))
+    when = details.verified.astimezone(UTC)
+    if not failed and policy.max_age is not None and policy.now - when > policy.max_age:
+        raise EvidenceError(f"it is of {timestamp(when)} and older than {policy.max_age}")
+    judged = JudgedReport(
+        key=key,
+        when=when,
+        report=report,
+        document=details.report,
+        reason=None,
+        claims=tuple(details.claims),
+        exempt=tuple(details.exempt),
+        exempt_until=max(details.verified, details.as_of or details.verified),
+    )
+    if not failed:
+        return judged
+    said = f"a statement beside the public image says {judged.text}, and no newer report takes it back"
+    hint = "verify again on such a machine; or delete the statement if it is wrong"
+    kind: Literal["broken", "unsupported-gpu"] = "broken" if judged.verdict == "broken" else "unsupported-gpu"
+    return replace(judged, reason=Refusal(kind, said, hint))
+
+
+def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:
+    """The newest judgement for each key; of two in one second the one against the image.
+
+    Only a newer judgement for or against the image replaces one against it; a later report of a busy GPU, a
+    wrong clock or a test double does not.
+    """
+    latest: dict[ReportKey, JudgedReport] = {}
+    for word in sorted(words, key=lambda word: (word.when, word.side == "against")):
+        before = latest.get(word.key)
+        if before is None or before.side != "against" or word.side != "neither":
+            latest[word.key] = word
+    return list(latest.values())
+
+
+def broken(stand: Sequence[JudgedReport]) -> list[JudgedReport]:
+    """Standing judgements that exclude an image, at any age and whatever other GPUs report."""
+    return [word for word in stand if word.side == "against" and word.verdict == "broken"]
+
+
+def denied(stand: Sequence[JudgedReport], claims: Container[str | None]) -> list[JudgedReport]:
+    """Standing judgements that deny a claim, for instance with another driver on a GPU of that class."""
+    return [
+        word
+        for word in stand
+        if word.side == "against" and word.verdict == "unsupported-gpu" and word.gpu_class in claims
+    ]
+
+
+def without_exempt(claiming: Sequence[JudgedReport]) -> list[JudgedReport]:
+    """The judgements without the claims that another statement takes back.
+
+    Statements are never removed: one that claims a class stays beside the image if its matrix exempts the
+    class later. A report that is newer than the exemption restores the claim.
+    """
+    return [
+        replace(
+            found,
+            claims=tuple(
+                name
+                for name in found.claims
+                if not any(name in other.exempt and found.when <= other.exempt_until for other in claiming)
+            ),
+        )
+        for found in claiming
+    ]

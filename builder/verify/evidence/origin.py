@@ -1,0 +1,99 @@
+"""The origin of a staged image: proven by a signature or by this machine's records, or only its label.
+
+Anyone with write access to a staging repository can write labels, so a label proves nothing. An image is
+proven to be built from its lock by the signature of a named builder, or if this machine made the same digest
+from the lock: docs/threat-model.md.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from builder.core.digests import canonical_json
+from builder.core.errors import RegistryError
+from builder.core.model import RootfsBase
+from builder.image.recipe.values import Recipe
+from builder.sources.oci.referrers import Artifact, attach, referrers
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import parse_reference
+from builder.sources.oci.staging import Staged
+from builder.verify.evidence.cosign import SIGNATURE, Cosign, People, Signer, signature_in
+from builder.verify.evidence.documents import Refusal
+from builder.verify.evidence.made import MadeImages
+
+BUILT_TYPE = "application/vnd.rtbuild.built.v1+json"
+_MOST = 16
+"""Greatest number of signatures that are checked for one image, from the end of the list."""
+
+Kind = Literal["signed", "made-here", "other-here", "label"]
+"""``other-here``: this machine made another digest of the same inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOrigin:
+    """The proof that an image was built from its lock; ``text`` is for people."""
+
+    kind: Kind
+    text: str
+    refused: Refusal | None = None
+    """Why the image is not taken."""
+
+    @property
+    def proven(self) -> bool:
+        return self.kind in ("signed", "made-here")
+
+
+def built_text(image: Staged) -> bytes:
+    """The text that a builder signs: these inputs gave this digest."""
+    return canonical_json({"rtbuild": "image", "inputs": image.inputs, "digest": image.digest})
+
+
+def sign_built(registry: Registry, image: Staged, signer: Signer, own: People) -> bool:
+    """Attach the builder's signature to an image; False if it is there already. Raises CommandError."""
+    if built_by(registry, image, own):
+        return False
+    text = built_text(image)
+    notes = ((SIGNATURE, Cosign.find().sign_text(text, signer)),)
+    artifact = Artifact(artifact_type=BUILT_TYPE, content=text, annotations=notes)
+    return attach(registry, parse_reference(image.reference), image.manifest.descriptor, artifact).new
+
+
+def built_by(registry: Registry, image: Staged, people: People) -> str:
+    """Who signed that the image was built from its inputs; empty if none did. Raises RegistryError."""
+    listed = referrers(registry, parse_reference(image.reference)).descriptors
+    wanted = [entry.digest for entry in listed if entry.artifact_type in (BUILT_TYPE, None)]
+    for digest in wanted[-_MOST:]:
+        try:
+            document = registry.manifest(f"{image.repository}@{digest}").document
+        except RegistryError:  # listed but missing, or of another type than listed
+            continue
+        who = people.who(built_text(image), signature_in(document))
+        if who and document.get("artifactType") == BUILT_TYPE:
+            return who
+    return ""
+
+
+def origin_of(
+    registry: Registry, image: Staged, recipe: Recipe, *, made: MadeImages, builders: People | None
+) -> ImageOrigin:
+    """The origin of the image of a recipe. Raises RegistryError.
+
+    It is refused if builders are named, none of them signed it, and this machine did not make it. It is also
+    refused if this machine made another digest of a lock that fixes the digest. (A lock with a base from a
+    registry does not: apt installs what the archive has that day.)
+    """
+    if builders is not None and (who := built_by(registry, image, builders)):
+        return ImageOrigin(kind="signed", text=f"built by {who}")
+    here = made.digest(recipe.inputs)
+    if here == image.digest:
+        return ImageOrigin(kind="made-here", text="this machine made the same digest of the same lock")
+    why = "no builder was named" if builders is None else "none of the named builders signed it"
+    kind: Kind = "label"
+    text = f"only its label says that it was built from its lock: {why}"
+    if here is not None:
+        kind, text = "other-here", f"this machine made {here[:19]}… of the same lock"
+    refused = None
+    if builders is not None or (isinstance(recipe.pinned.base, RootfsBase) and here is not None):
+        said = f"{image.reference} is not proven to be built from its lock: {text}"
+        again = "build it again with the builder's key: rtbuild build --no-cache --push … --key KEY"
+        refused = Refusal("unproven", said, f"{again}; or on this machine")
+    return ImageOrigin(kind=kind, text=text, refused=refused)

@@ -1,0 +1,317 @@
+"""The packages of the image as CycloneDX, made from the lock and from dpkg and checked against the image.
+
+CycloneDX, not SPDX, because its fields fit the known facts (hash, package URL, property) without invented
+relationships; ``cosign`` and vulnerability scanners read both.
+https://cyclonedx.org/docs/1.5/json/ and https://github.com/package-url/purl-spec.
+"""
+
+import posixpath
+import re
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from packaging.utils import canonicalize_name
+
+from builder import __version__
+from builder.core import model
+from builder.core.documents import shown
+from builder.core.errors import CellError, EvidenceError
+from builder.image.layers.untar import open_layer
+from builder.plan.facts.versions import equal
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import parse_reference
+from builder.sources.oci.staging import Staged
+from builder.verify.evidence.documents import Evidence
+from builder.verify.evidence.verification import timestamp
+
+_SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
+"""The name space for URLs of RFC 4122: the serial number follows from the digest."""
+_SYSTEM_LABEL = "org.opencontainers.image.ref.name"
+"""Set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), kept by NVIDIA's."""
+_SHOWN = 8
+STATUS = "var/lib/dpkg/status"
+_LARGEST_STATUS = 64 << 20
+_ABOVE = frozenset({"var", "var/lib", "var/lib/dpkg"})
+_HIDDEN = frozenset({"var/lib/dpkg/.wh.status", "var/lib/.wh.dpkg", "var/.wh.lib", ".wh.var"})
+_EMPTIED = frozenset({f"{folder}/.wh..wh..opq" for folder in _ABOVE})
+"""How a layer hides files of lower layers:
+https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts"""
+
+LARGE = 150_000_000
+"""Bytes, compressed, above which a layer holds a framework or NVIDIA's libraries, and is not read."""
+_LARGEST_LAYER = 8 << 30
+"""Unpacked bytes after which reading stops, against decompression bombs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpkgList:
+    """dpkg's list. ``packages`` is None if the image has none."""
+
+    packages: tuple[model.DebianPackage, ...] | None
+    skipped: int = 0
+    """Layers above the list that were too large to be read."""
+
+
+def sbom(evidence: Evidence, image: Staged, system: DpkgList) -> dict[str, Any]:
+    """The document. It is the same for the same image: the time is the lock's, the number the digest's."""
+    pinned = evidence.recipe.pinned
+    name = image.repository.rpartition("/")[2].lower()  # no host: a mirror has the same SBOM
+    components = [*_python(pinned), *_debian(pinned, system.packages or ())]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(_SPACE, image.digest)}",
+        "version": 1,
+        "metadata": {
+            "timestamp": timestamp(datetime.fromtimestamp(pinned.epoch, UTC)),
+            "tools": {"components": [{"type": "application", "name": "rtbuild", "version": __version__}]},
+            "component": {
+                "type": "container",
+                "bom-ref": image.digest,
+                "name": pinned.cell.id,
+                "version": image.digest,
+                "purl": f"pkg:oci/{name}@{quote(image.digest, safe='')}",
+            },
+            "properties": _properties(evidence, system),
+        },
+        "components": components,
+        "dependencies": [
+            {"ref": image.digest, "dependsOn": sorted(str(row["bom-ref"]) for row in components)}
+        ],
+    }
+
+
+def refuse_difference(evidence: Evidence, system: DpkgList, reports: list[Mapping[str, Any]]) -> None:
+    """Compare the lock with the packages that the image itself lists.
+
+    Raises EvidenceError naming every difference: either the image is not the locked one, or the SBOM would
+    not list the image's content.
+    """
+    differences: list[str] = []
+    pinned = evidence.recipe.pinned
+    for report in reports:
+        found = python_packages(report)
+        if found is None:
+            said = "the report does not list the packages of the image, so the SBOM cannot be checked"
+            hint = "a newer cudnn-verify does: build the image again, and verify it"
+            raise EvidenceError(said, hint=hint)
+        differences += _python_differences(pinned, found)
+        differences += _debian_differences(pinned, system, _packages(report, "system_packages") or {})
+    if unique := list(dict.fromkeys(differences)):
+        more = f"; and {len(unique) - _SHOWN} more" if len(unique) > _SHOWN else ""
+        raise EvidenceError(
+            f"the SBOM would differ from the image: {'; '.join(unique[:_SHOWN])}{more}",
+            hint="the image differs from its lock: rtbuild build --no-cache, and verify it again",
+        )
+
+
+def _python_differences(pinned: model.Pinned, found: Mapping[str, str]) -> Iterator[str]:
+    locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in pinned.wheels}
+    for name in sorted(locked.keys() | found.keys()):
+        want, have = locked.get(name), found.get(name)
+        if want is None:
+            yield f"{name} {have} is in the image and not in the lock"
+        elif have is None:
+            yield f"{name} {want} is in the lock and not in the image"
+        elif not equal(want, have):
+            yield f"{name} is {want} in the lock and {have} in the image"
+
+
+def _debian_differences(pinned: model.Pinned, system: DpkgList, probed: Mapping[str, str]) -> Iterator[str]:
+    packages = system.packages
+    if packages is None:
+        if isinstance(pinned.base, model.RootfsBase):
+            yield "the image is built from Debian packages, but has no list of them (/var/lib/dpkg/status)"
+        return
+    versions = {package.name: package.version for package in packages}
+    for name, version in sorted(probed.items()):
+        if versions.get(name) != version:
+            yield f"{name} is {versions.get(name, 'absent')} by dpkg and {version} by the report"
+    if isinstance(pinned.base, model.RootfsBase):
+        locked = {
+            model.DebianPackage(name=deb.package, version=deb.version, architecture=deb.architecture)
+            for deb in pinned.base.debs
+        }
+        for package in sorted(locked ^ set(packages)):
+            where = "lock and not in the image" if package in locked else "image and not in the lock"
+            yield f"{package.name} {package.version} {package.architecture} is in the {where}"
+
+
+def _component(
+    name: str, version: str, url: str, sha256: str | None, *properties: tuple[str, str], kind: str = "library"
+) -> dict[str, Any]:
+    """https://cyclonedx.org/docs/1.5/json/#components"""
+    row: dict[str, Any] = {"type": kind, "bom-ref": url, "name": name, "version": version, "purl": url}
+    if sha256 is not None:
+        row["hashes"] = [{"alg": "SHA-256", "content": sha256}]
+    if properties:
+        row["properties"] = [{"name": f"rtbuild:{key}", "value": value} for key, value in properties]
+    return row
+
+
+def _file(
+    name: str, part: model.Wheel | model.Sdist | model.StandalonePython, *more: tuple[str, str], **kind: str
+) -> dict[str, Any]:
+    return _component(name, part.version, purl(part), part.sha256, ("file", part.file), *more, **kind)
+
+
+def _python(pinned: model.Pinned) -> Iterator[dict[str, Any]]:
+    python = pinned.python
+    if python is not None:  # outside of dpkg
+        inside = ("libraries-inside", "not listed: OpenSSL, SQLite and others")
+        yield _file("cpython", python, inside, kind="application")
+    for wheel in sorted(pinned.wheels):
+        row = _file(canonicalize_name(wheel.name), wheel)
+        if wheel.source is not None:
+            row["pedigree"] = {"ancestors": [_sources(wheel.source)]}
+        yield row
+
+
+def _sources(source: model.WheelSource) -> dict[str, Any]:
+    """The source of a wheel: https://cyclonedx.org/docs/1.5/json/#components_items_pedigree_ancestors"""
+    compilers = source.system.debs if source.compiled is not None else ()
+    row = _file(
+        source.sdist.name,
+        source.sdist,
+        *(("built-with", wheel.file) for wheel in source.requires),
+        *(("compiled-with", f"{deb.package} {deb.version}") for deb in compilers),
+    )
+    del row["bom-ref"]  # nothing refers to it
+    return row
+
+
+def _debian(pinned: model.Pinned, packages: tuple[model.DebianPackage, ...]) -> Iterator[dict[str, Any]]:
+    base = pinned.base
+    locked = base.debs if isinstance(base, model.RootfsBase) else ()
+    hashes = {(deb.package, deb.version, deb.architecture): deb.sha256 for deb in locked}
+    labels = {} if isinstance(base, model.RootfsBase) else dict(base.labels)
+    vendor = labels.get(_SYSTEM_LABEL, "debian")
+    for package in packages:
+        found = (package.name, package.version, package.architecture)
+        url = _deb_url(*found, vendor=vendor)
+        yield _component(package.name, package.version, url, hashes.get(found))
+
+
+def _properties(evidence: Evidence, system: DpkgList) -> list[dict[str, str]]:
+    pinned = evidence.recipe.pinned
+    rows = {
+        "rtbuild:cell": pinned.cell.id,
+        "rtbuild:inputs": evidence.recipe.inputs,
+        "rtbuild:system": "dpkg" if system.packages is not None else "the image has no list of dpkg",
+        "rtbuild:layers-not-read": str(system.skipped),
+    }
+    if isinstance(pinned.base, model.RegistryBase):
+        rows["rtbuild:base"] = f"{pinned.base.reference}@{pinned.base.digest}"
+    return [{"name": name, "value": value} for name, value in sorted(rows.items())]
+
+
+def read_system(
+    registry: Registry, image: Staged, layers: list[dict[str, Any]], *, note: Callable[[str], None]
+) -> DpkgList:
+    """dpkg's list in the topmost layer that has one; ``layers`` is the manifest's, lowest first.
+
+    Large layers are not read, except the lowest, which is an operating system. Raises RegistryError, and
+    EvidenceError for a layer that is no archive.
+    """
+    name = parse_reference(image.repository)
+    skipped = 0
+    with tempfile.TemporaryDirectory(prefix="rtbuild-layers-") as folder:
+        for number, layer in reversed(list(enumerate(layers))):
+            size = int(layer["size"])
+            if size > LARGE and number > 0:
+                skipped += 1
+                continue
+            note(f"reading layer {number + 1} of {len(layers)} for its packages")
+            blob = registry.fetch_blob(name, layer["digest"], Path(folder) / f"{number}", size=size)
+            try:
+                text = _status(blob, str(layer["mediaType"]))
+            except CellError as error:
+                where = f"layer {layer['digest']} of {image.digest}"
+                raise EvidenceError(f"{where} cannot be read: {error.message}") from error
+            finally:
+                blob.unlink()
+            if text is not None:
+                return DpkgList(packages=parse_status(text) if text else None, skipped=skipped)
+    return DpkgList(packages=None, skipped=skipped)
+
+
+def parse_status(text: str) -> tuple[model.DebianPackage, ...]:
+    """The packages that are installed, by dpkg's own reading: names of fields in any case, with or without a
+    blank behind the colon, each once in a paragraph; only a line feed ends a line. EvidenceError.
+
+    https://manpages.debian.org/trixie/dpkg-dev/deb822.5.en.html
+    """
+    found = []
+    for paragraph in re.split(r"\n[ \t]*\n", text):
+        fields: dict[str, str] = {}
+        for line in paragraph.split("\n"):
+            name, colon, value = line.partition(":")
+            if not colon or line[0] in " \t":
+                continue
+            if name.strip().lower() in fields:
+                raise EvidenceError(f"dpkg's list has {shown(name, most=40)} twice in one paragraph")
+            fields[name.strip().lower()] = value.strip()
+        if fields.get("status", "").split()[-1:] == ["installed"] and "package" in fields:
+            name, version, architecture = (
+                fields.get(key, "") for key in ("package", "version", "architecture")
+            )
+            found.append(model.DebianPackage(name=name, version=version, architecture=architecture))
+    return tuple(sorted(found))
+
+
+def python_packages(report: Mapping[str, Any]) -> dict[str, str] | None:
+    """Canonical name → version of all Python packages in the image; None for a report without them."""
+    packages = _packages(report, "packages")
+    return None if packages is None else {canonicalize_name(name): packages[name] for name in packages}
+
+
+def _packages(report: Mapping[str, Any], kind: str) -> dict[str, str] | None:
+    match report.get("fingerprint"):
+        case {**found} if isinstance(packages := found.get(kind), dict):
+            return {str(name): str(version) for name, version in packages.items()}
+    return None
+
+
+def _status(blob: Path, media_type: str) -> str | None:
+    """dpkg's status file in a layer; empty if the layer hides the one below, None if it has neither.
+
+    The whole layer is read, and paths are taken as an engine resolves them: a later entry replaces an earlier
+    one, and a link leads elsewhere. Raises CellError for a list that is there twice, is no plain file, or
+    lies below something else than folders: nobody needs these, and each reader would see another list.
+    """
+    hidden, found = False, None
+    with open_layer(blob, media_type, most=_LARGEST_LAYER) as archive:
+        for entry in archive:
+            path = posixpath.normpath(f"/{entry.name}").lstrip("/")
+            hidden = hidden or path in _HIDDEN or path in _EMPTIED
+            if path in _ABOVE and entry.kind != "folder":
+                raise archive.error(f"/{path} is no folder in it, but a {entry.kind}")
+            if path != STATUS:
+                continue
+            if found is not None or entry.kind != "file" or entry.size > _LARGEST_STATUS:
+                raise archive.error(f"/{STATUS} is there twice, is too large, or is no plain file")
+            found = archive.read().decode("utf-8", "replace")
+    return "" if found is None and hidden else found
+
+
+def purl(part: model.Wheel | model.Sdist | model.StandalonePython | model.Deb) -> str:
+    """``pkg:pypi/nvidia-cudnn-cu12@8.9.4.25``; ``pkg:pypi/moviepy@1.0.3?file_name=moviepy-1.0.3.tar.gz``;
+    ``pkg:generic/cpython@3.12.16%2B20261110?file_name=cpython-…`` of python-build-standalone."""
+    if isinstance(part, model.Deb):
+        return _deb_url(part.package, part.version, part.architecture)
+    file = "" if isinstance(part, model.Wheel) else f"?file_name={quote(part.file, safe='')}"
+    if isinstance(part, model.StandalonePython):
+        version = quote(f"{part.version}+{part.build}", safe="")
+        return f"pkg:generic/cpython@{version}{file}"
+    return f"pkg:pypi/{canonicalize_name(part.name)}@{quote(part.version, safe='')}{file}"
+
+
+def _deb_url(package: str, version: str, architecture: str, *, vendor: str = "debian") -> str:
+    """``pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64``"""
+    return f"pkg:deb/{vendor}/{quote(package, safe='')}@{quote(version, safe='')}?arch={architecture}"

@@ -1,0 +1,1 @@
+"""Runs the probe in an image, reads what it found, keeps the reports."""
