@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.image.recipe.bundle import bundle
+from builder.image.recipe.probe_file import bundle
 
 SANDBOX = ["docker", "run", "--rm", "--read-only", "--network=none", "--tmpfs=/tmp", "--user=65534"]
 

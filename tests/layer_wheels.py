@@ -14,8 +14,8 @@ import pytest
 
 from builder.core.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
 from builder.image.compose.compose import base_image, write_layout
-from builder.image.compose.missing import MissingLayers
-from builder.image.compose.stack import check_collisions, plan
+from builder.image.compose.layer_build import MissingLayers
+from builder.image.compose.layer_plan import check_collisions, plan
 from builder.image.layers.store import LayerStore
 from builder.image.layers.types import BaseLayers
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from builder.image.compose.stack import Plan
+    from builder.image.compose.layer_plan import Plan
     from builder.image.layers.store import Lease
     from builder.image.layers.types import Layer
 

@@ -18,8 +18,8 @@ from evidence_doubles import push_image as push_double
 
 from builder import __version__
 from builder.core.model import Pinned, RootfsBase
-from builder.image.recipe.bundle import bundle
-from builder.image.recipe.render import render
+from builder.image.recipe.probe_file import bundle
+from builder.image.recipe.rendering import render
 from builder.plan.lock.file import lock_path, merge
 from builder.plan.matrix import load
 from builder.sources.oci.spec import MANIFEST, Manifest

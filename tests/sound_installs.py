@@ -20,7 +20,7 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 from uv import find_uv_bin
 
-from builder.image.recipe.bundle import bundle
+from builder.image.recipe.probe_file import bundle
 from builder.sources.index.client import Index
 
 if TYPE_CHECKING:

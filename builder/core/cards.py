@@ -1,7 +1,7 @@
 """Which card a name means, as drivers print it and people write it, and the names in a text.
 
 The known cards are data: ``facts/tables/gpus.toml``. The probe takes this module in
-(:mod:`builder.image.recipe.bundle`), so it needs nothing but the standard library of Python 3.6.
+(:mod:`builder.image.recipe.probe_file`), so it needs nothing but the standard library of Python 3.6.
 """
 
 import re

@@ -4,8 +4,8 @@
 Linux Standard Base. A ``read`` is a function of offset and length in bytes, which gives fewer bytes at the
 end of the file. What is cut off or makes no sense raises ValueError.
 
-The one module that rtbuild and its probe share: :mod:`builder.image.recipe.bundle` takes it into the probe's
-file, so it needs nothing but the standard library of Python 3.6.
+The one module that rtbuild and its probe share: :mod:`builder.image.recipe.probe_file` takes it into the
+probe's file, so it needs nothing but the standard library of Python 3.6.
 """
 
 import struct

@@ -27,7 +27,7 @@ from builder.pipeline.site import Site, layer_cache, open_site, report_store
 if TYPE_CHECKING:
     from builder.image.engine.engine import Engine
     from builder.image.engine.images import StoredImage
-    from builder.pipeline.making import Maker
+    from builder.pipeline.image_build import Maker
     from builder.sources.oci.staging import Staged
     from builder.verify.runner.entry import ReportStore
 
@@ -134,9 +134,9 @@ def _maker(
     site: Site, options: BuildOptions, stack: ExitStack, missing: Sequence[Pinned]
 ) -> Callable[..., Maker]:
     """Makers of images, while ``stack`` is open, once the disk has room for those that are ``missing``."""
-    from builder.image.compose.finish import Workbench
+    from builder.image.compose.run_steps import Workbench
     from builder.pipeline.disk import check_room
-    from builder.pipeline.making import Maker, runner_for
+    from builder.pipeline.image_build import Maker, runner_for
 
     if site.engine is not None:
         from builder.image.engine.receive import sweep_passing
@@ -259,7 +259,7 @@ def _reuse(walk: Walk, site: Site, there: StoredImage, staged: Staged | None) ->
         return stages.image_of(walk.cell, name, there, reused=True)
     with walk.stage(Stage.PUSH):
         if site.own is not None:
-            from builder.pipeline.feeding import sign_pushed
+            from builder.pipeline.upload import sign_pushed
 
             sign_pushed(site, staged.reference)
         walk.done(f"there already, {staged.digest[:19]}")

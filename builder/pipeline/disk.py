@@ -7,8 +7,8 @@ from pathlib import Path
 
 from builder.core.errors import MissingToolError
 from builder.core.model import Pinned, RegistryBase
+from builder.image.compose.layer_plan import ready_wheels
 from builder.image.compose.sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED
-from builder.image.compose.stack import ready_wheels
 from builder.pipeline.site import Site
 from builder.sources.index.client import cache_path
 

@@ -12,13 +12,13 @@ from builder.core.errors import CellError
 from builder.core.model import Cell, Image, Matrix
 from builder.core.temporary import locked_folder, sweep
 from builder.image.compose.differ import ImageDifference, SavedImage, compare
-from builder.image.compose.finish import Workbench
+from builder.image.compose.run_steps import Workbench
 from builder.image.engine.engine import Engine
 from builder.image.recipe.values import Recipe
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.making import Maker, runner_for
+from builder.pipeline.image_build import Maker, runner_for
 from builder.pipeline.options import BuildOptions, EngineOptions
 from builder.pipeline.schedule import Hooks, Walk, walk_all
 from builder.pipeline.site import LayerCache, Site, Sources, Stores, layer_cache, open_site

@@ -13,18 +13,18 @@ from builder.core import resources
 from builder.core.errors import StaleLockError
 from builder.core.model import IMAGES, Cell, Matrix, Pinned
 from builder.image.layers.store import LayerStore
-from builder.image.recipe.bundle import kept_bundle
+from builder.image.recipe.probe_file import kept_bundle
 from builder.pipeline.events import Note
 from builder.plan.lock.file import lock_path, merge, pinned_cell, read_lock, state
-from builder.verify.evidence.made import MadeImages
+from builder.verify.evidence.local_builds import MadeImages
 
 if TYPE_CHECKING:
     from builder.image.compose.pythons import Pythons
     from builder.image.engine.engine import Engine
     from builder.image.sdist.workshop import Workshop
+    from builder.pipeline.layer_cache import SharedLayers
     from builder.pipeline.options import LayerSource
     from builder.pipeline.schedule import Emit, Walk
-    from builder.pipeline.sharing import SharedLayers
     from builder.sources.debian.archive import Debian
     from builder.sources.index.client import Index
     from builder.sources.oci.registry import Registry
@@ -212,7 +212,7 @@ def layer_cache(site: Site, *, source: LayerSource | None, target: str | None) -
     """The layer cache of a build. Raises UsageError, and MissingToolError if no signature can be checked."""
     if source is None and target is None:
         return LayerCache()
-    from builder.pipeline.sharing import SharedLayers
+    from builder.pipeline.layer_cache import SharedLayers
     from builder.sources.oci.staging import repository_of
     from builder.verify.evidence.cosign import Cosign, Verifier
 

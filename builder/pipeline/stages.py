@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from builder import __version__
 from builder.core.errors import CellError
 from builder.core.model import Cell, Image, Matrix, Pinned, Report, Verdict
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 from builder.image.recipe.values import Recipe, write
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.options import Gpus, LockOptions, RenderOptions
@@ -17,7 +17,7 @@ from builder.pipeline.schedule import Hooks, Walk, walk_all
 from builder.pipeline.site import Site, open_site
 from builder.plan.facts import Outcome as Judgement
 from builder.plan.facts import check, summary
-from builder.plan.facts.memory import Memory
+from builder.plan.facts.reading_cache import Memory
 
 if TYPE_CHECKING:
     from builder.image.compose.compose import ComposedImage
@@ -116,10 +116,10 @@ def verify_cell(
     """Run the probe in the image, or find a report about this very content, probe, GPU and driver.
 
     ``pinned`` says what has to be in the image; None if no lock does. ``gpus`` and ``again`` are those of
-    :func:`builder.verify.runner.verify.verify`.
+    :func:`builder.verify.runner.probe_run.verify`.
     """
     from builder.verify.runner.document import Expectation
-    from builder.verify.runner.verify import verify
+    from builder.verify.runner.probe_run import verify
 
     with walk.stage(Stage.VERIFY):
         walk.progress("cudnn-verify", quiet=False)
@@ -189,7 +189,7 @@ def render_cells(
         if options.text_only:
             recipe = replace(recipe, blobs={})
         else:
-            from builder.pipeline.stacking import fetch_blobs
+            from builder.pipeline.fetch import fetch_blobs
 
             blobs = fetch_blobs(walk, site, recipe)
         write(recipe, options.folder / walk.cell.id, blobs=blobs)

@@ -17,7 +17,7 @@ from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import Staged, find_staged, repository_of, staged_reference
 from builder.verify.evidence.cosign import People
 from builder.verify.evidence.origin import origin_of
-from builder.verify.evidence.travel import share
+from builder.verify.evidence.report_exchange import share
 from builder.verify.runner.entry import ReportStore, SealedReport
 
 

@@ -12,7 +12,7 @@ from chromium import opened
 from publish_doubles import Project, entry
 
 from builder.core import resources
-from builder.release.catalogue.collect import collect
+from builder.release.catalogue.collection import collect
 from builder.release.catalogue.site import write_site
 
 if TYPE_CHECKING:

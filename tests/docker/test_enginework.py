@@ -11,14 +11,14 @@ import tiny
 
 from builder.core.errors import CommandError, MissingToolError
 from builder.image.compose.compose import compose_image
-from builder.image.compose.finish import Assembly, Runner, Workbench
-from builder.image.compose.missing import MissingLayers
-from builder.image.compose.stack import plan
+from builder.image.compose.layer_build import MissingLayers
+from builder.image.compose.layer_plan import plan
+from builder.image.compose.run_steps import Assembly, Runner, Workbench
 from builder.image.engine.engine import Engine
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import RecipeFile, RecipeStep
-from builder.pipeline import making
-from builder.pipeline.enginework import WORKING, EngineSteps
+from builder.pipeline import image_build as making
+from builder.pipeline.buildkit import WORKING, EngineSteps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

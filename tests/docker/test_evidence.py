@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from builder.cli.app import app
 from builder.core.errors import CommandError
 from builder.sources.net.http import Client
-from builder.sources.oci.referrers import referrers
+from builder.sources.oci.artifacts import referrers
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
 from builder.verify.evidence.cosign import Signer

@@ -19,7 +19,7 @@ from layer_wheels import Builder, Made, paths, pinned, stack, tricky
 
 from builder.core.resources import cache
 from builder.image.layers.store import LayerStore
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -23,7 +23,7 @@ from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.cosign import People
 from builder.verify.evidence.origin import built_by
-from builder.verify.evidence.travel import shared
+from builder.verify.evidence.report_exchange import shared
 from builder.verify.runner.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from builder.image.engine.engine import Engine
 from builder.image.layers.store import LayerStore, Record
 from builder.image.layers.tar import tar_layer
 from builder.image.layers.types import BaseLayers
-from builder.pipeline import feeding
-from builder.pipeline.feeding import EngineFeed
+from builder.pipeline import upload as feeding
+from builder.pipeline.upload import EngineFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

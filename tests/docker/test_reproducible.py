@@ -14,7 +14,7 @@ import tiny
 from builder.core.errors import CellError
 from builder.image.engine.engine import Engine
 from builder.image.recipe.values import Recipe, RecipeSetting, RecipeStep
-from builder.pipeline import stacking
+from builder.pipeline import fetch as stacking
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.reproduce import compare_builds, refuse_difference
 from builder.pipeline.schedule import Walk

@@ -15,7 +15,7 @@ from builder.image.engine.build import BuildRequest
 from builder.image.engine.engine import Engine
 from builder.verify.runner.document import Expectation
 from builder.verify.runner.entry import ReportStore
-from builder.verify.runner.verify import verify
+from builder.verify.runner.probe_run import verify
 
 if TYPE_CHECKING:
     from pathlib import Path

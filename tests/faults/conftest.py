@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.image.recipe.bundle import bundle
+from builder.image.recipe.probe_file import bundle
 
 sys.path.insert(0, str(Path(__file__).parent))
 import proof

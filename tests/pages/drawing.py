@@ -17,9 +17,9 @@ STEPS = (
     ("Matrix", "plan.matrix.expand", "load", "list"),
     ("Cell", "plan.matrix.expand", "expand", "check"),
     ("Pinned", "plan.lock.resolve", "pin", "lock"),
-    ("Recipe", "image.recipe.render", "render", "render"),
+    ("Recipe", "image.recipe.rendering", "render", "render"),
     ("ComposedImage", "image.compose.compose", "compose_image", "build"),
-    ("Report", "verify.runner.verify", "verify", "verify"),
+    ("Report", "verify.runner.probe_run", "verify", "verify"),
     ("Decision", "release.publish.gate", "decide", "publish"),
 )
 """Value, the module and function that return it, and the command that ends there."""

@@ -91,7 +91,10 @@ def test_the_probes_distribution_is_one_file(probe: Path) -> None:
     assert (
         text
         == subprocess.run(
-            [sys.executable, "-m", "builder.image.recipe.bundle"], cwd=ROOT, check=True, capture_output=True
+            [sys.executable, "-m", "builder.image.recipe.probe_file"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
         ).stdout
     )
     assert probe.name.endswith("-py3-none-any.whl")

@@ -31,13 +31,13 @@ from builder.core.errors import (
     UsageError,
 )
 from builder.core.items import item
-from builder.image.layers.codec import INFLATE_ERRORS
+from builder.image.layers.compression import INFLATE_ERRORS
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import Hooks, Walk, each
 from builder.plan import facts
 from builder.release.audit import Question
 from builder.release.audit.run import audit
-from builder.release.catalogue.collect import collect
+from builder.release.catalogue.collection import collect
 from builder.release.catalogue.registry import images_of
 from builder.release.dispatch.run import RenderedCell, with_images
 from builder.release.publish.publication import PublishOptions
@@ -258,7 +258,8 @@ def test_a_cell_that_is_published(
 
 @each_exception
 @pytest.mark.parametrize(
-    "place", ["builder.verify.evidence.gather.parse_statement", "builder.release.audit.judged.judge"]
+    "place",
+    ["builder.verify.evidence.gathering.parse_statement", "builder.release.audit.checked_statements.judge"],
 )
 def test_a_statement(
     raised: Exception,
@@ -326,8 +327,8 @@ def test_a_cell_and_a_report_of_a_catalogue(
             raise raised
         return real(cell, *given, **options)
 
-    monkeypatch.setattr("builder.release.catalogue.collect.check", fails)
-    monkeypatch.setattr("builder.release.catalogue.collect.releases_of", lambda: ())
+    monkeypatch.setattr("builder.release.catalogue.collection.check", fails)
+    monkeypatch.setattr("builder.release.catalogue.collection.releases_of", lambda: ())
     reports = project.results / "reports"
     reports.mkdir(parents=True)
     (reports / "x.json").write_text("{}")

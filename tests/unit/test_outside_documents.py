@@ -23,11 +23,11 @@ from builder.core.documents import readable
 from builder.core.errors import FaultError, RtbuildError
 from builder.plan.lock.file import read_lock
 from builder.release.audit import Question, drift, machine
-from builder.release.audit.judged import judge_all
+from builder.release.audit.checked_statements import judge_all
 from builder.release.audit.run import Audit
-from builder.release.catalogue.collect import _publications
+from builder.release.catalogue.collection import _publications
 from builder.sources.oci.staging import read_image
-from builder.verify.evidence.gather import Gathered, Piece
+from builder.verify.evidence.gathering import Gathered, Piece
 from builder.verify.evidence.judgement import Policy, judge
 from builder.verify.evidence.statement import TEST_RESULT, Statement, parse_statement
 from builder.verify.evidence.verification import predicate_of

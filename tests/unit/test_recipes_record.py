@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from builder.core.model import Cuda, Options, RootfsBase
 from builder.image.compose.compose import final_config
 from builder.image.layers.types import BaseLayers, Layer, SystemLayers
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 from builder.plan.lock.file import pinned_cell, read_lock
 from builder.plan.matrix import load
 

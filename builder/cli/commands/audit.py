@@ -11,7 +11,7 @@ from builder.cli.console import Terminal, print_json, show
 from builder.core.documents import MalformedError, parse_moment
 from builder.core.errors import UsageError
 from builder.release.audit import AuditOutcome, Question
-from builder.release.audit.judged import FAILED, Held
+from builder.release.audit.checked_statements import FAILED, Held
 from builder.release.audit.run import Audit
 from builder.release.audit.run import audit as ask
 from builder.sources.oci.registry import Registry

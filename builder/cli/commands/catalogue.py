@@ -8,7 +8,7 @@ from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.documents import shown
-from builder.release.catalogue.collect import collect
+from builder.release.catalogue.collection import collect
 from builder.release.catalogue.registry import images_of
 from builder.release.catalogue.site import write_site
 from builder.release.catalogue.values import CataloguedImage

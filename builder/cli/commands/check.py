@@ -15,9 +15,9 @@ from builder.core.model import Cell, Matrix, Pinned
 from builder.plan import facts
 from builder.plan.facts import Finding, Outcome, summary
 from builder.plan.facts.finding import entry, unknown
-from builder.plan.facts.memory import Memory
+from builder.plan.facts.reading_cache import Memory
 from builder.plan.lock.file import lock_path, pinned_cell, read_lock, state
-from builder.plan.matrix.amend import Replacement, amend
+from builder.plan.matrix.amendment import Replacement, amend
 from builder.plan.matrix.expand import cell_id
 
 FAULT = "fault"

@@ -21,7 +21,7 @@ from builder.core.documents import shown
 from builder.core.errors import MissingToolError, UsageError
 from builder.core.model import Matrix, Profile
 from builder.image.engine.engine import Engine
-from builder.image.recipe.bundle import bundle
+from builder.image.recipe.probe_file import bundle
 from builder.image.sdist import Workshop
 from builder.pipeline import events, stages
 from builder.pipeline.events import CellOutcome, CellResult, Stage
@@ -32,7 +32,7 @@ from builder.release.colab.diff import Parity, ParityRow, ParityStatus
 from builder.release.colab.fresh import ABOUT, ColabGpu, Login, probe_runtime, save
 from builder.release.colab.fresh import load as load_report
 from builder.release.colab.imports import Imported, import_runtime, matrix_text, record, record_text
-from builder.release.colab.measure import measure
+from builder.release.colab.measurement import measure
 from builder.release.colab.runtimes import Runtime, read_runtime
 from builder.sources.debian.archive import Debian
 from builder.sources.index.client import Index

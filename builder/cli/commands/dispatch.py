@@ -17,7 +17,7 @@ from builder.cli.console import print_json, say, show
 from builder.cli.console.job import Case, CaseStatus, junit_xml
 from builder.core.errors import MissingToolError, RegistryError, RtbuildError, UsageError
 from builder.core.files import write_whole
-from builder.image.recipe.bundle import bundle
+from builder.image.recipe.probe_file import bundle
 from builder.release.dispatch.builds import building
 from builder.release.dispatch.fleet import load_fleet
 from builder.release.dispatch.follow import Follower, TaskState, exit_code

@@ -17,7 +17,7 @@ from builder.core import resources
 from builder.core.errors import UsageError
 from builder.core.files import write_whole
 from builder.plan.facts.coverage import as_text, coverage
-from builder.plan.facts.families import FAMILIES
+from builder.plan.facts.framework_sources import FAMILIES
 from builder.plan.facts.portable import portable
 from builder.plan.facts.refresh import Refresh, apply, refresh
 from builder.plan.facts.survey import Budget, Survey, survey, table_text

@@ -17,7 +17,7 @@ from builder.cli.walking import finished
 from builder.core import resources
 from builder.core.errors import CommandError, MissingToolError, StaleLockError, UsageError
 from builder.core.model import Cell, Matrix, Pinned
-from builder.image.recipe.bundle import kept_bundle
+from builder.image.recipe.probe_file import kept_bundle
 from builder.pipeline import stages
 from builder.pipeline.options import LockOptions
 from builder.pipeline.site import Locks

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.core.digests import digest_of
-from builder.image.compose.scratch import Scratch
+from builder.image.compose.rootfs_tree import Scratch
 from builder.image.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
 from builder.image.layers.store import Lease
 from builder.image.layers.tar import MTIME

@@ -12,8 +12,8 @@ from typing import Any
 from builder.core.digests import canonical_json, content_of, sha256_of
 from builder.core.files import write_whole
 from builder.core.temporary import disk_errors, locked
-from builder.image.compose.finish import Assembly, added_layers
-from builder.image.compose.stack import check_collisions
+from builder.image.compose.layer_plan import check_collisions
+from builder.image.compose.run_steps import Assembly, added_layers
 from builder.image.layers.store import Record
 from builder.image.layers.types import BaseLayers, Layer, SystemLayers
 from builder.image.recipe.values import Recipe, RecipeSetting, refuse_foreign

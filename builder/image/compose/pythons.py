@@ -22,7 +22,7 @@ from builder.core.errors import CellError
 from builder.core.files import read_cached, write_whole
 from builder.core.model import StandalonePython
 from builder.core.temporary import locked
-from builder.image.layers.codec import decompressed
+from builder.image.layers.compression import decompressed
 from builder.image.layers.tar import MTIME
 from builder.image.layers.untar import TarEntry, TarReader
 from builder.image.wheels.wheel import parents

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from builder.core.model import Pinned, RegistryBase, Wheel
-from builder.image.compose.stack import installed, plan, python_title, title_of
+from builder.image.compose.layer_plan import installed, plan, python_title, title_of
 from builder.image.layers.store import LayerStore, Record
 from builder.image.wheels.archive import Archive, Member
 

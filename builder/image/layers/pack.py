@@ -19,7 +19,7 @@ import zstandard
 
 from builder.core.digests import canonical_json, sha256_of
 from builder.core.errors import CellError
-from builder.image.layers.codec import ZSTD_LEVEL
+from builder.image.layers.compression import ZSTD_LEVEL
 from builder.image.layers.store import Lease, Record
 from builder.image.layers.types import Layer
 

@@ -17,7 +17,7 @@ from typing import Any
 from builder.core.digests import canonical_json, sha256_of
 from builder.core.documents import MalformedError, parse_json, parse_object
 from builder.core.errors import RegistryError
-from builder.image.layers.codec import CHUNK, DAMAGED, decompressed
+from builder.image.layers.compression import CHUNK, DAMAGED, decompressed
 from builder.image.layers.store import Record
 from builder.image.layers.types import MEDIA_TYPES, Layer
 from builder.sources.oci.spec import MANIFEST, is_digest

@@ -27,7 +27,7 @@ from builder.core import temporary
 from builder.core.digests import file_sha256
 from builder.core.files import read_cached, write_whole
 from builder.core.temporary import disk_errors, locked, try_lock
-from builder.image.layers import memory
+from builder.image.layers import tmpfs as memory
 from builder.image.layers.types import Layer
 
 

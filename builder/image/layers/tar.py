@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from builder.core.errors import CellError
-from builder.image.layers.codec import CHUNK, BlobWriter
+from builder.image.layers.compression import CHUNK, BlobWriter
 from builder.image.layers.types import Compression, Layer
 
 MTIME = 315619200

@@ -13,7 +13,7 @@ from typing import Any
 
 from builder.core.documents import shown
 from builder.core.errors import CellError
-from builder.image.layers.codec import DAMAGED, plain
+from builder.image.layers.compression import DAMAGED, plain
 
 _BLOCK = 512
 _BUFFER = 1 << 20

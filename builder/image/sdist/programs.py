@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.image.sandbox import Limits
 from builder.image.wheels.archive import Archive
-from builder.image.wheels.scripts import EntryPointError, entry_points, scripts
+from builder.image.wheels.launchers import EntryPointError, entry_points, scripts
 
 LIMITS = Limits(seconds=3600, processes=1024, memory=4 << 30)
 """An hour for one build: dlib's, of C++ with link-time optimisation, was not done after 24 minutes on two

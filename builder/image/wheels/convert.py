@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from builder.core.errors import CellError
 from builder.image.layers import tar
-from builder.image.layers.codec import BlobWriter
+from builder.image.layers.compression import BlobWriter
 from builder.image.layers.types import Compression, Layer
 from builder.image.wheels.excerpt import Excerpt
 from builder.image.wheels.wheel import File, Tree, parents

@@ -23,7 +23,7 @@ from builder.core.errors import CellError
 from builder.core.model import Cell, Wheel
 from builder.image.recipe.slim import left_out
 from builder.image.wheels.archive import Archive, Member
-from builder.image.wheels.scripts import EntryPointError, Style, entry_points, scripts
+from builder.image.wheels.launchers import EntryPointError, Style, entry_points, scripts
 from builder.sources.index.target import Target, rank, takes, wheel_name
 
 PREFIX = "opt/runtime"

@@ -2,7 +2,7 @@
 
 A lock names every wheel of an image by hash. What those of the frameworks say of themselves is read by ranges
 and kept by that hash for good. What a registry says of a tag can change, so it is kept with its day and
-believed for :data:`~builder.plan.facts.memory.BASE_DAYS`. What could not be read stands in
+believed for :data:`~builder.plan.facts.reading_cache.BASE_DAYS`. What could not be read stands in
 :attr:`Truth.unread`: never a yes.
 """
 
@@ -22,7 +22,7 @@ from builder.plan.facts import versions
 from builder.plan.facts.availability import Files, page
 from builder.plan.facts.base import system_of
 from builder.plan.facts.framework import jax_cuda
-from builder.plan.facts.memory import Memory, base_reference, framework_wheels, together
+from builder.plan.facts.reading_cache import Memory, base_reference, framework_wheels, together
 from builder.plan.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.plan.facts.versions import canonical, requirement
 from builder.plan.facts.wheel import truth_of, with_deep

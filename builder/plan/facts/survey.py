@@ -15,9 +15,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from builder.plan.facts.assemble import Raw, WheelRelease, releases, total
 from builder.plan.facts.availability import pages
-from builder.plan.facts.families import FAMILIES, Family
+from builder.plan.facts.framework_sources import FAMILIES, Family
+from builder.plan.facts.release_rows import Raw, WheelRelease, releases, total
 from builder.plan.facts.wheel import Kind, Told
 from builder.plan.facts.wheelread import read_wheel
 from builder.sources.index.client import Index

@@ -17,8 +17,8 @@ from zipfile import ZipInfo
 
 import requests
 
-from builder.plan.facts.inside import WheelPart, parts_of
 from builder.plan.facts.wheel import Kind, Told, add, keep, kept, place_of
+from builder.plan.facts.wheel_members import WheelPart, parts_of
 from builder.sources.index.remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.net.http import Client, explain

@@ -21,8 +21,8 @@ from builder.plan.facts.candidates import Choice, cells, choices, combinations, 
 from builder.plan.facts.check import until_refused
 from builder.plan.facts.finding import Finding, Outcome, entry, summary
 from builder.plan.facts.framework import table_name
+from builder.plan.facts.image_contents import stack_of
 from builder.plan.facts.rules import devices
-from builder.plan.facts.stack import stack_of
 from builder.plan.facts.tables import load, mistaken_names
 from builder.plan.facts.versions import NO_NUMBER, contains, key, newest_first, release
 from builder.plan.resolve.requirements import NamedRequirement, Wishes

@@ -14,11 +14,11 @@ from builder.core.documents import parse_object, shown
 from builder.core.model import Base, Cell, Cuda, Profile
 from builder.plan.facts import check
 from builder.release.audit import Question
+from builder.release.audit.checked_statements import judge_all
 from builder.release.audit.drift import BASE_NAME
-from builder.release.audit.judged import judge_all
 from builder.release.audit.machine import cell_of
 from builder.release.audit.run import evidence_of
-from builder.release.catalogue.collect import noted
+from builder.release.catalogue.collection import noted
 from builder.release.catalogue.releases import judgement
 from builder.release.catalogue.values import (
     CataloguedImage,
@@ -32,7 +32,7 @@ from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, Staged, read_image
 from builder.verify.evidence.cosign import Verifier
 from builder.verify.evidence.judgement import JudgedReport, Policy, judge
-from builder.verify.evidence.travel import shared
+from builder.verify.evidence.report_exchange import shared
 from builder.verify.runner.entry import Damaged
 
 MOST = 5000

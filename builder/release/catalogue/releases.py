@@ -10,8 +10,8 @@ from builder.core.model import Cell
 from builder.plan.facts import Finding, check, summary
 from builder.plan.facts.candidates import Choice, cells, choices, common_pythons
 from builder.plan.facts.finding import Outcome
+from builder.plan.facts.image_contents import stack_of
 from builder.plan.facts.rules import devices
-from builder.plan.facts.stack import stack_of
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
 from builder.plan.facts.versions import key, release
 from builder.plan.resolve.solve import Proposal, needs_standalone, to_matrix_yaml

@@ -13,7 +13,7 @@ from builder import __version__
 from builder.core import resources
 from builder.core.documents import readable, shown
 from builder.core.files import write_whole
-from builder.release.catalogue.collect import cell_frameworks
+from builder.release.catalogue.collection import cell_frameworks
 from builder.release.catalogue.values import Catalogue, CataloguedImage, Release, slug
 
 

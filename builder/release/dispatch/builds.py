@@ -11,8 +11,8 @@ from functools import partial
 
 from builder.core.errors import UsageError
 from builder.core.model import Pinned, RootfsBase
+from builder.image.compose.layer_plan import groups_of, layer_keys_of, python_key
 from builder.image.compose.rootfs import rootfs_key
-from builder.image.compose.stack import groups_of, layer_keys_of, python_key
 from builder.plan.lock.file import lock_path
 from builder.release.dispatch import slurm
 from builder.release.dispatch.fleet import BuildLane, Fleet

@@ -27,10 +27,10 @@ from builder.release.dispatch.plan import conclusive
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import CELL_LABEL, MATRIX_LABEL, Staged, read_image
 from builder.verify.evidence.cosign import Cosign, People, Signer
-from builder.verify.evidence.travel import share, shared
+from builder.verify.evidence.report_exchange import share, shared
 from builder.verify.runner.document import EXIT_CODES, parse, printed_report
 from builder.verify.runner.entry import SealedReport, key_of, read_entry, seal
-from builder.verify.runner.verify import PROBE_FAILED
+from builder.verify.runner.probe_run import PROBE_FAILED
 
 Tool = Literal["docker", "podman", "apptainer"]
 _TOOLS: tuple[Tool, ...] = ("docker", "podman", "apptainer")

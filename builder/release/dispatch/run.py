@@ -14,7 +14,7 @@ from builder import __version__
 from builder.core.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 from builder.image.recipe.values import Recipe
 from builder.pipeline.site import Locks
 from builder.plan.matrix.selection import matches
@@ -27,7 +27,7 @@ from builder.release.dispatch.plan import BUILD, CONCLUSIVE, Task, TaskVerdict, 
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import Staged, find_staged, repository_of
 from builder.verify.evidence.cosign import People, Signer
-from builder.verify.evidence.travel import share
+from builder.verify.evidence.report_exchange import share
 from builder.verify.runner.entry import SealedReport
 
 Say = Callable[[str], None]

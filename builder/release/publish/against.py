@@ -20,7 +20,7 @@ from builder.sources.oci.spec import parse_reference
 from builder.sources.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, Staged, read_image
 from builder.verify.evidence.attach import attach_statements, failure_statement
 from builder.verify.evidence.cosign import Signer
-from builder.verify.evidence.gather import gather
+from builder.verify.evidence.gathering import gather
 from builder.verify.evidence.judgement import (
     CLOCKS,
     JudgedReport,
@@ -30,8 +30,8 @@ from builder.verify.evidence.judgement import (
     standing,
     without_exempt,
 )
+from builder.verify.evidence.report_exchange import shared
 from builder.verify.evidence.statement import Statement
-from builder.verify.evidence.travel import shared
 from builder.verify.runner.entry import AGAINST_IMAGE, Damaged, SealedReport
 
 

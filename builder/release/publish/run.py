@@ -16,8 +16,8 @@ from builder.core.errors import (
 )
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
-from builder.image.recipe.bundle import bundle
-from builder.image.recipe.render import render
+from builder.image.recipe.probe_file import bundle
+from builder.image.recipe.rendering import render
 from builder.pipeline.events import PUBLISHING, CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.schedule import Hooks, Walk, each
 from builder.pipeline.site import Locks
@@ -33,10 +33,10 @@ from builder.verify.evidence.attach import attach_statements, statements
 from builder.verify.evidence.cosign import Cosign
 from builder.verify.evidence.documents import Evidence, Refusal
 from builder.verify.evidence.judgement import CLOCKS, Policy
-from builder.verify.evidence.made import MadeImages
+from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.evidence.origin import origin_of
+from builder.verify.evidence.report_exchange import shared
 from builder.verify.evidence.statement import Statement
-from builder.verify.evidence.travel import shared
 from builder.verify.runner.document import Expectation
 from builder.verify.runner.entry import ReportStore
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.core.errors import EvidenceError
-from builder.sources.oci.referrers import Artifact, Attachment, attach, keep_in_tag
+from builder.sources.oci.artifacts import Artifact, Attachment, attach, keep_in_tag
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
 from builder.sources.oci.staging import Staged

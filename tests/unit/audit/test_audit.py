@@ -15,7 +15,7 @@ from registry_double import INDEX, RegistryDouble
 from builder.core.errors import MissingToolError, RegistryError
 from builder.release.audit import AuditOutcome, Question
 from builder.release.audit.run import Audit, audit
-from builder.sources.oci.referrers import Artifact, attach
+from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
 from builder.verify.evidence.cosign import Signed, Verifier
 from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
@@ -158,7 +158,7 @@ def test_a_report_replayed_from_another_image(registry: Registry, pushed: Staged
 
 
 def _predicate(registry: Registry, found: Audit) -> dict[str, Any]:
-    from builder.verify.evidence.gather import gather
+    from builder.verify.evidence.gathering import gather
 
     name = parse_reference(found.image.repository).at(found.image.digest)
     pieces = gather(registry, name).pieces

@@ -16,7 +16,7 @@ from builder.cli.console import Terminal
 from builder.core.errors import RegistryError
 from builder.release.audit import Question
 from builder.release.audit.run import audit
-from builder.verify.evidence.gather import Gathered, Piece
+from builder.verify.evidence.gathering import Gathered, Piece
 from builder.verify.evidence.provenance import provenance
 from builder.verify.evidence.sbom import DpkgList, parse_status, sbom
 from builder.verify.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Statement

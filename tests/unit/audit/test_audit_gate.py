@@ -12,10 +12,10 @@ import pytest
 from publish_doubles import A100, MATRIX, T4, Project, policy, report
 
 from builder.release.audit import Question
-from builder.release.audit.judged import Weighed, judge_all
+from builder.release.audit.checked_statements import Weighed, judge_all
 from builder.release.publish.gate import Decision, decide
 from builder.verify.evidence.attach import failure_statement
-from builder.verify.evidence.gather import Gathered, Piece
+from builder.verify.evidence.gathering import Gathered, Piece
 from builder.verify.evidence.judgement import judge
 from builder.verify.evidence.statement import TEST_RESULT, Statement
 from builder.verify.evidence.verification import predicate_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from publish_doubles import Project, entry
 
-from builder.release.catalogue.collect import collect
+from builder.release.catalogue.collection import collect
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ import functools
 import pytest
 from evidence_fixtures import pushed, registry, server
 
-from builder.release.catalogue.collect import collect
+from builder.release.catalogue.collection import collect
 from builder.release.catalogue.releases import releases_of
 
 __all__ = ["pushed", "registry", "server"]

@@ -18,7 +18,7 @@ from publish_doubles import Project
 from builder.plan.facts import check, summary
 from builder.plan.facts.gpus import card_of
 from builder.plan.matrix import load
-from builder.release.catalogue.collect import causes_of
+from builder.release.catalogue.collection import causes_of
 from builder.release.catalogue.releases import cards_of, releases_of
 from builder.release.catalogue.site import slug, write_site
 

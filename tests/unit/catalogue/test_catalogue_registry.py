@@ -11,14 +11,14 @@ import pytest
 from registry_double import INDEX, RegistryDouble
 
 from builder.core.errors import RegistryError
-from builder.release.catalogue.collect import collect
+from builder.release.catalogue.collection import collect
 from builder.release.catalogue.registry import images_of
 from builder.release.catalogue.site import write_site
-from builder.sources.oci.referrers import Artifact, attach
+from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
 from builder.sources.oci.staging import NoImageError
+from builder.verify.evidence.report_exchange import REPORT_TYPE, share
 from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
-from builder.verify.evidence.travel import REPORT_TYPE, share
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import key_of, read_entry, seal
 

@@ -42,7 +42,7 @@ from builder.plan.matrix import load
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign
-from builder.verify.evidence.made import MadeImages
+from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.runner.document import EXIT_CODES
 
 if TYPE_CHECKING:
@@ -395,17 +395,23 @@ def _record_making(world: World) -> None:
         return SimpleNamespace(missing=(), python=None)
 
     patch = world.monkeypatch.setattr
-    patch("builder.pipeline.making.plan", planned)
-    patch("builder.pipeline.making.MissingLayers", _Missing)
-    patch("builder.pipeline.making.python_tar", world.recorded("python"))
-    patch("builder.pipeline.making.fetch_wheels", world.recorded("wheels"))
-    patch("builder.pipeline.making.compose_image", lambda _given: _made())
-    patch("builder.pipeline.making.runner_for", lambda _engine: SimpleNamespace(check=lambda: None))
+    patch("builder.pipeline.image_build.plan", planned)
+    patch("builder.pipeline.image_build.MissingLayers", _Missing)
+    patch("builder.pipeline.image_build.python_tar", world.recorded("python"))
+    patch("builder.pipeline.image_build.fetch_wheels", world.recorded("wheels"))
+    patch("builder.pipeline.image_build.compose_image", lambda _given: _made())
+    patch("builder.pipeline.image_build.runner_for", lambda _engine: SimpleNamespace(check=lambda: None))
     patch(
-        "builder.pipeline.making.push_image", lambda _registry, where, *_, **__: world.record("push", where)
+        "builder.pipeline.image_build.push_image",
+        lambda _registry, where, *_, **__: world.record("push", where),
     )
-    patch("builder.pipeline.making.write_layout", lambda folder, *_, **__: world.record("layout", folder))
-    patch("builder.pipeline.making.sign_pushed", lambda site, where: world.record("sign", site.signer, where))
+    patch(
+        "builder.pipeline.image_build.write_layout", lambda folder, *_, **__: world.record("layout", folder)
+    )
+    patch(
+        "builder.pipeline.image_build.sign_pushed",
+        lambda site, where: world.record("sign", site.signer, where),
+    )
 
 
 def open_world(  # noqa: C901 - one recorder after the other

@@ -17,8 +17,8 @@ from builder.core import resources
 from builder.core.errors import RegistryError, UsageError
 from builder.core.model import RegistryBase
 from builder.plan.facts import tables as facts
-from builder.plan.facts.assemble import total
 from builder.plan.facts.refresh import refresh
+from builder.plan.facts.release_rows import total
 from builder.plan.facts.survey import load_table, table_text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pages.diagnose import notebook
 
-from builder.image.recipe.bundle import bundle
+from builder.image.recipe.probe_file import bundle
 from builder.release.colab.diff import listed
 from builder.release.colab.runtimes import NAMED, REPOSITORY
 

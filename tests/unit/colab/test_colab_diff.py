@@ -7,7 +7,7 @@ import pytest
 
 from builder.core.errors import CellError, CommandError, UsageError
 from builder.release.colab.diff import Listed, Parity, ParityRow, ParityStatus, compare, labelled, listed
-from builder.release.colab.measure import Inventory, measure
+from builder.release.colab.measurement import Inventory, measure
 from builder.verify.runner.document import parse
 
 REPORT = {

@@ -16,7 +16,7 @@ from builder.sources.oci.spec import parse_reference
 from builder.verify.evidence import attach as module
 from builder.verify.evidence.attach import statements
 from builder.verify.evidence.cosign import Signed, Signer
-from builder.verify.evidence.gather import gather
+from builder.verify.evidence.gathering import gather
 
 if TYPE_CHECKING:
     from registry_double import RegistryDouble

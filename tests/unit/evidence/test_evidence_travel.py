@@ -12,7 +12,7 @@ from registry_double import INDEX, RegistryDouble, serve, sha256
 from builder.core.errors import RegistryError
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
-from builder.verify.evidence.travel import REPORT_TYPE, share, shared
+from builder.verify.evidence.report_exchange import REPORT_TYPE, share, shared
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import Damaged, SealedReport, key_of, read_entry, seal
 
@@ -146,6 +146,6 @@ def test_reports_beyond_what_is_read_are_no_silent_yes(
     for number in range(3):
         share(registry, image, [report(image, summary=str(number))])
     assert len(shared(registry, image)) == 4
-    monkeypatch.setattr("builder.sources.oci.referrers._MOST", 3)
+    monkeypatch.setattr("builder.sources.oci.artifacts._MOST", 3)
     with pytest.raises(RegistryError, match="not all reports"):
         shared(registry, image)

@@ -11,9 +11,9 @@ import pytest
 
 from builder.plan.facts import Outcome, Truth, WheelTruth, check, summary
 from builder.plan.facts.binary import Needs, needs_of
-from builder.plan.facts.inside import parts_of
 from builder.plan.facts.wheel import Told
 from builder.plan.facts.wheel import truth_of as truth_of_reading
+from builder.plan.facts.wheel_members import parts_of
 
 ORT = "onnxruntime_gpu-1.99.0-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
 LIBRARY = "onnxruntime/capi/libonnxruntime_providers_tensorrt.so"

@@ -10,7 +10,7 @@ import pytest
 from builder.core.errors import NoSolutionError
 from builder.core.model import RootfsBase, Wheel
 from builder.plan.facts import check, summary
-from builder.plan.facts.memory import Memory, forget_failure, last_failure, remember_failure
+from builder.plan.facts.reading_cache import Memory, forget_failure, last_failure, remember_failure
 from builder.plan.lock.resolve import pin
 
 

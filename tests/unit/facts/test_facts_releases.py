@@ -9,8 +9,8 @@ import pytest
 
 from builder.core import resources
 from builder.plan.facts import tables
-from builder.plan.facts.assemble import total
-from builder.plan.facts.families import FAMILIES
+from builder.plan.facts.framework_sources import FAMILIES
+from builder.plan.facts.release_rows import total
 from builder.plan.facts.survey import load_table, table_text
 
 TABLES = tables.load()

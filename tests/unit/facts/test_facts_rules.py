@@ -20,7 +20,7 @@ from builder.plan.facts import (
     summary,
     tables,
 )
-from builder.plan.facts.stack import stack_of
+from builder.plan.facts.image_contents import stack_of
 
 CU11 = (
     "nvidia-cublas-cu11==11.11.3.6",

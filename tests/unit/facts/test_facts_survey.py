@@ -9,7 +9,7 @@ import pytest
 from facts_shelf import LINUX, Shelf, fatbin, jax, metadata, packed, torch, torch_python
 
 from builder.plan.facts import binary
-from builder.plan.facts.assemble import total
+from builder.plan.facts.release_rows import total
 from builder.plan.facts.survey import Budget, ReleaseTable, load_table, survey, table_text
 
 

@@ -24,11 +24,11 @@ from builder.image.compose.bytecode import (
     lay_sources,
     parts_of,
 )
-from builder.image.compose.scratch import Scratch
+from builder.image.compose.rootfs_tree import Scratch
 from builder.image.layers.pack import Pack, keep_pack
 from builder.image.layers.store import LayerStore
 from builder.image.layers.tar import MTIME
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 from builder.image.wheels.excerpt import Excerpt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipe"))

@@ -21,10 +21,10 @@ from layer_wheels import Builder, make_missing, pinned
 
 from builder.core.errors import CellError, CommandError, MissingToolError, UsageError
 from builder.image.compose.compose import ComposedImage, compose_image, go_json, write_layout
-from builder.image.compose.finish import Assembly, Runner, Workbench
-from builder.image.compose.scratch import Scratch
-from builder.image.compose.stack import plan
-from builder.image.layers import memory
+from builder.image.compose.layer_plan import plan
+from builder.image.compose.rootfs_tree import Scratch
+from builder.image.compose.run_steps import Assembly, Runner, Workbench
+from builder.image.layers import tmpfs as memory
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 from builder.image.sandbox import require

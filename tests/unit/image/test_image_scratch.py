@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from builder.core.errors import CancelledError, CellError, CommandError, MissingToolError
-from builder.image.compose.scratch import Scratch
+from builder.image.compose.rootfs_tree import Scratch
 from builder.image.layers.types import MEDIA_TYPES
 from builder.image.sandbox import require, run_script
 

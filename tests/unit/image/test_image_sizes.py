@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from layer_wheels import Builder, make_missing, pinned
 
+from builder.image.compose.layer_plan import LARGE, plan
 from builder.image.compose.sizes import CellSize, measure
-from builder.image.compose.stack import LARGE, plan
 from builder.image.layers.store import LayerStore
 from builder.pipeline.stages import refuse_large
 

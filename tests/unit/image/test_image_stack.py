@@ -20,9 +20,9 @@ from layer_wheels import Builder, Content, Made, Stacked, paths, pinned, stack, 
 from builder.core.errors import CancelledError, CellError, MissingToolError
 from builder.core.model import Pinned, RegistryBase
 from builder.image.compose.compose import final_config
-from builder.image.compose.missing import MissingLayers
-from builder.image.compose.stack import LARGE, plan
-from builder.image.layers import codec as codec_module
+from builder.image.compose.layer_build import MissingLayers
+from builder.image.compose.layer_plan import LARGE, plan
+from builder.image.layers import compression as codec_module
 from builder.image.layers.store import LayerStore
 from builder.image.layers.types import SystemLayers
 from builder.image.recipe.values import Recipe
@@ -389,7 +389,7 @@ def test_every_image_needs_a_pip(builder: Builder, store: LayerStore, rootfs: Pa
 def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builder.image.compose.stack.LARGE", 1)
+    monkeypatch.setattr("builder.image.compose.layer_plan.LARGE", 1)
     one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
     ready: queue.Queue[str] = queue.Queue()
     lease = store.lease()
@@ -410,7 +410,7 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
 def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costliest(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch, fed: bool
 ) -> None:
-    monkeypatch.setattr("builder.image.compose.stack.LARGE", 1)
+    monkeypatch.setattr("builder.image.compose.layer_plan.LARGE", 1)
     low, high = (
         builder.wheel("low", {"low.py": b"1"}),
         builder.wheel("much", {"much.py": os.urandom(9999)}),
@@ -451,7 +451,7 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
 def test_a_failure_is_raised_at_the_next_arrival(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    monkeypatch.setattr("builder.image.compose.stack.LARGE", 1)
+    monkeypatch.setattr("builder.image.compose.layer_plan.LARGE", 1)
     one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
 
     def base(_base: object) -> Path:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.core.errors import CommandError, MissingToolError
-from builder.image.layers import memory
-from builder.image.layers.memory import MemoryFullError, available, roomy, sweep, workplace
+from builder.image.layers import tmpfs as memory
+from builder.image.layers.tmpfs import MemoryFullError, available, roomy, sweep, workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ CHILD = """
 import sys
 import tempfile
 from pathlib import Path
-from builder.image.layers import memory
+from builder.image.layers import tmpfs as memory
 memory.SHARED = Path(sys.argv[1])
 memory.roomy = lambda need: True
 with memory.workplace(Path(sys.argv[2]), 1, memory=True) as folder:

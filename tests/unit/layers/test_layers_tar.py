@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from builder.image.layers import tar
-from builder.image.layers.codec import CHUNK, BlobWriter
+from builder.image.layers.compression import CHUNK, BlobWriter
 from builder.image.layers.types import Layer
 from builder.image.layers.untar import TarReader
 

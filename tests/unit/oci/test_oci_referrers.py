@@ -10,8 +10,8 @@ from registry_double import INDEX, RegistryDouble, serve, sha256
 
 from builder.core.errors import RegistryError
 from builder.sources.net.http import Client
-from builder.sources.oci import referrers as module
-from builder.sources.oci.referrers import Artifact, attach, keep_in_tag, referrers, tag_of
+from builder.sources.oci import artifacts as module
+from builder.sources.oci.artifacts import Artifact, attach, keep_in_tag, referrers, tag_of
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST, Descriptor, Reference, parse_reference
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import layer_wheels
 import pytest
 
-from builder.image.compose.stack import plan
+from builder.image.compose.layer_plan import plan
 from builder.image.layers.store import LayerStore, Record
 from builder.image.layers.types import Layer
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 from builder.image.recipe.values import write
 from builder.pipeline.events import Stage, StageFinished
 from builder.pipeline.schedule import Walk

@@ -10,7 +10,7 @@ import pytest
 
 from builder.core.errors import CellError
 from builder.image.layers.types import Layer
-from builder.pipeline.feeding import LEAST, EngineFeed
+from builder.pipeline.upload import LEAST, EngineFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,8 +18,8 @@ from builder.core.errors import RegistryError, UsageError
 from builder.image.layers import shared
 from builder.image.layers.store import LayerStore, Record
 from builder.image.layers.types import MEDIA_TYPES, Layer
+from builder.pipeline.layer_cache import SharedLayers
 from builder.pipeline.options import LayerSource
-from builder.pipeline.sharing import SharedLayers
 from builder.pipeline.site import layer_cache, open_site
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST

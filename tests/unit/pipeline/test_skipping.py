@@ -16,7 +16,7 @@ from builder.pipeline.site import Stores
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
-from builder.verify.evidence.made import MadeImages
+from builder.verify.evidence.local_builds import MadeImages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ from registry_double import RegistryDouble, serve
 from builder import __version__
 from builder.core.errors import ImageMissingError, RegistryError
 from builder.image.engine.images import StoredImage
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 from builder.pipeline import verifying
 from builder.pipeline.events import CellOutcome, Note
 from builder.pipeline.options import VerifyOptions
@@ -23,8 +23,8 @@ from builder.pipeline.schedule import Walk
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
-from builder.verify.evidence.made import MadeImages
-from builder.verify.evidence.travel import shared
+from builder.verify.evidence.local_builds import MadeImages
+from builder.verify.evidence.report_exchange import shared
 from builder.verify.runner.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from registry_double import RegistryDouble, serve
 
 from builder.core.errors import RegistryError
-from builder.pipeline.feeding import Uploads
+from builder.pipeline.upload import Uploads
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.image.recipe.bundle import bundle
+from builder.image.recipe.probe_file import bundle
 from builder.verify.cudnn_verify.protocol import Ctx
 
 

@@ -11,7 +11,7 @@ import pytest
 from pages import causes, checks
 
 from builder.core import resources
-from builder.image.recipe.bundle import bundle, sources
+from builder.image.recipe.probe_file import bundle, sources
 from builder.verify.cudnn_verify.__main__ import VERSION
 from builder.verify.cudnn_verify.causes import CAUSES
 from builder.verify.cudnn_verify.cuda import RESULT_CAUSES

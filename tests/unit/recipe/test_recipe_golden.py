@@ -14,7 +14,7 @@ import recipe_cells
 
 from builder.core import resources
 from builder.image.recipe import slim
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 
 ROOT = Path(__file__).resolve().parents[3]
 HADOLINT = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))

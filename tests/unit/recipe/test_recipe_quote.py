@@ -16,7 +16,7 @@ from builder.core import resources
 from builder.core.errors import CellError
 from builder.image.recipe import quote
 from builder.image.recipe.quote import environment, only_quoted
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 from builder.image.recipe.values import RecipeSetting, RecipeStep
 
 NASTY = (

@@ -10,7 +10,7 @@ import recipe_cells
 
 from builder.core.errors import CellError
 from builder.core.model import Options
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 
 
 def of(pinned, *, probe=recipe_cells.PROBE, version="0.1.0"):

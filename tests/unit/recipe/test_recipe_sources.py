@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import recipe_cells as cells
 
 from builder.core.model import Sdist, WheelSource
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 from builder.image.recipe.values import write
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pytest
 import recipe_cells
 
 from builder.image.compose.compose import final_config
-from builder.image.compose.finish import layer_keys
+from builder.image.compose.run_steps import layer_keys
 from builder.image.layers.types import BaseLayers, Layer, SystemLayers
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 from builder.image.recipe.values import Recipe, RecipeSetting
 
 NASTY = "a \"b\" $HOME ${PATH} `id` $(id) \\ 'x' #c <<EOF ü <&>"

@@ -10,7 +10,7 @@ import pytest
 import recipe_cells
 
 from builder.core.errors import UsageError
-from builder.image.recipe.render import render
+from builder.image.recipe.rendering import render
 from builder.image.recipe.values import write
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from builder.verify.runner.document import EXIT_CODES
-from builder.verify.runner.verify import _FAULTS
+from builder.verify.runner.probe_run import _FAULTS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "verdicts.md").read_text("utf-8")
 

@@ -12,7 +12,7 @@ import pytest
 from pages import model_schemas
 
 from builder.core.errors import CellError
-from builder.image.recipe.bundle import bundle
+from builder.image.recipe.probe_file import bundle
 from builder.verify.runner.document import EXIT_CODES, ProbeDocument, parse, printed_report
 
 if TYPE_CHECKING:

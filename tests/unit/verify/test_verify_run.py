@@ -11,7 +11,7 @@ from builder.core.errors import CellError, CommandError
 from builder.core.model import Image, Verdict
 from builder.verify.runner.document import Expectation
 from builder.verify.runner.entry import ReportStore, SealedReport
-from builder.verify.runner.verify import verify
+from builder.verify.runner.probe_run import verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -239,7 +239,7 @@ def test_a_test_double_is_marked_and_not_kept(image: Image, document, tmp_path: 
 
 def test_the_causes_given_here_are_in_the_probe_s_closed_list() -> None:
     from builder.verify.cudnn_verify.causes import CAUSES
-    from builder.verify.runner.verify import _FAULTS, LOST_ON_THE_WAY, host_fault, no_way_in
+    from builder.verify.runner.probe_run import _FAULTS, LOST_ON_THE_WAY, host_fault, no_way_in
 
     given = {fault.cause for fault in _FAULTS} | {"expect-mismatch", host_fault("?").cause}
     given |= {no_way_in(("/dev/nvidia0",)).cause, LOST_ON_THE_WAY.cause}

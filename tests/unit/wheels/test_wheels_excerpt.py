@@ -16,8 +16,8 @@ import zstandard
 from layer_wheels import Builder, Content, make_missing, pinned
 
 from builder.core.errors import CancelledError, CellError
-from builder.image.compose.scratch import Scratch
-from builder.image.compose.stack import LARGE, Plan, plan
+from builder.image.compose.layer_plan import LARGE, Plan, plan
+from builder.image.compose.rootfs_tree import Scratch
 from builder.image.layers.store import LayerStore
 from builder.image.wheels.excerpt import Skeleton, excerpt_of
 

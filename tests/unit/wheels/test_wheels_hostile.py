@@ -12,7 +12,7 @@ from layer_wheels import Builder, Content
 
 from builder.core.errors import CellError
 from builder.image.wheels.archive import Archive
-from builder.image.wheels.scripts import style
+from builder.image.wheels.launchers import style
 from builder.image.wheels.wheel import Tree
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from builder.core.model import Cell
 from builder.plan.facts.finding import CELL, Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.plan.facts.framework import CellFramework
-from builder.plan.facts.stack import Stack
+from builder.plan.facts.image_contents import Stack
 from builder.plan.facts.tables import framework_names, load
 from builder.plan.facts.versions import agree, at_least, canonical, major, minor, short
 

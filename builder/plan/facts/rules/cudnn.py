@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from builder.plan.facts.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.plan.facts.framework import CellFramework
-from builder.plan.facts.stack import Stack
+from builder.plan.facts.image_contents import Stack
 from builder.plan.facts.versions import agree, at_least, canonical, key, major, minor, short
 
 

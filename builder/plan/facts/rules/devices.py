@@ -17,7 +17,7 @@ from builder.plan.facts.finding import (
 )
 from builder.plan.facts.framework import CellFramework
 from builder.plan.facts.gpus import card_of, maker_of, near_names
-from builder.plan.facts.stack import Stack
+from builder.plan.facts.image_contents import Stack
 from builder.plan.facts.tables import CudnnRow, GpuRow, load
 from builder.plan.facts.versions import agree, at_least, contains, key, major, short
 

@@ -11,7 +11,7 @@ from builder.plan.facts import tables
 from builder.plan.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, unknown, warns
 from builder.plan.facts.framework import CellFramework
 from builder.plan.facts.gpus import card_of
-from builder.plan.facts.stack import Stack, component_versions
+from builder.plan.facts.image_contents import Stack, component_versions
 from builder.plan.facts.tables import BadRow, GpuRow, load
 from builder.plan.facts.versions import canonical, contains, key, major, pinned, requirement, short
 from builder.sources.index.target import MACHINES, environment

@@ -9,7 +9,7 @@ from builder.core.errors import CellError, RtbuildError
 from builder.plan.facts.base import DOCKER_HUB, has_own_python
 from builder.plan.facts.finding import CELL, Finding, Source, Value, impossible, unknown, warns
 from builder.plan.facts.framework import CellFramework
-from builder.plan.facts.stack import Stack
+from builder.plan.facts.image_contents import Stack
 from builder.plan.facts.tables import load
 from builder.plan.facts.versions import at_least, canonical, contains, key, release, requirement
 from builder.sources.index.target import glibc_of, takes

@@ -20,13 +20,13 @@ from builder.core.digests import digest_of
 from builder.core.errors import CellError
 from builder.core.temporary import disk_errors
 from builder.image.compose.bytecode import compiler, keep_compiled, lay_known, lay_sources, parts_of
-from builder.image.compose.scratch import Scratch
-from builder.image.compose.stack import Elsewhere, Plan
-from builder.image.layers.codec import codec
-from builder.image.layers.memory import MemoryFullError, workplace
+from builder.image.compose.layer_plan import Elsewhere, Plan
+from builder.image.compose.rootfs_tree import Scratch
+from builder.image.layers.compression import codec
 from builder.image.layers.pack import Pack
 from builder.image.layers.store import Lease, Record
 from builder.image.layers.tar import write_folder
+from builder.image.layers.tmpfs import MemoryFullError, workplace
 from builder.image.layers.types import BaseLayers, Layer, SystemLayers
 from builder.image.recipe.values import Recipe, RecipeFile, RecipeStep
 from builder.image.sandbox import environment, require, run_script

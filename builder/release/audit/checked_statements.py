@@ -14,7 +14,7 @@ from builder.core.items import item
 from builder.release.audit import AuditFinding, Question, fails, mind
 from builder.sources.oci.staging import Staged
 from builder.verify.evidence.attach import KINDS
-from builder.verify.evidence.gather import Gathered, Piece
+from builder.verify.evidence.gathering import Gathered, Piece
 from builder.verify.evidence.judgement import (
     JudgedReport,
     Policy,

@@ -8,20 +8,20 @@ from pathlib import Path
 from builder.core.errors import CellError, MissingToolError, RegistryError
 from builder.core.model import Image
 from builder.image.compose.compose import ComposedImage, compose_image, write_layout
-from builder.image.compose.finish import Assembly, Runner, Workbench
-from builder.image.compose.missing import MissingLayers
-from builder.image.compose.stack import Elsewhere, Plan, plan
+from builder.image.compose.layer_build import MissingLayers
+from builder.image.compose.layer_plan import Elsewhere, Plan, plan
+from builder.image.compose.run_steps import Assembly, Runner, Workbench
 from builder.image.engine.engine import Engine
 from builder.image.layers.store import Lease
 from builder.image.layers.types import BaseLayers, Layer, SystemLayers
 from builder.image.recipe.values import Recipe
 from builder.pipeline.events import Stage
-from builder.pipeline.feeding import EngineFeed, Uploads, sign_pushed
+from builder.pipeline.fetch import fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site
-from builder.pipeline.stacking import fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.stages import image_of, refuse_large
+from builder.pipeline.upload import EngineFeed, Uploads, sign_pushed
 from builder.sources.oci.copying import push_image
 from builder.sources.oci.spec import MANIFEST, Manifest
 from builder.sources.oci.staging import Staged, staged_tag
@@ -35,7 +35,7 @@ def runner_for(engine: Engine | None) -> Runner:
     try:
         here.check()
     except MissingToolError:
-        from builder.pipeline.enginework import EngineSteps
+        from builder.pipeline.buildkit import EngineSteps
 
         return EngineSteps(engine)
     return here
@@ -125,7 +125,7 @@ class Maker:
     def _composed(self, planned: Plan, base: BaseLayers) -> ComposedImage:
         site, walk, recipe, system = self.site, self.walk, self.recipe, SystemLayers()
         if recipe.pinned.installs and site.engine is not None:
-            from builder.pipeline.enginework import system_layers
+            from builder.pipeline.buildkit import system_layers
 
             system = system_layers(
                 walk,

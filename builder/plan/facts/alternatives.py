@@ -11,8 +11,8 @@ from builder.core.model import Base, Cell, Cuda
 from builder.plan.facts import candidates
 from builder.plan.facts.candidates import Choice
 from builder.plan.facts.finding import Nearest, Outcome
+from builder.plan.facts.image_contents import Stack
 from builder.plan.facts.rules import packages
-from builder.plan.facts.stack import Stack
 from builder.plan.facts.tables import TagRow, load
 from builder.plan.facts.versions import canonical, key, major, minor, newest_first, requirement
 

@@ -14,12 +14,12 @@ from builder.core.digests import digest_of
 from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
 from builder.image.compose import pythons
 from builder.image.compose.rootfs import rootfs_key
-from builder.image.layers.codec import codec
+from builder.image.layers.compression import codec
 from builder.image.layers.store import LayerStore, Lease, Record
 from builder.image.layers.types import Layer
-from builder.image.recipe.render import pip_of
+from builder.image.recipe.rendering import pip_of
 from builder.image.recipe.slim import LEFT_OUT
-from builder.image.wheels import scripts
+from builder.image.wheels import launchers as scripts
 from builder.image.wheels.archive import Archive
 from builder.image.wheels.convert import LAYOUT, refuse_collisions
 from builder.image.wheels.wheel import Tree, check_tags
@@ -69,7 +69,7 @@ class Plan:
 
         A rootfs stands above the large wheels: an engine unpacks along the chain of layers, and more images
         have the wheels in common than the base. Below ``/opt`` it holds nothing, so the tree is the same
-        (:mod:`builder.image.compose.missing` refuses another). A registry's base is lowest, where engines
+        (:mod:`builder.image.compose.layer_build` refuses another). A registry's base is lowest, where engines
         look for it. A standalone Python comes right after the base.
         """
         layers = [self.known[group].layer for group in self.groups]

@@ -14,8 +14,7 @@ from builder.core.digests import canonical_json
 from builder.core.documents import read_file
 from builder.core.errors import CancelledError, CellError, RegistryError
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
-from builder.image.compose.rootfs import rootfs_key
-from builder.image.compose.stack import (
+from builder.image.compose.layer_plan import (
     Group,
     Plan,
     installed,
@@ -24,6 +23,7 @@ from builder.image.compose.stack import (
     python_title,
     title_of,
 )
+from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers.store import Lease, Record
 from builder.image.layers.tar import tar_layer
 from builder.image.layers.types import MEDIA_TYPES, BaseLayers, Layer

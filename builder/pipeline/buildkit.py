@@ -22,10 +22,10 @@ from builder.core.errors import CellError
 from builder.core.model import Cell, RegistryBase
 from builder.image.compose.compose import base_image, write_layout
 from builder.image.compose.differ import SavedImage
-from builder.image.compose.finish import Runner
+from builder.image.compose.run_steps import Runner
 from builder.image.engine.build import BuildRequest, ca_bundle, hint_for, proxies
 from builder.image.engine.engine import Engine
-from builder.image.layers.codec import codec
+from builder.image.layers.compression import codec
 from builder.image.layers.store import Lease, Record
 from builder.image.layers.tar import tar_layer
 from builder.image.layers.types import BaseLayers, Layer, SystemLayers

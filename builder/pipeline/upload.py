@@ -15,7 +15,7 @@ from builder.image.engine.engine import Engine
 from builder.image.engine.receive import passing_names
 from builder.image.layers.store import LayerStore
 from builder.image.layers.types import BaseLayers, Layer
-from builder.pipeline.sharing import SharedLayers
+from builder.pipeline.layer_cache import SharedLayers
 from builder.pipeline.site import Site
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image

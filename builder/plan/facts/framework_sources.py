@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from builder.plan.facts import assemble
-from builder.plan.facts.assemble import Raw, WheelRelease
+from builder.plan.facts import release_rows as assemble
+from builder.plan.facts.release_rows import Raw, WheelRelease
 from builder.plan.facts.versions import key, requirement, short
 from builder.plan.facts.wheel import Told, metadata_of
 from builder.sources.index.target import MACHINES

@@ -26,7 +26,7 @@ _HEAD = '''\
 #     %load_ext cudnn_verify             in a notebook, then %cudnn_verify
 #
 # One file, nothing to install, Python 3.6 or later. Put together from builder/verify/cudnn_verify/ of
-# rtbuild by builder/image/recipe/bundle.py; do not edit this form of it. License: Apache-2.0.
+# rtbuild by builder/image/recipe/probe_file.py; do not edit this form of it. License: Apache-2.0.
 """Says whether cuDNN works here and, if not, which one cause is to blame."""
 '''
 _RULE = "# " + "-" * 76

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from builder.core.errors import CellError, RegistryError
 from builder.core.items import item
-from builder.sources.oci.referrers import Artifact, attach, referrers
+from builder.sources.oci.artifacts import Artifact, attach, referrers
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
 from builder.sources.oci.staging import Staged
