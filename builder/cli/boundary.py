@@ -36,7 +36,7 @@ def guarded(program: Callable[[], int]) -> int:
         with one_folder():
             return program()
     except RtbuildError as error:
-        from builder.cli.console.summary import error_text
+        from builder.cli.console import error_text
 
         say(error_text(error))
         return error.exit_code

@@ -162,7 +162,7 @@ def choose_one(matrices: list[Matrix], text: str) -> Cell:
 
 def mirrors(given: list[str] | None) -> dict[str, str]:
     """``--registry-mirror`` options over ``RTBUILD_REGISTRY_MIRROR``, as registry → mirror. UsageError."""
-    from builder.sources.oci.spec import parse_mirrors
+    from builder.sources.oci import parse_mirrors
 
     return parse_mirrors([os.environ.get("RTBUILD_REGISTRY_MIRROR", ""), *(given or ())])
 
@@ -205,7 +205,7 @@ def card(text: str, *, alike: bool = True) -> str:
 
 def age(text: str | None) -> timedelta | None:
     """``--max-age``: ``30d``, ``12h``. Raises UsageError."""
-    from builder.plan.matrix.values import BadValue, seconds
+    from builder.plan.matrix import BadValue, seconds
 
     if text is None:
         return None

@@ -7,13 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from builder.cli.boundary import INTERRUPTED, command_line
-from builder.cli.console import Terminal, print_json
-from builder.cli.console.job import case_of, write_job_files
-from builder.cli.console.lines import reporter
-from builder.cli.console.summary import run_summary
-from builder.pipeline.events import CellOutcome, CellResult
-from builder.pipeline.record import run_document, write_record
-from builder.pipeline.schedule import Hooks
+from builder.cli.console import Terminal, case_of, print_json, reporter, run_summary, write_job_files
+from builder.pipeline import CellOutcome, CellResult, Hooks, run_document, write_record
 
 Run = Callable[..., list[CellResult]]
 _End = TypeVar("_End")

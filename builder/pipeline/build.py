@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from builder.core.errors import CellError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, DebianPackage, Image, Matrix, Pinned
-from builder.image.recipe.values import Recipe
+from builder.image.recipe import Recipe
 from builder.pipeline import stages
 from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
 from builder.pipeline.options import BuildOptions
@@ -25,11 +25,10 @@ from builder.pipeline.schedule import Hooks, Walk, each
 from builder.pipeline.site import Site, layer_cache, open_site, report_store
 
 if TYPE_CHECKING:
-    from builder.image.engine.engine import Engine
-    from builder.image.engine.images import StoredImage
+    from builder.image.engine import Engine, StoredImage
     from builder.pipeline.image_build import Maker
-    from builder.sources.oci.staging import Staged
-    from builder.verify.runner.entry import ReportStore
+    from builder.sources.oci import Staged
+    from builder.verify.runner import ReportStore
 
 
 def build(
@@ -42,7 +41,7 @@ def build(
     ``locked`` forbids to go on, and UsageError if an image would have nowhere to go.
     """
     if options.push is not None:
-        from builder.sources.oci.staging import repository_of
+        from builder.sources.oci import repository_of
 
         repository_of(options.push)
     engine = _engine(options)
@@ -106,7 +105,7 @@ def build(
 
 def _engine(options: BuildOptions) -> Engine | None:
     if options.engine is not None:
-        from builder.image.engine.engine import Engine  # with Docker's client: a tenth of a second
+        from builder.image.engine import Engine  # with Docker's client: a tenth of a second
 
         return Engine.connect(context=options.engine.context, builder=options.engine.builder)
     if options.push is None and options.output is None:
@@ -134,12 +133,12 @@ def _maker(
     site: Site, options: BuildOptions, stack: ExitStack, missing: Sequence[Pinned]
 ) -> Callable[..., Maker]:
     """Makers of images, while ``stack`` is open, once the disk has room for those that are ``missing``."""
-    from builder.image.compose.run_steps import Workbench
+    from builder.image.compose import Workbench
     from builder.pipeline.disk import check_room
     from builder.pipeline.image_build import Maker, runner_for
 
     if site.engine is not None:
-        from builder.image.engine.receive import sweep_passing
+        from builder.image.engine import sweep_passing
 
         sweep_passing(site.engine)
         if any(one.installs for one in missing):
@@ -219,7 +218,7 @@ def staged_before(site: Site, options: BuildOptions, recipes: Iterable[Recipe]) 
     if repository is None or options.no_cache:
         return {}
     registry = site.sources.writing
-    from builder.sources.oci.staging import find_staged
+    from builder.sources.oci import find_staged
 
     def look(recipe: Recipe) -> Staged | None:
         try:
@@ -228,7 +227,7 @@ def staged_before(site: Site, options: BuildOptions, recipes: Iterable[Recipe]) 
                 found = find_staged(registry, repository, recipe.inputs, kept=configs)
                 if found is None:
                     return None
-                from builder.verify.evidence.origin import origin_of
+                from builder.verify.evidence import origin_of
 
                 origin = origin_of(registry, found, recipe, made=site.stores.made, builders=site.own)
         except CellError as problem:

@@ -20,17 +20,10 @@ from typing import Any
 from builder.core.documents import shown
 from builder.core.errors import CellError
 from builder.core.model import Cell, RegistryBase
-from builder.image.compose.compose import base_image, write_layout
-from builder.image.compose.differ import SavedImage
-from builder.image.compose.run_steps import Runner
-from builder.image.engine.build import BuildRequest, ca_bundle, hint_for, proxies
-from builder.image.engine.engine import Engine
-from builder.image.layers.compression import codec
-from builder.image.layers.store import Lease, Record
-from builder.image.layers.tar import tar_layer
-from builder.image.layers.types import BaseLayers, Layer, SystemLayers
-from builder.image.recipe.quote import env_name, value
-from builder.image.recipe.values import Recipe, write
+from builder.image.compose import Runner, SavedImage, base_image, write_layout
+from builder.image.engine import BuildRequest, Engine, ca_bundle, hint_for, proxies
+from builder.image.layers import BaseLayers, Layer, Lease, Record, SystemLayers, codec, tar_layer
+from builder.image.recipe import Recipe, env_name, value, write
 from builder.pipeline.options import BuildOptions, EngineOptions
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from builder.core.errors import MissingToolError
 from builder.core.model import Pinned, RegistryBase
-from builder.image.compose.layer_plan import ready_wheels
-from builder.image.compose.sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED
+from builder.image.compose import BASE_UNPACKED, DEB_UNPACKED, UNPACKED, ready_wheels
 from builder.pipeline.site import Site
-from builder.sources.index.client import cache_path
+from builder.sources.index import cache_path
 
 RECOMPRESSED = 1.1
 """Bytes of a zstd layer for each byte of its wheel, measured on the same."""

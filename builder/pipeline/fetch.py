@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from builder.core.model import RegistryBase, RootfsBase, StandalonePython, Wheel
-from builder.image.compose.rootfs import cached_rootfs
-from builder.image.recipe.values import Recipe
+from builder.image.compose import cached_rootfs
+from builder.image.recipe import Recipe
 from builder.pipeline.events import Stage
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site

@@ -7,14 +7,21 @@ from pathlib import Path
 
 from builder.core.errors import CellError, MissingToolError, RegistryError
 from builder.core.model import Image
-from builder.image.compose.compose import ComposedImage, compose_image, write_layout
-from builder.image.compose.layer_build import MissingLayers
-from builder.image.compose.layer_plan import Elsewhere, Plan, plan
-from builder.image.compose.run_steps import Assembly, Runner, Workbench
-from builder.image.engine.engine import Engine
-from builder.image.layers.store import Lease
-from builder.image.layers.types import BaseLayers, Layer, SystemLayers
-from builder.image.recipe.values import Recipe
+from builder.image.compose import (
+    Assembly,
+    ComposedImage,
+    Elsewhere,
+    MissingLayers,
+    Plan,
+    Runner,
+    Workbench,
+    compose_image,
+    plan,
+    write_layout,
+)
+from builder.image.engine import Engine
+from builder.image.layers import BaseLayers, Layer, Lease, SystemLayers
+from builder.image.recipe import Recipe
 from builder.pipeline.events import Stage
 from builder.pipeline.fetch import fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.options import BuildOptions
@@ -22,9 +29,7 @@ from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site
 from builder.pipeline.stages import image_of, refuse_large
 from builder.pipeline.upload import EngineFeed, Uploads, sign_pushed
-from builder.sources.oci.copying import push_image
-from builder.sources.oci.spec import MANIFEST, Manifest
-from builder.sources.oci.staging import Staged, staged_tag
+from builder.sources.oci import MANIFEST, Manifest, Staged, push_image, staged_tag
 
 
 def runner_for(engine: Engine | None) -> Runner:

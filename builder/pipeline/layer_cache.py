@@ -9,12 +9,22 @@ from typing import Any
 
 from builder.core.digests import sha256_of
 from builder.core.errors import ImageMissingError, RegistryError
-from builder.image.layers import shared
-from builder.image.layers.store import LayerStore, Lease, Record
-from builder.image.layers.types import Layer
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.spec import MANIFEST
-from builder.verify.evidence.cosign import Cosign, Signer, Verifier
+from builder.image.layers import (
+    Layer,
+    LayerStore,
+    Lease,
+    Record,
+    check_content,
+    config_digest,
+    description,
+    manifest_of,
+    read,
+    shared_tag,
+    signature_of,
+    signed_text,
+)
+from builder.sources.oci import MANIFEST, Registry
+from builder.verify.evidence import Cosign, Signer, Verifier
 
 
 @dataclass(kw_only=True)
@@ -45,18 +55,18 @@ class SharedLayers:
 
         Raises RegistryError if the registry does not answer.
         """
-        tag = shared.shared_tag(key)
+        tag = shared_tag(key)
         if tag not in self._listed():
             return None
         where = f"{self.repository}:{tag}"
         try:
             manifest = self.registry.manifest(where).document
-            config = self.registry.blob(self.repository, shared.config_digest(manifest, where))
+            config = self.registry.blob(self.repository, config_digest(manifest, where))
             why = self._unsigned(manifest, config)
             if why:
                 self.warn(f"{where} does not count: {why}; it is made here")
                 return None
-            record = shared.read(config, manifest, key, where)
+            record = read(config, manifest, key, where)
         except ImageMissingError:
             return None
         except RegistryError as problem:
@@ -69,7 +79,7 @@ class SharedLayers:
         """Why a description does not count; empty if the one who is trusted signed it."""
         if self.trusted is None:
             return "nobody's signature was asked for"
-        signed = shared.signature_of(manifest, config)
+        signed = signature_of(manifest, config)
         if signed is None:
             return "it is not signed"
         with self._guard:
@@ -83,7 +93,7 @@ class SharedLayers:
 
         def make(target: Path) -> Record:
             self.registry.fetch_blob(self.repository, layer.digest, target, size=layer.size, progress=advance)
-            shared.check_content(layer, target, f"{self.repository}:{shared.shared_tag(found.key)}")
+            check_content(layer, target, f"{self.repository}:{shared_tag(found.key)}")
             return found
 
         record = self.store.obtain(found.key, lease, make)
@@ -97,15 +107,15 @@ class SharedLayers:
         """Leave layers here under their keys, blobs and all, unless a key has its tag; how many were new."""
         # One cell at a time: docker-registry 2.8 answers 400 to one manifest that arrives twice at once.
         with self._publishing:
-            new = {tag: one for one in made if (tag := shared.shared_tag(one.key)) not in self._listed()}
+            new = {tag: one for one in made if (tag := shared_tag(one.key)) not in self._listed()}
             configs = {tag: self._description(record) for tag, record in new.items()}
             signed = None
             if new and self.signer is not None:
-                text = shared.signed_text(configs.values())
+                text = signed_text(configs.values())
                 signed = text, Cosign.find().sign_text(text, self.signer)
             for tag, record in new.items():
                 config, digest = configs[tag], record.layer.digest
-                manifest = shared.manifest_of(record.layer, config, signed)
+                manifest = manifest_of(record.layer, config, signed)
                 self.registry.push_blob(self.repository, digest, self.store.blob(digest))
                 self.registry.push_blob(self.repository, sha256_of(config), config)
                 self.registry.put_manifest(f"{self.repository}:{tag}", manifest, MANIFEST)
@@ -117,7 +127,7 @@ class SharedLayers:
         if not files:
             with suppress(FileNotFoundError):
                 files = self.store.files(record.key)
-        return shared.description(record, files)
+        return description(record, files)
 
     def _listed(self) -> set[str]:
         """All tags, asked for once: one question instead of two for every layer of every cell."""

@@ -21,7 +21,7 @@ from builder.core.model import Cell, DebianPackage, Image
 from builder.pipeline.events import CellResult
 
 if TYPE_CHECKING:
-    from builder.image.engine.engine import Engine
+    from builder.image.engine import Engine
 
 SCHEMA = 1
 LIST = "/usr/local/share/rtbuild/apt.txt"

@@ -11,10 +11,9 @@ from typing import Any
 from builder.core.errors import CellError
 from builder.core.model import Cell, Image, Matrix
 from builder.core.temporary import locked_folder, sweep
-from builder.image.compose.differ import ImageDifference, SavedImage, compare
-from builder.image.compose.run_steps import Workbench
-from builder.image.engine.engine import Engine
-from builder.image.recipe.values import Recipe
+from builder.image.compose import ImageDifference, SavedImage, Workbench, compare
+from builder.image.engine import Engine
+from builder.image.recipe import Recipe
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, Stage

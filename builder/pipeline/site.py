@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from builder.core import resources
 from builder.core.errors import StaleLockError
 from builder.core.model import IMAGES, Cell, Matrix, Pinned
-from builder.image.layers.store import LayerStore
-from builder.image.recipe.probe_file import kept_bundle
+from builder.image.layers import LayerStore
+from builder.image.recipe import kept_bundle
 from builder.pipeline.events import Note
-from builder.plan.lock.file import lock_path, merge, pinned_cell, read_lock, state
-from builder.verify.evidence.local_builds import MadeImages
+from builder.plan.lock import lock_path, merge, pinned_cell, read_lock, state
+from builder.verify.evidence import MadeImages
 
 if TYPE_CHECKING:
-    from builder.image.compose.pythons import Pythons
-    from builder.image.engine.engine import Engine
-    from builder.image.sdist.workshop import Workshop
+    from builder.image.compose import Pythons
+    from builder.image.engine import Engine
+    from builder.image.sdist import Workshop
     from builder.pipeline.layer_cache import SharedLayers
     from builder.pipeline.options import LayerSource
     from builder.pipeline.schedule import Emit, Walk
-    from builder.sources.debian.archive import Debian
-    from builder.sources.index.client import Index
-    from builder.sources.oci.registry import Registry
-    from builder.verify.evidence.cosign import People, Signer
-    from builder.verify.runner.entry import ReportStore
+    from builder.sources.debian import Debian
+    from builder.sources.index import Index
+    from builder.sources.oci import Registry
+    from builder.verify.evidence import People, Signer
+    from builder.verify.runner import ReportStore
 
 T = TypeVar("T")
 LAYER_LIMIT = 50_000_000_000
@@ -91,39 +91,39 @@ class Sources:
 
     @_Door
     def registry(self) -> Registry:
-        from builder.sources.oci.registry import Registry
+        from builder.sources.oci import Registry
 
         return Registry.from_user(self.mirrors)
 
     @_Door
     def writing(self) -> Registry:
         """The door to repositories that are pushed to, and never to a mirror."""
-        from builder.sources.oci.registry import Registry
+        from builder.sources.oci import Registry
 
         return Registry.to_write()
 
     @_Door
     def debian(self) -> Debian:
-        from builder.sources.debian.archive import Debian
+        from builder.sources.debian import Debian
 
         return Debian(cache=self.cache, note=self.note)
 
     @_Door
     def index(self) -> Index:
-        from builder.sources.index.client import Index
+        from builder.sources.index import Index
 
         return Index.from_user(note=self.note)
 
     @property
     def pythons(self) -> Pythons:
         """Standalone ones."""
-        from builder.image.compose.pythons import Pythons
+        from builder.image.compose import Pythons
 
         return Pythons(self.cache)
 
     def workshop(self, walk: Walk) -> Workshop:
         """Where a cell's wheels are built from sources."""
-        from builder.image.sdist.workshop import Workshop
+        from builder.image.sdist import Workshop
 
         return Workshop(debian=self.debian, cache=self.cache, cancel=walk.cancel, progress=walk.progress)
 
@@ -200,7 +200,7 @@ def open_site(
     cache = cache or resources.cache()
     signer = own = None
     if key:
-        from builder.verify.evidence.cosign import People, Signer
+        from builder.verify.evidence import People, Signer
 
         signer = Signer(key=key)
         own = People.holding(signer)  # a key that cannot be read is said now
@@ -213,8 +213,8 @@ def layer_cache(site: Site, *, source: LayerSource | None, target: str | None) -
     if source is None and target is None:
         return LayerCache()
     from builder.pipeline.layer_cache import SharedLayers
-    from builder.sources.oci.staging import repository_of
-    from builder.verify.evidence.cosign import Cosign, Verifier
+    from builder.sources.oci import repository_of
+    from builder.verify.evidence import Cosign, Verifier
 
     def layers_in(repository: str, **who: Any) -> SharedLayers:
         return SharedLayers(
@@ -235,12 +235,12 @@ def layer_cache(site: Site, *, source: LayerSource | None, target: str | None) -
 
 def report_store(site: Site, results: Path) -> ReportStore:
     """The reports below ``results``; a key here signs them, and only what it signed is reused."""
-    from builder.verify.runner.entry import ReportStore
+    from builder.verify.runner import ReportStore
 
     folder, own, signer = results / "reports", site.own, site.signer
     if own is None or signer is None:
         return ReportStore(folder)
-    from builder.verify.evidence.cosign import Cosign
+    from builder.verify.evidence import Cosign
 
     return ReportStore(
         folder,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from builder import __version__
 from builder.core.errors import CellError
 from builder.core.model import Cell, Image, Matrix, Pinned, Report, Verdict
-from builder.image.recipe.rendering import render
-from builder.image.recipe.values import Recipe, write
+from builder.image.recipe import Recipe, render, write
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.options import Gpus, LockOptions, RenderOptions
 from builder.pipeline.schedule import Hooks, Walk, walk_all
@@ -20,11 +19,10 @@ from builder.plan.facts import check, summary
 from builder.plan.facts.reading_cache import Memory
 
 if TYPE_CHECKING:
-    from builder.image.compose.compose import ComposedImage
-    from builder.image.engine.engine import Engine
-    from builder.image.engine.images import StoredImage
-    from builder.sources.oci.staging import Staged
-    from builder.verify.runner.entry import ReportStore
+    from builder.image.compose import ComposedImage
+    from builder.image.engine import Engine, StoredImage
+    from builder.sources.oci import Staged
+    from builder.verify.runner import ReportStore
 
     Described = ComposedImage | Staged | StoredImage
 
@@ -63,7 +61,7 @@ def lock_cell(walk: Walk, site: Site, *, upgrade: bool | frozenset[str] = False)
     with walk.stage(Stage.LOCK):
         pinned = site.stores.locks.pinned(walk.cell)
         if pinned is None or upgrade:
-            from builder.plan.lock.resolve import pin
+            from builder.plan.lock import pin
 
             walk.progress("resolving", quiet=False)
             pinned = pin(
@@ -118,8 +116,7 @@ def verify_cell(
     ``pinned`` says what has to be in the image; None if no lock does. ``gpus`` and ``again`` are those of
     :func:`builder.verify.runner.probe_run.verify`.
     """
-    from builder.verify.runner.document import Expectation
-    from builder.verify.runner.probe_run import verify
+    from builder.verify.runner import Expectation, verify
 
     with walk.stage(Stage.VERIFY):
         walk.progress("cudnn-verify", quiet=False)

@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Self
 
 from builder.core.errors import CellError
-from builder.image.compose.compose import base_image
-from builder.image.engine.engine import Engine
-from builder.image.engine.receive import passing_names
-from builder.image.layers.store import LayerStore
-from builder.image.layers.types import BaseLayers, Layer
+from builder.image.compose import base_image
+from builder.image.engine import Engine, passing_names
+from builder.image.layers import BaseLayers, Layer, LayerStore
 from builder.pipeline.layer_cache import SharedLayers
 from builder.pipeline.site import Site
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.staging import read_image
-from builder.verify.evidence.origin import sign_built
+from builder.sources.oci import Registry, read_image
+from builder.verify.evidence import sign_built
 
 _CONNECTIONS = 4
 """Blobs that are uploaded at a time."""

@@ -7,18 +7,15 @@ from collections.abc import Sequence
 
 from builder.core.errors import CellError, ImageMissingError, RegistryError
 from builder.core.model import Cell, Image, Matrix, Report
-from builder.image.engine.engine import Engine
+from builder.image.engine import Engine
 from builder.pipeline import stages
 from builder.pipeline.events import CellResult, Stage
 from builder.pipeline.options import VerifyOptions
 from builder.pipeline.schedule import Hooks, Walk, walk_all
 from builder.pipeline.site import Site, open_site, report_store
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.staging import Staged, find_staged, repository_of, staged_reference
-from builder.verify.evidence.cosign import People
-from builder.verify.evidence.origin import origin_of
-from builder.verify.evidence.report_exchange import share
-from builder.verify.runner.entry import ReportStore, SealedReport
+from builder.sources.oci import Registry, Staged, find_staged, repository_of, staged_reference
+from builder.verify.evidence import People, origin_of, share
+from builder.verify.runner import ReportStore, SealedReport
 
 
 def verify(

@@ -20,7 +20,7 @@ from publish_doubles import A100, CELL, PROBE
 from publish_scene import Scene, Zygote, impatient
 from rtbuild_command import rtbuild
 
-from builder.release.audit import Question
+from builder.release.audit.findings import Question
 from builder.release.audit.run import Audit, audit
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Signer, Verifier

@@ -72,6 +72,27 @@ def test_nobody_imports_upward_or_sideways(capsys: pytest.CaptureFixture[str]) -
     assert code == EXIT_STATUS_SUCCESS, capsys.readouterr().out
 
 
+def room(module: str) -> str:
+    """``plan.lock.file`` is in the room ``plan.lock``. ``pipeline`` is one room, and so is each module of
+    ``core``.
+    """
+    parts = module.split(".")
+    depth = {"pipeline": 1, "cli": 1 if parts[1:2] != ["console"] else 2}.get(parts[0], 2)
+    return ".".join(parts[:depth])
+
+
+TAKEN = {
+    (f"builder.{room(name)}", name)
+    for module, names in IMPORTS.items()
+    for name in names
+    if room(name) != room(module) and name.split(".")[0] not in {"core", "__init__"}
+}
+
+
+def test_a_room_is_entered_by_its_face() -> None:
+    assert not {name for _, name in TAKEN if name != room(name)}
+
+
 def test_nothing_imports_what_goes_into_images() -> None:
     wrong = {(module, name) for module, names in IMPORTS.items() for name in names if apart(name)}
     assert not wrong

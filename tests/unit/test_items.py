@@ -35,7 +35,7 @@ from builder.image.layers.compression import INFLATE_ERRORS
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import Hooks, Walk, each
 from builder.plan import facts
-from builder.release.audit import Question
+from builder.release.audit.findings import Question
 from builder.release.audit.run import audit
 from builder.release.catalogue.collection import collect
 from builder.release.catalogue.registry import images_of

@@ -18,12 +18,13 @@ import pytest
 from publish_doubles import Project, report
 
 from builder.cli.commands.audit import document, page
-from builder.cli.console import Terminal
+from builder.cli.console.terminal import Terminal
 from builder.core.documents import readable
 from builder.core.errors import FaultError, RtbuildError
 from builder.plan.lock.file import read_lock
-from builder.release.audit import Question, drift, machine
+from builder.release.audit import drift, machine
 from builder.release.audit.checked_statements import judge_all
+from builder.release.audit.findings import Question
 from builder.release.audit.run import Audit
 from builder.release.catalogue.collection import _publications
 from builder.sources.oci.staging import read_image

@@ -10,14 +10,10 @@ from builder.cli import options as opt
 from builder.cli.console import Terminal, print_json, show
 from builder.core.documents import MalformedError, parse_moment
 from builder.core.errors import UsageError
-from builder.release.audit import AuditOutcome, Question
-from builder.release.audit.checked_statements import FAILED, Held
-from builder.release.audit.run import Audit
-from builder.release.audit.run import audit as ask
-from builder.sources.oci.registry import Registry
-from builder.verify.evidence.cosign import Verifier
-from builder.verify.evidence.judgement import JudgedReport
-from builder.verify.evidence.verification import timestamp
+from builder.release.audit import FAILED, Audit, AuditOutcome, Held, Question
+from builder.release.audit import audit as ask
+from builder.sources.oci import Registry
+from builder.verify.evidence import JudgedReport, Verifier, timestamp
 
 _MARKS = {
     AuditOutcome.PASSES: ("✓", "32"),

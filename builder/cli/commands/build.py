@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from builder.cli import options as opt
-from builder.cli.console import Progress, Terminal, print_json
-from builder.cli.console.summary import run_summary
+from builder.cli.console import Progress, Terminal, print_json, run_summary
 from builder.cli.walking import exit_code, finished, walk
 from builder.core.errors import UsageError
 from builder.core.model import Cell, Matrix
+from builder.pipeline import BuildOptions, EngineOptions, LayerSource
 from builder.pipeline import build as pipeline
-from builder.pipeline.options import BuildOptions, EngineOptions, LayerSource
 
 
 def build(
@@ -118,7 +117,7 @@ def _compare_builds(
 
     The differences go to ``reproduce/<cell>.json`` below the results, whole.
     """
-    from builder.pipeline.reproduce import Comparison, check_reproducible
+    from builder.pipeline import Comparison, check_reproducible
 
     found: dict[str, Comparison] = {}
     compared = found.__setitem__

@@ -7,8 +7,8 @@ from builder.cli import options as opt
 from builder.cli.console import human_bytes, print_json, show
 from builder.core import resources
 from builder.core.errors import UsageError
-from builder.image.layers.store import LayerStore
-from builder.pipeline.site import LAYER_LIMIT
+from builder.image.layers import LayerStore
+from builder.pipeline import LAYER_LIMIT
 
 _CONTENTS = {
     "wheels": "wheels, as downloaded",

@@ -8,13 +8,9 @@ from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.documents import shown
-from builder.release.catalogue.collection import collect
-from builder.release.catalogue.registry import images_of
-from builder.release.catalogue.site import write_site
-from builder.release.catalogue.values import CataloguedImage
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.staging import repository_of
-from builder.verify.evidence.cosign import Verifier
+from builder.release.catalogue import CataloguedImage, collect, images_of, write_site
+from builder.sources.oci import Registry, repository_of
+from builder.verify.evidence import Verifier
 
 
 def catalogue(

@@ -16,9 +16,8 @@ from builder.plan import facts
 from builder.plan.facts import Finding, Outcome, summary
 from builder.plan.facts.finding import entry, unknown
 from builder.plan.facts.reading_cache import Memory
-from builder.plan.lock.file import lock_path, pinned_cell, read_lock, state
-from builder.plan.matrix.amendment import Replacement, amend
-from builder.plan.matrix.expand import cell_id
+from builder.plan.lock import lock_path, pinned_cell, read_lock, state
+from builder.plan.matrix import Replacement, amend, cell_id
 
 FAULT = "fault"
 """The rule of a finding on a cell that could not be judged."""
@@ -126,8 +125,8 @@ def _judge(
     memory = Memory(mirrors=mirrors)
     if read or deep:
         from builder.plan.facts.reading import read as read_all  # with an HTTP client: a tenth of a second
-        from builder.sources.index.client import Index
-        from builder.sources.oci.registry import Registry
+        from builder.sources.index import Index
+        from builder.sources.oci import Registry
 
         index, registry = Index.from_user(brief=True), Registry.from_user(mirrors)
         reading = read_all(pairs, index=index, registry=registry, memory=memory, deep=deep)

@@ -12,31 +12,50 @@ import typer
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED
-from builder.cli.console import Progress, Terminal, counted, print_json, say, show
-from builder.cli.console.lines import reporter
-from builder.cli.console.summary import run_summary
+from builder.cli.console import Progress, Terminal, counted, print_json, reporter, run_summary, say, show
 from builder.cli.walking import walk
 from builder.core import resources
 from builder.core.documents import shown
 from builder.core.errors import MissingToolError, UsageError
 from builder.core.model import Matrix, Profile
-from builder.image.engine.engine import Engine
-from builder.image.recipe.probe_file import bundle
+from builder.image.engine import Engine
+from builder.image.recipe import bundle
 from builder.image.sdist import Workshop
-from builder.pipeline import events, stages
-from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.options import LockOptions
+from builder.pipeline import (
+    CellOutcome,
+    CellResult,
+    LockOptions,
+    RunStarted,
+    Stage,
+    StageFinished,
+    StageProgress,
+    StageStarted,
+    lock_cells,
+)
 from builder.plan.matrix import load
+from builder.release.colab import (
+    ABOUT,
+    ColabGpu,
+    Imported,
+    Login,
+    Parity,
+    ParityRow,
+    ParityStatus,
+    Runtime,
+    import_runtime,
+    matrix_text,
+    measure,
+    probe_runtime,
+    read_runtime,
+    record,
+    record_text,
+    save,
+)
 from builder.release.colab import diff as parities
-from builder.release.colab.diff import Parity, ParityRow, ParityStatus
-from builder.release.colab.fresh import ABOUT, ColabGpu, Login, probe_runtime, save
-from builder.release.colab.fresh import load as load_report
-from builder.release.colab.imports import Imported, import_runtime, matrix_text, record, record_text
-from builder.release.colab.measurement import measure
-from builder.release.colab.runtimes import Runtime, read_runtime
-from builder.sources.debian.archive import Debian
-from builder.sources.index.client import Index
-from builder.verify.evidence.verification import covered_class
+from builder.release.colab import load as load_report
+from builder.sources.debian import Debian
+from builder.sources.index import Index
+from builder.verify.evidence import covered_class
 
 _WORDS = {
     ParityStatus.SAME: "same",
@@ -96,7 +115,7 @@ def import_(
     if lock:
         cells = [cell for cell in matrix.cells if cell.excluded is None]
         options = LockOptions(mirrors=opt.mirrors(mirror))
-        results = walk(terminal, partial(stages.lock_cells, [matrix], cells, options))
+        results = walk(terminal, partial(lock_cells, [matrix], cells, options))
         terminal.say(run_summary(results, terminal))
     if json_:
         outcomes = {result.cell.id: result.outcome.value for result in results}
@@ -111,20 +130,20 @@ def _asked(runtime: Runtime, profile: Profile, terminal: Terminal, *, build: boo
     began, cache = time.monotonic(), resources.cache()
     name, stage = f"colab-{runtime.name}", Stage.CHECK
     with reporter(terminal) as report:
-        report(events.RunStarted(cells=(name,), stages=(stage,)))
-        report(events.StageStarted(cell=name, stage=stage))
+        report(RunStarted(cells=(name,), stages=(stage,)))
+        report(StageStarted(cell=name, stage=stage))
         imported = import_runtime(
             runtime,
             index=Index.from_user(brief=True),
             profile=profile,
             workshop=Workshop(debian=Debian(), cache=cache) if build else None,
             progress=lambda text, done, total: report(
-                events.StageProgress(cell=name, stage=stage, text=text, done=done, total=total, quiet=True)
+                StageProgress(cell=name, stage=stage, text=text, done=done, total=total, quiet=True)
             ),
         )
         found = len(imported.matching.found)
         text = f"{found} of {len(runtime.packages)} packages are on the index"
-        report(events.StageFinished(cell=name, stage=stage, seconds=time.monotonic() - began, text=text))
+        report(StageFinished(cell=name, stage=stage, seconds=time.monotonic() - began, text=text))
     return imported
 
 

@@ -13,19 +13,23 @@ from typing import Any, Literal
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
-from builder.cli.console import print_json, say, show
-from builder.cli.console.job import Case, CaseStatus, junit_xml
+from builder.cli.console import Case, CaseStatus, junit_xml, print_json, say, show
 from builder.core.errors import MissingToolError, RegistryError, RtbuildError, UsageError
 from builder.core.files import write_whole
-from builder.image.recipe.probe_file import bundle
-from builder.release.dispatch.builds import building
-from builder.release.dispatch.fleet import load_fleet
-from builder.release.dispatch.follow import Follower, TaskState, exit_code
-from builder.release.dispatch.node import verify_digest as verify
-from builder.release.dispatch.plan import missing
-from builder.release.dispatch.run import rendered_cells, verifying
-from builder.sources.oci.registry import Registry
-from builder.verify.evidence.cosign import People, Signer
+from builder.image.recipe import bundle
+from builder.release.dispatch import (
+    Follower,
+    TaskState,
+    building,
+    exit_code,
+    load_fleet,
+    missing,
+    rendered_cells,
+    verifying,
+)
+from builder.release.dispatch import verify_digest as verify
+from builder.sources.oci import Registry
+from builder.verify.evidence import People, Signer
 
 _SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED", "built": "built"}
 

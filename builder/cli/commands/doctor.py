@@ -8,10 +8,8 @@ from builder.cli import options as opt
 from builder.cli.console import Terminal, print_json, show
 from builder.core import resources
 from builder.core.errors import MissingToolError
-from builder.image.engine.doctor import diagnose
-from builder.image.engine.engine import Engine
-from builder.release.dispatch.fleet import load_fleet
-from builder.release.dispatch.run import try_fleet
+from builder.image.engine import Engine, diagnose
+from builder.release.dispatch import load_fleet, try_fleet
 
 _MARKS = {"passed": ("✓", "32"), "failed": ("✗", "31;1"), "not_run": ("⊘", "33")}
 

@@ -21,8 +21,8 @@ from builder.plan.facts.framework_sources import FAMILIES
 from builder.plan.facts.portable import portable
 from builder.plan.facts.refresh import Refresh, apply, refresh
 from builder.plan.facts.survey import Budget, Survey, survey, table_text
-from builder.sources.index.client import Index
-from builder.sources.oci.registry import Registry
+from builder.sources.index import Index
+from builder.sources.oci import Registry
 
 facts = typer.Typer(
     help="The compatibility tables that ship with rtbuild.",

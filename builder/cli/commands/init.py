@@ -14,7 +14,7 @@ from builder.cli.console import say, show
 from builder.core import resources
 from builder.core.errors import UsageError
 from builder.core.files import write_whole
-from builder.sources.index.client import Index
+from builder.sources.index import Index
 
 
 def init(

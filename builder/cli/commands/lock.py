@@ -7,9 +7,15 @@ from builder.cli import options as opt
 from builder.cli.console import Progress, Terminal, counted, print_json, say
 from builder.cli.walking import finished
 from builder.core.errors import UsageError
-from builder.pipeline import stages, verifying
-from builder.pipeline.options import LockOptions, RenderOptions, VerifyOptions
-from builder.pipeline.site import Locks
+from builder.pipeline import (
+    LockOptions,
+    Locks,
+    RenderOptions,
+    VerifyOptions,
+    lock_cells,
+    render_cells,
+    verifying,
+)
 
 
 def lock(
@@ -32,7 +38,7 @@ def lock(
             print_json({"schema": 1, "cells": [{"id": cell.id, "locked": True} for cell in cells]})
         return 0
     options = LockOptions(upgrade=upgrade or frozenset(upgrade_package or ()), mirrors=opt.mirrors(mirror))
-    run = partial(stages.lock_cells, loaded, cells, options)
+    run = partial(lock_cells, loaded, cells, options)
     return finished(Terminal.of(progress), run, json=json_)
 
 
@@ -52,7 +58,7 @@ def render(
     """Exit 1 if a recipe could not be written."""
     loaded, cells = opt.choose(matrices, select, skip)
     options = RenderOptions(folder=output, locked=locked, text_only=text_only, mirrors=opt.mirrors(mirror))
-    run = partial(stages.render_cells, loaded, cells, options)
+    run = partial(render_cells, loaded, cells, options)
     return finished(Terminal.of(progress), run, json=json_)
 
 

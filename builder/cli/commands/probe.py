@@ -15,7 +15,7 @@ from builder.core.errors import UsageError
 
 def probe(output: Path | None = opt.of("--output, -o: Write it there; without, to stdout.")) -> int:
     """Print the probe, or write it executable."""
-    from builder.image.recipe.probe_file import bundle
+    from builder.image.recipe import bundle
 
     if output is None:
         sys.stdout.buffer.write(bundle())

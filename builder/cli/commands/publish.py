@@ -7,13 +7,12 @@ from pathlib import Path
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
-from builder.cli.console import Progress, Terminal, counted, print_json
-from builder.cli.console.job import Case, CaseStatus, write_job_files
+from builder.cli.console import Case, CaseStatus, Progress, Terminal, counted, print_json, write_job_files
 from builder.cli.walking import record, walk
 from builder.core.errors import PublishRefusedError, UsageError
-from builder.release.publish.publication import Publication, PublishOptions, publication_document
-from builder.release.publish.run import publish as publish_cells
-from builder.verify.evidence.cosign import People, Signer
+from builder.release.publish import Publication, PublishOptions, publication_document
+from builder.release.publish import publish as publish_cells
+from builder.verify.evidence import People, Signer
 
 _WORDS = {
     "published": "published",

@@ -8,16 +8,28 @@ from typing import Any
 from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core.errors import CellError, UsageError
-from builder.image.engine.facts import nvidia_smi
+from builder.image.engine import nvidia_smi
 from builder.plan.facts import Outcome, availability, tables
 from builder.plan.facts.availability import Offer
 from builder.plan.facts.versions import pinned
-from builder.plan.resolve import conda, proof, solve
+from builder.plan.resolve import (
+    Demand,
+    Proposal,
+    Wishes,
+    brought,
+    distributions,
+    in_wheels,
+    meant,
+    needs_standalone,
+    nothing,
+    prove,
+    read,
+    search,
+    split,
+    to_matrix_yaml,
+)
 from builder.plan.resolve import requirements as reading
-from builder.plan.resolve.clash import nothing
-from builder.plan.resolve.requirements import Wishes
-from builder.plan.resolve.solve import Demand, Proposal, distributions
-from builder.sources.index.client import Index
+from builder.sources.index import Index
 
 
 def machine(gpus: Sequence[str], driver: str | None) -> tuple[tuple[str, ...], str | None]:
@@ -90,7 +102,7 @@ def wishes(
     if notebook is not None:
         others.append(reading.from_notebook(notebook))
     if environment is not None:
-        others.append(conda.in_wheels(*conda.read(reading.read_text(environment)), str(environment)))
+        others.append(in_wheels(*read(reading.read_text(environment)), str(environment)))
     for other in others:
         found.wishes += other.wishes
         found.index += [url for url in other.index if url not in found.index]
@@ -120,7 +132,7 @@ def propose(
     possible: which two demands clash, and which one to give up.
     """
     python = python or asked.python
-    frameworks, companions = solve.split(asked, python)
+    frameworks, companions = split(asked, python)
     demand = Demand(
         frameworks=frameworks,
         companions=companions,
@@ -134,21 +146,21 @@ def propose(
     offers = availability.ask(distributions(demand.frameworks), index) if index is not None else {}
     _refuse_absent(demand, offers)
     available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
-    found = solve.search(demand, available=available)
+    found = search(demand, available=available)
     if not found.possible:
         raise nothing(demand, found, available)
     if index is None:
         why = "the index was not asked (--offline)"
         standing, refused = [replace(one, unasked=why) for one in found.possible[:limit]], list[str]()
     else:
-        standing, refused = proof.prove(found.possible, demand, index, limit)
+        standing, refused = prove(found.possible, demand, index, limit)
     if not standing:
         raise CellError(
             "the rules let it pass, and the resolver finds no set of wheels:\n"
             + "\n".join(f"  {line}" for text in refused[:3] for line in text.splitlines()[:8]),
             hint="loosen a requirement that the resolver names, or the Python",
         )
-    text = solve.to_matrix_yaml(standing, name)
+    text = to_matrix_yaml(standing, name)
     return ProposedMatrix(text=text, demand=demand, asked=asked, offers=offers, proposals=standing)
 
 
@@ -169,7 +181,7 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
     found: list[str] = []
     for wish in demand.companions:
         found += tables.companion_asks(wish.name, pinned(wish.parsed))
-        other = solve.meant(wish.name)
+        other = meant(wish.name)
         if other is not None:
             raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
     names = ", ".join(str(wish) for wish in demand.companions)
@@ -177,7 +189,7 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         if index is None:
             raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
         python = demand.python if demand.python and demand.python[0].isdigit() else "3.12"
-        found = proof.brought(index, demand, python)
+        found = brought(index, demand, python)
     if not found:
         raise UsageError(
             f"{names} brings no framework that is on record",
@@ -213,7 +225,7 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         say(f"{wish}{beside}: versions from the {origin}: {why}")
     for number, one in enumerate(found.proposals, 1):
         cell = one.cell
-        python = f"Python {cell.python}{' (standalone)' * solve.needs_standalone(cell)}"
+        python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell)}"
         parts = ", ".join((*cell.frameworks, python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
         proven = f"the resolver finds {one.wheels} wheels for it"
         if one.unasked is not None:

@@ -16,18 +16,16 @@ from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.errors import CommandError, MissingToolError, UsageError
-from builder.image.engine.build import ca_bundle, proxies
-from builder.image.engine.engine import Engine
-from builder.image.engine.images import StoredImage
-from builder.plan.matrix.selection import matches
-from builder.release.colab import launch
-from builder.release.colab.launch import (
+from builder.image.engine import Engine, StoredImage, ca_bundle, proxies
+from builder.plan.matrix import matches
+from builder.release.colab import (
     IMAGE_USER,
     LaunchPlan,
     Machine,
     Mode,
     Wish,
     address_in,
+    launch,
     plan,
     verdict_exit,
 )

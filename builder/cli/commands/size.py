@@ -10,10 +10,10 @@ from builder.cli.console import human_bytes, print_json, show
 from builder.core import resources
 from builder.core.errors import StaleLockError
 from builder.core.model import Cell, Matrix
-from builder.image.compose.sizes import CellSize, LayerSize, measure
-from builder.image.layers.store import LayerStore
-from builder.plan.lock.file import lock_path, pinned_cell, read_lock, state
-from builder.sources.index.client import cache_path
+from builder.image.compose import CellSize, LayerSize, measure
+from builder.image.layers import LayerStore
+from builder.plan.lock import lock_path, pinned_cell, read_lock, state
+from builder.sources.index import cache_path
 
 _PACKAGES = 15
 _FILES = 10

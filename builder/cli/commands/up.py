@@ -13,12 +13,12 @@ from builder.cli.console import Progress, Terminal, say, show
 from builder.cli.walking import finished
 from builder.core import resources
 from builder.core.errors import UsageError
-from builder.image.engine.facts import nvidia_smi
+from builder.image.engine import nvidia_smi
+from builder.pipeline import BuildOptions, EngineOptions
 from builder.pipeline import build as pipeline
-from builder.pipeline.options import BuildOptions, EngineOptions
-from builder.plan.lock.file import lock_path
-from builder.release.colab.launch import Mode
-from builder.sources.oci.registry import Registry
+from builder.plan.lock import lock_path
+from builder.release.colab import Mode
+from builder.sources.oci import Registry
 
 
 def up(

@@ -17,11 +17,9 @@ from builder.cli.walking import finished
 from builder.core import resources
 from builder.core.errors import CommandError, MissingToolError, StaleLockError, UsageError
 from builder.core.model import Cell, Matrix, Pinned
-from builder.image.recipe.probe_file import kept_bundle
-from builder.pipeline import stages
-from builder.pipeline.options import LockOptions
-from builder.pipeline.site import Locks
-from builder.verify.runner.document import printed_report
+from builder.image.recipe import kept_bundle
+from builder.pipeline import LockOptions, Locks, lock_cells
+from builder.verify.runner import printed_report
 
 _LOST = ("cudnn-missing", "cudnn-major-mismatch", "toolkit-library-missing", "nvrtc-missing")
 """Causes that go away once the loader looks into the folders of NVIDIA's wheels."""
@@ -64,7 +62,7 @@ def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
     pinned = Locks([matrix]).pinned(cell)
     if pinned is None and not locked:
-        run = partial(stages.lock_cells, [matrix], [cell], LockOptions(mirrors=mirrors))
+        run = partial(lock_cells, [matrix], [cell], LockOptions(mirrors=mirrors))
         finished(Terminal.of(), run, json=False)
         pinned = Locks([matrix]).pinned(cell)
     if pinned is None:

@@ -10,9 +10,18 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from builder.cli.console import Terminal, human_seconds, seconds_left, shortened, wrapped
 from builder.cli.console.summary import failure_text, result_line
-from builder.pipeline import events
+from builder.cli.console.terminal import Terminal, human_seconds, seconds_left, shortened, wrapped
+from builder.pipeline import (
+    CellFinished,
+    Event,
+    Note,
+    RunStarted,
+    Stage,
+    StageFinished,
+    StageProgress,
+    StageStarted,
+)
 
 _BAR = 14
 _WIDE = 100
@@ -21,7 +30,7 @@ _WIDE = 100
 
 @dataclass
 class _BoardRow:
-    stage: events.Stage
+    stage: Stage
     since: float | None
     """When the stage began; None after it has ended, while the cell waits for its next stage."""
     text: str = ""
@@ -70,28 +79,28 @@ class Board:
     def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
-    def __call__(self, event: events.Event) -> None:
+    def __call__(self, event: Event) -> None:
         said = ""
         with self._lock:
             match event:
-                case events.RunStarted():
+                case RunStarted():
                     self._waiting, self._total = set(event.cells), len(event.cells)
-                case events.StageStarted():
+                case StageStarted():
                     self._waiting.discard(event.cell)
                     self._rows[event.cell] = _BoardRow(stage=event.stage, since=time.monotonic())
-                case events.StageProgress():
+                case StageProgress():
                     row = self._rows.get(event.cell)
                     if row is not None and row.stage == event.stage:
                         row.text, row.done, row.total = event.text, event.done, event.total
-                case events.StageFinished():
+                case StageFinished():
                     if event.cell in self._rows:
                         self._rows[event.cell] = _BoardRow(stage=event.stage, since=None, text=event.text)
-                case events.CellFinished(result=result):
+                case CellFinished(result=result):
                     self._waiting.discard(result.cell.id)
                     self._rows.pop(result.cell.id, None)
                     line = f"{result.cell.id}  {result_line(result, self._terminal)}"
                     said = f"{line}\n{failure_text(result)}".rstrip()
-                case events.Note():
+                case Note():
                     mark = "warning: " if event.warning else ""
                     said = (f"{event.cell}  " if event.cell else "") + mark + event.text
         if said:  # without the lock, which the table takes

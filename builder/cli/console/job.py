@@ -15,10 +15,10 @@ from itertools import accumulate
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from builder.cli.console import Terminal, human_seconds
 from builder.cli.console.summary import MARKS, failure_text
+from builder.cli.console.terminal import Terminal, human_seconds
 from builder.core.files import write_whole
-from builder.pipeline.events import CellOutcome, CellResult
+from builder.pipeline import CellOutcome, CellResult
 
 
 class CaseStatus(enum.StrEnum):

@@ -7,9 +7,19 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Self
 
-from builder.cli.console import Terminal, human_seconds, say, seconds_left
 from builder.cli.console.summary import failure_text, result_line
-from builder.pipeline import events
+from builder.cli.console.terminal import Terminal, human_seconds, say, seconds_left
+from builder.pipeline import (
+    CellFinished,
+    CellOutcome,
+    CellResult,
+    Event,
+    Note,
+    RunStarted,
+    StageFinished,
+    StageProgress,
+    StageStarted,
+)
 
 _REPEAT_AFTER = 10.0
 """Seconds between two lines of progress of one cell's stage."""
@@ -17,7 +27,7 @@ _SILENCE = 30.0
 """Seconds after which a silent stage is named again, so that the log does not look hung."""
 
 
-def reporter(terminal: Terminal) -> AbstractContextManager[Callable[[events.Event], None]]:
+def reporter(terminal: Terminal) -> AbstractContextManager[Callable[[Event], None]]:
     """The function that reports events in the terminal's way; several threads may call it."""
     if terminal.progress == "tty":
         from builder.cli.console.board import Board  # rich.live costs start-up time that lines need not pay
@@ -28,9 +38,9 @@ def reporter(terminal: Terminal) -> AbstractContextManager[Callable[[events.Even
     return nullcontext(_json_line if terminal.progress == "json" else lambda _event: None)
 
 
-def _json_line(event: events.Event) -> None:
+def _json_line(event: Event) -> None:
     """Write an event as JSON to stderr: ``event`` is its kind, ``time`` is in seconds since 1970."""
-    if isinstance(event, events.CellFinished):
+    if isinstance(event, CellFinished):
         result = event.result
         fields: dict[str, object] = {"cell": result.cell.id, "outcome": result.outcome, "stage": result.stage}
         fields["error"] = None if result.error is None else result.error.message
@@ -59,23 +69,23 @@ class Lines:
         self._over.set()
         self._pulse.join()
 
-    def __call__(self, event: events.Event) -> None:
+    def __call__(self, event: Event) -> None:
         with self._lock:
             match event:
-                case events.RunStarted():
+                case RunStarted():
                     self._width = max((len(cell) for cell in event.cells), default=0)
-                case events.StageStarted():
+                case StageStarted():
                     key = event.cell, event.stage
                     self._said[key] = self._begun[key] = time.monotonic()
-                case events.StageProgress():
+                case StageProgress():
                     self._progress(event)
-                case events.StageFinished():
+                case StageFinished():
                     self._begun.pop((event.cell, event.stage), None)
                     self._say(event.cell, f"{event.stage}: {event.text} ({human_seconds(event.seconds)})")
-                case events.CellFinished(result=result):
+                case CellFinished(result=result):
                     self._begun = {key: at for key, at in self._begun.items() if key[0] != result.cell.id}
                     self._finish(result)
-                case events.Note():
+                case Note():
                     self._say(event.cell, ("warning: " if event.warning else "") + event.text)
 
     def _say(self, cell: str, text: str) -> None:
@@ -90,7 +100,7 @@ class Lines:
                         self._said[cell, stage] = now
                         self._say(cell, f"{stage}: under way for {human_seconds(now - begun)}")
 
-    def _progress(self, event: events.StageProgress) -> None:
+    def _progress(self, event: StageProgress) -> None:
         key, now = (event.cell, event.stage), time.monotonic()
         due = now - self._said.get(key, 0.0) >= _REPEAT_AFTER
         if event.quiet and not due and not self._terminal.verbose:
@@ -100,11 +110,11 @@ class Lines:
         more = "" if left is None else f", {human_seconds(left)} left"
         self._say(event.cell, f"{event.stage}: {event.text}{more}")
 
-    def _finish(self, result: events.CellResult) -> None:
+    def _finish(self, result: CellResult) -> None:
         cell, failure = result.cell.id, failure_text(result)
         self._say(cell, result_line(result, self._terminal))
         lines = [failure] if failure else []
-        if failure and self._terminal.github and result.outcome is events.CellOutcome.FAILED:
+        if failure and self._terminal.github and result.outcome is CellOutcome.FAILED:
             first = failure.splitlines()[0]
             lines = [f"::group::{cell}: {first}", failure, "::endgroup::", f"::error title={cell}::{first}"]
         for line in lines:

@@ -3,10 +3,10 @@
 import textwrap
 from collections.abc import Sequence
 
-from builder.cli.console import Terminal, counted, human_bytes, human_seconds
+from builder.cli.console.terminal import Terminal, counted, human_bytes, human_seconds
 from builder.core.documents import harmless
 from builder.core.errors import CommandError, MatrixError, RtbuildError
-from builder.pipeline.events import CellOutcome, CellResult
+from builder.pipeline import CellOutcome, CellResult
 
 MARKS = {
     CellOutcome.DONE: ("✓", "32", "done"),

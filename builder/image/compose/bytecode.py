@@ -17,12 +17,9 @@ from pathlib import Path
 
 from builder.core.digests import digest_of
 from builder.image.compose.rootfs_tree import Scratch
-from builder.image.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
-from builder.image.layers.store import Lease
-from builder.image.layers.tar import MTIME
-from builder.image.recipe.values import RecipeStep
-from builder.image.wheels.excerpt import is_source
-from builder.image.wheels.wheel import SITE
+from builder.image.layers import FORMAT, MTIME, Content, Lease, Pack, Packed, find_pack, keep_pack
+from builder.image.recipe import RecipeStep
+from builder.image.wheels import SITE, is_source
 
 _OUT = "out/bytecode/"
 _PYTHON = re.compile(

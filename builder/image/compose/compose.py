@@ -14,10 +14,9 @@ from builder.core.files import write_whole
 from builder.core.temporary import disk_errors, locked
 from builder.image.compose.layer_plan import check_collisions
 from builder.image.compose.run_steps import Assembly, added_layers
-from builder.image.layers.store import Record
-from builder.image.layers.types import BaseLayers, Layer, SystemLayers
-from builder.image.recipe.values import Recipe, RecipeSetting, refuse_foreign
-from builder.sources.oci.spec import INDEX, MANIFEST
+from builder.image.layers import BaseLayers, Layer, Record, SystemLayers
+from builder.image.recipe import Recipe, RecipeSetting, refuse_foreign
+from builder.sources.oci import INDEX, MANIFEST
 
 _REF = "org.opencontainers.image.ref.name"
 _LOADED = "io.containerd.image.name"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from builder.core.errors import CellError
-from builder.image.layers.compression import plain
+from builder.image.layers import plain
 
 _CHUNK = 1 << 20
 _SAMPLE = 1 << 16

@@ -24,16 +24,9 @@ from builder.image.compose.layer_plan import (
     title_of,
 )
 from builder.image.compose.rootfs import rootfs_key
-from builder.image.layers.store import Lease, Record
-from builder.image.layers.tar import tar_layer
-from builder.image.layers.types import MEDIA_TYPES, BaseLayers, Layer
-from builder.image.layers.untar import open_layer
-from builder.image.wheels.archive import Archive
-from builder.image.wheels.convert import write_layer
-from builder.image.wheels.excerpt import Excerpt, keep_excerpt
-from builder.image.wheels.wheel import Tree, check_python
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.spec import blobs_of, parse_config
+from builder.image.layers import MEDIA_TYPES, BaseLayers, Layer, Lease, Record, open_layer, tar_layer
+from builder.image.wheels import Archive, Excerpt, Tree, check_python, keep_excerpt, write_layer
+from builder.sources.oci import Registry, blobs_of, parse_config
 
 _OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
 _LAYER_TYPES = {

@@ -14,15 +14,10 @@ from builder.core.digests import digest_of
 from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
 from builder.image.compose import pythons
 from builder.image.compose.rootfs import rootfs_key
-from builder.image.layers.compression import codec
-from builder.image.layers.store import LayerStore, Lease, Record
-from builder.image.layers.types import Layer
-from builder.image.recipe.rendering import pip_of
-from builder.image.recipe.slim import LEFT_OUT
+from builder.image.layers import Layer, LayerStore, Lease, Record, codec
+from builder.image.recipe import LEFT_OUT, pip_of
+from builder.image.wheels import LAYOUT, Archive, Tree, check_tags, refuse_collisions
 from builder.image.wheels import launchers as scripts
-from builder.image.wheels.archive import Archive
-from builder.image.wheels.convert import LAYOUT, refuse_collisions
-from builder.image.wheels.wheel import Tree, check_tags
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
 """The rule for files that are left out, as a part of layers' keys."""

@@ -22,14 +22,12 @@ from builder.core.errors import CellError
 from builder.core.files import read_cached, write_whole
 from builder.core.model import StandalonePython
 from builder.core.temporary import locked
-from builder.image.layers.compression import decompressed
-from builder.image.layers.tar import MTIME
-from builder.image.layers.untar import TarEntry, TarReader
-from builder.image.wheels.wheel import parents
+from builder.image.layers import MTIME, TarEntry, TarReader, decompressed
+from builder.image.wheels import parents
 from builder.plan.facts.binary import needs_of
 from builder.plan.facts.tables import standalone_sums
 from builder.plan.facts.versions import at_least, key
-from builder.sources.index.pythons import PythonArchives, choose, machine_platform
+from builder.sources.index import PythonArchives, choose, machine_platform
 
 FORMAT = 2
 """To be raised when the same archive is laid out otherwise."""

@@ -20,7 +20,7 @@ from builder.core.errors import CellError, CommandError, MissingToolError
 from builder.core.files import write_whole
 from builder.core.model import Cell, Deb, RootfsBase
 from builder.core.temporary import locked, locked_folder, sweep
-from builder.image.layers.compression import codec
+from builder.image.layers import codec
 
 SCRIPT = Path(__file__).with_name("rootfs-finish.sh")
 """Runs at the end, with the new system's folder as its argument; says itself what it removes, and why."""

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from builder.core.documents import shown
 from builder.core.errors import CancelledError, CellError
-from builder.image.layers.pack import Content
-from builder.image.layers.untar import TarEntry, TarReader, open_layer
+from builder.image.layers import Content, TarEntry, TarReader, open_layer
 
 _UNREAD = re.compile(r"(usr/share|usr/include|var/lib/dpkg|var/cache)/")
 _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO, errno.EROFS, errno.EMFILE)

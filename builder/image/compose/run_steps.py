@@ -22,15 +22,21 @@ from builder.core.temporary import disk_errors
 from builder.image.compose.bytecode import compiler, keep_compiled, lay_known, lay_sources, parts_of
 from builder.image.compose.layer_plan import Elsewhere, Plan
 from builder.image.compose.rootfs_tree import Scratch
-from builder.image.layers.compression import codec
-from builder.image.layers.pack import Pack
-from builder.image.layers.store import Lease, Record
-from builder.image.layers.tar import write_folder
-from builder.image.layers.tmpfs import MemoryFullError, workplace
-from builder.image.layers.types import BaseLayers, Layer, SystemLayers
-from builder.image.recipe.values import Recipe, RecipeFile, RecipeStep
+from builder.image.layers import (
+    BaseLayers,
+    Layer,
+    Lease,
+    MemoryFullError,
+    Pack,
+    Record,
+    SystemLayers,
+    codec,
+    workplace,
+    write_folder,
+)
+from builder.image.recipe import Recipe, RecipeFile, RecipeStep
 from builder.image.sandbox import environment, require, run_script
-from builder.image.wheels.excerpt import excerpt_of, is_library
+from builder.image.wheels import excerpt_of, is_library
 
 _FORMAT = 1
 """To be raised when the same steps over the same layers leave another tar stream."""

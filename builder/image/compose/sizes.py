@@ -9,8 +9,8 @@ from pathlib import Path
 
 from builder.core.model import Pinned, RegistryBase, Wheel
 from builder.image.compose.layer_plan import installed, plan, python_title, title_of
-from builder.image.layers.store import LayerStore, Record
-from builder.image.wheels.archive import Archive, Member
+from builder.image.layers import LayerStore, Record
+from builder.image.wheels import Archive, Member
 
 UNPACKED = 2.0
 """Bytes unpacked for each byte of a wheel that is not at hand: measured on TensorFlow 2.8.4 with CUDA 11."""

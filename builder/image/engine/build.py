@@ -19,7 +19,7 @@ from pathlib import Path
 
 from builder.core.errors import CancelledError, CellError, CommandError, UsageError
 from builder.image.engine.facts import EngineFacts
-from builder.sources.index.settings import pip_settings
+from builder.sources.index import pip_settings
 
 _POLL_SECONDS = 0.1
 _ESCALATION = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 3600.0))

@@ -12,8 +12,7 @@ from uv import find_uv_bin
 from builder.core.errors import MissingToolError, RtbuildError
 from builder.image.engine.engine import Engine
 from builder.image.engine.facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts
-from builder.image.sandbox import require
-from builder.image.sandbox.group import control_group
+from builder.image.sandbox import control_group, require
 
 Outcome = Literal["passed", "failed", "not_run"]
 

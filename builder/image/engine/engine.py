@@ -15,11 +15,11 @@ from builder.image.engine.connect import Connection, buildx_version, connect
 from builder.image.engine.images import ImageStore, StoredImage, said_by_engine
 
 if TYPE_CHECKING:
-    from builder.image.compose.compose import ComposedImage
+    from builder.image.compose import ComposedImage
     from builder.image.engine.build import BuildRequest
     from builder.image.engine.container import ProbeRun
     from builder.image.engine.facts import EngineFacts
-    from builder.image.layers.types import Layer
+    from builder.image.layers import Layer
 
 
 class Engine(ImageStore, AbstractContextManager["Engine"]):

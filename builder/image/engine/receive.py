@@ -23,11 +23,10 @@ from builder.core.digests import sha256_of
 from builder.core.errors import CellError, CommandError
 from builder.core.files import write_whole
 from builder.core.temporary import locked, try_lock
-from builder.image.compose.compose import ComposedImage, archive_parts, base_image
+from builder.image.compose import ComposedImage, archive_parts, base_image
 from builder.image.engine.build import hint_for
 from builder.image.engine.images import ImageStore
-from builder.image.layers import tar
-from builder.image.layers.types import BaseLayers, Layer
+from builder.image.layers import END, BaseLayers, Layer, file_header, padding
 
 ArchiveParts = Iterable[tuple[str, bytes | Path]]
 """Files by their paths in an archive."""
@@ -177,7 +176,7 @@ def _send(process: subprocess.Popen[bytes], parts: ArchiveParts, advance: Callab
             with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb", 0) as file:
                 size = file.seek(0, io.SEEK_END)
                 file.seek(0)
-                pipe.write(tar.file_header(path, mode=0o644, size=size))
+                pipe.write(file_header(path, mode=0o644, size=size))
                 left = size
                 while left:
                     count = file.readinto(buffer[: min(left, _BUFFER)])
@@ -186,5 +185,5 @@ def _send(process: subprocess.Popen[bytes], parts: ArchiveParts, advance: Callab
                     pipe.write(buffer[:count])
                     left -= count
                     advance(count)
-                pipe.write(tar.padding(size))
-        pipe.write(tar.END)
+                pipe.write(padding(size))
+        pipe.write(END)

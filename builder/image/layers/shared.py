@@ -20,7 +20,7 @@ from builder.core.errors import RegistryError
 from builder.image.layers.compression import CHUNK, DAMAGED, decompressed
 from builder.image.layers.store import Record
 from builder.image.layers.types import MEDIA_TYPES, Layer
-from builder.sources.oci.spec import MANIFEST, is_digest
+from builder.sources.oci import MANIFEST, is_digest
 
 SCHEMA = 1
 CONFIG_TYPE = "application/vnd.rtbuild.layer.v1+json"

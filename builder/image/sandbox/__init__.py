@@ -5,7 +5,6 @@ adds a system-call filter, a user of the program's own, limits, and what the pro
 back, and what each test tries, is in ``docs/threat-model.md``.
 """
 
-from builder.image.sandbox.run import View, environment, require, run, run_script
-from builder.image.sandbox.watch import Limits
+import lazy_loader
 
-__all__ = ["Limits", "View", "environment", "require", "run", "run_script"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,6 +4,6 @@ Foreign code runs in :mod:`builder.image.sandbox` alone: a Debian of its own, wi
 no file of this machine in reach. :mod:`.workshop` is the way in.
 """
 
-from builder.image.sdist.workshop import Workshop
+import lazy_loader
 
-__all__ = ["Workshop"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

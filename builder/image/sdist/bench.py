@@ -20,15 +20,14 @@ from packaging.utils import canonicalize_name
 from builder.core.documents import MalformedError, parse_json
 from builder.core.errors import CellError
 from builder.core.model import Sdist, Wheel
-from builder.image.compose import pythons
+from builder.image.compose import FOLDER
 from builder.image.sandbox import Limits, View, run
 from builder.image.sdist import advice, binaries, programs
 from builder.image.sdist import wheel as wheels
 from builder.image.sdist.unpack import BuildSystem, refuse_address
-from builder.image.wheels.archive import Archive
-from builder.plan.lock.sources import host_platform
-from builder.sources.index.client import Index
-from builder.sources.index.target import MACHINES, Target
+from builder.image.wheels import Archive
+from builder.plan.lock import host_platform
+from builder.sources.index import MACHINES, Index, Target
 
 INSIDE = Path(__file__).with_name("inside.py")
 SITE = b"""\
@@ -38,7 +37,7 @@ if sys.version_info >= (3, 12):
 """
 """Python 3.12 has no distutils. setuptools' own stands in for it by a ``.pth``, also in the Pythons that a
 ``configure`` starts: https://docs.python.org/3/library/site.html#site.addsitedir"""
-_STANDALONE = f"{pythons.FOLDER}/bin"
+_STANDALONE = f"{FOLDER}/bin"
 _WHEEL = re.compile(r"[\w.!+-]{1,251}\.whl", re.ASCII)
 _EPOCH = 315619200
 """1980-01-02: zip files can hold it, and it does not depend on an index's upload times."""
@@ -184,7 +183,7 @@ class Bench:
         if not self.program.startswith(f"/{_STANDALONE}/"):
             return {"PATH": f"{tools}{_ENVIRONMENT['PATH']}"}
         # Without /proc, as here, the loader does not know what lies beside a program.
-        libraries = {"LD_LIBRARY_PATH": f"/{pythons.FOLDER}/lib"}
+        libraries = {"LD_LIBRARY_PATH": f"/{FOLDER}/lib"}
         return {"PATH": f"{tools}/{_STANDALONE}:{_ENVIRONMENT['PATH']}", **libraries}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from builder.core.documents import shown
 from builder.core.elf import ELF_MACHINES, elf_machine, reader_of
 from builder.core.errors import CellError
-from builder.image.compose.pythons import FOLDER
+from builder.image.compose import FOLDER
 from builder.image.sdist.wheel import Content
 from builder.plan.facts.binary import needs_of
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from builder.image.sandbox import Limits
-from builder.image.wheels.archive import Archive
-from builder.image.wheels.launchers import EntryPointError, entry_points, scripts
+from builder.image.wheels import Archive, EntryPointError, entry_points, scripts
 
 LIMITS = Limits(seconds=3600, processes=1024, memory=4 << 30)
 """An hour for one build: dlib's, of C++ with link-time optimisation, was not done after 24 minutes on two

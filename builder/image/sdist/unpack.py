@@ -19,8 +19,8 @@ from packaging.requirements import Requirement
 
 from builder.core.documents import MalformedError, parse_toml, read_file, shown
 from builder.core.errors import CellError
-from builder.image.layers.untar import TarReader
-from builder.image.wheels.archive import DEEPEST_PATH, LONGEST_PATH, Archive
+from builder.image.layers import TarReader
+from builder.image.wheels import DEEPEST_PATH, LONGEST_PATH, Archive
 
 MOST_BYTES = 2 << 30
 """Unpacked; PySpark, the largest known that is built, has 0.4 GB."""

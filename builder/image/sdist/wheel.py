@@ -21,8 +21,8 @@ from packaging.version import Version
 from builder.core.errors import CellError
 from builder.core.model import Sdist
 from builder.image.sdist import advice
-from builder.image.wheels.archive import Archive
-from builder.sources.index.target import takes
+from builder.image.wheels import Archive
+from builder.sources.index import takes
 
 Content = Mapping[str, tuple[bytes, bool]]
 

@@ -17,17 +17,15 @@ from builder.core.digests import digest_of, file_sha256
 from builder.core.errors import CellError, PackageIndexError
 from builder.core.files import read_cached, write_cached, write_whole
 from builder.core.model import Compilation, Sdist, Wheel, WheelSource
-from builder.image.compose.pythons import Pythons
-from builder.image.compose.rootfs import cached_rootfs
+from builder.image.compose import Pythons, cached_rootfs
 from builder.image.sandbox import Limits
 from builder.image.sdist import programs
 from builder.image.sdist import wheel as wheels
 from builder.image.sdist.bench import INSIDE, Bench, laid_out
 from builder.image.sdist.unpack import build_system, unpack
-from builder.plan.lock.sources import BuildRoot, choose, host_platform
-from builder.sources.debian.archive import Debian
-from builder.sources.index.client import Index, LocalWheel, cache_path
-from builder.sources.index.target import Target
+from builder.plan.lock import BuildRoot, choose, host_platform
+from builder.sources.debian import Debian
+from builder.sources.index import Index, LocalWheel, Target, cache_path
 
 _FORMAT = 1
 """To be raised when the same source comes out as another wheel."""

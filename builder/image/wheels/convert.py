@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO
 
 from builder.core.errors import CellError
-from builder.image.layers import tar
-from builder.image.layers.compression import BlobWriter
-from builder.image.layers.types import Compression, Layer
+from builder.image.layers import END, BlobWriter, Compression, Layer, directory_header, file_header, padding
 from builder.image.wheels.excerpt import Excerpt
 from builder.image.wheels.wheel import File, Tree, parents
 
@@ -53,18 +51,18 @@ def write_layer(
     last = sorted(trees, key=lambda one: one.wheel.name, reverse=True)
     owners = {file.path: (one, file) for one in last for file in one.files}
     folders = {folder for path in owners for folder in parents(path)}
-    size = sum(len(tar.directory_header(folder)) for folder in folders) + len(tar.END)
+    size = sum(len(directory_header(folder)) for folder in folders) + len(END)
     for _, file in owners.values():
-        size += len(tar.file_header(file.path, mode=file.mode, size=file.size))
-        size += file.size + len(tar.padding(file.size))
+        size += len(file_header(file.path, mode=file.mode, size=file.size))
+        size += file.size + len(padding(file.size))
     digests: dict[str, str] = {}
     with BlobWriter(target, title, compression, size) as writer:
         for path in sorted(folders | owners.keys()):
             if path in folders:
-                writer.write(tar.directory_header(path))
+                writer.write(directory_header(path))
                 continue
             owner, file = owners[path]
-            writer.write(tar.file_header(path, mode=file.mode, size=file.size))
+            writer.write(file_header(path, mode=file.mode, size=file.size))
             digest = hashlib.sha256()
             feed = excerpt.take(path, file.mode, file.size)
             for piece in owner.pieces(file):
@@ -73,11 +71,11 @@ def write_layer(
                 if feed is not None:
                     feed(piece)
                 advance(len(piece))
-            writer.write(tar.padding(file.size))
+            writer.write(padding(file.size))
             digests[path] = digest.hexdigest()
             if file.sha256 not in (None, digests[path]):
                 raise owner.archive.error(f"/{path} is not what its RECORD says: the hash differs")
-        writer.write(tar.END)
+        writer.write(END)
         layer = writer.finish()
     for one in trees:
         files = listing[one.wheel.name]

@@ -22,10 +22,7 @@ from typing import Any
 from builder.core import elf
 from builder.core.documents import shown
 from builder.core.errors import CancelledError, CellError
-from builder.image.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
-from builder.image.layers.store import Lease
-from builder.image.layers.types import Layer
-from builder.image.layers.untar import open_layer
+from builder.image.layers import FORMAT, Content, Layer, Lease, Pack, Packed, find_pack, keep_pack, open_layer
 from builder.image.wheels.wheel import SITE, parents
 
 _LIBRARY = re.compile(r"/lib(64)?/[^/]+\.so(\.[\w.]+)?$")

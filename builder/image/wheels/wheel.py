@@ -21,10 +21,10 @@ from packaging.utils import canonicalize_name
 from builder.core.documents import shown
 from builder.core.errors import CellError
 from builder.core.model import Cell, Wheel
-from builder.image.recipe.slim import left_out
+from builder.image.recipe import left_out
 from builder.image.wheels.archive import Archive, Member
 from builder.image.wheels.launchers import EntryPointError, Style, entry_points, scripts
-from builder.sources.index.target import Target, rank, takes, wheel_name
+from builder.sources.index import Target, rank, takes, wheel_name
 
 PREFIX = "opt/runtime"
 SITE = f"{PREFIX}/lib/python/site-packages"

@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 
 from builder.core.errors import RtbuildError
 from builder.plan.facts.versions import canonical
-from builder.sources.index.client import Index
-from builder.sources.index.simple_api import IndexFile
-from builder.sources.index.target import wheel_name
+from builder.sources.index import Index, IndexFile, wheel_name
 
 Files = tuple[IndexFile, ...] | str
 """A project's files, or why they are not known."""

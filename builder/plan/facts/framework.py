@@ -13,7 +13,7 @@ from builder.plan.facts.frameworks import Brings, FrameworkRow, FrameworkTable
 from builder.plan.facts.tables import load
 from builder.plan.facts.truth import Truth, WheelTruth
 from builder.plan.facts.versions import canonical, pinned, requirement
-from builder.sources.index.target import MACHINES, environment
+from builder.sources.index import MACHINES, environment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from builder.plan.facts import release_rows as assemble
 from builder.plan.facts.release_rows import Raw, WheelRelease
 from builder.plan.facts.versions import key, requirement, short
 from builder.plan.facts.wheel import Told, metadata_of
-from builder.sources.index.target import MACHINES
+from builder.sources.index import MACHINES
 
 Found = Mapping[str, Mapping[str, WheelRelease]]
 """Releases by distribution and version."""

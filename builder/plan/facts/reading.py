@@ -27,10 +27,8 @@ from builder.plan.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.plan.facts.versions import canonical, requirement
 from builder.plan.facts.wheel import truth_of, with_deep
 from builder.plan.facts.wheelread import read_wheel
-from builder.sources.index import target
-from builder.sources.index.client import Index
-from builder.sources.index.simple_api import IndexFile
-from builder.sources.oci.registry import Registry
+from builder.sources.index import Index, IndexFile, target
+from builder.sources.oci import Registry
 
 Pair = tuple[Cell, Pinned | None]
 Offered = Mapping[tuple[str, tuple[str, ...]], Files]

@@ -16,7 +16,7 @@ from builder.core.model import Cell, Pinned, RegistryBase, Wheel
 from builder.plan.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.plan.facts.versions import canonical, requirement
 from builder.plan.facts.wheel import kept, place_of, truth_of, with_deep
-from builder.sources.oci.spec import parse_reference
+from builder.sources.oci import parse_reference
 
 BASE_DAYS = 7
 """How long a registry's answer is believed without asking again: a tag can be rebuilt, or deleted."""

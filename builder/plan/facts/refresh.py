@@ -19,9 +19,8 @@ from builder.plan.facts.tables import FactsError, framework_files
 from builder.plan.facts.versions import canonical, key, requirement, short
 from builder.plan.facts.wheel import metadata_of
 from builder.plan.facts.wheelread import read_wheel
-from builder.sources.index.client import Index
-from builder.sources.index.target import environment
-from builder.sources.oci.registry import Registry
+from builder.sources.index import Index, environment
+from builder.sources.oci import Registry
 
 IMAGE = "nvidia/cuda"
 _SOURCES = {

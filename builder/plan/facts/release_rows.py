@@ -27,8 +27,7 @@ from builder.plan.facts.versions import (
     short,
 )
 from builder.plan.facts.wheel import Metadata, Told, metadata_of
-from builder.sources.index.simple_api import IndexFile
-from builder.sources.index.target import MACHINES, environment, glibc_of, takes, wheel_name
+from builder.sources.index import MACHINES, IndexFile, environment, glibc_of, takes, wheel_name
 
 Raw = dict[str, Any]
 

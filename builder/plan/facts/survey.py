@@ -20,8 +20,7 @@ from builder.plan.facts.framework_sources import FAMILIES, Family
 from builder.plan.facts.release_rows import Raw, WheelRelease, releases, total
 from builder.plan.facts.wheel import Kind, Told
 from builder.plan.facts.wheelread import read_wheel
-from builder.sources.index.client import Index
-from builder.sources.index.simple_api import IndexFile
+from builder.sources.index import Index, IndexFile
 
 Listed = Mapping[str, Mapping[str, WheelRelease]]
 Identity = tuple[str, str, str]

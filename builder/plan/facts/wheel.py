@@ -11,7 +11,7 @@ from builder.core import resources
 from builder.core.files import read_cached, write_cached
 from builder.plan.facts.truth import WheelTruth
 from builder.plan.facts.versions import canonical, exact_pin, key, more_exact, short
-from builder.sources.index.target import wheel_name
+from builder.sources.index import wheel_name
 
 Values = dict[str, Any]
 """``cuda``, ``cudnn``, ``numpy_abi``, ``version``, ``glibc``, ``linked_glibc``: text; ``architectures``,

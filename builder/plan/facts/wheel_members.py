@@ -17,7 +17,7 @@ from typing import Any
 
 from builder.plan.facts import binary
 from builder.plan.facts.wheel import Kind, Values
-from builder.sources.index.target import wheel_name
+from builder.sources.index import wheel_name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,8 @@ import requests
 
 from builder.plan.facts.wheel import Kind, Told, add, keep, kept, place_of
 from builder.plan.facts.wheel_members import WheelPart, parts_of
-from builder.sources.index.remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
-from builder.sources.index.simple_api import IndexFile
-from builder.sources.net.http import Client, explain
+from builder.sources.index import DEEP_LIMIT, LIMIT, IndexFile, RemoteZip, UnknownError, is_html
+from builder.sources.net import Client, explain
 
 _METADATA = r"[^/]+\.dist-info/METADATA"
 

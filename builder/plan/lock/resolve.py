@@ -10,10 +10,9 @@ from builder.plan.facts.tables import load
 from builder.plan.facts.truth import SYSTEM_LABELS
 from builder.plan.lock import sources
 from builder.plan.lock.sources import PythonSource, SdistBuilder
-from builder.sources.debian.archive import Debian
-from builder.sources.index.client import Index
-from builder.sources.index.target import Target
-from builder.sources.oci.registry import Registry
+from builder.sources.debian import Debian
+from builder.sources.index import Index, Target
+from builder.sources.oci import Registry
 
 LARGE = 50_000_000
 """Bytes above which a wheel that is not NVIDIA's is stacked with the large ones."""

@@ -20,11 +20,9 @@ from packaging.version import Version
 from builder.core.errors import CellError, PackageIndexError
 from builder.core.model import Base, Cell, RootfsBase, Sdist, StandalonePython, Wheel
 from builder.plan.facts.tables import load
-from builder.sources.debian.archive import Debian
+from builder.sources.debian import Debian
+from builder.sources.index import Index, IndexFile, LocalWheel, Target
 from builder.sources.index import target as targets
-from builder.sources.index.client import Index, LocalWheel
-from builder.sources.index.simple_api import IndexFile
-from builder.sources.index.target import Target
 
 _NEWEST = "trixie"
 """Debian's newest release, which has the newest glibc: any standalone Python runs on it."""

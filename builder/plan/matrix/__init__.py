@@ -1,6 +1,5 @@
 """A matrix file to cells, and the selection among them."""
 
-from builder.plan.matrix.expand import load
-from builder.plan.matrix.selection import Selection, select
+import lazy_loader
 
-__all__ = ["Selection", "load", "select"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

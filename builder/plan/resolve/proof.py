@@ -13,10 +13,9 @@ from builder.plan.facts.availability import page
 from builder.plan.facts.base import system_of
 from builder.plan.facts.tables import load
 from builder.plan.facts.versions import canonical, pinned, release, requirement
-from builder.plan.lock.resolve import requirements
+from builder.plan.lock import requirements
 from builder.plan.resolve.solve import Demand, Proposal, distinct, search
-from builder.sources.index.client import Index
-from builder.sources.index.target import Target
+from builder.sources.index import Index, Target
 
 SECONDS = 12.0
 """After which no further proposal is tried."""

@@ -24,7 +24,7 @@ from builder.core.errors import UsageError
 from builder.plan.facts.framework import table_name
 from builder.plan.facts.tables import companions, framework_files
 from builder.plan.facts.versions import NO_NUMBER, canonical
-from builder.sources.index.target import environment, wheel_name
+from builder.sources.index import environment, wheel_name
 
 MOST_BYTES = 16 << 20
 """Bytes that a file is read to at most; notebooks hold pictures."""

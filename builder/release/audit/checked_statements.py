@@ -11,12 +11,13 @@ from datetime import datetime
 
 from builder.core.errors import CellError
 from builder.core.items import item
-from builder.release.audit import AuditFinding, Question, fails, mind
-from builder.sources.oci.staging import Staged
-from builder.verify.evidence.attach import KINDS
-from builder.verify.evidence.gathering import Gathered, Piece
-from builder.verify.evidence.judgement import (
+from builder.release.audit.findings import AuditFinding, Question, fails, mind
+from builder.sources.oci import Staged
+from builder.verify.evidence import (
+    KINDS,
+    Gathered,
     JudgedReport,
+    Piece,
     Policy,
     broken,
     denied,

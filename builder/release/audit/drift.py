@@ -10,13 +10,10 @@ from builder.plan.facts.finding import Finding, Outcome, Source, Value
 from builder.plan.facts.rules.packages import bad_pairs
 from builder.plan.facts.tables import load
 from builder.plan.facts.versions import agree, at_least, key, short
-from builder.release.audit import AuditFinding, fails, mind, not_run, passes
+from builder.release.audit.findings import AuditFinding, fails, mind, not_run, passes
+from builder.sources.oci import Registry, Staged
 from builder.sources.oci import spec as oci
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.staging import Staged
-from builder.verify.evidence.judgement import JudgedReport
-from builder.verify.evidence.sbom import python_packages
-from builder.verify.evidence.verification import timestamp
+from builder.verify.evidence import JudgedReport, python_packages, timestamp
 
 OLD = timedelta(days=90)
 """The age from which a verification gets a remark; the user may set a stricter limit."""

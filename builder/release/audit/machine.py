@@ -16,8 +16,8 @@ from builder.core.model import Base, Cell, Cuda
 from builder.plan.facts import BaseTruth, Truth, WheelTruth, check
 from builder.plan.facts.finding import Outcome
 from builder.plan.facts.versions import at_least, key, major
-from builder.release.audit import AuditFinding, fails, mind, not_run, passes
-from builder.verify.evidence.judgement import JudgedReport
+from builder.release.audit.findings import AuditFinding, fails, mind, not_run, passes
+from builder.verify.evidence import JudgedReport
 
 _RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})
 """Rules about a machine; the verification has answered all other questions about the cell."""

@@ -11,16 +11,23 @@ from datetime import UTC, datetime
 
 from builder.core.errors import ImageMissingError, RegistryError
 from builder.plan.facts import BaseTruth
-from builder.release.audit import AuditFinding, AuditOutcome, Question, drift, fails, machine, mind, passes
+from builder.release.audit import drift, machine
 from builder.release.audit.checked_statements import Held, judge_all
+from builder.release.audit.findings import AuditFinding, AuditOutcome, Question, fails, mind, passes
+from builder.sources.oci import Registry, Staged, parse_reference, read_image
 from builder.sources.oci import spec as oci
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.spec import parse_reference
-from builder.sources.oci.staging import Staged, read_image
-from builder.verify.evidence.cosign import Cosign, Verifier
-from builder.verify.evidence.gathering import Gathered, Refused, check_signatures, gather
-from builder.verify.evidence.judgement import JudgedReport
-from builder.verify.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
+from builder.verify.evidence import (
+    CYCLONEDX,
+    PROVENANCE,
+    TEST_RESULT,
+    Cosign,
+    Gathered,
+    JudgedReport,
+    Refused,
+    Verifier,
+    check_signatures,
+    gather,
+)
 
 PLATFORM = "linux/amd64"
 

@@ -14,7 +14,7 @@ from builder.core.items import item
 from builder.core.model import Cell, Matrix, RegistryBase
 from builder.plan.facts import check
 from builder.plan.facts.gpus import class_of
-from builder.plan.lock.file import LockEntry, lock_path, read_lock
+from builder.plan.lock import LockEntry, lock_path, read_lock
 from builder.release.catalogue.releases import cards_of, judgement, releases_of
 from builder.release.catalogue.values import (
     Catalogue,
@@ -25,11 +25,10 @@ from builder.release.catalogue.values import (
     largest_first,
     newest_first,
 )
-from builder.release.colab.diff import listed
-from builder.sources.oci.spec import is_digest, is_tag, parse_reference
-from builder.verify.evidence.verification import no_proof
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import Damaged, ReportStore, SealedReport
+from builder.release.colab import listed
+from builder.sources.oci import is_digest, is_tag, parse_reference
+from builder.verify.evidence import no_proof
+from builder.verify.runner import Damaged, ReportStore, SealedReport, parse
 
 
 def collect(

@@ -13,11 +13,7 @@ from typing import Any
 from builder.core.documents import parse_object, shown
 from builder.core.model import Base, Cell, Cuda, Profile
 from builder.plan.facts import check
-from builder.release.audit import Question
-from builder.release.audit.checked_statements import judge_all
-from builder.release.audit.drift import BASE_NAME
-from builder.release.audit.machine import cell_of
-from builder.release.audit.run import evidence_of
+from builder.release.audit import BASE_NAME, Question, cell_of, evidence_of, judge_all
 from builder.release.catalogue.collection import noted
 from builder.release.catalogue.releases import judgement
 from builder.release.catalogue.values import (
@@ -28,12 +24,9 @@ from builder.release.catalogue.values import (
     largest_first,
     newest_first,
 )
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.staging import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, Staged, read_image
-from builder.verify.evidence.cosign import Verifier
-from builder.verify.evidence.judgement import JudgedReport, Policy, judge
-from builder.verify.evidence.report_exchange import shared
-from builder.verify.runner.entry import Damaged
+from builder.sources.oci import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, Registry, Staged, read_image
+from builder.verify.evidence import JudgedReport, Policy, Verifier, judge, shared
+from builder.verify.runner import Damaged
 
 MOST = 5000
 """Tags of one repository that are followed."""

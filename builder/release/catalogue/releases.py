@@ -14,7 +14,7 @@ from builder.plan.facts.image_contents import stack_of
 from builder.plan.facts.rules import devices
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
 from builder.plan.facts.versions import key, release
-from builder.plan.resolve.solve import Proposal, needs_standalone, to_matrix_yaml
+from builder.plan.resolve import Proposal, needs_standalone, to_matrix_yaml
 from builder.release.catalogue.values import Answer, Card, Judgement, Release
 
 _CANDIDATES = 12

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from builder.core.model import Cell
-from builder.release.colab.diff import Listed
+from builder.release.colab import Listed
 
 _LONGEST = 100
 """Letters of a text in a file's name, of whose 255 two texts, a digest and an ending have their part."""

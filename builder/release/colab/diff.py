@@ -11,12 +11,12 @@ import pydantic
 from packaging.utils import canonicalize_name
 
 from builder.core.errors import UsageError
-from builder.image.recipe.expect import first_parts
+from builder.image.recipe import first_parts
 from builder.plan.facts.framework import table_name
 from builder.plan.facts.tables import framework_files
 from builder.plan.facts.versions import equal
 from builder.release.colab.runtimes import NAMED
-from builder.verify.runner.document import ProbeDocument
+from builder.verify.runner import ProbeDocument
 
 PRESENT_GOAL = 99.0
 """Percent of the other packages that must be present."""

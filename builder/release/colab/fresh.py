@@ -19,7 +19,7 @@ from typing import Any, Literal
 from builder.core.documents import MalformedError, parse_object, read_file, shown
 from builder.core.errors import CellError, MissingToolError, UsageError
 from builder.core.files import write_whole
-from builder.verify.runner.document import EXIT_CODES, ProbeDocument, parse
+from builder.verify.runner import EXIT_CODES, ProbeDocument, parse
 
 ColabGpu = Literal["T4", "L4", "G4", "A100", "H100"]
 """What ``colab run --gpu`` takes."""

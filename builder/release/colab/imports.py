@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from builder.core.errors import CellError
 from builder.core.model import Profile
-from builder.image.compose.pythons import Pythons
+from builder.image.compose import Pythons
 from builder.image.sdist import Workshop
 from builder.plan.facts.candidates import choices, own_wheels
 from builder.plan.facts.check import check
@@ -31,15 +31,12 @@ from builder.plan.facts.versions import (
     requirement,
 )
 from builder.plan.facts.versions import key as version_key
+from builder.plan.matrix import OLDEST_PYTHON, SUITES
 from builder.plan.matrix import load as read_matrix
-from builder.plan.matrix.bases import SUITES
-from builder.plan.matrix.profiles import OLDEST_PYTHON
 from builder.release.colab.match import Match, Matching, Progress, match_packages
 from builder.release.colab.runtimes import REPOSITORY, Runtime
 from builder.release.colab.sources import build_missing
-from builder.sources.index.client import Index
-from builder.sources.index.pythons import offered
-from builder.sources.index.target import Target
+from builder.sources.index import Index, Target, offered
 
 PLATFORM = "linux/amd64"
 """Colab's only one."""

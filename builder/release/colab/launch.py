@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from builder.core.errors import CellError, UsageError
 from builder.core.files import write_whole
-from builder.image.engine.doctor import gpu_checks
-from builder.image.engine.facts import EngineFacts
+from builder.image.engine import EngineFacts, gpu_checks
 
 Mode = Literal["jupyter", "shell", "verify"]
 

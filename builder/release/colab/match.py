@@ -15,11 +15,10 @@ from packaging.version import Version
 from builder.core.errors import PackageIndexError
 from builder.core.model import Compilation
 from builder.plan.facts.wheelread import read_wheel
-from builder.plan.lock.sources import sdist_version
+from builder.plan.lock import sdist_version
 from builder.release.colab.parse import PipPackage
+from builder.sources.index import Index, IndexFile
 from builder.sources.index import target as targets
-from builder.sources.index.client import Index
-from builder.sources.index.simple_api import IndexFile
 
 Progress = Callable[[str, int, int], None]
 """Told of the work in words, how many are done, and of how many."""

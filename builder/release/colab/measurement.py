@@ -9,9 +9,9 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from builder.core.errors import CellError, CommandError
-from builder.image.engine.engine import Engine
+from builder.image.engine import Engine
 from builder.release.colab.diff import Inventory
-from builder.verify.runner.document import parse
+from builder.verify.runner import parse
 
 _SECONDS, _PROBE_SECONDS = 120.0, 900.0
 _PYTHONS = (

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.core.documents import redact, shown
-from builder.sources.index.target import wheel_name
+from builder.sources.index import wheel_name
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _PINNED = re.compile(rf"(?P<name>{_NAME})==(?P<version>[^\s;#]+)")

@@ -9,9 +9,9 @@ from packaging.requirements import Requirement
 
 from builder.core.errors import CellError, CommandError
 from builder.core.model import Base, Sdist, StandalonePython
-from builder.image.sdist import advice
+from builder.image.sdist import COMPILED, LACKS, NETWORK
 from builder.plan.facts.tables import load
-from builder.plan.lock.sources import (
+from builder.plan.lock import (
     BuildRoot,
     SdistBuilder,
     choose,
@@ -21,9 +21,8 @@ from builder.plan.lock.sources import (
     system_of,
 )
 from builder.release.colab.match import Match, Matching, Progress
-from builder.sources.debian.archive import Debian
-from builder.sources.index.client import Index, LocalWheel
-from builder.sources.index.target import Target
+from builder.sources.debian import Debian
+from builder.sources.index import Index, LocalWheel, Target
 
 _THREADS = 2
 """Builds take a processor each."""
@@ -117,7 +116,7 @@ class _Builder:
         try:
             return lock(target=self.target, system=self.system), f"built from {sdist.file}"
         except CellError as problem:
-            of_code = (problem.hint or "").startswith(advice.COMPILED)
+            of_code = (problem.hint or "").startswith(COMPILED)
             if self.suite is None or (needs is None and not of_code):
                 raise
         base, needs = Base(kind="rootfs", name=f"debian/{self.suite}"), needs or ()
@@ -139,5 +138,5 @@ def _why(problem: CellError) -> str:
     if isinstance(problem, CommandError) and problem.tail and said.endswith("failed"):
         said = problem.tail[-1].strip()
     cause = problem.hint.partition(":")[0] if isinstance(problem, CommandError) and problem.hint else ""
-    known = cause if cause.startswith((advice.LACKS, advice.NETWORK, advice.COMPILED)) else ""
+    known = cause if cause.startswith((LACKS, NETWORK, COMPILED)) else ""
     return known or said.splitlines()[0][:160]

@@ -11,15 +11,14 @@ from functools import partial
 
 from builder.core.errors import UsageError
 from builder.core.model import Pinned, RootfsBase
-from builder.image.compose.layer_plan import groups_of, layer_keys_of, python_key
-from builder.image.compose.rootfs import rootfs_key
-from builder.plan.lock.file import lock_path
+from builder.image.compose import groups_of, layer_keys_of, python_key, rootfs_key
+from builder.plan.lock import lock_path
 from builder.release.dispatch import slurm
 from builder.release.dispatch.fleet import BuildLane, Fleet
 from builder.release.dispatch.follow import Work
 from builder.release.dispatch.plan import BUILD, Task, TaskVerdict
 from builder.release.dispatch.run import Lost, OnSlurm, RenderedCell, Say, with_images
-from builder.sources.oci.registry import Registry
+from builder.sources.oci import Registry
 
 Files = Mapping[str, tuple[str, str]]
 """The texts of matrix and lock by the matrix's name."""

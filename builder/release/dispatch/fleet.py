@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from builder.core.model import Span
-from builder.plan.matrix.nodes import Hole, Items, Node, Scalar, Table, compose
-from builder.plan.matrix.source import Problems, nearest, read
+from builder.plan.matrix import Hole, Items, Node, Problems, Scalar, Table, compose, nearest, read
 from builder.release.dispatch.plan import BUILD
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+-]*$", max_length=200)]

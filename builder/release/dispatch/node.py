@@ -24,13 +24,18 @@ from builder.core.documents import readable
 from builder.core.errors import CellError, MissingToolError, RegistryError
 from builder.plan.facts.gpus import class_of
 from builder.release.dispatch.plan import conclusive
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.staging import CELL_LABEL, MATRIX_LABEL, Staged, read_image
-from builder.verify.evidence.cosign import Cosign, People, Signer
-from builder.verify.evidence.report_exchange import share, shared
-from builder.verify.runner.document import EXIT_CODES, parse, printed_report
-from builder.verify.runner.entry import SealedReport, key_of, read_entry, seal
-from builder.verify.runner.probe_run import PROBE_FAILED
+from builder.sources.oci import CELL_LABEL, MATRIX_LABEL, Registry, Staged, read_image
+from builder.verify.evidence import Cosign, People, Signer, share, shared
+from builder.verify.runner import (
+    EXIT_CODES,
+    PROBE_FAILED,
+    SealedReport,
+    key_of,
+    parse,
+    printed_report,
+    read_entry,
+    seal,
+)
 
 Tool = Literal["docker", "podman", "apptainer"]
 _TOOLS: tuple[Tool, ...] = ("docker", "podman", "apptainer")

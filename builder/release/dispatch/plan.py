@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from builder.plan.facts.gpus import class_of
-from builder.sources.oci.staging import staged_reference
-from builder.verify.evidence.verification import no_proof
-from builder.verify.runner.document import parse
-from builder.verify.runner.entry import SealedReport
+from builder.sources.oci import staged_reference
+from builder.verify.evidence import no_proof
+from builder.verify.runner import SealedReport, parse
 
 BUILD = "build"
 """The column of tasks that build an image."""

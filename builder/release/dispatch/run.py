@@ -14,21 +14,18 @@ from builder import __version__
 from builder.core.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
-from builder.image.recipe.rendering import render
-from builder.image.recipe.values import Recipe
-from builder.pipeline.site import Locks
-from builder.plan.matrix.selection import matches
+from builder.image.recipe import Recipe, render
+from builder.pipeline import Locks
+from builder.plan.matrix import matches
 from builder.release.dispatch import kubernetes, slurm
 from builder.release.dispatch.client import Scheduled
 from builder.release.dispatch.fleet import Fleet
 from builder.release.dispatch.follow import Work
 from builder.release.dispatch.node import other_card, report_on, reports_beside
 from builder.release.dispatch.plan import BUILD, CONCLUSIVE, Task, TaskVerdict, verdicts
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.staging import Staged, find_staged, repository_of
-from builder.verify.evidence.cosign import People, Signer
-from builder.verify.evidence.report_exchange import share
-from builder.verify.runner.entry import SealedReport
+from builder.sources.oci import Registry, Staged, find_staged, repository_of
+from builder.verify.evidence import People, Signer, share
+from builder.verify.runner import SealedReport
 
 Say = Callable[[str], None]
 

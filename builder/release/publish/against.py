@@ -15,24 +15,31 @@ from itertools import groupby
 from builder.core.errors import EvidenceError, RegistryError
 from builder.release.publish.gate import decide
 from builder.release.publish.publication import Failing, Publication
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.spec import parse_reference
-from builder.sources.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, Staged, read_image
-from builder.verify.evidence.attach import attach_statements, failure_statement
-from builder.verify.evidence.cosign import Signer
-from builder.verify.evidence.gathering import gather
-from builder.verify.evidence.judgement import (
+from builder.sources.oci import (
+    CELL_LABEL,
+    MATRIX_LABEL,
+    NoImageError,
+    Registry,
+    Staged,
+    parse_reference,
+    read_image,
+)
+from builder.verify.evidence import (
     CLOCKS,
     JudgedReport,
     Policy,
+    Signer,
+    Statement,
+    attach_statements,
     denied,
+    failure_statement,
+    gather,
     judge,
+    shared,
     standing,
     without_exempt,
 )
-from builder.verify.evidence.report_exchange import shared
-from builder.verify.evidence.statement import Statement
-from builder.verify.runner.entry import AGAINST_IMAGE, Damaged, SealedReport
+from builder.verify.runner import AGAINST_IMAGE, Damaged, SealedReport
 
 
 def public_failures(registry: Registry, target: str, image: Staged) -> tuple[JudgedReport, ...]:

@@ -11,12 +11,11 @@ from datetime import datetime
 from builder.core.errors import CellError
 from builder.core.model import Cell, Exemption
 from builder.plan.facts.gpus import known_class
-from builder.plan.matrix.selection import matches
+from builder.plan.matrix import matches
 from builder.release.publish.tags import measure
-from builder.sources.oci.staging import Staged
-from builder.verify.evidence.documents import Refusal
-from builder.verify.evidence.judgement import CLOCKS, JudgedReport, Policy, broken, denied, judge, standing
-from builder.verify.runner.entry import Damaged, SealedReport
+from builder.sources.oci import Staged
+from builder.verify.evidence import CLOCKS, JudgedReport, Policy, Refusal, broken, denied, judge, standing
+from builder.verify.runner import Damaged, SealedReport
 
 
 @dataclass(frozen=True, kw_only=True)

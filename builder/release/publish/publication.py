@@ -9,17 +9,13 @@ from typing import Any, Literal
 from builder.core import resources
 from builder.core.errors import CellError
 from builder.core.model import Cell
-from builder.image.recipe.values import Recipe
-from builder.pipeline.record import error_document, heading
+from builder.image.recipe import Recipe
+from builder.pipeline import error_document, heading
 from builder.release.publish.gate import Decision
 from builder.release.publish.tags import TagStep
-from builder.sources.oci.copying import Tally
-from builder.sources.oci.staging import Staged
-from builder.verify.evidence.cosign import People, Signer
-from builder.verify.evidence.documents import Attached, Refusal
-from builder.verify.evidence.judgement import JudgedReport
-from builder.verify.evidence.origin import ImageOrigin
-from builder.verify.runner.entry import SealedReport
+from builder.sources.oci import Staged, Tally
+from builder.verify.evidence import Attached, ImageOrigin, JudgedReport, People, Refusal, Signer
+from builder.verify.runner import SealedReport
 
 State = Literal["published", "unchanged", "planned", "refused", "failed", "cancelled"]
 

@@ -16,29 +16,40 @@ from builder.core.errors import (
 )
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
-from builder.image.recipe.probe_file import bundle
-from builder.image.recipe.rendering import render
-from builder.pipeline.events import PUBLISHING, CellOutcome, CellResult, RunStarted, Stage
-from builder.pipeline.schedule import Hooks, Walk, each
-from builder.pipeline.site import Locks
-from builder.plan.lock.file import lock_path
+from builder.image.recipe import bundle, render
+from builder.pipeline import PUBLISHING, CellOutcome, CellResult, Hooks, Locks, RunStarted, Stage, Walk, each
+from builder.plan.lock import lock_path
 from builder.release.publish.against import find_failures, public_failures, say_failures
 from builder.release.publish.gate import Decision, decide
 from builder.release.publish.publication import Found, Publication, PublishOptions, refuse_clashes
 from builder.release.publish.tags import TagKind, moving_tags, steps, tags_of
-from builder.sources.oci import staging
-from builder.sources.oci.copying import Tally, copy_image, put_tag
-from builder.sources.oci.registry import Registry
-from builder.verify.evidence.attach import attach_statements, statements
-from builder.verify.evidence.cosign import Cosign
-from builder.verify.evidence.documents import Evidence, Refusal
-from builder.verify.evidence.judgement import CLOCKS, Policy
-from builder.verify.evidence.local_builds import MadeImages
-from builder.verify.evidence.origin import origin_of
-from builder.verify.evidence.report_exchange import shared
-from builder.verify.evidence.statement import Statement
-from builder.verify.runner.document import Expectation
-from builder.verify.runner.entry import ReportStore
+from builder.sources.oci import (
+    CELL_LABEL,
+    MATRIX_LABEL,
+    MovedTagError,
+    Registry,
+    Staged,
+    Tally,
+    copy_image,
+    find_staged,
+    put_tag,
+    repository_of,
+    staged_tag,
+)
+from builder.verify.evidence import (
+    CLOCKS,
+    Cosign,
+    Evidence,
+    MadeImages,
+    Policy,
+    Refusal,
+    Statement,
+    attach_statements,
+    origin_of,
+    shared,
+    statements,
+)
+from builder.verify.runner import Expectation, ReportStore
 
 MAX_AGE = timedelta(days=30)
 """The greatest age of a report if neither the command nor the matrix gives one."""
@@ -115,7 +126,7 @@ class _Line:
                     f"{cell.matrix}: no repository to publish {option[2:]}",
                     hint=f"{option} registry.example/name, or `publish: {key}` in the matrix",
                 )
-            return staging.repository_of(repository)
+            return repository_of(repository)
 
         return Publication(
             cell=cell,
@@ -149,8 +160,8 @@ class _Line:
         (pinned,) = self.locks.fresh([cell])
         recipe = render(pinned, probe=self.probe, version=__version__)
         try:
-            staged = staging.find_staged(self.registry, source, recipe.inputs)
-        except staging.MovedTagError as error:
+            staged = find_staged(self.registry, source, recipe.inputs)
+        except MovedTagError as error:
             return Refusal("moved", error.message, error.hint)
         ahead = self.registry.clock_ahead(source)
         if ahead is not None and abs(ahead) > CLOCKS.total_seconds():
@@ -164,10 +175,10 @@ class _Line:
             return Refusal(
                 "not-staged",
                 f"{source} has no image of this cell for the present matrix, lock and rtbuild "
-                f"({staging.staged_tag(recipe.inputs)})",
+                f"({staged_tag(recipe.inputs)})",
                 f"rtbuild build --push {source}",
             )
-        labels = (staged.label(staging.MATRIX_LABEL), staged.label(staging.CELL_LABEL), staged.platform)
+        labels = (staged.label(MATRIX_LABEL), staged.label(CELL_LABEL), staged.platform)
         if labels != (cell.matrix, cell.id, cell.platform):
             return Refusal(
                 "other-image",
@@ -271,7 +282,7 @@ class _Line:
         self._say_failures(walk, row)
 
     def _statements(
-        self, walk: Walk, found: Found, decision: Decision, image: staging.Staged
+        self, walk: Walk, found: Found, decision: Decision, image: Staged
     ) -> tuple[Statement, ...]:
         path = self.matrices[walk.cell.matrix].path
         evidence = Evidence(
@@ -285,7 +296,7 @@ class _Line:
         )
         return statements(self.registry, image, evidence, note=walk.progress)
 
-    def _copy(self, walk: Walk, staged: staging.Staged, target: str) -> Tally:
+    def _copy(self, walk: Walk, staged: Staged, target: str) -> Tally:
         with walk.stage(Stage.COPY):
             done = 0
 

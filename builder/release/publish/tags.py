@@ -12,12 +12,10 @@ from packaging.utils import canonicalize_name
 
 from builder.core.errors import CellError
 from builder.core.model import Cell
-from builder.image.recipe.expect import first_parts
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, look
-from builder.verify.evidence.documents import Refusal
-from builder.verify.evidence.sbom import python_packages
-from builder.verify.runner.document import ProbeDocument, family
+from builder.image.recipe import first_parts
+from builder.sources.oci import CELL_LABEL, MATRIX_LABEL, NoImageError, Registry, look
+from builder.verify.evidence import Refusal, python_packages
+from builder.verify.runner import ProbeDocument, family
 
 LONGEST = 128
 """A tag's limit, in characters:

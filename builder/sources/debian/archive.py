@@ -16,8 +16,7 @@ from builder.core.documents import redact
 from builder.core.errors import CellError, MissingToolError, PackageIndexError
 from builder.core.model import Deb, RootfsBase
 from builder.sources.debian.apt import Apt, AptSource, HostSource, host_proxies, host_sources
-from builder.sources.net import download
-from builder.sources.net.http import Client
+from builder.sources.net import Client, Download, together
 
 VARIABLES = {"debian": "RTBUILD_DEBIAN_MIRROR", "debian-security": "RTBUILD_DEBIAN_SECURITY_MIRROR"}
 ARCHITECTURES: Mapping[str, str] = {"linux/amd64": "amd64", "linux/arm64": "arm64"}
@@ -94,7 +93,7 @@ class Debian:
         Raises PackageIndexError if the mirror no longer has a package, or what arrived has another sha256.
         """
         ordered = list(debs)
-        paths = download.together(
+        paths = together(
             [(sorted(set(ordered), key=lambda deb: (-deb.size, deb.file)), 4)],
             self._fetch_one,
             progress=progress,
@@ -106,7 +105,7 @@ class Debian:
         with self._guard:
             if self.client is None:
                 self.client = Client(proxies=host_proxies())
-        return download.Download(
+        return Download(
             client=self.client,
             urls=lambda: [f"{self._archives()[deb.archive]}/{quote(deb.file)}"],
             what=f"{deb.package} {deb.version}",

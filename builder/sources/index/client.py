@@ -26,8 +26,7 @@ from builder.sources.index import settings as index_settings
 from builder.sources.index import simple_api, uv
 from builder.sources.index.settings import IndexSettings
 from builder.sources.index.target import Target, rank
-from builder.sources.net import download
-from builder.sources.net.http import READ_TIMEOUT, Client, explain
+from builder.sources.net import READ_TIMEOUT, Client, Download, explain, together
 
 _THREADS = 4
 """Downloads at a time: enough to fill a line, few enough for a small mirror."""
@@ -171,7 +170,7 @@ class Index:
         ``progress`` as of :class:`~builder.sources.net.download.Download`. Raises PackageIndexError if no
         index offers this very file, or what arrived has another sha256.
         """
-        return download.Download(
+        return Download(
             client=self.client,
             urls=lambda: self._addresses(wheel),
             what=wheel.file,
@@ -209,7 +208,7 @@ class Index:
         for wheel in dict.fromkeys(wheels):
             lanes[wheel.size < _LARGE].append(wheel)
         threads = _THREADS // 2 if all(lanes) else _THREADS
-        paths = download.together([(lane, threads) for lane in lanes], one, progress=progress, stop=stop)
+        paths = together([(lane, threads) for lane in lanes], one, progress=progress, stop=stop)
         return {wheel.sha256: path for wheel, path in paths.items()}
 
     def _addresses(self, wheel: Wheel | Sdist) -> Iterator[str]:

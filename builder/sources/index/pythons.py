@@ -24,8 +24,7 @@ from builder.core.documents import redact, shown
 from builder.core.errors import CellError, PackageIndexError, UsageError
 from builder.core.model import StandalonePython
 from builder.sources.index.target import MACHINES
-from builder.sources.net import download
-from builder.sources.net.http import Client
+from builder.sources.net import Client, Download
 
 _LIST = ("python", "list", "--only-downloads", "--all-versions", "--all-arches", "--output-format", "json")
 _NAME = re.compile(
@@ -201,7 +200,7 @@ class PythonArchives:
         progress: Callable[[int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Path:
-        return download.Download(
+        return Download(
             client=self._client,
             urls=lambda: map(_over_http, urls()),
             what=python.file,

@@ -18,7 +18,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 import requests
 
 from builder.core.documents import redact, shown
-from builder.sources.net.http import Client
+from builder.sources.net import Client
 
 LIMIT = 1 << 20
 """Most bytes read of one file, in all answers, unless its reader asks for more."""

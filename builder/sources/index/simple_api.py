@@ -21,7 +21,7 @@ from builder.core import resources
 from builder.core.documents import parse_object, redact, shown
 from builder.core.errors import PackageIndexError
 from builder.core.files import read_cached, write_cached
-from builder.sources.net.http import Client, explain
+from builder.sources.net import Client, explain
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}

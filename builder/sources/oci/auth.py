@@ -11,7 +11,7 @@ import requests
 
 from builder.core.documents import MalformedError, parse_object, redact, shown
 from builder.core.errors import RegistryError
-from builder.sources.net.http import Client, explain
+from builder.sources.net import Client, explain
 from builder.sources.oci.spec import DOCKER_HUB, is_loopback
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")

@@ -16,8 +16,7 @@ from builder.core.digests import sha256_of
 from builder.core.documents import MalformedError, parse_object, shown
 from builder.core.errors import RegistryError
 from builder.core.model import RegistryBase
-from builder.sources.net import download
-from builder.sources.net.http import Client
+from builder.sources.net import Client, Download
 from builder.sources.oci import spec as oci
 from builder.sources.oci import wire
 from builder.sources.oci.auth import Login, docker_login
@@ -231,7 +230,7 @@ class Registry:
             self.request("HEAD", place.name.at(digest), path)
             return [self._wire.url(place, path)]
 
-        return download.Download(
+        return Download(
             client=self._wire.client,
             urls=addresses,
             what=f"{place.name.repository}@{digest}",

@@ -17,7 +17,7 @@ import requests
 
 from builder.core.documents import parse_object, redact, shown
 from builder.core.errors import ImageMissingError, RegistryError, RegistryLoginError
-from builder.sources.net.http import Client, explain
+from builder.sources.net import Client, explain
 from builder.sources.oci.auth import Login, answer, docker_login
 from builder.sources.oci.spec import Place, Reference, is_loopback, parse_reference, place_of
 

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.core.errors import EvidenceError
-from builder.sources.oci.artifacts import Artifact, Attachment, attach, keep_in_tag
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.spec import parse_reference
-from builder.sources.oci.staging import Staged
+from builder.sources.oci import Artifact, Attachment, Registry, Staged, attach, keep_in_tag, parse_reference
 from builder.verify.evidence.cosign import Cosign, Signer, Verifier, ci_identity
 from builder.verify.evidence.documents import Attached, Evidence, Kind
 from builder.verify.evidence.judgement import Policy, judge
@@ -26,7 +23,7 @@ from builder.verify.evidence.statement import (
     Statement,
 )
 from builder.verify.evidence.verification import EXTENSION, predicate_of
-from builder.verify.runner.entry import SealedReport
+from builder.verify.runner import SealedReport
 
 _SIGNING_ROUNDS = 4
 KINDS: Mapping[str, Kind] = {TEST_RESULT: "verification", CYCLONEDX: "sbom", PROVENANCE: "provenance"}

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from builder.image.recipe.values import Recipe
-from builder.verify.runner.entry import SealedReport
+from builder.image.recipe import Recipe
+from builder.verify.runner import SealedReport
 
 Kind = Literal["verification", "sbom", "provenance"]
 

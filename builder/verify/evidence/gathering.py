@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 
 from builder.core.errors import CellError, EvidenceError, ImageMissingError
 from builder.core.items import item
-from builder.sources.oci.artifacts import Kept, referrers, tag_of
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.spec import Descriptor, Reference
+from builder.sources.oci import Descriptor, Kept, Reference, Registry, referrers, tag_of
 from builder.verify.evidence.cosign import Cosign, Verifier
 from builder.verify.evidence.statement import MEDIA_TYPE, Statement, parse_statement
 

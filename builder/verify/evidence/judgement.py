@@ -13,12 +13,20 @@ from typing import Any, Literal
 from builder.core.digests import canonical_json
 from builder.core.errors import EvidenceError
 from builder.plan.facts.gpus import class_of
-from builder.sources.oci.staging import Staged
+from builder.sources.oci import Staged
 from builder.verify.evidence.cosign import People
 from builder.verify.evidence.documents import Refusal
 from builder.verify.evidence.verification import covered_class, doubts, no_proof, read, timestamp
-from builder.verify.runner.document import Expectation, ProbeDocument, compare, parse
-from builder.verify.runner.entry import AGAINST_IMAGE, ReportKey, SealedReport, key_of
+from builder.verify.runner import (
+    AGAINST_IMAGE,
+    Expectation,
+    ProbeDocument,
+    ReportKey,
+    SealedReport,
+    compare,
+    key_of,
+    parse,
+)
 
 CLOCKS = timedelta(minutes=10)
 """The most that the clock of a verifying machine may be ahead of this one's."""

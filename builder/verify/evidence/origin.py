@@ -11,11 +11,8 @@ from typing import Literal
 from builder.core.digests import canonical_json
 from builder.core.errors import RegistryError
 from builder.core.model import RootfsBase
-from builder.image.recipe.values import Recipe
-from builder.sources.oci.artifacts import Artifact, attach, referrers
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.spec import parse_reference
-from builder.sources.oci.staging import Staged
+from builder.image.recipe import Recipe
+from builder.sources.oci import Artifact, Registry, Staged, attach, parse_reference, referrers
 from builder.verify.evidence.cosign import SIGNATURE, Cosign, People, Signer, signature_in
 from builder.verify.evidence.documents import Refusal
 from builder.verify.evidence.local_builds import MadeImages

@@ -10,7 +10,7 @@ from typing import Any
 
 from builder import __version__
 from builder.core.model import Deb, Pinned, RegistryBase, RootfsBase, Sdist, StandalonePython, Wheel
-from builder.sources.oci.staging import Staged
+from builder.sources.oci import Staged
 from builder.verify.evidence.documents import Evidence
 from builder.verify.evidence.sbom import purl
 

@@ -9,12 +9,9 @@ from dataclasses import replace
 
 from builder.core.errors import CellError, RegistryError
 from builder.core.items import item
-from builder.sources.oci.artifacts import Artifact, attach, referrers
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.spec import parse_reference
-from builder.sources.oci.staging import Staged
+from builder.sources.oci import Artifact, Registry, Staged, attach, parse_reference, referrers
 from builder.verify.evidence.cosign import SIGNATURE, signature_in
-from builder.verify.runner.entry import Damaged, SealedReport, read_entry
+from builder.verify.runner import Damaged, SealedReport, read_entry
 
 REPORT_TYPE = "application/vnd.rtbuild.report.v1+json"
 _MOST_SIGNATURES = 128

@@ -22,11 +22,9 @@ from builder import __version__
 from builder.core import model
 from builder.core.documents import shown
 from builder.core.errors import CellError, EvidenceError
-from builder.image.layers.untar import open_layer
+from builder.image.layers import open_layer
 from builder.plan.facts.versions import equal
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.spec import parse_reference
-from builder.sources.oci.staging import Staged
+from builder.sources.oci import Registry, Staged, parse_reference
 from builder.verify.evidence.documents import Evidence
 from builder.verify.evidence.verification import timestamp
 

@@ -16,9 +16,8 @@ from builder.core.digests import canonical_json
 from builder.core.documents import parse_moment
 from builder.core.errors import CellError, EvidenceError
 from builder.plan.facts.gpus import class_of
-from builder.sources.oci.staging import Staged
-from builder.verify.runner.document import ProbeDocument, parse
-from builder.verify.runner.entry import AGAINST_IMAGE, SealedReport
+from builder.sources.oci import Staged
+from builder.verify.runner import AGAINST_IMAGE, ProbeDocument, SealedReport, parse
 
 EXTENSION = "rtbuildVerification"
 CONVOLUTIONS = frozenset({"C07", "F05"})

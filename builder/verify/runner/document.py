@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from builder.core.errors import CellError
 from builder.core.model import Difference, Pinned
-from builder.image.recipe.expect import expectation, first_parts
+from builder.image.recipe import expectation, first_parts
 from builder.plan.facts.tables import framework_files, framework_names
 
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}

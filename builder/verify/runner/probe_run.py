@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from builder.core.documents import parse_object
 from builder.core.errors import CellError, CommandError
 from builder.core.model import Image, Report, Verdict
-from builder.image.engine.facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, GpuFacts
+from builder.image.engine import TOOLKIT_GUIDE, TOOLKIT_SETUP, GpuFacts
 from builder.verify.runner.document import (
     EXIT_CODES,
     Expectation,
@@ -33,8 +33,7 @@ from builder.verify.runner.document import (
 from builder.verify.runner.entry import ReportKey, ReportStore, key_of
 
 if TYPE_CHECKING:
-    from builder.image.engine.container import ProbeRun
-    from builder.image.engine.engine import Engine
+    from builder.image.engine import Engine, ProbeRun
 
 PROBE_PATH = "/usr/local/bin/cudnn-verify"
 PROBE_FAILED = 30

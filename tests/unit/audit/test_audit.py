@@ -13,7 +13,7 @@ import pytest
 from registry_double import INDEX, RegistryDouble
 
 from builder.core.errors import MissingToolError, RegistryError
-from builder.release.audit import AuditOutcome, Question
+from builder.release.audit.findings import AuditOutcome, Question
 from builder.release.audit.run import Audit, audit
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference

@@ -12,7 +12,8 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import INDEX, sha256
 
-from builder.release.audit import AuditOutcome, drift
+from builder.release.audit import drift
+from builder.release.audit.findings import AuditOutcome
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST

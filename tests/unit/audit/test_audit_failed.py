@@ -14,8 +14,8 @@ import pytest
 from test_audit import hang_on
 
 from builder.cli.commands.audit import answer, document, page
-from builder.cli.console import Terminal
-from builder.release.audit import AuditOutcome, Question
+from builder.cli.console.terminal import Terminal
+from builder.release.audit.findings import AuditOutcome, Question
 from builder.release.audit.run import Audit, audit
 from builder.verify.evidence.attach import attach_statements, failure_statement, statements
 from builder.verify.evidence.cosign import Signed, Verifier

@@ -12,9 +12,9 @@ import evidence_doubles as doubles
 import pytest
 
 from builder.cli.commands.audit import clean, document, page
-from builder.cli.console import Terminal
+from builder.cli.console.terminal import Terminal
 from builder.core.errors import RegistryError
-from builder.release.audit import Question
+from builder.release.audit.findings import Question
 from builder.release.audit.run import audit
 from builder.verify.evidence.gathering import Gathered, Piece
 from builder.verify.evidence.provenance import provenance

@@ -11,8 +11,8 @@ import evidence_doubles as doubles
 import pytest
 from publish_doubles import A100, MATRIX, T4, Project, policy, report
 
-from builder.release.audit import Question
 from builder.release.audit.checked_statements import Weighed, judge_all
+from builder.release.audit.findings import Question
 from builder.release.publish.gate import Decision, decide
 from builder.verify.evidence.attach import failure_statement
 from builder.verify.evidence.gathering import Gathered, Piece

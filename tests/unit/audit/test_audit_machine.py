@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import evidence_doubles as doubles
 import pytest
 
-from builder.release.audit import AuditOutcome, machine
+from builder.release.audit import machine
+from builder.release.audit.findings import AuditOutcome
 from builder.verify.evidence.judgement import Policy, judge
 from builder.verify.evidence.provenance import provenance
 from builder.verify.evidence.verification import predicate_of

@@ -13,9 +13,9 @@ from rtbuild_command import called
 
 from builder.cli.commands import audit as command
 from builder.cli.commands.audit import clean, document, page
-from builder.cli.console import Terminal
+from builder.cli.console.terminal import Terminal
 from builder.core.errors import UsageError
-from builder.release.audit import Question
+from builder.release.audit.findings import Question
 from builder.release.audit.run import audit
 from builder.verify.evidence.cosign import Verifier
 

@@ -11,7 +11,7 @@ import pytest
 from foreign_input import CONTROL, cases, logs, typed, written
 
 import builder
-from builder.cli.console import Terminal, print_json, say, show
+from builder.cli.console.terminal import Terminal, print_json, say, show
 from builder.sources.index.client import Index
 
 GROUPS = ("requirements", "pyproject", "conda", "notebook", "freeze", "-")

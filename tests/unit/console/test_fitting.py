@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.console import Terminal, seconds_left, shortened, wrapped
 from builder.cli.console import lines as lines_module
 from builder.cli.console.lines import reporter
+from builder.cli.console.terminal import Terminal, seconds_left, shortened, wrapped
 from builder.pipeline.events import RunStarted, Stage, StageProgress, StageStarted
 
 ROOT = Path(__file__).resolve().parents[3]
 ID = "tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163"
 BOARD = f"""
 import time
-from builder.cli.console import Terminal
+from builder.cli.console.terminal import Terminal
 from builder.cli.console.lines import reporter
 from builder.pipeline.events import RunStarted, Stage, StageProgress, StageStarted
 with reporter(Terminal(progress="tty", color=False, github=False)) as board:
@@ -93,7 +93,7 @@ def test_colours_take_no_room() -> None:
 @pytest.mark.parametrize("columns", [40, 200])
 def test_a_page_fits_the_terminal_that_it_is_shown_on(columns: int) -> None:
     text = "    pins: the cell wants one version, and the framework wants another one: no version is both"
-    code = f"from builder.cli.console import show; show({text!r}, hang=2)"
+    code = f"from builder.cli.console.terminal import show; show({text!r}, hang=2)"
     shown = on_a_terminal([sys.executable, "-c", code], columns=columns).split("\r\n")
     assert " ".join(line.strip() for line in shown).strip() == text.strip()
     assert (len(shown) > 2) == (columns == 40)
@@ -113,7 +113,7 @@ def test_any_encoding_will_do(encoding: str) -> None:
     env = {**os.environ, "PYTHONIOENCODING": encoding}
     script = (
         "from builder.cli.boundary import guarded\n"
-        "from builder.cli.console import print_json\n"
+        "from builder.cli.console.terminal import print_json\n"
         "import sys\n"
         "def program():\n"
         "    print('✓ 1.6 GB … → é ⛔')\n"

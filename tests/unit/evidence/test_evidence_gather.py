@@ -11,7 +11,7 @@ from registry_double import RegistryDouble, sha256
 
 from builder.core.errors import RegistryError
 from builder.sources.oci.spec import MANIFEST, parse_reference
-from builder.verify.evidence import gathering as gathering
+from builder.verify.evidence import gathering
 from builder.verify.evidence.cosign import Signed, Verifier
 from builder.verify.evidence.gathering import Gathered, check_signatures, gather
 from builder.verify.evidence.statement import MEDIA_TYPE, TEST_RESULT, Statement

@@ -14,7 +14,7 @@ from builder.plan.facts.gpus import card_of
 from builder.plan.facts.image_contents import Stack, component_versions
 from builder.plan.facts.tables import BadRow, GpuRow, load
 from builder.plan.facts.versions import canonical, contains, key, major, pinned, requirement, short
-from builder.sources.index.target import MACHINES, environment
+from builder.sources.index import MACHINES, environment
 
 Wish = tuple[str, "Requirement", Source]
 

@@ -12,7 +12,7 @@ from builder.plan.facts.framework import CellFramework
 from builder.plan.facts.image_contents import Stack
 from builder.plan.facts.tables import load
 from builder.plan.facts.versions import at_least, canonical, contains, key, release, requirement
-from builder.sources.index.target import glibc_of, takes
+from builder.sources.index import glibc_of, takes
 
 _STANDALONE_GLIBC = "2.17"
 _RUNNING = Source(
@@ -169,10 +169,10 @@ def python(stack: Stack) -> Iterator[Finding]:
     wanted = cell.named_python
     asked = Value("python", cell.python, CELL)
     if not has_own_python(cell, system):
-        from builder.sources.index import pythons  # with an HTTP client: a tenth of a second
+        from builder.sources.index import choose  # with an HTTP client: a tenth of a second
 
         try:
-            pythons.choose(wanted, cell.platform)
+            choose(wanted, cell.platform)
         except RtbuildError as problem:
             refuse = impossible if isinstance(problem, CellError) else unknown
             yield refuse(problem.message, asked)

@@ -1,0 +1,23 @@
+from .job import Case, CaseStatus, case_of, junit_xml, write_job_files
+from .lines import reporter
+from .summary import error_text, run_summary
+from .terminal import Progress, Terminal, accept_any_encoding, counted, human_bytes, print_json, say, show
+
+__all__ = [
+    "Case",
+    "CaseStatus",
+    "Progress",
+    "Terminal",
+    "accept_any_encoding",
+    "case_of",
+    "counted",
+    "error_text",
+    "human_bytes",
+    "junit_xml",
+    "print_json",
+    "reporter",
+    "run_summary",
+    "say",
+    "show",
+    "write_job_files",
+]

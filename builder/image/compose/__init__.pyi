@@ -1,0 +1,40 @@
+from .compose import ComposedImage, archive_parts, base_image, compose_image, write_layout
+from .differ import ImageDifference, SavedImage, compare
+from .layer_build import MissingLayers
+from .layer_plan import Elsewhere, Plan, groups_of, layer_keys_of, plan, python_key, ready_wheels
+from .pythons import FOLDER, Pythons
+from .rootfs import cached_rootfs, rootfs_key
+from .run_steps import Assembly, Runner, Workbench
+from .sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED, CellSize, LayerSize, measure
+
+__all__ = [
+    "BASE_UNPACKED",
+    "DEB_UNPACKED",
+    "FOLDER",
+    "UNPACKED",
+    "Assembly",
+    "CellSize",
+    "ComposedImage",
+    "Elsewhere",
+    "ImageDifference",
+    "LayerSize",
+    "MissingLayers",
+    "Plan",
+    "Pythons",
+    "Runner",
+    "SavedImage",
+    "Workbench",
+    "archive_parts",
+    "base_image",
+    "cached_rootfs",
+    "compare",
+    "compose_image",
+    "groups_of",
+    "layer_keys_of",
+    "measure",
+    "plan",
+    "python_key",
+    "ready_wheels",
+    "rootfs_key",
+    "write_layout",
+]

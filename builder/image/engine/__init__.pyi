@@ -1,0 +1,26 @@
+from .build import BuildRequest, ca_bundle, hint_for, proxies
+from .container import ProbeRun
+from .doctor import diagnose, gpu_checks
+from .engine import Engine
+from .facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts, nvidia_smi
+from .images import StoredImage
+from .receive import passing_names, sweep_passing
+
+__all__ = [
+    "TOOLKIT_GUIDE",
+    "TOOLKIT_SETUP",
+    "BuildRequest",
+    "Engine",
+    "EngineFacts",
+    "GpuFacts",
+    "ProbeRun",
+    "StoredImage",
+    "ca_bundle",
+    "diagnose",
+    "gpu_checks",
+    "hint_for",
+    "nvidia_smi",
+    "passing_names",
+    "proxies",
+    "sweep_passing",
+]

@@ -1,0 +1,25 @@
+from .expect import expectation, first_parts
+from .probe_file import bundle, kept_bundle
+from .quote import env_name, value
+from .rendering import pip_of, render
+from .slim import LEFT_OUT, left_out
+from .values import Recipe, RecipeFile, RecipeSetting, RecipeStep, refuse_foreign, write
+
+__all__ = [
+    "LEFT_OUT",
+    "Recipe",
+    "RecipeFile",
+    "RecipeSetting",
+    "RecipeStep",
+    "bundle",
+    "env_name",
+    "expectation",
+    "first_parts",
+    "kept_bundle",
+    "left_out",
+    "pip_of",
+    "refuse_foreign",
+    "render",
+    "value",
+    "write",
+]

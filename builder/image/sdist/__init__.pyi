@@ -1,0 +1,9 @@
+from .advice import COMPILED, LACKS, NETWORK
+from .workshop import Workshop
+
+__all__ = [
+    "COMPILED",
+    "LACKS",
+    "NETWORK",
+    "Workshop",
+]

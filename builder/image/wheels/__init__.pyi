@@ -1,0 +1,28 @@
+from .archive import DEEPEST_PATH, LONGEST_PATH, Archive, Member
+from .convert import LAYOUT, refuse_collisions, write_layer
+from .excerpt import Excerpt, excerpt_of, is_library, is_source, keep_excerpt
+from .launchers import EntryPointError, entry_points, scripts
+from .wheel import SITE, Tree, check_python, check_tags, parents
+
+__all__ = [
+    "DEEPEST_PATH",
+    "LAYOUT",
+    "LONGEST_PATH",
+    "SITE",
+    "Archive",
+    "EntryPointError",
+    "Excerpt",
+    "Member",
+    "Tree",
+    "check_python",
+    "check_tags",
+    "entry_points",
+    "excerpt_of",
+    "is_library",
+    "is_source",
+    "keep_excerpt",
+    "parents",
+    "refuse_collisions",
+    "scripts",
+    "write_layer",
+]

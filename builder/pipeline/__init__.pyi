@@ -1,0 +1,52 @@
+from .events import (
+    PUBLISHING,
+    CellFinished,
+    CellOutcome,
+    CellResult,
+    Event,
+    Note,
+    RunStarted,
+    Stage,
+    StageFinished,
+    StageProgress,
+    StageStarted,
+)
+from .options import BuildOptions, EngineOptions, LayerSource, LockOptions, RenderOptions, VerifyOptions
+from .record import error_document, heading, run_document, write_record
+from .reproduce import Comparison, check_reproducible
+from .schedule import Hooks, Walk, each
+from .site import LAYER_LIMIT, Locks
+from .stages import lock_cells, render_cells
+
+__all__ = [
+    "LAYER_LIMIT",
+    "PUBLISHING",
+    "BuildOptions",
+    "CellFinished",
+    "CellOutcome",
+    "CellResult",
+    "Comparison",
+    "EngineOptions",
+    "Event",
+    "Hooks",
+    "LayerSource",
+    "LockOptions",
+    "Locks",
+    "Note",
+    "RenderOptions",
+    "RunStarted",
+    "Stage",
+    "StageFinished",
+    "StageProgress",
+    "StageStarted",
+    "VerifyOptions",
+    "Walk",
+    "check_reproducible",
+    "each",
+    "error_document",
+    "heading",
+    "lock_cells",
+    "render_cells",
+    "run_document",
+    "write_record",
+]

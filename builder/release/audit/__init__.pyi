@@ -1,0 +1,18 @@
+from .checked_statements import FAILED, Held, judge_all
+from .drift import BASE_NAME
+from .findings import AuditOutcome, Question
+from .machine import cell_of
+from .run import Audit, audit, evidence_of
+
+__all__ = [
+    "BASE_NAME",
+    "FAILED",
+    "Audit",
+    "AuditOutcome",
+    "Held",
+    "Question",
+    "audit",
+    "cell_of",
+    "evidence_of",
+    "judge_all",
+]

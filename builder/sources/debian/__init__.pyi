@@ -1,0 +1,5 @@
+from .archive import Debian
+
+__all__ = [
+    "Debian",
+]

@@ -1,0 +1,30 @@
+from .client import Index, LocalWheel, cache_path
+from .pythons import PythonArchives, choose, machine_platform, offered
+from .remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
+from .settings import pip_settings
+from .simple_api import IndexFile
+from .target import MACHINES, Target, environment, glibc_of, rank, takes, wheel_name
+
+__all__ = [
+    "DEEP_LIMIT",
+    "LIMIT",
+    "MACHINES",
+    "Index",
+    "IndexFile",
+    "LocalWheel",
+    "PythonArchives",
+    "RemoteZip",
+    "Target",
+    "UnknownError",
+    "cache_path",
+    "choose",
+    "environment",
+    "glibc_of",
+    "is_html",
+    "machine_platform",
+    "offered",
+    "pip_settings",
+    "rank",
+    "takes",
+    "wheel_name",
+]

@@ -1,0 +1,52 @@
+from .attach import KINDS, attach_statements, failure_statement, statements
+from .cosign import Cosign, People, Signer, Verifier
+from .documents import Attached, Evidence, Refusal
+from .gathering import Gathered, Piece, Refused, check_signatures, gather
+from .judgement import CLOCKS, JudgedReport, Policy, broken, denied, judge, standing, without_exempt
+from .local_builds import MadeImages
+from .origin import ImageOrigin, origin_of, sign_built
+from .report_exchange import share, shared
+from .sbom import python_packages
+from .statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Statement
+from .verification import covered_class, no_proof, timestamp
+
+__all__ = [
+    "CLOCKS",
+    "CYCLONEDX",
+    "KINDS",
+    "PROVENANCE",
+    "TEST_RESULT",
+    "Attached",
+    "Cosign",
+    "Evidence",
+    "Gathered",
+    "ImageOrigin",
+    "JudgedReport",
+    "MadeImages",
+    "People",
+    "Piece",
+    "Policy",
+    "Refusal",
+    "Refused",
+    "Signer",
+    "Statement",
+    "Verifier",
+    "attach_statements",
+    "broken",
+    "check_signatures",
+    "covered_class",
+    "denied",
+    "failure_statement",
+    "gather",
+    "judge",
+    "no_proof",
+    "origin_of",
+    "python_packages",
+    "share",
+    "shared",
+    "sign_built",
+    "standing",
+    "statements",
+    "timestamp",
+    "without_exempt",
+]

@@ -1,0 +1,23 @@
+from .document import EXIT_CODES, Expectation, ProbeDocument, compare, family, parse, printed_report
+from .entry import AGAINST_IMAGE, Damaged, ReportKey, ReportStore, SealedReport, key_of, read_entry, seal
+from .probe_run import PROBE_FAILED, verify
+
+__all__ = [
+    "AGAINST_IMAGE",
+    "EXIT_CODES",
+    "PROBE_FAILED",
+    "Damaged",
+    "Expectation",
+    "ProbeDocument",
+    "ReportKey",
+    "ReportStore",
+    "SealedReport",
+    "compare",
+    "family",
+    "key_of",
+    "parse",
+    "printed_report",
+    "read_entry",
+    "seal",
+    "verify",
+]
