@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pages import drawing, reference
+from pages import architecture, drawing, reference
 from test_house import BUILDER, WINGS
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def test_a_link_that_leads_nowhere_fails(tmp_path: Path) -> None:
 def test_pages_that_are_made_from_the_code(generated: Callable[[str, str | bytes], None]) -> None:
     generated("docs/exit-codes.md", reference.exit_codes())
     generated("docs/schemas.md", reference.schemas(DOCS))
+    generated("docs/architecture.md", architecture.page(BUILDER, WINGS))
     generated("docs/house.svg", drawing.drawing(BUILDER, WINGS))
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.core.errors import MissingToolError
-from builder.image.compose import sandbox
+from builder.image import sandbox
 from builder.image.compose.bytecode import (
     compiler,
     keep_compiled,
