@@ -56,26 +56,29 @@ CHANGES = (
 _PAGE = """\
 # Architecture
 
-Generated from the code, and a test compares. [Words and principles](how-it-works.md) come first; this page says where they are.
+Generated from the code, and a test compares. [Words and principles](how-it-works.md) come first; this page
+says where they are.
 
 ![Values from a matrix to a publication, and the wings of the code](house.svg)
 
 ## Eight wings
 
-`builder/` has eight folders, in the order in which commands ask them. A wing imports only from itself and from those below
-it, the rooms of a wing have one order, too, and a room is entered by the names of its `__init__` alone: contracts of
-[import-linter](https://import-linter.readthedocs.io) in `pyproject.toml` and `tests/unit/test_house.py` hold all three.
+`builder/` has eight folders, in the order in which commands ask them. A wing imports only from itself and
+from those below it, the rooms of a wing have one order, too, and a room is entered by the names of its
+`__init__` alone: contracts of [import-linter](https://import-linter.readthedocs.io) in `pyproject.toml` and
+`tests/unit/test_house.py` hold all three.
 
 | wing | | rooms |
 |---|---|---|
 {wings}
 
-`verify/cudnn_verify` (the probe) and `release/colab/runtime` go into images. They import nothing of ours but the two modules
-of `core` that the probe takes in, and nothing of ours imports them.
+`verify/cudnn_verify` (the probe) and `release/colab/runtime` go into images. They import nothing of ours
+but the two modules of `core` that the probe takes in, and nothing of ours imports them.
 
 ## One cell, from YAML to a published tag
 
-Values flow one way: `Matrix → Cell → Pinned → Recipe → Image → Report → publication`, each made by one function and immutable.
+Values flow one way: `Matrix → Cell → Pinned → Recipe → Image → Report → publication`, each made by one
+function and immutable.
 
 | | | function | file |
 |---|---|---|---|
