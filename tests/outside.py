@@ -215,12 +215,12 @@ class FakeIndex:
         )
 
 
-def lock_wheel(name: str, number: int = 1, *, size: int = 1000, uploaded: int = 1_600_000_000) -> Wheel:
+def lock_wheel(name: str, version: str = "1.0", *, size: int = 1000, uploaded: int = 1_600_000_000) -> Wheel:
     return Wheel(
         name=name,
-        version=f"{number}.0",
-        file=f"{name.replace('-', '_')}-{number}.0-py3-none-any.whl",
-        sha256=sha256(f"{name} {number}".encode()),
+        version=version,
+        file=f"{name.replace('-', '_')}-{version}-py3-none-any.whl",
+        sha256=sha256(f"{name} {version}".encode()),
         size=size,
         uploaded=uploaded,
     )
@@ -267,7 +267,11 @@ def lock_pinned(cell: Cell, *, base: RegistryBase | RootfsBase | None = None) ->
         debs=(lock_deb("bash"), lock_deb("python3", archive="debian-security")),
         epoch=1_500_000_000,
     )
-    wheels = (lock_wheel("nvidia-cudnn-cu11", size=10), lock_wheel("tensorflow"), lock_wheel("numpy"))
+    wheels = (
+        lock_wheel("nvidia-cudnn-cu11", "8.6.0.163", size=10),
+        lock_wheel("tensorflow", "2.8.4"),
+        lock_wheel("numpy", "1.23.5"),
+    )
     return Pinned(cell=cell, base=base or system, wheels=wheels, epoch=1_600_000_000)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from builder.cli import options as opt
 from builder.cli.commands.probe import ask_probe, is_text
-from builder.cli.console import Terminal, human_bytes, print_json, say, show
+from builder.cli.console import Terminal, counted, human_bytes, print_json, say, show
 from builder.core.errors import CellError, NothingSelectedError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix, Pinned
@@ -16,7 +16,7 @@ from builder.plan import facts
 from builder.plan.facts import Finding, Outcome, summary
 from builder.plan.facts.finding import entry, unknown
 from builder.plan.facts.reading_cache import Memory
-from builder.plan.lock import lock_path, pinned_cell, read_lock, state
+from builder.plan.lock import LockEntry, LockStatus, lock_path, pinned_cell, read_lock, state, status
 from builder.plan.matrix import Replacement, amend, cell_id
 
 FAULT = "fault"
@@ -109,7 +109,7 @@ def _judge(
     deep: bool,
     mirror: list[str] | None,
 ) -> tuple[dict[str, tuple[Finding, ...]], dict[str, Any] | None]:
-    """Findings of the rules by cell id, from locks and from metadata that was read; a stale lock is none.
+    """Findings of the rules by cell id, from locks that fit and from metadata that was read.
 
     ``read`` reads wheels and bases anew, ``deep`` up to 16 MiB of a wheel, and the figures of it are given,
     too; without them, earlier readings count, and no network is asked.
@@ -118,10 +118,8 @@ def _judge(
     truths: dict[Cell, facts.Truth] = {}
     locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
     pairs = [(cell, pinned_cell(cell, locks[cell.matrix])) for cell in cells]
-    for cell, pinned in pairs:
-        if pinned is None and locks[cell.matrix]:
-            why = state(cell, locks[cell.matrix])
-            say(f"note: {cell.id}: {why}; judged without the lock, `rtbuild lock` renews it")
+    for matrix in matrices:
+        _say_ignored(matrix, [cell for cell in cells if cell.matrix == matrix.name], locks[matrix.name])
     memory = Memory(mirrors=mirrors)
     if read or deep:
         from builder.plan.facts.reading import read as read_all  # with an HTTP client: a tenth of a second
@@ -147,6 +145,15 @@ def _judge(
             return (unknown(error.message, rule=FAULT),)
 
     return {cell.id: judged(cell, pinned) for cell, pinned in pairs}, figures
+
+
+def _say_ignored(matrix: Matrix, cells: Sequence[Cell], entries: Mapping[str, LockEntry]) -> None:
+    """One line if the lock has entries for cells that do not fit them; a cell never locked is no news."""
+    wrong = [c for c in cells if status(c, entries) in {LockStatus.STALE, LockStatus.EDITED}]
+    if wrong:
+        more = f", and {counted(wrong[1:], 'more cell')}" if wrong[1:] else ""
+        why = f"{wrong[0].id}: {state(wrong[0], entries)}{more}"
+        say(f"note: {lock_path(matrix.path)}: {why}: judged without the lock; `rtbuild lock` renews it")
 
 
 def _document(

@@ -1,4 +1,4 @@
-from .file import LockEntry, lock_path, merge, pinned_cell, read_lock, state
+from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
 from .resolve import pin, requirements
 from .sources import (
     BuildRoot,
@@ -14,6 +14,7 @@ from .sources import (
 __all__ = [
     "BuildRoot",
     "LockEntry",
+    "LockStatus",
     "SdistBuilder",
     "choose",
     "compiler_system",
@@ -26,6 +27,7 @@ __all__ = [
     "requirements",
     "sdist_version",
     "state",
+    "status",
     "suite_of",
     "system_of",
 ]

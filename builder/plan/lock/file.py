@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 
 import pydantic
 from packaging.requirements import Requirement
+from packaging.tags import Tag
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from builder.core.digests import digest_of
 from builder.core.documents import parse_json, read_file
@@ -37,9 +39,14 @@ from builder.core.model import (
     WheelSource,
 )
 from builder.plan.lock import schema
+from builder.sources.index import Target, rank, wheel_name
 
 _Item = TypeVar("_Item", Wheel, Deb, Sdist, StandalonePython)
 _Named = TypeVar("_Named")
+
+
+_ANY_GLIBC = "2.99"
+"""Whether the base's own glibc is new enough for a wheel, a rule of ``check`` says."""
 
 
 class LockStatus(enum.StrEnum):
@@ -48,6 +55,8 @@ class LockStatus(enum.StrEnum):
     FRESH = "fresh"
     STALE = "stale"
     MISSING = "missing"
+    EDITED = "edited"
+    """The digest of inputs is the cell's, and the entry is another cell's: rtbuild did not write it so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +81,9 @@ def lock_path(matrix: Path) -> Path:
 def read_lock(path: Path) -> dict[str, LockEntry]:
     """The entries of a lock by their cells' ids; none without a lock file.
 
-    Raises UsageError for a damaged one, or a newer rtbuild's.
+    Raises UsageError for a damaged one, one that was changed by hand, or a newer rtbuild's.
     """
-    text = ""
+    text, wrong = "", "is not a lock file"
     try:
         text = read_file(path).decode()
         raw = parse_json(text)
@@ -84,6 +93,8 @@ def read_lock(path: Path) -> dict[str, LockEntry]:
                 f"{path} has schema {version}, and this rtbuild knows up to {schema.VERSION}",
                 hint="a newer rtbuild wrote it: install that one",
             )
+        if version == schema.VERSION and isinstance(raw, dict) and "cells" in raw:
+            wrong = "is not as rtbuild wrote it, but damaged or changed by hand"
         return _from_document(schema.Document.model_validate(raw))
     except FileNotFoundError:
         return {}
@@ -97,7 +108,7 @@ def read_lock(path: Path) -> dict[str, LockEntry]:
         elif "\n<<<<<<< " in f"\n{text}":
             why = "it holds conflict markers of a merge"
         raise UsageError(
-            f"{path} is not a lock file: {why}",
+            f"{path} {wrong}: {why}",
             hint="restore it from version control, or delete it and run `rtbuild lock`",
         ) from problem
 
@@ -133,34 +144,57 @@ def status(cell: Cell, entries: Mapping[str, LockEntry]) -> LockStatus:
     if entry is None:
         return LockStatus.MISSING
     other = cell.python_from is not None and (cell.python_from == "base") != (entry.python is None)
-    return LockStatus.FRESH if entry.inputs == digest_of(cell.inputs()) and not other else LockStatus.STALE
+    if other or entry.inputs != digest_of(cell.inputs()):
+        return LockStatus.STALE
+    return LockStatus.EDITED if _differences(cell, entry) else LockStatus.FRESH
 
 
 def state(cell: Cell, entries: Mapping[str, LockEntry]) -> str:
     """Where a cell stands in a lock, in words: ``stale: the base was …``, as far as the entry tells."""
     found = status(cell, entries)
-    if found is not LockStatus.STALE:
-        return {LockStatus.FRESH: "fresh", LockStatus.MISSING: "missing: it is not in the lock"}[found]
-    entry = entries[cell.id]
+    if found is LockStatus.MISSING:
+        return "missing: it is not in the lock" if entries else "missing: there is no lock yet"
+    if found is LockStatus.FRESH:
+        return "fresh"
+    reasons = "; ".join(_differences(cell, entries[cell.id])[:3])
+    if found is LockStatus.EDITED:
+        return f"changed by hand: {reasons}; the digest of its inputs is that of the matrix"
+    return f"stale: {reasons or 'its digest of inputs is of another matrix than the one that stands here'}"
+
+
+def _differences(cell: Cell, entry: LockEntry) -> list[str]:
+    """How an entry differs from the cell, as far as it tells."""
     rootfs = isinstance(entry.base, RootfsBase)
     base = f"rootfs:debian/{entry.base.suite}" if rootfs else entry.base.reference  # type: ignore[union-attr]
     versions: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in entry.wheels}
     origin = "base" if entry.python is None else "standalone"
+    target = Target(python=cell.python, platform=cell.platform, glibc=_ANY_GLIBC)
+    other = [wheel.file for wheel in entry.wheels if rank(wheel.file, _tags(target)) is None]
     why = [
         (base != str(cell.base), f"it was made for {base}, and the matrix names {cell.base}"),
         (entry.platform != cell.platform, f"it was made for {entry.platform}"),
         (set(entry.apt) != set(cell.apt), "the matrix names other Debian packages"),
         (cell.python_from not in (None, origin), f"its Python is of another origin: {origin}"),
-        *(_other_version(text, versions) for text in (*cell.frameworks, *cell.pip, *cell.cuda.packages)),
+        *(
+            _other_version(text, versions, target)
+            for text in (*cell.frameworks, *cell.pip, *cell.cuda.packages)
+        ),
+        (bool(other), f"{', '.join(other[:2])} is not for Python {cell.python} on {cell.platform}"),
     ]
-    reasons = [text for differs, text in why if differs]
-    return f"stale: {'; '.join(reasons[:3]) or 'the matrix has changed since it was locked'}"
+    return [text for differs, text in why if differs]
 
 
-def _other_version(text: str, versions: Mapping[str, str]) -> tuple[bool, str]:
+@functools.cache
+def _tags(target: Target) -> Mapping[Tag, int]:
+    return target.tags()
+
+
+def _other_version(text: str, versions: Mapping[str, str], target: Target) -> tuple[bool, str]:
     """Whether a requirement of the matrix is not met by the locked version, and that said."""
     try:
         parsed = Requirement(text)
+        if parsed.marker is not None and not parsed.marker.evaluate(target.environment):
+            return False, ""
         found = versions.get(canonicalize_name(parsed.name))
         met = found is not None and parsed.specifier.contains(found, prereleases=True)
     except ValueError:
@@ -176,10 +210,10 @@ def pinned_cell(cell: Cell, entries: Mapping[str, LockEntry], *, stale: bool = F
     then names the base and the ``apt`` packages that the entry was made with.
     """
     found = status(cell, entries)
-    if found is LockStatus.MISSING or (found is LockStatus.STALE and not stale):
+    if found is LockStatus.MISSING or (found is not LockStatus.FRESH and not stale):
         return None
     entry = entries[cell.id]
-    if found is LockStatus.STALE:
+    if found is not LockStatus.FRESH:
         if isinstance(entry.base, RootfsBase):
             kept = Base(kind="rootfs", name=f"debian/{entry.base.suite}")
         else:
@@ -322,6 +356,12 @@ def _from_document(document: schema.Document) -> dict[str, LockEntry]:
                 compiled=Compilation(needs=(*made.needs,), libraries=(*made.libraries,)) if made else None,
                 interpreter=_named(pythons, [runs], user)[0] if runs else None,
             )
+        named = wheel_name(item.file)
+        if named is None:
+            raise ValueError(f"{user}: its file {item.file} is not named as a wheel")
+        if (named.name, named.version) != (canonicalize_name(item.name), Version(item.version)):
+            said = f"{item.name} {item.version}"
+            raise ValueError(f"{user}: its file {item.file} is {named.name} {named.version}, not {said}")
         return Wheel(**item.model_dump(exclude={"source"}), source=source)
 
     def base_of(base: schema.ImageName | schema.RootfsName, user: str) -> RegistryBase | RootfsBase:
