@@ -6,19 +6,18 @@ A cell whose image the engine or a repository has already is neither built nor f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.core.errors import CellError, UsageError
-from builder.core.items import item
 from builder.core.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.image.recipe import Recipe
 from builder.pipeline import stages
-from builder.pipeline.events import BUILDING, CellOutcome, CellResult, Note, RunStarted, Stage
+from builder.pipeline.cell_plan import Make, Reuse, images_in_engine, images_in_registry, plan_cells
+from builder.pipeline.events import BUILDING, CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.record import read_packages, remember
 from builder.pipeline.schedule import Hooks, Walk, each
@@ -57,50 +56,45 @@ def build(
     }
     order = tuple(stage for stage in BUILDING if not skipped.get(stage))
     site.emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
-    recipes: dict[str, Recipe] = {}
-
-    def settle(walk: Walk) -> None:
-        stages.check_cell(walk, site, refuse=options.refuse)
-        pinned = stages.lock_cell(walk, site)
-        if engine is None and pinned.installs:
-            _refuse_engine_work(pinned)
-        recipes[walk.cell.id] = stages.render_cell(walk, site, pinned)
-
     walks = [Walk(cell, hooks.emit, hooks.cancel) for cell in cells]
-    early = each(walks, settle, hooks, jobs=options.jobs)
-    going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
-    staged = staged_before(site, options, recipes.values()) if options.output is None else {}
-    here = {} if options.no_cache else built_before(site, recipes.values())
-
-    def wanted_there(recipe: Recipe) -> StoredImage | None:
-        """The engine's image, if it is also where it is to be pushed."""
-        there, pushed = here.get(recipe.inputs), staged.get(recipe.inputs)
-        if there is None or options.push is None:
-            return there
-        if pushed is None or there.digest not in {pushed.digest, pushed.config_digest}:  # either is its name
-            return None
-        return there if there.content == pushed.content else None
-
-    finished = partial(_finished, site=site, options=options, reports=reports)
-
-    def make(walk: Walk) -> CellResult:
-        recipe = recipes[walk.cell.id]
-        there, pushed = wanted_there(recipe), staged.get(recipe.inputs)
-        log = log_path(options.results, walk.cell)
-        if there is not None:
-            return finished(walk, recipe, log, partial(_reuse, walk, site, there, pushed))
-        if pushed is not None and recipe.inputs not in here:
-            return _end_staged(walk, pushed, verifies=options.gpus is not None)
-        making = maker()(walk=walk, recipe=recipe, log=log, staged=pushed)
-        return finished(walk, recipe, log, making.make)
-
+    early = each(walks, partial(_settle, site, options), hooks, jobs=options.jobs)
+    settled = dict(zip(walks, early, strict=True))
+    recipes = {walk: one for walk, one in settled.items() if isinstance(one, Recipe)}
+    steps = dict(zip(recipes, _plan(site, options, list(recipes.values())), strict=True))
     with ExitStack() as stack:
-        new = [recipe.pinned for recipe in recipes.values() if recipe.inputs not in {*here, *staged}]
-        maker = cache(partial(_maker, site, options, stack, new))
-        if new or any(wanted_there(recipe) is None for recipe in recipes.values() if recipe.inputs in here):
-            maker()  # a full disk is said before the first cell goes on
-        made = iter(each(going, make, hooks, jobs=options.jobs))
-    return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell
+        makes = {walk: step for walk, step in steps.items() if isinstance(step, Make)}
+        make = None
+        if makes:  # a full disk is said before the first cell goes on
+            new = [recipes[walk].pinned for walk, step in makes.items() if step.new]
+            make = stack.enter_context(_image_builds(site, options, new))
+
+        def execute(walk: Walk) -> CellResult:
+            return _execute(walk, recipes[walk], steps[walk], site, options, reports=reports, make=make)
+
+        results = each(list(steps), execute, hooks, jobs=options.jobs)
+    ended = {walk: one for walk, one in settled.items() if isinstance(one, CellResult)}
+    ended |= zip(steps, results, strict=True)
+    return [ended[walk] for walk in walks]
+
+
+def _settle(site: Site, options: BuildOptions, walk: Walk) -> Recipe:
+    """Check, lock and render a cell. Raises CellError for one that cannot be built as the options say."""
+    stages.check_cell(walk, site, refuse=options.refuse)
+    pinned = stages.lock_cell(walk, site)
+    if site.engine is None and pinned.installs:
+        _refuse_engine_work(pinned)
+    return stages.render_cell(walk, site, pinned)
+
+
+def _plan(site: Site, options: BuildOptions, recipes: Sequence[Recipe]) -> list[Reuse | Staged | Make]:
+    """The step of each recipe, by what engine and repository have; ``no_cache`` looks at neither."""
+    in_engine: Mapping[str, StoredImage] = {}
+    in_registry: Mapping[str, Staged] | None = None if options.push is None else {}
+    if not options.no_cache:
+        if options.push is not None and options.output is None:
+            in_registry = images_in_registry(site, options.push, recipes)
+        in_engine = images_in_engine(site, recipes)
+    return plan_cells(recipes, in_engine, in_registry)
 
 
 def _engine(options: BuildOptions) -> Engine | None:
@@ -129,10 +123,9 @@ def _refuse_engine_work(pinned: Pinned) -> None:
     )
 
 
-def _maker(
-    site: Site, options: BuildOptions, stack: ExitStack, missing: Sequence[Pinned]
-) -> Callable[..., Maker]:
-    """Makers of images, while ``stack`` is open, once the disk has room for those that are ``missing``."""
+@contextmanager
+def _image_builds(site: Site, options: BuildOptions, new: Sequence[Pinned]) -> Iterator[Callable[..., Maker]]:
+    """Gives what makes the image of a cell, once the disk has room for the cells that are ``new``."""
     from builder.image.compose import Workbench
     from builder.pipeline.disk import check_room
     from builder.pipeline.image_build import Maker, runner_for
@@ -141,28 +134,39 @@ def _maker(
         from builder.image.engine import sweep_passing
 
         sweep_passing(site.engine)
-        if any(one.installs for one in missing):
+        if any(one.installs for one in new):
             _ = site.engine.buildx  # a lack of it is said before gigabytes are fetched
-    check_room(site, missing)
-    bench = stack.enter_context(Workbench())
-    return partial(Maker, site=site, options=options, bench=bench, runner=runner_for(site.engine))
+    check_room(site, new)
+    with Workbench() as bench:
+        yield partial(Maker, site=site, options=options, bench=bench, runner=runner_for(site.engine))
 
 
-def _finished(
+def _execute(
     walk: Walk,
     recipe: Recipe,
-    log: Path,
-    image_of_cell: Callable[[], Image],
-    *,
+    step: Reuse | Staged | Make,
     site: Site,
     options: BuildOptions,
+    *,
     reports: ReportStore | None,
+    make: Callable[..., Maker] | None,
 ) -> CellResult:
-    """The end of a cell: its image, the packages in it, its verification if there are ``reports`` to keep."""
+    """Take the step of a cell to its end: image, its packages, its verification if there are ``reports``.
+
+    ``make`` is there if any cell's step is to make an image.
+    """
+    if not isinstance(step, (Reuse, Make)):
+        return _end_staged(walk, step, verifies=options.gpus is not None)
+    log = log_path(options.results, walk.cell)
     image = None
     packages: tuple[DebianPackage, ...] = ()
     try:
-        image = image_of_cell()
+        if isinstance(step, Reuse):
+            image = _reuse(walk, site, step)
+        elif make is None:
+            raise TypeError("nothing was prepared to make an image")
+        else:
+            image = make(walk=walk, recipe=recipe, log=log, staged=step.staged).make()
         if site.engine is None:
             outcome = CellOutcome.UNVERIFIED if options.gpus is not None else CellOutcome.DONE
             return walk.ended(outcome, image=image)
@@ -181,74 +185,9 @@ def _finished(
     return walk.ended(stages.outcome_of(report), image=image, report=report, log=log, packages=packages)
 
 
-def built_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredImage]:
-    """The images that the engine has, by the inputs of their recipes.
-
-    A label finds them, and whether this machine made them decides: an engine also has what was pulled.
-
-    They are looked for under their cells' own names, and only the others in a list of all images: for one,
-    Engine 26.1 with the containerd store adds up the sizes of every image, which takes longer than
-    a hundred questions.
-    """
-    engine = site.engine
-    if engine is None:
-        return {}
-    names = {one.inputs: [site.stores.image_name(one.cell)] for one in recipes}
-    with ThreadPoolExecutor(8, thread_name_prefix="built") as pool:  # the client keeps ten connections
-        found = dict(zip(names, pool.map(engine.find, names, names.values()), strict=True))
-    if None in found.values():
-        listed = engine.built()
-        missing = [inputs for inputs, image in found.items() if image is None]
-        found |= {inputs: engine.find(inputs, listed.get(inputs, ())) for inputs in missing}
-    return {
-        inputs: image
-        for inputs, image in found.items()
-        if image is not None and image.content == site.stores.made.content(inputs)
-    }
-
-
-def staged_before(site: Site, options: BuildOptions, recipes: Iterable[Recipe]) -> dict[str, Staged]:
-    """The images that the repository to push to has, by the inputs of their recipes.
-
-    A tag that leads to other inputs counts as no image, and is put right by the push, and so does an image of
-    which this machine made another, or that is not proven if a key is given. Raises RegistryError if the
-    registry does not answer.
-    """
-    repository = options.push
-    if repository is None or options.no_cache:
-        return {}
-    registry = site.sources.writing
-    from builder.sources.oci import find_staged
-
-    def look(recipe: Recipe) -> Staged | None:
-        try:
-            with item(recipe.cell.id):
-                configs = site.stores.cache / "configs"
-                found = find_staged(registry, repository, recipe.inputs, kept=configs)
-                if found is None:
-                    return None
-                from builder.verify.evidence import origin_of
-
-                origin = origin_of(registry, found, recipe, made=site.stores.made, builders=site.own)
-        except CellError as problem:
-            if registry.digest_of(f"{repository}:nothing") is not None:
-                raise
-            why = problem.message  # it answers: the image is at fault
-        else:
-            if origin.refused is None:
-                return found
-            why = origin.refused.text
-        site.emit(Note(cell=recipe.cell.id, text=f"built again: {why}", warning=True))
-        return None
-
-    wanted = list(recipes)
-    with ThreadPoolExecutor(16, thread_name_prefix="staged") as pool:
-        found = list(pool.map(look, wanted))
-    return {recipe.inputs: one for recipe, one in zip(wanted, found, strict=True) if one is not None}
-
-
-def _reuse(walk: Walk, site: Site, there: StoredImage, staged: Staged | None) -> Image:
-    """The image that the engine has, under the cell's name; ``staged`` is the same in the repository."""
+def _reuse(walk: Walk, site: Site, step: Reuse) -> Image:
+    """The image that the engine has, under the cell's name."""
+    there, staged = step.stored, step.staged
     name = site.stores.image_name(walk.cell)
     with walk.stage(Stage.BUILD):
         if site.engine is not None and there.reference != name:

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from builder.core.errors import CancelledError, CellError, RtbuildError
 from builder.core.items import item
@@ -16,6 +16,7 @@ from builder.core.model import Cell
 from builder.pipeline import events
 from builder.pipeline.events import CellOutcome, CellResult, Note, Stage
 
+R = TypeVar("R")
 Emit = Callable[[events.Event], None]
 
 
@@ -102,29 +103,31 @@ class Walk:
 
 def each(
     walks: Sequence[Walk],
-    function: Callable[[Walk], CellResult | None],
+    function: Callable[[Walk], R],
     hooks: Hooks,
     *,
     jobs: int | None = None,
-) -> list[CellResult | None]:
+) -> list[R | CellResult]:
     """Call ``function`` for every walk in ``jobs`` threads; results in the order of the walks.
 
     ``jobs`` None: as many as there are cores, at most four.
 
-    None says that the cell is not at its end. An error ends its own cell only, unless it is about the machine
-    or the project (:func:`builder.core.items.item`), which cancels the rest and is raised when all have
-    stopped. Ctrl-C sets ``cancel``, waits for the cells at work to stop, and keeps what has finished.
+    A result that is no CellResult says that the cell is not at its end. An error ends its own cell only,
+    unless it is about the machine or the project (:func:`builder.core.items.item`), which cancels the rest
+    and is raised when all have stopped. Ctrl-C sets ``cancel``, waits for the cells at work to stop, and
+    keeps what has finished.
     """
 
     emit, cancel = hooks.emit, hooks.cancel
 
-    def one(walk: Walk) -> CellResult | None:
+    def one(walk: Walk) -> R | CellResult:
+        result: R | CellResult
         try:
             with item(walk.cell.id):
                 result = function(walk)
         except CellError as error:
             result = walk.failed(error)
-        if result is not None:
+        if isinstance(result, CellResult):
             emit(events.CellFinished(result=result))
         return result
 
@@ -153,5 +156,4 @@ def walk_all(
     """:func:`each` from the first of these stages of every cell to its end."""
     hooks.emit(events.RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
     walks = [Walk(cell, hooks.emit, hooks.cancel) for cell in cells]
-    results = each(walks, function, hooks, jobs=jobs)
-    return [result for result in results if result is not None]
+    return each(walks, function, hooks, jobs=jobs)

@@ -10,8 +10,8 @@ import pytest
 from registry_double import RegistryDouble, serve
 
 from builder.core.model import RootfsBase
-from builder.pipeline.build import built_before, staged_before
-from builder.pipeline.options import BuildOptions
+from builder.image.engine.images import StoredImage
+from builder.pipeline.cell_plan import Make, Reuse, images_in_engine, images_in_registry, plan_cells
 from builder.pipeline.site import Stores
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
@@ -56,7 +56,7 @@ def asked(shelf: Shelf, *recipes: Any, made_here: bool = True) -> dict[str, str]
     memory = SimpleNamespace(content=lambda inputs: f"content of {inputs}" if made_here else None)
     stores = SimpleNamespace(made=memory, image_name=Stores().image_name)
     site: Any = SimpleNamespace(engine=shelf, stores=stores)
-    return {inputs: image.reference for inputs, image in built_before(site, recipes).items()}
+    return {inputs: image.reference for inputs, image in images_in_engine(site, recipes).items()}
 
 
 def test_images_under_their_cells_names_need_no_list() -> None:
@@ -102,7 +102,7 @@ def staged(server: RegistryDouble, folder: Path, notes: list[Any] | None = None)
     if not server.tags:
         doubles.push_image(registry, repository, folder, tag=staged_tag(doubles.INPUTS))
     server.requests.clear()
-    return staged_before(site, BuildOptions(push=repository), [recipe("a", doubles.INPUTS)])
+    return images_in_registry(site, repository, [recipe("a", doubles.INPUTS)])
 
 
 def configs(server: RegistryDouble) -> int:
@@ -145,3 +145,39 @@ def test_a_tag_on_another_image_is_no_image_whatever_was_kept(server: RegistryDo
     notes: list[Any] = []
     assert staged(server, tmp_path, notes) == {}
     assert "built again" in notes[0].text
+
+
+def in_store(*, digest: str, content: str) -> StoredImage:
+    return StoredImage(reference="rtbuild/m:a", digest=digest, content=content, size=1, labels=())
+
+
+MANIFEST_DIGEST, CONFIG_DIGEST, CONTENT = "sha256:m", "sha256:c", "sha256:content"
+BY_MANIFEST = in_store(digest=MANIFEST_DIGEST, content=CONTENT)
+BY_CONFIG = in_store(digest=CONFIG_DIGEST, content=CONTENT)
+ANOTHER_DIGEST = in_store(digest="sha256:x", content=CONTENT)
+ANOTHER_CONTENT = in_store(digest=MANIFEST_DIGEST, content="sha256:y")
+STAGED: Any = SimpleNamespace(digest=MANIFEST_DIGEST, config_digest=CONFIG_DIGEST, content=CONTENT)
+NEW, AGAIN, DIFFERS = (
+    Make(staged=None, new=True),
+    Make(staged=None, new=False),
+    Make(staged=STAGED, new=False),
+)
+NO_PUSH = "no repository is pushed to"
+
+
+@pytest.mark.parametrize(
+    ("stored", "staged", "step"),
+    [
+        (None, NO_PUSH, NEW),
+        (None, None, NEW),
+        (None, STAGED, STAGED),
+        *((one, NO_PUSH, Reuse(stored=one, staged=None)) for one in (BY_MANIFEST, BY_CONFIG, ANOTHER_DIGEST)),
+        *((one, None, AGAIN) for one in (BY_MANIFEST, BY_CONFIG, ANOTHER_DIGEST, ANOTHER_CONTENT)),
+        *((one, STAGED, Reuse(stored=one, staged=STAGED)) for one in (BY_MANIFEST, BY_CONFIG)),
+        *((one, STAGED, DIFFERS) for one in (ANOTHER_DIGEST, ANOTHER_CONTENT)),
+    ],
+)
+def test_the_step_of_a_cell_follows_from_what_is_there(stored: Any, staged: Any, step: Any) -> None:
+    in_engine = {} if stored is None else {INPUTS: stored}
+    in_registry = None if staged is NO_PUSH else {} if staged is None else {INPUTS: staged}
+    assert plan_cells([recipe("a", INPUTS), recipe("b", OTHER)], in_engine, in_registry) == [step, NEW]
