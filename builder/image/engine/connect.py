@@ -27,7 +27,7 @@ MINIMUM_ENGINE = "23.0"
 MINIMUM_BUILDX = "0.13"
 """The oldest buildx that rtbuild is tested with."""
 
-_SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "ensure-engine"
+_SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "ensure-engine"
 """There if rtbuild runs from a checkout."""
 _USUAL = "unix:///var/run/docker.sock"
 _SECONDS_TO_ANSWER = 20

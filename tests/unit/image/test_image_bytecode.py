@@ -64,8 +64,10 @@ def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Rec
     except MissingToolError as problem:
         pytest.skip(str(problem))
 
+    run = sandbox.run
+
     def with_folders(program: list[str], view: sandbox.View, **options: Any) -> bytes:
-        return sandbox.run(program, replace(view, folders=FOLDERS), **options)
+        return run(program, replace(view, folders=FOLDERS), **options)
 
     monkeypatch.setattr(importlib.import_module("builder.image.sandbox.run"), "run", with_folders)
     found = bytecode_step()
