@@ -183,7 +183,7 @@ def card(text: str, *, alike: bool = True) -> str:
     With ``alike`` a laptop's chip stands for the card of the same compute capability: good for a question to
     the rules, too much for a question about reports. Raises UsageError if no table has it.
     """
-    from builder.plan.facts.gpus import card_of, known_class, maker_of, near_names
+    from builder.plan.facts.tables.gpus import card_of, known_class, maker_of, near_names
 
     row = card_of(text) if alike else None
     found = row.name if row is not None else None if alike else known_class(text)

@@ -36,7 +36,7 @@ def runtime() -> Path:
 
 def facts() -> Path:
     """The folder with the compatibility tables."""
-    return _PACKAGE / "plan" / "facts" / "tables"
+    return _PACKAGE / "plan" / "facts" / "tables" / "data"
 
 
 def cache() -> Path:

@@ -10,7 +10,7 @@ from builder.image.recipe import Recipe
 from builder.pipeline.events import Stage
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site
-from builder.plan.facts.base import pinned_system
+from builder.plan.facts.reading.base import pinned_system
 
 
 def fetch_blobs(walk: Walk, site: Site, recipe: Recipe) -> dict[str, Path]:

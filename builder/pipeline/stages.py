@@ -14,9 +14,10 @@ from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.options import Gpus, LockOptions, RenderOptions
 from builder.pipeline.schedule import Hooks, Walk, walk_all
 from builder.pipeline.site import Site, open_site
-from builder.plan.facts import Outcome as Judgement
-from builder.plan.facts import check, summary
-from builder.plan.facts.reading_cache import Memory
+from builder.plan.facts.reading.cache import Memory
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome as Judgement
+from builder.plan.facts.rules.finding import summary
 
 if TYPE_CHECKING:
     from builder.image.compose import ComposedImage

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WALK = (
     ("the YAML file becomes a matrix and its cells", "plan.matrix.expand", "load"),
     ("the selectors leave some of them out", "plan.matrix.selection", "select"),
-    ("the lock, else the facts, say whether the cell can work", "plan.facts.check", "check"),
+    ("the lock, else the facts, say whether the cell can work", "plan.facts.rules.checking", "check"),
     ("everything is fixed by content", "plan.lock.resolve", "pin"),
     ("the lock becomes a Dockerfile and all that it needs", "image.recipe.rendering", "render"),
     ("the run decides what is there already", "pipeline.build", "build"),
@@ -45,7 +45,7 @@ CHANGES = (
     ("a line of the Dockerfile", "image/recipe"),
     ("how a wheel is laid out", "image/wheels"),
     ("which layer comes where", "image/compose"),
-    ("a combination that is judged wrongly", "plan/facts"),
+    ("a combination that is judged wrongly", "plan/facts/rules"),
     ("a key of the matrix", "plan/matrix"),
     ("what `resolve` proposes", "plan/resolve"),
     ("what is written into the lock", "plan/lock"),

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.plan.facts.coverage import VALUES, coverage
+from builder.plan.facts.maintain.coverage_report import VALUES, coverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from builder.plan.facts.frameworks import FrameworkRow, FrameworkTable, Row
-    from builder.plan.facts.tables import Facts
+    from builder.plan.facts.tables.frameworks import FrameworkRow, FrameworkTable, Row
+    from builder.plan.facts.tables.loader import Facts
 
 INTRODUCTION = """\
 # Facts
 
 What the [compatibility rules](compatibility.md) know without asking a wheel or a registry. This page is made
-from the tables in `builder/plan/facts/tables/` by `make golden`.
+from the tables in `builder/plan/facts/tables/data/` by `make golden`.
 
 `tables/releases/*.json` has a row for each release of a framework, read by `rtbuild facts refresh` from the
 package index and the wheels; each value names the file that told it. `tables/*.toml` has what no file says,

@@ -19,6 +19,7 @@ import pytest
 from publish_doubles import MATRIX, PROBE, Project
 from registry_double import RegistryDouble, serve
 
+import builder
 from builder.cli.commands import check as checking
 from builder.cli.commands.publish import exit_code as publish_exit_code
 from builder.cli.walking import exit_code
@@ -34,7 +35,8 @@ from builder.core.items import item
 from builder.image.layers.compression import INFLATE_ERRORS
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import Hooks, Walk, each
-from builder.plan import facts
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Finding
 from builder.release.audit.findings import Question
 from builder.release.audit.run import audit
 from builder.release.catalogue.collection import collect
@@ -48,7 +50,7 @@ from builder.sources.oci.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BUILDER = Path(facts.__file__).parents[1]
+BUILDER = Path(builder.__file__).parent
 
 RAISED: tuple[Exception, ...] = (
     ValueError("odd"),
@@ -120,8 +122,8 @@ OF_ONE_ITEM = {
     "layers/codec.py": "pieces of one layer",
     "net/download.py": "files of one item; the first failure ends them",
     "index/client.py": "wheels of one solution",
-    "facts/survey.py": "tables of the maintainers: all or none",
-    "facts/availability.py": "pages of an index; each answers with its own reason",
+    "plan/facts/maintain/release_survey.py": "tables of the maintainers: all or none",
+    "plan/facts/reading/availability.py": "pages of an index; each answers with its own reason",
     "resolve/proof.py": "proposals; each answers with its own reason",
     "colab/match.py": "packages of one runtime; an error leaves the others unasked",
     "colab/sources.py": "sources of one runtime; each answers with its own reason",
@@ -133,7 +135,7 @@ def loops() -> Iterator[tuple[str, str]]:
     """File and function of every loop in threads."""
     for path in sorted(BUILDER.rglob("*.py")):
         file = str(path.relative_to(BUILDER))
-        if file.startswith(("probe/", "runtime/")):
+        if file.startswith(("verify/cudnn_verify/", "release/colab/runtime/")):
             continue
         for function in ast.walk(ast.parse(path.read_text())):
             if not isinstance(function, ast.FunctionDef):
@@ -320,7 +322,7 @@ def test_a_cell_and_a_report_of_a_catalogue(
 ) -> None:
     project = Project(tmp_path, TWO)
     first, second = project.matrix.cells
-    real = facts.check
+    real = check
 
     def fails(cell: Any, *given: Any, **options: Any) -> Any:
         if cell == first:
@@ -346,12 +348,12 @@ def test_a_cell_that_is_checked(
     project = Project(tmp_path, TWO)
     first, second = project.matrix.cells
 
-    def fails(cell: Any, *_: object, **__: object) -> tuple[facts.Finding, ...]:
+    def fails(cell: Any, *_: object, **__: object) -> tuple[Finding, ...]:
         if cell.id == first.id:
             raise raised
         return ()
 
-    monkeypatch.setattr("builder.plan.facts.check", fails)
+    monkeypatch.setattr("builder.cli.commands.check.check_cell", fails)
     options: dict[str, Any] = dict.fromkeys(("select", "skip", "driver", "mirror"))
     more: dict[str, Any] = {"read": False, "deep": False, "fix": False, "verbose": 0}
     code = checking.check([project.path], **options, **more, json_=True)

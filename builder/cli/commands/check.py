@@ -12,10 +12,11 @@ from builder.cli.console import Terminal, counted, human_bytes, print_json, say,
 from builder.core.errors import CellError, NothingSelectedError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix, Pinned
-from builder.plan import facts
-from builder.plan.facts import Finding, Outcome, summary
-from builder.plan.facts.finding import entry, unknown
-from builder.plan.facts.reading_cache import Memory
+from builder.plan.facts.reading.cache import Memory
+from builder.plan.facts.reading.observed import Truth
+from builder.plan.facts.rules.checking import check as check_cell
+from builder.plan.facts.rules.checking import explain as explain_cell
+from builder.plan.facts.rules.finding import Finding, Outcome, entry, summary, unknown
 from builder.plan.lock import LockEntry, LockStatus, lock_path, pinned_cell, read_lock, state, status
 from builder.plan.matrix import Replacement, amend, cell_id
 
@@ -96,7 +97,7 @@ def explain(
     if json_:
         print_json(_document([chosen], found, read_), "cells")
     else:
-        show(facts.explain(chosen, findings).removesuffix("\n"))
+        show(explain_cell(chosen, findings).removesuffix("\n"))
     return 1 if summary(findings) is Outcome.IMPOSSIBLE else 0
 
 
@@ -115,14 +116,16 @@ def _judge(
     too; without them, earlier readings count, and no network is asked.
     """
     asked, mirrors, figures = opt.driver(driver), opt.mirrors(mirror), None
-    truths: dict[Cell, facts.Truth] = {}
+    truths: dict[Cell, Truth] = {}
     locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
     pairs = [(cell, pinned_cell(cell, locks[cell.matrix])) for cell in cells]
     for matrix in matrices:
         _say_ignored(matrix, [cell for cell in cells if cell.matrix == matrix.name], locks[matrix.name])
     memory = Memory(mirrors=mirrors)
     if read or deep:
-        from builder.plan.facts.reading import read as read_all  # with an HTTP client: a tenth of a second
+        from builder.plan.facts.reading.cells import (
+            read as read_all,  # with an HTTP client: a tenth of a second
+        )
         from builder.sources.index import Index
         from builder.sources.oci import Registry
 
@@ -140,7 +143,7 @@ def _judge(
         try:
             with item(cell.id):
                 truth = truths[cell] if cell in truths else memory.truth(cell, pinned)
-                return facts.check(cell, truth, driver=asked)
+                return check_cell(cell, truth, driver=asked)
         except CellError as error:
             return (unknown(error.message, rule=FAULT),)
 

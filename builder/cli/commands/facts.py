@@ -16,11 +16,11 @@ from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.errors import UsageError
 from builder.core.files import write_whole
-from builder.plan.facts.coverage import as_text, coverage
-from builder.plan.facts.framework_sources import FAMILIES
-from builder.plan.facts.portable import portable
-from builder.plan.facts.refresh import Refresh, apply, refresh
-from builder.plan.facts.survey import Budget, Survey, survey, table_text
+from builder.plan.facts.maintain.coverage_report import as_text, coverage
+from builder.plan.facts.maintain.framework_sources import FAMILIES
+from builder.plan.facts.maintain.probe_facts import portable
+from builder.plan.facts.maintain.release_survey import Budget, Survey, survey, table_text
+from builder.plan.facts.maintain.side_tables import Refresh, apply, refresh
 from builder.sources.index import Index
 from builder.sources.oci import Registry
 
@@ -74,7 +74,7 @@ def refresh_tables(
     diff: list[str] = []
     for name, text in changed.items():
         before, after = texts[name].splitlines(keepends=True), text.splitlines(keepends=True)
-        path = f"builder/plan/facts/tables/{name}"
+        path = f"builder/plan/facts/tables/data/{name}"
         diff += difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", n=0)
     if not check_:
         _write(where, changed | {f"releases/{stem}.json": table_text(t) for stem, t in read.tables.items()})

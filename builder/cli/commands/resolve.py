@@ -9,9 +9,11 @@ from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core.errors import CellError, UsageError
 from builder.image.engine import nvidia_smi
-from builder.plan.facts import Outcome, availability, tables
-from builder.plan.facts.availability import Offer
-from builder.plan.facts.versions import pinned
+from builder.plan.facts.reading import availability
+from builder.plan.facts.reading.availability import Offer
+from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.tables import loader as tables
+from builder.plan.facts.tables.versions import pinned
 from builder.plan.resolve import (
     Demand,
     Proposal,

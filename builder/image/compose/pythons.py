@@ -24,9 +24,9 @@ from builder.core.model import StandalonePython
 from builder.core.temporary import locked
 from builder.image.layers import MTIME, TarEntry, TarReader, decompressed
 from builder.image.wheels import parents
-from builder.plan.facts.binary import needs_of
-from builder.plan.facts.tables import standalone_sums
-from builder.plan.facts.versions import at_least, key
+from builder.plan.facts.reading.binary import needs_of
+from builder.plan.facts.tables.loader import standalone_sums
+from builder.plan.facts.tables.versions import at_least, key
 from builder.sources.index import PythonArchives, choose, machine_platform
 
 FORMAT = 2

@@ -1,13 +1,7 @@
-"""Can this combination work? Facts and rules that answer before anything is built.
+"""Can this combination work? Facts, what is read of wheels and bases, and the rules that weigh both.
 
-``check(cell, truth)`` puts findings on a cell, ``summary`` says what they come to, and ``explain`` tells why.
-:mod:`builder.plan.resolve` goes the other way, from requirements to cells. Nothing here touches a network:
-what was read from wheels and registries arrives as :class:`Truth`, and the tables in ``tables/`` fill in the
-rest.
+Four rooms, each of which imports only those before it: ``tables`` (what is known of cards, toolkits and
+releases), ``reading`` (what wheels and registries say of themselves), ``rules`` (findings on a cell),
+``maintain`` (how the tables are read again). :mod:`builder.plan.resolve` goes the other way, from
+requirements to cells.
 """
-
-from builder.plan.facts.check import check, explain
-from builder.plan.facts.finding import Finding, Outcome, summary
-from builder.plan.facts.truth import BaseTruth, Truth, WheelTruth
-
-__all__ = ["BaseTruth", "Finding", "Outcome", "Truth", "WheelTruth", "check", "explain", "summary"]

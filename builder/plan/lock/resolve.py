@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Iterable
 
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
-from builder.plan.facts.base import has_own_python, pinned_system
-from builder.plan.facts.reading_cache import forget_failure, remember_failure
-from builder.plan.facts.tables import load
-from builder.plan.facts.truth import SYSTEM_LABELS
+from builder.plan.facts.reading.base import has_own_python, pinned_system
+from builder.plan.facts.reading.cache import forget_failure, remember_failure
+from builder.plan.facts.reading.observed import SYSTEM_LABELS
+from builder.plan.facts.tables.loader import load
 from builder.plan.lock import sources
 from builder.plan.lock.sources import PythonSource, SdistBuilder
 from builder.sources.debian import Debian

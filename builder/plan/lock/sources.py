@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from builder.core.errors import CellError, PackageIndexError
 from builder.core.model import Base, Cell, RootfsBase, Sdist, StandalonePython, Wheel
-from builder.plan.facts.tables import load
+from builder.plan.facts.tables.loader import load
 from builder.sources.debian import Debian
 from builder.sources.index import Index, IndexFile, LocalWheel, Target
 from builder.sources.index import target as targets

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from builder.core.errors import CellError
-from builder.plan.facts.check import check
-from builder.plan.facts.finding import Outcome
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.resolve.solve import Demand, Proposal, Search, search
 
 First = Callable[[Demand], Proposal | None]

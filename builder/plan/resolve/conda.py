@@ -16,9 +16,8 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core.documents import CONTROL, shown
 from builder.core.errors import CellError, UsageError
-from builder.plan.facts.framework import table_name
-from builder.plan.facts.tables import FrameworkRow, load
-from builder.plan.facts.versions import NO_NUMBER, agree, canonical, contains, key, release, short
+from builder.plan.facts.tables.loader import FrameworkRow, load, table_name
+from builder.plan.facts.tables.versions import NO_NUMBER, agree, canonical, contains, key, release, short
 from builder.plan.resolve.requirements import Wishes
 from builder.plan.resolve.solve import pythons
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Wheel
-from builder.plan.facts.availability import page
-from builder.plan.facts.base import system_of
-from builder.plan.facts.tables import load
-from builder.plan.facts.versions import canonical, pinned, release, requirement
+from builder.plan.facts.reading.availability import page
+from builder.plan.facts.reading.base import system_of
+from builder.plan.facts.tables.loader import load
+from builder.plan.facts.tables.versions import canonical, pinned, release, requirement
 from builder.plan.lock import requirements
 from builder.plan.resolve.solve import Demand, Proposal, distinct, search
 from builder.sources.index import Index, Target

@@ -21,9 +21,8 @@ from packaging.requirements import Requirement
 
 from builder.core.documents import CONTROL, MalformedError, parse_json, parse_toml, read_file, redact, shown
 from builder.core.errors import UsageError
-from builder.plan.facts.framework import table_name
-from builder.plan.facts.tables import companions, framework_files
-from builder.plan.facts.versions import NO_NUMBER, canonical
+from builder.plan.facts.tables.loader import companions, framework_files, table_name
+from builder.plan.facts.tables.versions import NO_NUMBER, canonical
 from builder.sources.index import environment, wheel_name
 
 MOST_BYTES = 16 << 20

@@ -16,15 +16,14 @@ from packaging.specifiers import SpecifierSet
 from builder.core.documents import shown
 from builder.core.errors import CellError, UsageError
 from builder.core.model import Cell
-from builder.plan.facts.base import has_own_python, system_of
-from builder.plan.facts.candidates import Choice, cells, choices, combinations, common_pythons
-from builder.plan.facts.check import until_refused
-from builder.plan.facts.finding import Finding, Outcome, entry, summary
-from builder.plan.facts.framework import table_name
-from builder.plan.facts.image_contents import stack_of
+from builder.plan.facts.reading.base import has_own_python, system_of
 from builder.plan.facts.rules import devices
-from builder.plan.facts.tables import load, mistaken_names
-from builder.plan.facts.versions import NO_NUMBER, contains, key, newest_first, release
+from builder.plan.facts.rules.candidates import Choice, cells, choices, combinations, common_pythons
+from builder.plan.facts.rules.checking import until_refused
+from builder.plan.facts.rules.finding import Finding, Outcome, entry, summary
+from builder.plan.facts.rules.image_contents import stack_of
+from builder.plan.facts.tables.loader import load, mistaken_names, table_name
+from builder.plan.facts.tables.versions import NO_NUMBER, contains, key, newest_first, release
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 
 MOST = 6000

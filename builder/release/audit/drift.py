@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from builder.core.errors import ImageMissingError, RegistryError, UsageError
-from builder.plan.facts.finding import Finding, Outcome, Source, Value
+from builder.plan.facts.rules.finding import Finding, Outcome, Value
 from builder.plan.facts.rules.packages import bad_pairs
-from builder.plan.facts.tables import load
-from builder.plan.facts.versions import agree, at_least, key, short
+from builder.plan.facts.tables.loader import load
+from builder.plan.facts.tables.source import Source
+from builder.plan.facts.tables.versions import agree, at_least, key, short
 from builder.release.audit.findings import AuditFinding, fails, mind, not_run, passes
 from builder.sources.oci import Registry, Staged
 from builder.sources.oci import spec as oci

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from builder.core.errors import ImageMissingError, RegistryError
-from builder.plan.facts import BaseTruth
+from builder.plan.facts.reading.observed import BaseTruth
 from builder.release.audit import drift, machine
 from builder.release.audit.checked_statements import Held, judge_all
 from builder.release.audit.findings import AuditFinding, AuditOutcome, Question, fails, mind, passes

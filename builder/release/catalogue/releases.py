@@ -7,13 +7,13 @@ from typing import cast
 from packaging.requirements import Requirement
 
 from builder.core.model import Cell
-from builder.plan.facts import Finding, check, summary
-from builder.plan.facts.candidates import Choice, cells, choices, common_pythons
-from builder.plan.facts.finding import Outcome
-from builder.plan.facts.image_contents import stack_of
 from builder.plan.facts.rules import devices
-from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
-from builder.plan.facts.versions import key, release
+from builder.plan.facts.rules.candidates import Choice, cells, choices, common_pythons
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Finding, Outcome, summary
+from builder.plan.facts.rules.image_contents import stack_of
+from builder.plan.facts.tables.loader import FrameworkRow, FrameworkTable, load
+from builder.plan.facts.tables.versions import key, release
 from builder.plan.resolve import Proposal, needs_standalone, to_matrix_yaml
 from builder.release.catalogue.values import Answer, Card, Judgement, Release
 

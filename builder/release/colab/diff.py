@@ -12,9 +12,8 @@ from packaging.utils import canonicalize_name
 
 from builder.core.errors import UsageError
 from builder.image.recipe import first_parts
-from builder.plan.facts.framework import table_name
-from builder.plan.facts.tables import framework_files
-from builder.plan.facts.versions import equal
+from builder.plan.facts.tables.loader import framework_files, table_name
+from builder.plan.facts.tables.versions import equal
 from builder.release.colab.runtimes import NAMED
 from builder.verify.runner import ProbeDocument
 

@@ -17,11 +17,11 @@ from builder.core.errors import CellError
 from builder.core.model import Profile
 from builder.image.compose import Pythons
 from builder.image.sdist import Workshop
-from builder.plan.facts.candidates import choices, own_wheels
-from builder.plan.facts.check import check
-from builder.plan.facts.finding import Outcome
-from builder.plan.facts.tables import framework_names, load
-from builder.plan.facts.versions import (
+from builder.plan.facts.rules.candidates import choices, own_wheels
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.tables.loader import framework_names, load
+from builder.plan.facts.tables.versions import (
     at_least,
     canonical,
     contains,
@@ -30,7 +30,7 @@ from builder.plan.facts.versions import (
     release,
     requirement,
 )
-from builder.plan.facts.versions import key as version_key
+from builder.plan.facts.tables.versions import key as version_key
 from builder.plan.matrix import OLDEST_PYTHON, SUITES
 from builder.plan.matrix import load as read_matrix
 from builder.release.colab.match import Match, Matching, Progress, match_packages

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from builder.core.errors import PackageIndexError
 from builder.core.model import Compilation
-from builder.plan.facts.wheelread import read_wheel
+from builder.plan.facts.reading.wheelread import read_wheel
 from builder.plan.lock import sdist_version
 from builder.release.colab.parse import PipPackage
 from builder.sources.index import Index, IndexFile

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from builder.core.errors import CellError
 from builder.core.model import Cell, Exemption
-from builder.plan.facts.gpus import known_class
+from builder.plan.facts.tables.gpus import known_class
 from builder.plan.matrix import matches
 from builder.release.publish.tags import measure
 from builder.sources.oci import Staged
@@ -149,7 +149,7 @@ def _nothing_to_claim(cell: Cell, counting: Sequence[JudgedReport], classes: set
         return Refusal(
             "unknown-gpu",
             f"it was verified on {', '.join(names)}, which no table lists: no GPU class can be claimed",
-            "add the model to builder/plan/facts/tables/gpus.toml",
+            "add the model to builder/plan/facts/tables/data/gpus.toml",
         )
     names = sorted(name for name in classes if name is not None)
     return Refusal(

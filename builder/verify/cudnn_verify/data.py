@@ -38,7 +38,7 @@ def read_sections(text):
 
 
 def read_frameworks():
-    """{framework: {key: value}}; ``builder/plan/facts/tables/frameworks.toml`` says what the keys are."""
+    """{framework: {key: value}}; ``plan/facts/tables/data/frameworks.toml`` says what the keys are."""
     return read_facts()["frameworks"]
 
 
@@ -98,7 +98,7 @@ def _listed(text):
 
 @functools.lru_cache(maxsize=1)
 def read_facts():
-    """``facts.json``: an object for each kind of fact; ``builder/plan/facts/portable.py`` says which."""
+    """``facts.json``: an object for each kind of fact; ``plan/facts/maintain/probe_facts.py`` says which."""
     return json.loads(TABLES)
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from builder.core.errors import CellError
 from builder.core.model import Difference, Pinned
 from builder.image.recipe import expectation, first_parts
-from builder.plan.facts.tables import framework_files, framework_names
+from builder.plan.facts.tables.loader import framework_files, framework_names
 
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 """How ``cudnn-verify`` ends for each verdict; 30 is the probe's own failure."""

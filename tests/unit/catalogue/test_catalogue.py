@@ -15,8 +15,9 @@ import pytest
 from catalogue_scene import gathered, published, reported
 from publish_doubles import Project
 
-from builder.plan.facts import check, summary
-from builder.plan.facts.gpus import card_of
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import summary
+from builder.plan.facts.tables.gpus import card_of
 from builder.plan.matrix import load
 from builder.release.catalogue.collection import causes_of
 from builder.release.catalogue.releases import cards_of, releases_of

@@ -35,8 +35,8 @@ from builder.core.model import Pinned, RegistryBase
 from builder.image.engine.engine import Engine
 from builder.image.engine.facts import EngineFacts, Gpu, GpuFacts
 from builder.image.engine.images import StoredImage
-from builder.plan.facts.refresh import Refresh
-from builder.plan.facts.survey import Survey
+from builder.plan.facts.maintain.release_survey import Survey
+from builder.plan.facts.maintain.side_tables import Refresh
 from builder.plan.lock.file import lock_path, merge
 from builder.plan.matrix import load
 from builder.sources.net.http import Client

@@ -15,8 +15,8 @@ from builder.core.errors import CellError, UsageError
 from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Locks, Site, Stores
 from builder.pipeline.stages import check_cell
-from builder.plan.facts import BaseTruth
-from builder.plan.facts.reading_cache import Memory
+from builder.plan.facts.reading.cache import Memory
+from builder.plan.facts.reading.observed import BaseTruth
 from builder.plan.matrix import load
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from builder.cli.commands import facts as command
 from builder.core import resources
 from builder.core.errors import RegistryError, UsageError
 from builder.core.model import RegistryBase
-from builder.plan.facts import tables as facts
-from builder.plan.facts.refresh import refresh
-from builder.plan.facts.release_rows import total
-from builder.plan.facts.survey import load_table, table_text
+from builder.plan.facts.maintain.release_rows import total
+from builder.plan.facts.maintain.release_survey import load_table, table_text
+from builder.plan.facts.maintain.side_tables import refresh
+from builder.plan.facts.tables import loader as facts
 
 if TYPE_CHECKING:
     from pathlib import Path

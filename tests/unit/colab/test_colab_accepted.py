@@ -8,8 +8,8 @@ import pytest
 from test_colab_match import FakeIndex, wheel
 
 from builder.core.errors import CellError
-from builder.plan.facts.check import check
-from builder.plan.facts.finding import Outcome
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.matrix import load
 from builder.release.colab.imports import import_runtime, matrix_text
 from builder.release.colab.runtimes import read_runtime

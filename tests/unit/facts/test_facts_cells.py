@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.plan.facts import check, explain, summary
+from builder.plan.facts.rules.checking import check, explain
+from builder.plan.facts.rules.finding import summary
 
 TABLE = tomllib.loads((Path(__file__).parent / "cells.toml").read_text())
 EVERY = [

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from builder.core.errors import PackageIndexError
-from builder.plan.facts import refresh
-from builder.plan.facts.refresh import Refresh
+from builder.plan.facts.maintain import side_tables as refresh
+from builder.plan.facts.maintain.side_tables import Refresh
 
 if TYPE_CHECKING:
     import pytest

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from pathlib import Path
 
 from pages.facts import markdown
 
-from builder.plan.facts import tables as facts
+from builder.plan.facts.rules.checking import RULES
+from builder.plan.facts.tables import loader as facts
 
-RULES = import_module("builder.plan.facts.check").RULES  # the package's own name for it is the function
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.plan.facts import Outcome, Truth, WheelTruth, check, summary
-from builder.plan.facts.binary import Needs, needs_of
-from builder.plan.facts.wheel import Told
-from builder.plan.facts.wheel import truth_of as truth_of_reading
-from builder.plan.facts.wheel_members import parts_of
+from builder.plan.facts.reading.binary import Needs, needs_of
+from builder.plan.facts.reading.observed import Truth, WheelTruth
+from builder.plan.facts.reading.wheel import Told
+from builder.plan.facts.reading.wheel import truth_of as truth_of_reading
+from builder.plan.facts.reading.wheel_members import parts_of
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome, summary
 
 ORT = "onnxruntime_gpu-1.99.0-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
 LIBRARY = "onnxruntime/capi/libonnxruntime_providers_tensorrt.so"

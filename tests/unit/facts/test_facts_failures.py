@@ -9,8 +9,9 @@ import pytest
 
 from builder.core.errors import NoSolutionError
 from builder.core.model import RootfsBase, Wheel
-from builder.plan.facts import check, summary
-from builder.plan.facts.reading_cache import Memory, forget_failure, last_failure, remember_failure
+from builder.plan.facts.reading.cache import Memory, forget_failure, last_failure, remember_failure
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import summary
 from builder.plan.lock.resolve import pin
 
 

@@ -14,13 +14,15 @@ import pytest
 from packaging.requirements import Requirement
 
 from builder.core.model import Base, Cell, Cuda
-from builder.plan.facts import check, explain, summary, tables
+from builder.plan.facts.rules.checking import check, explain
+from builder.plan.facts.rules.finding import summary
+from builder.plan.facts.tables import loader as tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.plan.facts.frameworks import FrameworkRow
-    from builder.plan.facts.tables import TagRow
+    from builder.plan.facts.tables.frameworks import FrameworkRow
+    from builder.plan.facts.tables.loader import TagRow
 
 KNOWN = tables.load()
 CARDS = ("T4", "A100", "H100", "V100", "P100", "RTX3090", "RTX4090", "B200", "RTX5090", "K80")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.plan.facts import tables
-from builder.plan.facts.gpus import card_of, class_of, known_class, maker_of, near_names
+from builder.plan.facts.tables import loader as tables
+from builder.plan.facts.tables.gpus import card_of, class_of, known_class, maker_of, near_names
 
 
 @pytest.mark.parametrize(

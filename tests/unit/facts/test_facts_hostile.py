@@ -11,9 +11,11 @@ import pytest
 
 from builder.core.errors import CellError
 from builder.image.wheels.excerpt import Excerpt, Skeleton
-from builder.plan.facts import Truth, binary, check
-from builder.plan.facts.binary import needs_of
-from builder.plan.facts.wheel import Told, truth_of
+from builder.plan.facts.reading import binary
+from builder.plan.facts.reading.binary import needs_of
+from builder.plan.facts.reading.observed import Truth
+from builder.plan.facts.reading.wheel import Told, truth_of
+from builder.plan.facts.rules.checking import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

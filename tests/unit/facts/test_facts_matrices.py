@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.plan.facts import Outcome, check, explain, summary
+from builder.plan.facts.rules.checking import check, explain
+from builder.plan.facts.rules.finding import Outcome, summary
 from builder.plan.matrix import load
 
 MATRICES = Path(__file__).resolve().parents[3] / "matrices"

@@ -10,8 +10,10 @@ import pytest
 from packaging.requirements import Requirement
 from rtbuild_command import rtbuild
 
-from builder.plan.facts import Outcome, check, summary, tables
-from builder.plan.facts.versions import canonical
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.tables import loader as tables
+from builder.plan.facts.tables.versions import canonical
 
 NAMES = tables.mistaken_names()
 

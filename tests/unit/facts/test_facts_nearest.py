@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.core.model import Base, Cell, Cuda
-from builder.plan.facts import Outcome, check, summary
-from builder.plan.facts import tables as facts
+from builder.plan.facts.rules import checking as module
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.tables import loader as facts
 
 if TYPE_CHECKING:
     import pytest
 
-module = importlib.import_module("builder.plan.facts.check")  # the package's own name for it is the function
 PYTHONS = ("3.8", "3.10", "3.12", "3.13")
 
 

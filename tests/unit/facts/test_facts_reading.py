@@ -13,9 +13,10 @@ import pytest
 from outside import Answer, Server, lock_cell, lock_registry_base, lock_wheel, sha256
 
 from builder.core.model import Base, Cuda, Pinned, Wheel
-from builder.plan.facts import Outcome, check, summary
-from builder.plan.facts.reading import read
-from builder.plan.facts.reading_cache import BASE_DAYS, MISSING_DAYS, Memory, base_reference
+from builder.plan.facts.reading.cache import BASE_DAYS, MISSING_DAYS, Memory, base_reference
+from builder.plan.facts.reading.cells import read
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome, summary
 from builder.sources.index.client import Index
 from builder.sources.index.settings import IndexSettings
 from builder.sources.oci import spec as oci

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from builder.core import resources
-from builder.plan.facts import check, gpus, tables
-from builder.plan.facts.finding import Outcome
-from builder.plan.facts.portable import portable
+from builder.plan.facts.maintain.probe_facts import portable
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.tables import gpus
+from builder.plan.facts.tables import loader as tables
 from builder.plan.resolve.solve import meant
 from builder.release.catalogue.releases import cards_of, releases_of
 from builder.verify.cudnn_verify import data

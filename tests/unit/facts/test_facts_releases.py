@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from builder.core import resources
-from builder.plan.facts import tables
-from builder.plan.facts.framework_sources import FAMILIES
-from builder.plan.facts.release_rows import total
-from builder.plan.facts.survey import load_table, table_text
+from builder.plan.facts.maintain.framework_sources import FAMILIES
+from builder.plan.facts.maintain.release_rows import total
+from builder.plan.facts.maintain.release_survey import load_table, table_text
+from builder.plan.facts.tables import loader as tables
 
 TABLES = tables.load()
 STEMS = [family.stem for family in FAMILIES]

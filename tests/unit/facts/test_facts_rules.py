@@ -9,18 +9,12 @@ from dataclasses import replace
 import pytest
 
 from builder.core.model import Base, Cuda, Options
-from builder.plan.facts import (
-    BaseTruth,
-    Outcome,
-    Truth,
-    WheelTruth,
-    base,
-    check,
-    explain,
-    summary,
-    tables,
-)
-from builder.plan.facts.image_contents import stack_of
+from builder.plan.facts.reading import base
+from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth
+from builder.plan.facts.rules.checking import check, explain
+from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.image_contents import stack_of
+from builder.plan.facts.tables import loader as tables
 
 CU11 = (
     "nvidia-cublas-cu11==11.11.3.6",

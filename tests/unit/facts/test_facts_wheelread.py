@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import requests
 
-from builder.plan.facts.wheel import truth_of
-from builder.plan.facts.wheelread import read_wheel
+from builder.plan.facts.reading.wheel import truth_of
+from builder.plan.facts.reading.wheelread import read_wheel
 from builder.sources.index import remote_zip
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.net.http import Client

@@ -10,8 +10,8 @@ from outside import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
 from builder.core.errors import CellError, PackageIndexError
 from builder.core.model import Base, RootfsBase, StandalonePython
-from builder.plan.facts.base import pinned_system, system_of
-from builder.plan.facts.truth import truth_of_base
+from builder.plan.facts.reading.base import pinned_system, system_of
+from builder.plan.facts.reading.observed import truth_of_base
 from builder.plan.lock.resolve import LARGE, pin, requirements, stacked
 from builder.sources.index.target import Target
 

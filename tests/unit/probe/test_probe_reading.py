@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.plan.facts.tables import companions
+from builder.plan.facts.tables.loader import companions
 from builder.verify.cudnn_verify import reading as probe_reading
 from builder.verify.cudnn_verify.causes import CAUSES
 from builder.verify.cudnn_verify.data import read_signatures

@@ -1,1 +1,1 @@
-"""The rules, by subject; :mod:`builder.plan.facts.check` has their table."""
+"""The rules, by subject; :mod:`builder.plan.facts.rules.checking` has their table."""

@@ -4,11 +4,20 @@ import re
 from collections.abc import Iterator
 
 from builder.core.model import Cell
-from builder.plan.facts.finding import CELL, Finding, Outcome, Value, impossible, possible, unknown, warns
-from builder.plan.facts.framework import CellFramework
-from builder.plan.facts.image_contents import Stack
-from builder.plan.facts.tables import framework_names, load
-from builder.plan.facts.versions import agree, at_least, canonical, major, minor, short
+from builder.plan.facts.rules.finding import (
+    CELL,
+    Finding,
+    Outcome,
+    Value,
+    impossible,
+    possible,
+    unknown,
+    warns,
+)
+from builder.plan.facts.rules.framework import CellFramework
+from builder.plan.facts.rules.image_contents import Stack
+from builder.plan.facts.tables.loader import framework_names, load
+from builder.plan.facts.tables.versions import agree, at_least, canonical, major, minor, short
 
 # wheels that bring others of the same family with them (Requires-Dist of the wheels themselves)
 BROUGHT_ALONG = {

@@ -4,22 +4,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from builder.plan.facts.finding import (
+from builder.plan.facts.rules.finding import (
     CELL,
     Finding,
     Outcome,
-    Source,
     Value,
     impossible,
     possible,
     unknown,
     warns,
 )
-from builder.plan.facts.framework import CellFramework
-from builder.plan.facts.gpus import card_of, maker_of, near_names
-from builder.plan.facts.image_contents import Stack
-from builder.plan.facts.tables import CudnnRow, GpuRow, load
-from builder.plan.facts.versions import agree, at_least, contains, key, major, short
+from builder.plan.facts.rules.framework import CellFramework
+from builder.plan.facts.rules.image_contents import Stack
+from builder.plan.facts.tables.gpus import card_of, maker_of, near_names
+from builder.plan.facts.tables.loader import CudnnRow, GpuRow, load
+from builder.plan.facts.tables.source import Source
+from builder.plan.facts.tables.versions import agree, at_least, contains, key, major, short
 
 
 def cuda_versions(stack: Stack) -> tuple[Value, ...]:

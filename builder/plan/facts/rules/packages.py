@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from builder.plan.facts import tables
-from builder.plan.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, unknown, warns
-from builder.plan.facts.framework import CellFramework
-from builder.plan.facts.gpus import card_of
-from builder.plan.facts.image_contents import Stack, component_versions
-from builder.plan.facts.tables import BadRow, GpuRow, load
-from builder.plan.facts.versions import canonical, contains, key, major, pinned, requirement, short
+from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
+from builder.plan.facts.rules.framework import CellFramework
+from builder.plan.facts.rules.image_contents import Stack, component_versions
+from builder.plan.facts.tables import loader as tables
+from builder.plan.facts.tables.gpus import card_of
+from builder.plan.facts.tables.loader import BadRow, GpuRow, load
+from builder.plan.facts.tables.source import Source
+from builder.plan.facts.tables.versions import canonical, contains, key, major, pinned, requirement, short
 from builder.sources.index import MACHINES, environment
 
 Wish = tuple[str, "Requirement", Source]

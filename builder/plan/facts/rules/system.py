@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from builder.core.errors import CellError, RtbuildError
-from builder.plan.facts.base import DOCKER_HUB, has_own_python
-from builder.plan.facts.finding import CELL, Finding, Source, Value, impossible, unknown, warns
-from builder.plan.facts.framework import CellFramework
-from builder.plan.facts.image_contents import Stack
-from builder.plan.facts.tables import load
-from builder.plan.facts.versions import at_least, canonical, contains, key, release, requirement
+from builder.plan.facts.reading.base import DOCKER_HUB, has_own_python
+from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, unknown, warns
+from builder.plan.facts.rules.framework import CellFramework
+from builder.plan.facts.rules.image_contents import Stack
+from builder.plan.facts.tables.loader import load
+from builder.plan.facts.tables.source import Source
+from builder.plan.facts.tables.versions import at_least, canonical, contains, key, release, requirement
 from builder.sources.index import glibc_of, takes
 
 _STANDALONE_GLIBC = "2.17"

@@ -13,9 +13,9 @@ from builder.core import resources
 from builder.core.digests import digest_of
 from builder.core.files import read_cached, write_cached
 from builder.core.model import Cell, Pinned, RegistryBase, Wheel
-from builder.plan.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
-from builder.plan.facts.versions import canonical, requirement
-from builder.plan.facts.wheel import kept, place_of, truth_of, with_deep
+from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
+from builder.plan.facts.reading.wheel import kept, place_of, truth_of, with_deep
+from builder.plan.facts.tables.versions import canonical, requirement
 from builder.sources.oci import parse_reference
 
 BASE_DAYS = 7

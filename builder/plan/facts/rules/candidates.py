@@ -13,10 +13,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from builder.core.model import Base, Cell, Cuda
-from builder.plan.facts.framework import table_name
-from builder.plan.facts.gpus import card_of
-from builder.plan.facts.tables import FrameworkRow, FrameworkTable, TagRow, load
-from builder.plan.facts.versions import (
+from builder.plan.facts.tables.gpus import card_of
+from builder.plan.facts.tables.loader import FrameworkRow, FrameworkTable, TagRow, load, table_name
+from builder.plan.facts.tables.versions import (
     at_least,
     canonical,
     contains,

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from builder.core.errors import RtbuildError
-from builder.plan.facts.availability import ask, page
-from builder.plan.facts.base import TAG
-from builder.plan.facts.tables import FactsError, framework_files
-from builder.plan.facts.versions import canonical, key, requirement, short
-from builder.plan.facts.wheel import metadata_of
-from builder.plan.facts.wheelread import read_wheel
+from builder.plan.facts.reading.availability import ask, page
+from builder.plan.facts.reading.base import TAG
+from builder.plan.facts.reading.wheel import metadata_of
+from builder.plan.facts.reading.wheelread import read_wheel
+from builder.plan.facts.tables.loader import FactsError, framework_files
+from builder.plan.facts.tables.versions import canonical, key, requirement, short
 from builder.sources.index import Index, environment
 from builder.sources.oci import Registry
 

@@ -11,14 +11,25 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 
 from builder.core.model import Cell
-from builder.plan.facts.base import CudaTag, base_value, system_of, tag_of
-from builder.plan.facts.finding import CELL, Finding, Source, Value
-from builder.plan.facts.framework import CellFramework, framework_of
-from builder.plan.facts.tables import SystemRow, load
-from builder.plan.facts.truth import BaseTruth, Truth
-from builder.plan.facts.versions import canonical, contains, key, lower_bound, major, pinned, requirement
+from builder.plan.facts.reading.base import CudaTag, system_of, tag_of
+from builder.plan.facts.reading.observed import BaseTruth, Truth
+from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
+from builder.plan.facts.rules.framework import CellFramework, framework_of
+from builder.plan.facts.tables.loader import SystemRow, load
+from builder.plan.facts.tables.source import Source
+from builder.plan.facts.tables.versions import (
+    canonical,
+    contains,
+    key,
+    lower_bound,
+    major,
+    pinned,
+    requirement,
+)
 
 RUNTIME = r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit"
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+~-]{0,40}")
+"""Of CUDA or cuDNN, as NVIDIA's images have it: ``9.1.0.70-1``."""
 CUDNN_APT = re.compile(r"libcudnn\d+(?:-cuda-\d+)?=(?P<version>[\d.]+)(?:-\d.*)?")
 
 
@@ -96,7 +107,7 @@ def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) 
         frameworks=frameworks,
         tag=tag,
         system=system_of(cell, truth.base),
-        base_cuda=base_value(tag, truth.base, "CUDA_VERSION", tag.cuda if tag else None, notes),
+        base_cuda=_base_value(tag, truth.base, "CUDA_VERSION", tag.cuda if tag else None, notes),
         asked=tuple(asked),
         copies=(
             *_copies(cell, truth.base, tag, notes),
@@ -113,7 +124,7 @@ def _copies(cell: Cell, base: BaseTruth | None, tag: CudaTag | None, notes: list
     tagged = tag is not None and tag.infix is not None
     if tagged or (base is not None and base.variable("NV_CUDNN_VERSION")):
         listed = tag.row.cudnn if tag is not None and tagged and tag.row else None
-        yield Copy(place="base", version=base_value(tag, base, "NV_CUDNN_VERSION", listed, notes))
+        yield Copy(place="base", version=_base_value(tag, base, "NV_CUDNN_VERSION", listed, notes))
     for found in filter(None, map(CUDNN_APT.fullmatch, cell.apt)):
         yield Copy(place="apt", version=Value("cuDNN from apt", found["version"], CELL))
 
@@ -163,3 +174,19 @@ def component_versions(stack: Stack) -> dict[str, Value]:
         if name not in {f.name for f in stack.frameworks}:
             known[name] = Value(name, wheel.version, wheel.source)
     return known
+
+
+def _base_value(
+    tag: CudaTag | None, read: BaseTruth | None, variable: str, by_table: str | None, notes: list[Finding]
+) -> Value | None:
+    """A variable of the base's environment, checked against the tables' value for its tag."""
+    what = {"CUDA_VERSION": "CUDA in the base", "NV_CUDNN_VERSION": "cuDNN in the base"}[variable]
+    table = None
+    if tag is not None and by_table is not None:
+        source = tag.row.source if tag.row is not None else Source("cell", f"the tag {tag.text}")
+        table = Value(what, by_table, source)
+    if read is None or (text := read.variable(variable)) is None:
+        return table
+    if not _VERSION.fullmatch(text):
+        return None  # whoever made the image wrote something else there, and its tag may be as wrong
+    return decide(Value(what, text, read.source), table, notes)

@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from builder.plan.facts.frameworks import FrameworkRow, FrameworkTable
-from builder.plan.facts.tables import load
+from builder.plan.facts.tables.frameworks import FrameworkRow, FrameworkTable
+from builder.plan.facts.tables.loader import load
 
 VALUES = {
     "cuda": "CUDA",

@@ -8,13 +8,12 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 
 from builder.core.model import Base, Cell, Cuda
-from builder.plan.facts import candidates
-from builder.plan.facts.candidates import Choice
-from builder.plan.facts.finding import Nearest, Outcome
-from builder.plan.facts.image_contents import Stack
-from builder.plan.facts.rules import packages
-from builder.plan.facts.tables import TagRow, load
-from builder.plan.facts.versions import canonical, key, major, minor, newest_first, requirement
+from builder.plan.facts.rules import candidates, packages
+from builder.plan.facts.rules.candidates import Choice
+from builder.plan.facts.rules.finding import Nearest, Outcome
+from builder.plan.facts.rules.image_contents import Stack
+from builder.plan.facts.tables.loader import TagRow, load
+from builder.plan.facts.tables.versions import canonical, key, major, minor, newest_first, requirement
 
 Judge = Callable[[Cell], Outcome]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from packaging.version import Version
 
-from builder.plan.facts.gpus import known_cards
-from builder.plan.facts.tables import (
+from builder.plan.facts.tables.gpus import known_cards
+from builder.plan.facts.tables.loader import (
     BadRow,
     Facts,
     FrameworkName,
@@ -20,7 +20,7 @@ from builder.plan.facts.tables import (
     framework_names,
     load,
 )
-from builder.plan.facts.versions import key, requirement, short
+from builder.plan.facts.tables.versions import key, requirement, short
 
 _ELSEWHERE = frozenset({"name", "sources", "brings", "colab"})
 """Values of a framework's row that the probe has no use for."""

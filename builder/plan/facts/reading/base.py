@@ -4,16 +4,13 @@ import re
 from dataclasses import dataclass
 
 from builder.core.model import Base, Cell, RegistryBase, RootfsBase
-from builder.plan.facts.finding import Finding, Source, Value, decide
-from builder.plan.facts.tables import SystemRow, TagRow, load
-from builder.plan.facts.truth import BaseTruth, truth_of_base
+from builder.plan.facts.reading.observed import BaseTruth, truth_of_base
+from builder.plan.facts.tables.loader import SystemRow, TagRow, load
 
 TAG = re.compile(
     r"(?P<registry>.*/)?nvidia/cuda:(?P<cuda>\d+\.\d+(?:\.\d+)?)(?:-(?P<infix>cudnn\d*))?"
     r"-(?P<flavour>base|runtime|devel)-(?P<system>[a-z]+[\d.]*)(?:@sha256:[0-9a-f]+)?"
 )
-_VERSION = re.compile(r"[0-9][0-9A-Za-z.+~-]{0,40}")
-"""Of CUDA or cuDNN, as NVIDIA's images have it: ``9.1.0.70-1``."""
 DOCKER_HUB = {None, "docker.io/", "index.docker.io/", "registry-1.docker.io/"}
 """Registries of a reference whose tags the tables list."""
 
@@ -89,19 +86,3 @@ def tag_of(base: Base) -> CudaTag | None:
         system=system,
         row=next(rows, None),
     )
-
-
-def base_value(
-    tag: CudaTag | None, read: BaseTruth | None, variable: str, by_table: str | None, notes: list[Finding]
-) -> Value | None:
-    """A variable of the base's environment, checked against the tables' value for its tag."""
-    what = {"CUDA_VERSION": "CUDA in the base", "NV_CUDNN_VERSION": "cuDNN in the base"}[variable]
-    table = None
-    if tag is not None and by_table is not None:
-        source = tag.row.source if tag.row is not None else Source("cell", f"the tag {tag.text}")
-        table = Value(what, by_table, source)
-    if read is None or (text := read.variable(variable)) is None:
-        return table
-    if not _VERSION.fullmatch(text):
-        return None  # whoever made the image wrote something else there, and its tag may be as wrong
-    return decide(Value(what, text, read.source), table, notes)

@@ -5,14 +5,11 @@ import functools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from builder.core.model import Cell
-from builder.plan.facts.versions import agree, key
-
-SourceKind = Literal["wheel", "registry", "table", "cell"]
-"""``wheel``: read from the wheel; ``registry``: from the base image's config; ``table``: from the facts that
-ship with rtbuild; ``cell``: stated by the matrix itself."""
+from builder.plan.facts.tables.source import Source
+from builder.plan.facts.tables.versions import agree, key
 
 
 class Outcome(enum.StrEnum):
@@ -45,19 +42,6 @@ class Outcome(enum.StrEnum):
 
 
 _SEVERITY = {Outcome.POSSIBLE: 0, Outcome.WARNS: 1, Outcome.UNKNOWN: 2, Outcome.IMPOSSIBLE: 3}
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a value was read: a URL, ``repo@commit:path``, a wheel's file name or an image reference."""
-
-    kind: SourceKind
-    reference: str
-    date: str | None = None
-    """The day on which a table row was read, ``YYYY-MM-DD``; None for a value of the wheel or image."""
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.reference}" + (f" ({self.date})" if self.date else "")
 
 
 CELL = Source("cell", "the matrix")
@@ -97,7 +81,7 @@ class Finding:
     message: str
     values: tuple[Value, ...] = ()
     rule: str = ""
-    """A stable id, documented in ``docs/compatibility.md``; :mod:`builder.plan.facts.check` has them."""
+    """A stable id, documented in ``docs/compatibility.md``; :mod:`.checking` has them."""
     nearest: Nearest | None = None
 
     def as_json(self) -> dict[str, Any]:

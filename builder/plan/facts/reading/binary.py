@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from builder.core.elf import LOAD_SEGMENT, elf_links, elf_machine, elf_segments, reader_of
-from builder.plan.facts.versions import key
+from builder.plan.facts.tables.versions import key
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _PTX, _CUBIN = 1, 2

@@ -15,8 +15,9 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag
 from packaging.version import Version
 
-from builder.plan.facts.frameworks import FrameworkRow
-from builder.plan.facts.versions import (
+from builder.plan.facts.reading.wheel import Metadata, Told, metadata_of
+from builder.plan.facts.tables.frameworks import FrameworkRow
+from builder.plan.facts.tables.versions import (
     at_least,
     canonical,
     exact_pin,
@@ -26,7 +27,6 @@ from builder.plan.facts.versions import (
     requirement,
     short,
 )
-from builder.plan.facts.wheel import Metadata, Told, metadata_of
 from builder.sources.index import MACHINES, IndexFile, environment, glibc_of, takes, wheel_name
 
 Raw = dict[str, Any]

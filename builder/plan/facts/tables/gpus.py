@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from builder.core.cards import KnownCards, first_card, words_of
-from builder.plan.facts.tables import Facts, GpuRow, load
+from builder.plan.facts.tables.loader import Facts, GpuRow, load
 
 _MAKERS = {
     "AMD": r"(?i)amd\b|ati\b|radeon|instinct|firepro|mi\s?\d{2,3}|rx[ _-]?(vega|\d{3,4})|gfx\d",

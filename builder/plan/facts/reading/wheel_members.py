@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builder.plan.facts import binary
-from builder.plan.facts.wheel import Kind, Values
+from builder.plan.facts.reading import binary
+from builder.plan.facts.reading.wheel import Kind, Values
 from builder.sources.index import wheel_name
 
 

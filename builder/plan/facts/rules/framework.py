@@ -1,18 +1,19 @@
 """One framework of a cell with all that its wheel, or else the tables, tell about it."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from packaging.requirements import Requirement
 
 from builder.core.model import Cell
-from builder.plan.facts.finding import Finding, Source, Value, decide
-from builder.plan.facts.frameworks import Brings, FrameworkRow, FrameworkTable
-from builder.plan.facts.tables import load
-from builder.plan.facts.truth import Truth, WheelTruth
-from builder.plan.facts.versions import canonical, pinned, requirement
+from builder.plan.facts.reading.observed import Truth, WheelTruth
+from builder.plan.facts.rules.finding import Finding, Value, decide
+from builder.plan.facts.tables.frameworks import Brings, FrameworkRow, FrameworkTable
+from builder.plan.facts.tables.loader import jax_cuda, load, table_name
+from builder.plan.facts.tables.source import Source
+from builder.plan.facts.tables.versions import canonical, pinned, requirement
 from builder.sources.index import MACHINES, environment
 
 
@@ -45,13 +46,6 @@ class CellFramework:
     @property
     def label(self) -> str:
         return f"{self.title} {self.version or self.requirement}"
-
-
-def table_name(distribution: str) -> str:
-    """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
-    if re.fullmatch(r"cupy-cuda\d+x?", distribution):
-        return "cupy"
-    return "tensorflow" if distribution == "tensorflow-gpu" else distribution
 
 
 def framework_of(text: str, cell: Cell, truth: Truth, notes: list[Finding]) -> CellFramework:
@@ -108,22 +102,6 @@ def _variant(name: str, version: str | None, extras: frozenset[str], cell: Cell)
         return jax_cuda(extras, version) or _plugin_beside(cell)
     tails = (url.rstrip("/").rsplit("/", 1)[-1] for url in cell.index if name == "torch")
     return next((tail for tail in tails if re.fullmatch(r"cu\d+|cpu|xpu|rocm[\d.]+", tail)), "")
-
-
-def jax_cuda(extras: Iterable[str], version: str | None) -> str | None:
-    """``cuda12`` for the extras ``cuda12``, ``cuda12-local`` and, in the releases that say so, ``cuda``.
-
-    Which of the numbered ones ``cuda`` is, the release's own metadata tells; of a release that is not on
-    record, the newest one's.
-    """
-    for extra in sorted(extras, reverse=True):
-        if found := re.match(r"cuda\d+", extra):
-            return found[0]
-        table = load().frameworks["jax"]
-        rows = table.of(version or table.newest) or table.of(table.newest)
-        if (named := next((row.variant for row in rows if extra in row.aliases), None)) is not None:
-            return named
-    return None
 
 
 def _plugin_beside(cell: Cell) -> str:

@@ -15,11 +15,11 @@ from typing import Any
 
 from packaging.version import Version
 
-from builder.plan.facts.availability import pages
-from builder.plan.facts.framework_sources import FAMILIES, Family
-from builder.plan.facts.release_rows import Raw, WheelRelease, releases, total
-from builder.plan.facts.wheel import Kind, Told
-from builder.plan.facts.wheelread import read_wheel
+from builder.plan.facts.maintain.framework_sources import FAMILIES, Family
+from builder.plan.facts.maintain.release_rows import Raw, WheelRelease, releases, total
+from builder.plan.facts.reading.availability import pages
+from builder.plan.facts.reading.wheel import Kind, Told
+from builder.plan.facts.reading.wheelread import read_wheel
 from builder.sources.index import Index, IndexFile
 
 Listed = Mapping[str, Mapping[str, WheelRelease]]

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from builder.core.model import RegistryBase
-from builder.plan.facts.finding import Source
-from builder.plan.facts.versions import canonical
+from builder.plan.facts.tables.source import Source
+from builder.plan.facts.tables.versions import canonical
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from zipfile import ZipInfo
 
 import requests
 
-from builder.plan.facts.wheel import Kind, Told, add, keep, kept, place_of
-from builder.plan.facts.wheel_members import WheelPart, parts_of
+from builder.plan.facts.reading.wheel import Kind, Told, add, keep, kept, place_of
+from builder.plan.facts.reading.wheel_members import WheelPart, parts_of
 from builder.sources.index import DEEP_LIMIT, LIMIT, IndexFile, RemoteZip, UnknownError, is_html
 from builder.sources.net import Client, explain
 

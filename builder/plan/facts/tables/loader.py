@@ -6,7 +6,7 @@ The releases of frameworks stand in ``tables/releases/``: see :mod:`.frameworks`
 import functools
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 
 from builder.core import resources
-from builder.plan.facts.frameworks import (
+from builder.plan.facts.tables.frameworks import (
     FactsError,
     FrameworkRow,
     FrameworkTable,
@@ -23,7 +23,7 @@ from builder.plan.facts.frameworks import (
     TableFile,
     read_table,
 )
-from builder.plan.facts.versions import equal, key
+from builder.plan.facts.tables.versions import equal, key
 
 __all__ = ["FactsError", "FrameworkRow", "FrameworkTable", "Row"]
 
@@ -369,3 +369,26 @@ def companion_asks(name: str, version: str | None) -> tuple[str, ...]:
     if version is None:
         return tuple(dict.fromkeys(re.split(r"[<>=!~]", text)[0] for _, _, text in lines))
     return tuple(text for release, _, text in lines if equal(release, version.partition("+")[0]))
+
+
+def table_name(distribution: str) -> str:
+    """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
+    if re.fullmatch(r"cupy-cuda\d+x?", distribution):
+        return "cupy"
+    return "tensorflow" if distribution == "tensorflow-gpu" else distribution
+
+
+def jax_cuda(extras: Iterable[str], version: str | None) -> str | None:
+    """``cuda12`` for the extras ``cuda12``, ``cuda12-local`` and, in the releases that say so, ``cuda``.
+
+    Which of the numbered ones ``cuda`` is, the release's own metadata tells; of a release that is not on
+    record, the newest one's.
+    """
+    for extra in sorted(extras, reverse=True):
+        if found := re.match(r"cuda\d+", extra):
+            return found[0]
+        table = load().frameworks["jax"]
+        rows = table.of(version or table.newest) or table.of(table.newest)
+        if (named := next((row.variant for row in rows if extra in row.aliases), None)) is not None:
+            return named
+    return None

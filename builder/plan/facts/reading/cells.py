@@ -2,7 +2,7 @@
 
 A lock names every wheel of an image by hash. What those of the frameworks say of themselves is read by ranges
 and kept by that hash for good. What a registry says of a tag can change, so it is kept with its day and
-believed for :data:`~builder.plan.facts.reading_cache.BASE_DAYS`. What could not be read stands in
+believed for :data:`~builder.plan.facts.reading.cache.BASE_DAYS`. What could not be read stands in
 :attr:`Truth.unread`: never a yes.
 """
 
@@ -18,15 +18,15 @@ from packaging.version import Version
 from builder.core.errors import CellError, ImageMissingError, RtbuildError
 from builder.core.items import item
 from builder.core.model import Cell, Pinned, Wheel
-from builder.plan.facts import versions
-from builder.plan.facts.availability import Files, page
-from builder.plan.facts.base import system_of
-from builder.plan.facts.framework import jax_cuda
-from builder.plan.facts.reading_cache import Memory, base_reference, framework_wheels, together
-from builder.plan.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
-from builder.plan.facts.versions import canonical, requirement
-from builder.plan.facts.wheel import truth_of, with_deep
-from builder.plan.facts.wheelread import read_wheel
+from builder.plan.facts.reading.availability import Files, page
+from builder.plan.facts.reading.base import system_of
+from builder.plan.facts.reading.cache import Memory, base_reference, framework_wheels, together
+from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
+from builder.plan.facts.reading.wheel import truth_of, with_deep
+from builder.plan.facts.reading.wheelread import read_wheel
+from builder.plan.facts.tables import versions
+from builder.plan.facts.tables.loader import jax_cuda
+from builder.plan.facts.tables.versions import canonical, requirement
 from builder.sources.index import Index, IndexFile, target
 from builder.sources.oci import Registry
 

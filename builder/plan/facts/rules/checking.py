@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from builder.core.model import Cell
-from builder.plan.facts.base import has_own_python, system_of
-from builder.plan.facts.finding import Finding, Nearest, Outcome, summary
-from builder.plan.facts.image_contents import Stack, stack_of
+from builder.plan.facts.reading.base import has_own_python, system_of
+from builder.plan.facts.reading.observed import Truth, WheelTruth
 from builder.plan.facts.rules import cuda, cudnn, devices, packages, system
-from builder.plan.facts.truth import Truth, WheelTruth
-from builder.plan.facts.versions import canonical, requirement
+from builder.plan.facts.rules.finding import Finding, Nearest, Outcome, summary
+from builder.plan.facts.rules.image_contents import Stack, stack_of
+from builder.plan.facts.tables.versions import canonical, requirement
 
 RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "unread": system.unread,
@@ -83,7 +83,7 @@ def _kept(stack: Stack) -> Truth:
 @functools.lru_cache(maxsize=4096)
 def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
     """Cells that differ in their name only have the same way out; a matrix has many such."""
-    from builder.plan.facts.alternatives import (
+    from builder.plan.facts.rules.alternatives import (
         nearest,  # with all candidates: few runs have a cell that is refused
     )
 

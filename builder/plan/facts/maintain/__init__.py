@@ -1,0 +1,1 @@
+"""How the tables are read again, and what the probe carries of them: ``rtbuild facts``."""

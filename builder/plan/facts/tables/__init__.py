@@ -1,0 +1,1 @@
+"""What is known of cards, toolkits, releases and systems: data in ``data/``, a row each with its sources."""

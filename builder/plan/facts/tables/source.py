@@ -1,0 +1,21 @@
+"""Where a value was read."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+SourceKind = Literal["wheel", "registry", "table", "cell"]
+"""``wheel``: read from the wheel; ``registry``: from the base image's config; ``table``: from the facts that
+ship with rtbuild; ``cell``: stated by the matrix itself."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a value was read: a URL, ``repo@commit:path``, a wheel's file name or an image reference."""
+
+    kind: SourceKind
+    reference: str
+    date: str | None = None
+    """The day on which a table row was read, ``YYYY-MM-DD``; None for a value of the wheel or image."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reference}" + (f" ({self.date})" if self.date else "")
