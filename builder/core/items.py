@@ -51,7 +51,7 @@ def debugging() -> bool:
 
 def _place(error: BaseException) -> str:
     """``judgement.py:88, in standing``: the innermost place in rtbuild's own code."""
-    own = str(Path(__file__).parent)
+    own = str(Path(__file__).parents[1])
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(own)]
     last = frames[-1]
     return f"{Path(last.filename).name}:{last.lineno}, in {last.name}"

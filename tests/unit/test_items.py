@@ -23,6 +23,7 @@ import builder
 from builder.cli.commands import check as checking
 from builder.cli.commands.publish import exit_code as publish_exit_code
 from builder.cli.walking import exit_code
+from builder.core.digests import canonical_json
 from builder.core.errors import (
     CellError,
     FaultError,
@@ -105,10 +106,12 @@ def test_a_fault_names_its_place_and_debug_shows_the_rest(
 ) -> None:
     monkeypatch.setenv("RTBUILD_DEBUG", "1")
     with (
-        pytest.raises(FaultError, match=r"the item: unexpected KeyError: 'x', at \w+\.py:\d+, in "),
+        pytest.raises(
+            FaultError, match=r"the item: unexpected TypeError: .*, at digests\.py:\d+, in canonical_json"
+        ),
         item("the item"),
     ):
-        raise KeyError("x")
+        canonical_json(object())
     assert "Traceback" in capsys.readouterr().err
 
 
