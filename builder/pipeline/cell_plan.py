@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -78,13 +78,24 @@ def images_in_engine(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredI
     engine = site.engine
     if engine is None:
         return {}
-    names = {one.inputs: [site.stores.image_name(one.cell)] for one in recipes}
+    wanted = {one.inputs: one.cell for one in recipes}
+
+    def look(inputs: str, names: Sequence[str]) -> StoredImage | None:
+        cell = wanted[inputs]
+        try:
+            with item(cell.id):
+                return engine.find(inputs, names)
+        except CellError as problem:
+            site.emit(Note(cell=cell.id, text=f"built again: {problem.message}", warning=True))
+            return None
+
+    named = [[site.stores.image_name(cell)] for cell in wanted.values()]
     with ThreadPoolExecutor(8, thread_name_prefix="built") as pool:  # the client keeps ten connections
-        found = dict(zip(names, pool.map(engine.find, names, names.values()), strict=True))
+        found = dict(zip(wanted, pool.map(look, wanted, named), strict=True))
     if None in found.values():
         listed = engine.built()
         missing = [inputs for inputs, image in found.items() if image is None]
-        found |= {inputs: engine.find(inputs, listed.get(inputs, ())) for inputs in missing}
+        found |= {inputs: look(inputs, listed.get(inputs, ())) for inputs in missing}
     return {
         inputs: image
         for inputs, image in found.items()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from builder.core.errors import CellError
+from builder.core.errors import CellError, EvidenceError
 from builder.core.items import item
 from builder.release.audit.findings import AuditFinding, Question, fails, mind
 from builder.sources.oci import Staged
@@ -55,6 +55,8 @@ class Weighed:
     """Judgements among them that took a claim away."""
     unheard: tuple[JudgedReport, ...]
     """Judgements that would be among them if the accepted signer had signed them."""
+    unread: int
+    """Documents that would count, and could not be read or judged: each may be against the image."""
 
     def findings(self, question: Question) -> Iterator[AuditFinding]:
         """The findings of an audit about them."""
@@ -83,7 +85,9 @@ class Weighed:
 def judge_all(gathered: Gathered, image: Staged, question: Question, now: datetime) -> Weighed:
     """Every statement by itself, then all of them together."""
     policy = Policy(now=now, max_age=question.max_age)
-    rows = [_one(piece, image, question, policy) for piece in gathered.pieces]
+    judged = [_one(piece, image, question, policy) for piece in gathered.pieces]
+    rows = [(row, word) for row, word, _ in judged]
+    unjudged = sum(unjudged for *_, unjudged in judged)
     verified = [word for row, word in rows if row.holds and word is not None and word.side == "for"]
     failures = [word for _, word in rows if word is not None and word.side == "against"]
     heard = [word for row, word in rows if row.holds and word is not None and word.side == "against"]
@@ -101,6 +105,8 @@ def judge_all(gathered: Gathered, image: Staged, question: Question, now: dateti
         against=tuple(sorted(against, key=lambda word: word.when, reverse=True)),
         denied=tuple(taken),
         unheard=tuple(word for word in unheard if word not in heard),
+        # of documents that count by their signature alone, cosign has the list
+        unread=unjudged + (gathered.unread if question.verifier is None else 0),
     )
 
 
@@ -114,12 +120,15 @@ def _placed(row: Held, word: JudgedReport | None, against: list[JudgedReport]) -
     return row if over is None else replace(row, holds=False, reason=f"it was found {over.text}")
 
 
-def _one(piece: Piece, image: Staged, question: Question, policy: Policy) -> tuple[Held, JudgedReport | None]:
+def _one(
+    piece: Piece, image: Staged, question: Question, policy: Policy
+) -> tuple[Held, JudgedReport | None, bool]:
+    """The row of a piece, its judgement, and whether it counts and could not be judged."""
     predicate = piece.statement.predicate
     kind = KINDS.get(piece.statement.predicate_type, "other")
     failed = kind == "verification" and predicate.get("result") == "FAILED"
     heard = question.verifier is None or piece.signed
-    word, reason = None, ""
+    word, reason, unjudged = None, "", False
     try:
         with item(piece.digest):
             if failed or (heard and kind == "verification"):
@@ -132,8 +141,10 @@ def _one(piece: Piece, image: Staged, question: Question, policy: Policy) -> tup
             holds, reason = False, f"not signed by {question.verifier}"
     except CellError as error:
         holds, reason = False, error.message
+        unjudged = heard and not isinstance(error, EvidenceError)
     shown = FAILED if failed else str(kind)
-    return Held(kind=shown, digest=piece.digest, signed=piece.signed, holds=holds, reason=reason), word
+    row = Held(kind=shown, digest=piece.digest, signed=piece.signed, holds=holds, reason=reason)
+    return row, word, unjudged
 
 
 def _other(kind: str, piece: Piece, image: Staged) -> str:

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from builder.core.errors import ImageMissingError, RegistryError
 from builder.plan.facts.reading.observed import BaseTruth
 from builder.release.audit import drift, machine
-from builder.release.audit.checked_statements import Held, judge_all
+from builder.release.audit.checked_statements import Held, Weighed, judge_all
 from builder.release.audit.findings import AuditFinding, AuditOutcome, Question, fails, mind, passes
 from builder.sources.oci import Registry, Staged, parse_reference, read_image
 from builder.sources.oci import spec as oci
 from builder.verify.evidence import (
+    CLOCKS,
     CYCLONEDX,
     PROVENANCE,
     TEST_RESULT,
@@ -81,7 +82,8 @@ def audit(registry: Registry, reference: str, question: Question, *, now: dateti
     held, verified = judged.held, judged.verified
     findings += judged.findings(question)
     findings += _verification(held, verified)
-    findings += _unread(gathered, question)
+    findings += _unread(gathered, judged)
+    findings += _clock(registry, image)
     if verified:
         findings += _since(registry, image, verified, question, when)
     if verified and (question.gpu or question.driver):
@@ -164,14 +166,25 @@ def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Ite
     )
 
 
-def _unread(gathered: Gathered, question: Question) -> Iterator[AuditFinding]:
-    """What a registry lists and does not give may be the word against the image."""
-    if gathered.unread:
-        # What counts by its signature alone, cosign has read by itself.
-        yield (fails if question.verifier is None else mind)(
+def _unread(gathered: Gathered, judged: Weighed) -> Iterator[AuditFinding]:
+    """What a registry lists and does not give, or rtbuild cannot judge, may be the word against it."""
+    if count := judged.unread or gathered.unread:
+        yield (fails if judged.unread else mind)(
             "unread",
-            f"{gathered.unread} of the documents beside it could not be read, and may be against it",
+            f"{count} of the documents beside it could not be read, and may be against it",
             hint="ask again when its registry answers; entries that it never gives have to be deleted there",
+        )
+
+
+def _clock(registry: Registry, image: Staged) -> Iterator[AuditFinding]:
+    """A clock that is behind takes what was found since then for the future, and leaves it out."""
+    ahead = registry.clock_ahead(image.repository)
+    if ahead is not None and -ahead > CLOCKS.total_seconds():
+        yield fails(
+            "clock",
+            f"the clock of this machine is {-ahead / 60:.0f} minutes behind its registry's: what was found "
+            "since then is not known here",
+            hint="set the clock: timedatectl set-ntp true",
         )
 
 

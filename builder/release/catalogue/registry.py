@@ -93,7 +93,11 @@ def _read(
     weighed = judge_all(gathered, image, Question(verifier=verifier), now)
     doubts = [f"{row.kind} does not count: {row.reason}" for row in weighed.held if not row.holds]
     doubts += [row.reason for row in gathered.refused]
-    words = [*weighed.verified, *weighed.against]
+    if weighed.unread:
+        doubts.append(
+            f"{weighed.unread} of the documents beside it may be against it: it is not shown to work"
+        )
+    words = [*(() if weighed.unread else weighed.verified), *weighed.against]
     if verifier is None:
         words += _reports(registry, image, now, doubts)
     runs = [

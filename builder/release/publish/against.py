@@ -25,7 +25,6 @@ from builder.sources.oci import (
     read_image,
 )
 from builder.verify.evidence import (
-    CLOCKS,
     JudgedReport,
     Policy,
     Signer,
@@ -165,11 +164,5 @@ class _Look:
                 continue
             if failure.verdict == "unsupported-gpu" and not denied([failure], claimed):
                 continue  # the image never claimed to run there
-            if failure.when > now + CLOCKS:
-                self.warn(
-                    f"{says} is from the future: not attached, since no report could take it back; "
-                    "set that machine's clock, and verify again"
-                )
-                continue
             there = statement in statements
             yield Failing(image=image, entry=entry, failure=failure, tags=tags, there=there)

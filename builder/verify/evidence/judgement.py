@@ -199,11 +199,14 @@ def _days(length: timedelta) -> str:
 
 
 def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
-    """A statement against the image counts at any age, also with a time in the future."""
+    """A statement against the image counts at any age.
+
+    None counts whose time is in the future, in neither direction: no newer report could take it back.
+    """
     found, report = read(predicate)
     details, failed = found.details, found.result == "FAILED"
     against = list(doubts(found, report, image))
-    if not failed and details.verified > policy.now + CLOCKS:
+    if details.verified > policy.now + CLOCKS:
         against.append(f"it is from the future ({timestamp(details.verified)}): a clock is wrong")
     key = key_of(image.content, report, image.digest)
     if key is None and failed:

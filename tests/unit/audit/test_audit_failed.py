@@ -126,6 +126,33 @@ def test_an_older_or_equally_old_one_does_not(registry: Registry, pushed: Staged
     assert any("it was found broken" in row.reason for row in found.evidence if row.kind == "verification")
 
 
+def test_one_from_the_future_does_not_stand_for_ever(registry: Registry, pushed: Staged) -> None:
+    """No newer report could take it back. Clocks may differ by ten minutes, and it counts within them."""
+    found_broken = doubles.moment(days=1)
+    published(registry, pushed, told(pushed, doubles.moment(days=2)), claims=("T4",))
+    attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, found_broken))])
+
+    def asked(ahead: timedelta) -> Audit:
+        return audit(registry, f"{pushed.repository}:1", Question(), now=found_broken - ahead)
+
+    found = asked(timedelta(minutes=11))
+    assert found.works
+    (reason,) = [row.reason for row in found.evidence if row.kind == "failed-verification"]
+    assert "it is from the future" in reason
+    assert any("it is from the future" in line for line in page(found, PLAIN))
+    assert not asked(timedelta(minutes=9)).works
+
+
+def test_a_clock_that_is_behind_knows_nothing_of_what_was_found_since(
+    registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published(registry, pushed, told(pushed, doubles.moment(days=2)), claims=("T4",))
+    monkeypatch.setattr(type(registry), "clock_ahead", lambda *_: -86400.0)
+    found = ask(registry, pushed)
+    assert not found.works
+    assert [row.what for row in found.against] == ["clock"]
+
+
 def test_neither_does_one_that_is_too_old_for_the_reader(registry: Registry, pushed: Staged) -> None:
     """As at the gate: what does not count mends nothing, and what was found does not grow old."""
     attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, doubles.moment(days=50)))])

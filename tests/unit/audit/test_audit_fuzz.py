@@ -39,6 +39,9 @@ class NoRegistry:
     def manifest(self, _name: object) -> object:
         raise RegistryError("not now")
 
+    def clock_ahead(self, _name: object) -> None:
+        return None
+
     def blob(self, *_arguments: object) -> bytes:
         return b'{"config": {"Env": ["CUDA_VERSION=\\u001b", "NV_CUDNN_VERSION"]}}'
 
