@@ -68,6 +68,14 @@ def _is_still(path: Path, inode: int) -> bool:
         return False
 
 
+def remove(path: Path) -> None:
+    """Remove what has this name, be it a file, a link or a whole folder; nothing is fine."""
+    if path.is_dir() and not path.is_symlink():
+        remove_tree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def remove_tree(folder: Path) -> None:
     """Remove a folder and all that is in it, however deep: :func:`shutil.rmtree` goes as deep as calls may.
 

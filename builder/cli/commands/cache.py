@@ -1,12 +1,15 @@
 """``rtbuild cache``: the files kept between runs: their size, and ways to make it smaller."""
 
+import contextlib
 import re
+import stat
 from pathlib import Path
 
 from builder.cli import options as opt
-from builder.cli.console import human_bytes, print_json, show
+from builder.cli.console import human_bytes, print_json, say, show
 from builder.core import resources
-from builder.core.errors import UsageError
+from builder.core.errors import CellError, UsageError
+from builder.core.items import item
 from builder.image.layers import LayerStore
 from builder.pipeline import LAYER_LIMIT
 
@@ -73,16 +76,32 @@ def size_of(text: str) -> int:
 
 
 def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    """Bytes of the files in a folder; one that is gone meanwhile, or that nobody may read, has none."""
+    found = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            status = path.lstat()
+            found += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return found
 
 
 def _prune_files(folders: list[Path], excess: int) -> int:
     """Remove the files used longest ago, at least ``excess`` bytes; each is made again when it is needed."""
-    files = [path for folder in folders for path in folder.rglob("[!.]*") if path.is_file()]
+    files = []
+    for path in (path for folder in folders for path in folder.rglob("[!.]*")):
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                files.append((status.st_atime, path.name, status.st_size, path))
     freed = 0
-    for path in sorted(files, key=lambda p: (p.stat().st_atime, p.name)):
+    for _, _, size, path in sorted(files):
         if freed >= excess:
             break
-        freed += path.stat().st_size
-        path.unlink()
+        try:
+            with item(str(path)):
+                path.unlink(missing_ok=True)
+        except CellError as error:
+            say(f"warning: {error.message}")
+        else:
+            freed += size
     return freed

@@ -25,7 +25,9 @@ from typing import Any
 
 from builder.core import temporary
 from builder.core.digests import file_sha256
-from builder.core.files import read_cached, write_whole
+from builder.core.errors import CellError
+from builder.core.files import read_cached, remove, write_whole
+from builder.core.items import item
 from builder.core.temporary import disk_errors, locked, try_lock
 from builder.image.layers import tmpfs as memory
 from builder.image.layers.types import Layer
@@ -149,14 +151,28 @@ class LayerStore:
                 if freed >= excess:
                     break
                 if digest not in leased:
-                    self.blob(digest).unlink(missing_ok=True)
+                    remove(self.blob(digest))
                     freed += sizes[digest]
             self._sweep(leased)
         return freed
 
     def verify(self) -> list[str]:
-        """Hash every blob; remove those that are not what they claim to be, and return their digests."""
-        return [digest for digest, _ in list(self._blobs()) if not self._is_sound(digest)]
+        """Hash every blob; remove those that are not what they claim to be, and return their digests.
+
+        Raises CellError for those that this machine cannot read or remove, when all others are done.
+        """
+        damaged, failed = [], []
+        for digest, _ in list(self._blobs()):
+            try:
+                with item(digest):
+                    if not self._is_sound(digest):
+                        damaged.append(digest)
+            except CellError as error:
+                failed.append(error.message)
+        if failed:
+            removed = f"; {len(damaged)} damaged ones are removed" if damaged else ""
+            raise CellError(f"{len(failed)} blobs were not looked at: {'; '.join(failed[:5])}{removed}")
+        return damaged
 
     def _lock(self) -> contextlib.AbstractContextManager[int]:
         """Held for moments only: while a lease grows, a blob comes in, or blobs go."""
@@ -166,8 +182,8 @@ class LayerStore:
         return self.folder("index") / f"{key}.{form}"
 
     def _forget(self, key: str) -> None:
-        self._index(key).unlink(missing_ok=True)
-        self._index(key, "files").unlink(missing_ok=True)
+        remove(self._index(key))
+        remove(self._index(key, "files"))
 
     def _read(self, key: str) -> Record | None:
         try:
@@ -175,7 +191,7 @@ class LayerStore:
             return Record(layer=Layer(**document["layer"]), details=document["details"], key=key)
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, IsADirectoryError):
             # Not written by this program: forget it, the layer is made again.
             self._forget(key)
             return None
@@ -185,6 +201,8 @@ class LayerStore:
         target.parent.mkdir(parents=True, exist_ok=True)
         document = json.dumps({"layer": asdict(record.layer), "details": record.details})
         with self._lock():
+            if target.is_dir():
+                remove(target)
             made.replace(target)
             write_whole(self._index(record.key, "files"), record.files)
             write_whole(self._index(record.key), document.encode())
@@ -202,12 +220,12 @@ class LayerStore:
             known = read_cached(self._note(digest), lambda found: tuple(map(int, found)))
             if size == stamp[1] and stamp == known:
                 return True
-            sound = size in (None, stamp[1]) and f"sha256:{file_sha256(blob)}" == digest
+            sound = blob.is_file() and size in (None, stamp[1]) and f"sha256:{file_sha256(blob)}" == digest
             with self._lock():
                 if sound:
                     self._remember(digest, stamp)
                 elif _stamp(blob) == stamp:  # else somebody has put a good one in its place meanwhile
-                    blob.unlink()
+                    remove(blob)
         except FileNotFoundError:
             return False
         return sound

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.errors import MissingToolError
+from builder.core.errors import CellError, MissingToolError
 from builder.core.temporary import locked, locked_folder
+from builder.image.layers import store as store_room
 from builder.image.layers.store import LayerStore, Record
 from builder.image.layers.types import Layer
 
@@ -204,6 +205,46 @@ def test_verify_names_and_removes_what_is_wrong(store: LayerStore) -> None:
     assert store.blob(good.layer.digest).exists()
     assert not store.blob(bad.layer.digest).exists()
     assert store.verify() == []
+
+
+@pytest.mark.parametrize("where", ["blob", "index"])
+def test_a_folder_in_the_place_of_a_file_is_removed_and_made_again(store: LayerStore, where: str) -> None:
+    record = put(store, "key")
+    path = store.blob(record.layer.digest) if where == "blob" else store.folder("index") / "key.json"
+    path.unlink()
+    (path / "inside").mkdir(parents=True)
+    with store.lease() as lease:
+        assert store.find("key", lease) is None
+    assert put(store, "key").new
+    with store.lease() as lease:
+        assert store.find("key", lease) is not None
+
+
+def test_verify_and_prune_remove_a_folder_among_the_blobs(store: LayerStore) -> None:
+    for remove in (store.verify, lambda: store.prune(0)):
+        record = put(store, "key")
+        store.blob(record.layer.digest).unlink()
+        (store.blob(record.layer.digest) / "inside").mkdir(parents=True)
+        remove()
+        assert not store.blob(record.layer.digest).exists()
+
+
+def test_a_blob_that_cannot_be_read_does_not_keep_verify_from_the_others(
+    store: LayerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [put(store, key, key.encode()) for key in ("one", "two", "three")]
+    store.blob(records[2].layer.digest).write_bytes(b"BAD")
+    real = store_room.file_sha256
+
+    def fails(path: Path) -> str:
+        if path == store.blob(records[0].layer.digest):
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(store_room, "file_sha256", fails)
+    with pytest.raises(CellError, match=r"1 blobs were not looked at: .*Input/output error; 1 damaged"):
+        store.verify()
+    assert [store.blob(one.layer.digest).exists() for one in records] == [True, True, False]
 
 
 def test_threads_that_want_one_layer_make_it_once(store: LayerStore) -> None:
