@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import pytest
 
 from builder.core.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
-from builder.image.compose.compose import base_image, write_layout
 from builder.image.compose.layer_build import MissingLayers
 from builder.image.compose.layer_plan import check_collisions, plan
 from builder.image.layers.store import LayerStore
 from builder.image.layers.types import BaseLayers
+from builder.sources.oci.layout import plain_image, write_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -247,10 +247,8 @@ class Stacked:
 
     def layout(self, folder: Path) -> str:
         """An OCI layout of these layers, as buildx takes it for a stage."""
-        below = BaseLayers(layers=self.layers, config=self.base.config)
-        write_layout(
-            folder, "wheels", "w:w", base_image(below), lambda one: self.store.blob(one.digest), link=True
-        )
+        image = plain_image(self.layers, self.base.config)
+        write_layout(folder, "wheels", "w:w", image, lambda one: self.store.blob(one.digest), link=True)
         return f"oci-layout://{folder}:wheels"
 
     def __enter__(self) -> Self:

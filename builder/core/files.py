@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from builder.core.errors import UsageError
+
 _PRIVATE = 0o600
 _Read = TypeVar("_Read")
 
@@ -87,3 +89,12 @@ def remove_tree(folder: Path) -> None:
         done = subprocess.run(["rm", "-rf", "--", folder], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise OSError(done.stderr.strip()) from None
+
+
+def refuse_foreign(folder: Path, marks: set[str], kind: str, *, link: bool = False) -> None:
+    """Raise UsageError if ``folder`` is a ``link``, or is there, is not empty, and lacks one of its marks."""
+    names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set[str]()
+    if link or (names and not marks <= names) or (os.path.lexists(folder) and not folder.is_dir()):
+        raise UsageError(
+            f"{folder} is there and is no {kind}", hint="name a folder that does not exist, or remove it"
+        )

@@ -126,9 +126,9 @@ def _refuse_engine_work(pinned: Pinned) -> None:
 @contextmanager
 def _image_builds(site: Site, options: BuildOptions, new: Sequence[Pinned]) -> Iterator[Callable[..., Maker]]:
     """Gives what makes the image of a cell, once the disk has room for the cells that are ``new``."""
-    from builder.image.compose import Workbench
+    from builder.image.compose import Workbench, step_runner
     from builder.pipeline.disk import check_room
-    from builder.pipeline.image_build import Maker, runner_for
+    from builder.pipeline.image_build import Maker
 
     if site.engine is not None:
         from builder.image.engine import sweep_passing
@@ -138,7 +138,7 @@ def _image_builds(site: Site, options: BuildOptions, new: Sequence[Pinned]) -> I
             _ = site.engine.buildx  # a lack of it is said before gigabytes are fetched
     check_room(site, new)
     with Workbench() as bench:
-        yield partial(Maker, site=site, options=options, bench=bench, runner=runner_for(site.engine))
+        yield partial(Maker, site=site, options=options, bench=bench, runner=step_runner(site.engine))
 
 
 def _execute(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from builder.core.errors import CellError, MissingToolError, RegistryError
+from builder.core.errors import CellError, RegistryError
 from builder.core.model import Image
 from builder.image.compose import (
     Assembly,
@@ -13,13 +13,11 @@ from builder.image.compose import (
     Elsewhere,
     MissingLayers,
     Plan,
-    Runner,
+    StepRunner,
     Workbench,
     compose_image,
     plan,
-    write_layout,
 )
-from builder.image.engine import Engine
 from builder.image.layers import BaseLayers, Layer, Lease, SystemLayers
 from builder.image.recipe import Recipe
 from builder.pipeline.events import Stage
@@ -29,21 +27,7 @@ from builder.pipeline.schedule import Walk
 from builder.pipeline.site import Site
 from builder.pipeline.stages import image_of, refuse_large
 from builder.pipeline.upload import EngineFeed, Uploads, sign_pushed
-from builder.sources.oci import MANIFEST, Manifest, Staged, push_image, staged_tag
-
-
-def runner_for(engine: Engine | None) -> Runner:
-    """This machine's namespaces; the engine if the machine refuses them."""
-    here = Runner()
-    if engine is None:
-        return here
-    try:
-        here.check()
-    except MissingToolError:
-        from builder.pipeline.buildkit import EngineSteps
-
-        return EngineSteps(engine)
-    return here
+from builder.sources.oci import MANIFEST, Manifest, Staged, push_image, staged_tag, write_layout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +37,7 @@ class Maker:
     site: Site
     options: BuildOptions
     bench: Workbench
-    runner: Runner
+    runner: StepRunner
     walk: Walk
     recipe: Recipe
     log: Path

@@ -11,13 +11,13 @@ from typing import Any
 from builder.core.errors import CellError
 from builder.core.model import Cell, Image, Matrix
 from builder.core.temporary import locked_folder, sweep
-from builder.image.compose import ImageDifference, SavedImage, Workbench, compare
-from builder.image.engine import Engine
+from builder.image.compose import ImageDifference, Workbench, compare, step_runner
+from builder.image.engine import Engine, SavedImage
 from builder.image.recipe import Recipe
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.image_build import Maker, runner_for
+from builder.pipeline.image_build import Maker
 from builder.pipeline.options import BuildOptions, EngineOptions
 from builder.pipeline.schedule import Hooks, Walk, walk_all
 from builder.pipeline.site import LayerCache, Site, Sources, Stores, layer_cache, open_site
@@ -160,7 +160,7 @@ def compare_builds(walk: Walk, site: Site, options: BuildOptions, recipe: Recipe
 
 def _make(walk: Walk, site: Site, options: BuildOptions, recipe: Recipe, log: Path) -> Image:
     with Workbench() as bench:
-        runner = runner_for(site.engine)
+        runner = step_runner(site.engine)
         maker = Maker(
             site=site, options=options, bench=bench, runner=runner, walk=walk, recipe=recipe, log=log
         )

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Self
 
 from builder.core.errors import CellError
-from builder.image.compose import base_image
 from builder.image.engine import Engine, passing_names
-from builder.image.layers import BaseLayers, Layer, LayerStore
+from builder.image.layers import Layer, LayerStore
 from builder.pipeline.layer_cache import SharedLayers
 from builder.pipeline.site import Site
-from builder.sources.oci import Registry, read_image
+from builder.sources.oci import Registry, plain_image, read_image
 from builder.verify.evidence import sign_built
 
 _CONNECTIONS = 4
@@ -147,7 +146,7 @@ class EngineFeed:
         config = {"architecture": "amd64", "os": "linux", "config": {"Labels": labels}}
         try:
             self._engine.receive(
-                base_image(BaseLayers(layers=layers, config=config)),
+                plain_image(layers, config),
                 self._blob,
                 name,
                 cancel=self._cancel,

@@ -13,12 +13,12 @@ from builder.core.errors import CommandError, MissingToolError
 from builder.image.compose.compose import compose_image
 from builder.image.compose.layer_build import MissingLayers
 from builder.image.compose.layer_plan import plan
-from builder.image.compose.run_steps import Assembly, Runner, Workbench
+from builder.image.compose.run_steps import Assembly, Workbench
+from builder.image.compose.step_runners import EngineRunner, NamespaceRunner, StepRunner, step_runner
 from builder.image.engine.engine import Engine
+from builder.image.engine.stage import WORKING
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import RecipeFile, RecipeStep
-from builder.pipeline import image_build as making
-from builder.pipeline.buildkit import WORKING, EngineSteps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.system(tmp_path_factory.mktemp("system"))
 
 
-def composed(folder: Path, system: Path, runner: Runner, steps: tuple[RecipeStep, ...]) -> ComposedImage:
+def composed(folder: Path, system: Path, runner: StepRunner, steps: tuple[RecipeStep, ...]) -> ComposedImage:
     recipe = tiny.recipe("steps", *steps, files={"file": RecipeFile(content=b"content", mode=0o640)})
     store = LayerStore(folder)
     lease = store.lease()
@@ -89,8 +89,8 @@ def composed(folder: Path, system: Path, runner: Runner, steps: tuple[RecipeStep
 
 
 def test_an_engine_makes_the_same_layers(engine: Engine, system: Path, tmp_path: Path) -> None:
-    here = composed(tmp_path / "here", system, Runner(), STEPS)
-    there = composed(tmp_path / "there", system, EngineSteps(engine), STEPS)
+    here = composed(tmp_path / "here", system, NamespaceRunner(), STEPS)
+    there = composed(tmp_path / "there", system, EngineRunner(engine), STEPS)
     for image in (here, there):
         assert sum(one.new for one in image.records if one.key.startswith("step-")) == 2
     assert there.layers == here.layers
@@ -102,17 +102,17 @@ def test_a_step_that_fails_in_the_engine_shows_its_words(
 ) -> None:
     bad = (RecipeStep(name="one", script="echo its own words; exit 7\n", makes=("one",)), STEPS[1])
     with pytest.raises(CommandError, match="the step `one` failed in the engine") as raised:
-        composed(tmp_path, system, EngineSteps(engine), bad)
+        composed(tmp_path, system, EngineRunner(engine), bad)
     assert any("its own words" in line for line in raised.value.tail)
 
 
 def test_it_is_chosen_where_the_machine_has_no_sandbox(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_self: Runner) -> None:
+    def refused(_self: NamespaceRunner) -> None:
         raise MissingToolError("no namespaces")
 
-    monkeypatch.setattr(making.Runner, "check", refused)
-    assert isinstance(making.runner_for(engine), EngineSteps)
+    monkeypatch.setattr(NamespaceRunner, "check", refused)
+    assert isinstance(step_runner(engine), EngineRunner)
     with pytest.raises(MissingToolError):
-        making.runner_for(None).check()
+        step_runner(None).check()

@@ -17,14 +17,13 @@ import tiny
 
 from builder.core.digests import canonical_json, digest_of, sha256_of
 from builder.core.errors import CancelledError, CommandError
-from builder.image.compose.compose import ComposedImage, base_image
 from builder.image.engine import receive
 from builder.image.engine.engine import Engine
 from builder.image.layers.store import LayerStore, Record
 from builder.image.layers.tar import tar_layer
-from builder.image.layers.types import BaseLayers
 from builder.pipeline import upload as feeding
 from builder.pipeline.upload import EngineFeed
+from builder.sources.oci.layout import plain_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from builder.image.engine.images import StoredImage
     from builder.image.layers.types import Layer
+    from builder.sources.oci.layout import OciImage
 
 pytestmark = pytest.mark.docker
 
@@ -71,16 +71,16 @@ class Images:
         lease.close()
         return record.layer
 
-    def image(self, word: str) -> ComposedImage:
+    def image(self, word: str) -> OciImage[Layer]:
         config = {
             "architecture": "amd64",
             "os": "linux",
             "config": {"Labels": {tiny.LABEL: "1", "io.rtbuild.inputs": f"sha256:{word}"}},
         }
         layers = (self._shell, self._layer({"word": word.encode()}))
-        return base_image(BaseLayers(layers=layers, config=config))
+        return plain_image(layers, config)
 
-    def give(self, engine: Engine, image: ComposedImage, name: str, **options: Any) -> StoredImage:
+    def give(self, engine: Engine, image: OciImage[Layer], name: str, **options: Any) -> StoredImage:
         self.sent = 0
 
         def count(size: int) -> None:
@@ -127,7 +127,7 @@ def word(image: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def digests(image: ComposedImage) -> frozenset[str]:
+def digests(image: OciImage[Layer]) -> frozenset[str]:
     return frozenset(layer.digest for layer in image.layers)
 
 

@@ -1,11 +1,12 @@
-from .compose import ComposedImage, archive_parts, base_image, compose_image, write_layout
-from .differ import ImageDifference, SavedImage, compare
+from .compose import ComposedImage, compose_image
+from .differ import ImageDifference, compare
 from .layer_build import MissingLayers
 from .layer_plan import Elsewhere, Plan, groups_of, layer_keys_of, plan, python_key, ready_wheels
 from .pythons import FOLDER, Pythons
 from .rootfs import cached_rootfs, rootfs_key
-from .run_steps import Assembly, Runner, Workbench
+from .run_steps import Assembly, Workbench
 from .sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED, CellSize, LayerSize, measure
+from .step_runners import StepRunner, step_runner
 
 __all__ = [
     "BASE_UNPACKED",
@@ -21,11 +22,8 @@ __all__ = [
     "MissingLayers",
     "Plan",
     "Pythons",
-    "Runner",
-    "SavedImage",
+    "StepRunner",
     "Workbench",
-    "archive_parts",
-    "base_image",
     "cached_rootfs",
     "compare",
     "compose_image",
@@ -36,5 +34,5 @@ __all__ = [
     "python_key",
     "ready_wheels",
     "rootfs_key",
-    "write_layout",
+    "step_runner",
 ]

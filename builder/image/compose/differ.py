@@ -7,16 +7,12 @@ tar streams, compressed or not (https://github.com/moby/docker-image-spec). Only
 import hashlib
 import json
 import re
-import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from builder.core.errors import CellError
-from builder.image.layers import plain
+from builder.image.engine import SavedImage
 
 _CHUNK = 1 << 20
 _SAMPLE = 1 << 16
@@ -91,47 +87,6 @@ class ImageDifference:
     @property
     def files(self) -> tuple[FileDifference, ...]:
         return tuple(file for layer in self.layers for file in layer.files)
-
-
-class SavedImage(ExitStack[None]):
-    """An image as ``docker save`` writes it."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._tar = self.enter_context(tarfile.open(path))  # noqa: SIM115 - closed by the stack
-        try:
-            document = json.load(self._open("manifest.json"))[0]
-            self.config: Mapping[str, Any] = json.load(self._open(document["Config"]))
-            self.layers: tuple[str, ...] = tuple(document["Layers"])
-        except (KeyError, IndexError, ValueError, tarfile.TarError) as problem:
-            self.close()
-            raise CellError(f"{path} is no image as docker save writes it: {problem}") from problem
-
-    @property
-    def diff_ids(self) -> tuple[str, ...]:
-        return tuple(self.config.get("rootfs", {}).get("diff_ids", ()))
-
-    def size(self, number: int) -> int:
-        """Compressed bytes of a layer, as they stand in the archive."""
-        return self._tar.getmember(self.layers[number]).size
-
-    @contextmanager
-    def layer(self, number: int) -> Iterator[tarfile.TarFile]:
-        """The layer as a tar stream to be read once, front to back."""
-        with self.stream(number) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as tar:
-            yield tar
-
-    @contextmanager
-    def stream(self, number: int) -> Iterator[IO[bytes]]:
-        """The bytes of the layer's tar stream, whatever they are compressed with."""
-        with self._open(self.layers[number]) as raw:
-            yield plain(raw, "tar")  # type: ignore[arg-type]
-
-    def _open(self, name: str) -> IO[bytes]:
-        found = self._tar.extractfile(name)
-        if found is None:
-            raise KeyError(name)
-        return found
 
 
 def compare(first: SavedImage, second: SavedImage) -> ImageDifference:

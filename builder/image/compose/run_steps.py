@@ -22,6 +22,7 @@ from builder.core.temporary import disk_errors
 from builder.image.compose.bytecode import compiler, keep_compiled, lay_known, lay_sources, parts_of
 from builder.image.compose.layer_plan import Elsewhere, Plan
 from builder.image.compose.rootfs_tree import Scratch
+from builder.image.compose.step_runners import StepRunner
 from builder.image.layers import (
     BaseLayers,
     Layer,
@@ -35,28 +36,11 @@ from builder.image.layers import (
     write_folder,
 )
 from builder.image.recipe import Recipe, RecipeFile, RecipeStep
-from builder.image.sandbox import environment, require, run_script
+from builder.image.sandbox import environment
 from builder.image.wheels import excerpt_of, is_library
 
 _FORMAT = 1
 """To be raised when the same steps over the same layers leave another tar stream."""
-
-
-class Runner:
-    """Runs steps of recipes: in namespaces on this machine, or as a subclass does."""
-
-    def check(self) -> None:
-        """Raise :class:`~builder.core.errors.MissingToolError` if no step can be run."""
-        require()
-
-    def run(
-        self, script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: threading.Event
-    ) -> None:
-        """Run ``script`` as root, with ``root`` as the root folder and without network.
-
-        Raises CommandError if the script fails, and CancelledError soon after ``cancel`` is set.
-        """
-        run_script(script, root, what=what, env=env, cancel=cancel)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +55,7 @@ class Assembly:
     """The layers that an engine made of the base's packages."""
     cancel: threading.Event
     bench: Workbench
-    runner: Runner
+    runner: StepRunner
     blob: Callable[[Layer], Path]
     """The file of a layer of base or wheels; called only if a step has to run."""
     elsewhere: Elsewhere | None = None

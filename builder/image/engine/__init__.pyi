@@ -5,6 +5,7 @@ from .engine import Engine
 from .facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts, nvidia_smi
 from .images import StoredImage
 from .receive import passing_names, sweep_passing
+from .stage import SavedImage, built_stage
 
 __all__ = [
     "TOOLKIT_GUIDE",
@@ -14,7 +15,9 @@ __all__ = [
     "EngineFacts",
     "GpuFacts",
     "ProbeRun",
+    "SavedImage",
     "StoredImage",
+    "built_stage",
     "ca_bundle",
     "diagnose",
     "gpu_checks",

@@ -15,11 +15,11 @@ from builder.image.engine.connect import Connection, buildx_version, connect
 from builder.image.engine.images import ImageStore, StoredImage, said_by_engine
 
 if TYPE_CHECKING:
-    from builder.image.compose import ComposedImage
     from builder.image.engine.build import BuildRequest
     from builder.image.engine.container import ProbeRun
     from builder.image.engine.facts import EngineFacts
     from builder.image.layers import Layer
+    from builder.sources.oci import OciImage
 
 
 class Engine(ImageStore, AbstractContextManager["Engine"]):
@@ -114,7 +114,7 @@ class Engine(ImageStore, AbstractContextManager["Engine"]):
 
     def receive(
         self,
-        image: ComposedImage,
+        image: OciImage[Layer],
         blob: Callable[[Layer], Path],
         name: str,
         *,

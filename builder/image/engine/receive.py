@@ -23,10 +23,10 @@ from builder.core.digests import sha256_of
 from builder.core.errors import CellError, CommandError
 from builder.core.files import write_whole
 from builder.core.temporary import locked, try_lock
-from builder.image.compose import ComposedImage, archive_parts, base_image
 from builder.image.engine.build import hint_for
 from builder.image.engine.images import ImageStore
-from builder.image.layers import END, BaseLayers, Layer, file_header, padding
+from builder.image.layers import END, Layer, file_header, padding
+from builder.sources.oci import OciImage, archive_parts, plain_image
 
 ArchiveParts = Iterable[tuple[str, bytes | Path]]
 """Files by their paths in an archive."""
@@ -42,7 +42,7 @@ _NO_LAYER = "application/vnd.rtbuild.blob"
 def receive(
     images: ImageStore,
     command: Sequence[str],
-    image: ComposedImage,
+    image: OciImage[Layer],
     blob: Callable[[Layer], Path],
     name: str,
     *,
@@ -74,10 +74,8 @@ def keep(command: Sequence[str], layer: Layer, blob: Path, name: str, advance: C
     Of a manifest whose layers are none by their media types, the engine takes the blobs and unpacks nothing:
     https://github.com/moby/moby/blob/v26.1.5/daemon/containerd/image_exporter.go. Raises CommandError.
     """
-    alone = BaseLayers(
-        layers=(replace(layer, media_type=_NO_LAYER),), config={"architecture": "amd64", "os": "linux"}
-    )
-    load(command, archive_parts(base_image(alone), name, lambda _layer: blob), name, advance)
+    alone = plain_image((replace(layer, media_type=_NO_LAYER),), {"architecture": "amd64", "os": "linux"})
+    load(command, archive_parts(alone, name, lambda _layer: blob), name, advance)
 
 
 @contextmanager

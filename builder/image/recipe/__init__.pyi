@@ -3,7 +3,7 @@ from .probe_file import bundle, kept_bundle
 from .quote import env_name, value
 from .rendering import pip_of, render
 from .slim import LEFT_OUT, left_out
-from .values import Recipe, RecipeFile, RecipeSetting, RecipeStep, refuse_foreign, write
+from .values import Recipe, RecipeFile, RecipeSetting, RecipeStep, write
 
 __all__ = [
     "LEFT_OUT",
@@ -18,7 +18,6 @@ __all__ = [
     "kept_bundle",
     "left_out",
     "pip_of",
-    "refuse_foreign",
     "render",
     "value",
     "write",

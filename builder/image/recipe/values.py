@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from builder.core.errors import UsageError
+from builder.core.files import refuse_foreign
 from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
 from builder.core.temporary import locked_folder, sweep
 
@@ -124,15 +124,6 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
         if directory.exists():
             directory.rename(made.with_name("replaced"))
         made.rename(directory)
-
-
-def refuse_foreign(folder: Path, marks: set[str], kind: str, *, link: bool = False) -> None:
-    """Raise UsageError if ``folder`` is a ``link``, or is there, is not empty, and lacks one of its marks."""
-    names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set[str]()
-    if link or (names and not marks <= names) or (os.path.lexists(folder) and not folder.is_dir()):
-        raise UsageError(
-            f"{folder} is there and is no {kind}", hint="name a folder that does not exist, or remove it"
-        )
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -1,5 +1,6 @@
 from .artifacts import Artifact, Attachment, Kept, attach, keep_in_tag, referrers, tag_of
 from .copying import Tally, copy_image, push_image, put_tag
+from .layout import OciImage, archive_parts, image_manifest, plain_image, write_layout
 from .registry import Registry
 from .spec import (
     INDEX,
@@ -42,14 +43,17 @@ __all__ = [
     "Manifest",
     "MovedTagError",
     "NoImageError",
+    "OciImage",
     "Reference",
     "Registry",
     "Staged",
     "Tally",
+    "archive_parts",
     "attach",
     "blobs_of",
     "copy_image",
     "find_staged",
+    "image_manifest",
     "is_digest",
     "is_tag",
     "keep_in_tag",
@@ -57,6 +61,7 @@ __all__ = [
     "parse_config",
     "parse_mirrors",
     "parse_reference",
+    "plain_image",
     "push_image",
     "put_tag",
     "read_image",
@@ -65,4 +70,5 @@ __all__ = [
     "staged_reference",
     "staged_tag",
     "tag_of",
+    "write_layout",
 ]

@@ -400,7 +400,7 @@ def _record_making(world: World) -> None:
     patch("builder.pipeline.image_build.python_tar", world.recorded("python"))
     patch("builder.pipeline.image_build.fetch_wheels", world.recorded("wheels"))
     patch("builder.pipeline.image_build.compose_image", lambda _given: _made())
-    patch("builder.pipeline.image_build.runner_for", lambda _engine: SimpleNamespace(check=lambda: None))
+    patch("builder.image.compose.step_runner", lambda _engine: SimpleNamespace(check=lambda: None))
     patch(
         "builder.pipeline.image_build.push_image",
         lambda _registry, where, *_, **__: world.record("push", where),

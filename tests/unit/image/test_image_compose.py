@@ -20,14 +20,16 @@ import zstandard
 from layer_wheels import Builder, make_missing, pinned
 
 from builder.core.errors import CellError, CommandError, MissingToolError, UsageError
-from builder.image.compose.compose import ComposedImage, compose_image, go_json, write_layout
+from builder.image.compose.compose import ComposedImage, compose_image, go_json
 from builder.image.compose.layer_plan import plan
 from builder.image.compose.rootfs_tree import Scratch
-from builder.image.compose.run_steps import Assembly, Runner, Workbench
+from builder.image.compose.run_steps import Assembly, Workbench
+from builder.image.compose.step_runners import NamespaceRunner
 from builder.image.layers import tmpfs as memory
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 from builder.image.sandbox import require
+from builder.sources.oci.layout import write_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +127,7 @@ class Bench:
                     blob=self.blob,
                     cancel=threading.Event(),
                     bench=bench,
-                    runner=Runner(),
+                    runner=NamespaceRunner(),
                 )
             )
         lease.close()

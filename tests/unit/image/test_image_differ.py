@@ -13,7 +13,8 @@ import pytest
 import zstandard
 
 from builder.core.errors import CellError
-from builder.image.compose.differ import ImageDifference, SavedImage, compare, reason_of
+from builder.image.compose.differ import ImageDifference, compare, reason_of
+from builder.image.engine.stage import SavedImage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

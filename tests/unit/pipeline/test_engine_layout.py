@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.core.errors import CellError
-from builder.pipeline.buildkit import _extract
+from builder.image.compose.step_runners import _extract
 
 LINK, HARD, DIRECTORY = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
 
