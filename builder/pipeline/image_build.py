@@ -1,5 +1,6 @@
 """One cell's image: layers found or made, put together, and brought into engine, repository or folder."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -11,6 +12,7 @@ from builder.image.compose import (
     Assembly,
     ComposedImage,
     Elsewhere,
+    LayerSink,
     MissingLayers,
     Plan,
     StepRunner,
@@ -49,19 +51,20 @@ class Maker:
         site, options, walk = self.site, self.options, self.walk
         with ExitStack() as stack:
             stack.enter_context(self._lease)
-            uploads = stack.enter_context(self._uploads)
-            feed = None
+            uploads = feed = None
+            if options.push is not None:
+                uploads = stack.enter_context(self._uploads(options.push))
             if site.engine is not None and site.engine.facts().store == "containerd":
                 feed = stack.enter_context(EngineFeed(site.engine, blob=self._blob, cancel=walk.cancel))
-            planned, base = self._layers(uploads, feed)
+            planned, base = self._layers([sink for sink in (uploads, feed) if sink is not None])
             with walk.stage(Stage.BUILD):
                 image = self._composed(planned, base)
                 if feed is not None:
-                    feed.stop()
+                    feed.finish()
                 site.stores.made.remember(self.recipe.inputs, digest=image.digest, content=image.content)
                 made = self._kept(image)
-            if options.push is not None:
-                made = replace(made, pushed=self._pushed(image, options.push, uploads))
+            if uploads is not None:
+                made = replace(made, pushed=self._pushed(image, uploads))
             if options.output is not None:
                 with walk.stage(Stage.PUSH):
                     loaded = f"docker.io/{self._name}"
@@ -70,18 +73,13 @@ class Maker:
         reference = made.pushed or f"oci:{options.output}:{walk.cell.id}"
         return made if site.engine is not None else replace(made, reference=reference)
 
-    def _layers(self, uploads: Uploads, feed: EngineFeed | None) -> tuple[Plan, BaseLayers]:
+    def _layers(self, sinks: Sequence[LayerSink]) -> tuple[Plan, BaseLayers]:
         """The layers of base and wheels, all of them known: a wheel is converted while others arrive."""
         site, pinned, walk = self.site, self.recipe.pinned, self.walk
 
         def tell(title: str, done: int, total: int) -> None:
             if walk.current is Stage.LAYERS:
                 walk.progress(f"layer of {title}", done, total)
-
-        def ready(layer: Layer) -> None:
-            uploads.begin(layer)
-            if feed is not None:
-                feed.begin(layer)
 
         with ExitStack() as stack:
             with walk.stage(Stage.FETCH):
@@ -100,8 +98,7 @@ class Maker:
                         registry=site.sources.registry,
                         progress=tell,
                         cancel=walk.cancel,
-                        ready=ready,
-                        lowest=feed.lowest if feed is not None else None,
+                        sinks=sinks,
                     )
                 )
                 fetch_wheels(walk, site, planned.missing, arrived=missing.wheel)
@@ -164,8 +161,9 @@ class Maker:
         refuse_large(pinned, stored.size)
         return image_of(walk.cell, name, stored)
 
-    def _pushed(self, image: ComposedImage, repository: str, uploads: Uploads) -> str:
+    def _pushed(self, image: ComposedImage, uploads: Uploads) -> str:
         """Push the image under its unlisted tag; its reference by digest."""
+        repository = uploads.repository
         site, walk, shared = self.site, self.walk, self.site.layer_cache.source
         with walk.stage(Stage.PUSH):
             if self.staged is not None and self.staged.digest == image.digest:
@@ -174,7 +172,7 @@ class Maker:
                 return self.staged.reference
             by_digest = {layer.digest: layer for layer in image.layers}
             walk.progress(repository, quiet=False)
-            sent = uploads.wait()
+            sent = uploads.finish()
 
             def advance(how: str, size: int) -> None:
                 nonlocal sent
@@ -211,9 +209,8 @@ class Maker:
         """Keeps the layers of the image while it is made."""
         return self.site.stores.layers.lease()
 
-    @property
-    def _uploads(self) -> Uploads:
-        site, repository = self.site, self.options.push
+    def _uploads(self, repository: str) -> Uploads:
+        site = self.site
         return Uploads(repository, site.layer_cache.source, site.stores.layers, site.sources.writing)
 
     @property

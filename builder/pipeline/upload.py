@@ -1,15 +1,16 @@
 """Layers on their way while others are still made: to a repository, and the large ones into an engine."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import count, takewhile
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from builder.core.errors import CellError
+from builder.image.compose import LayersReady
 from builder.image.engine import Engine, passing_names
 from builder.image.layers import Layer, LayerStore
 from builder.pipeline.layer_cache import SharedLayers
@@ -23,12 +24,13 @@ _CONNECTIONS = 4
 
 @dataclass
 class Uploads:
-    """Sends layers as they are ready, several at a time; nothing if no repository is pushed to.
+    """Sends layers as they are ready, several at a time.
 
     What is left when the block ends is not begun: whoever pushes the image sends it.
     """
 
-    repository: str | None
+    lowest_first: ClassVar[bool] = False
+    repository: str
     shared: SharedLayers | None
     store: LayerStore
     registry: Registry
@@ -43,15 +45,17 @@ class Uploads:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def begin(self, layer: Layer) -> None:
-        """Send a layer, unless the repository has it, or has it mounted later."""
-        if self.repository is None or (self.shared is not None and self.shared.has(layer.digest)):
-            return
-        path = self.store.blob(layer.digest)
-        self._futures.append(self._pool.submit(self.registry.push_blob, self.repository, layer.digest, path))
+    def add(self, ready: LayersReady) -> None:
+        """Send layers, unless the repository has them, or has them mounted later. From any thread."""
+        for digest in (layer.digest for layer in ready.layers):
+            if self.shared is None or not self.shared.has(digest):
+                path = self.store.blob(digest)
+                self._futures.append(
+                    self._pool.submit(self.registry.push_blob, self.repository, digest, path)
+                )
 
-    def wait(self) -> int:
-        """Until all are there. How many were sent; raises what went wrong with one."""
+    def finish(self) -> int:
+        """Wait until all are there. How many were sent; raises what went wrong with one."""
         return sum(future.result() for future in self._futures)
 
 
@@ -78,6 +82,8 @@ class EngineFeed:
     store takes them.
     """
 
+    lowest_first: ClassVar[bool] = True
+
     def __init__(self, engine: Engine, *, blob: Callable[[Layer], Path], cancel: threading.Event) -> None:
         self._engine = engine
         self._blob = blob
@@ -87,7 +93,7 @@ class EngineFeed:
         self._parts = ThreadPoolExecutor(1, thread_name_prefix="feed-parts")
         self._guard = threading.Lock()
         self._begun: set[str] = set()
-        self._lowest: tuple[Layer, ...] = ()
+        self._known: dict[int, tuple[Layer, ...]] = {}
         self._waits_for: set[str] = set()
         self._given = 0
         self._keeps = self._gives = True
@@ -97,32 +103,33 @@ class EngineFeed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.finish()
         self._engine.forget(self._begun)
         self._passing.close()
 
-    def begin(self, layer: Layer) -> None:
-        """Give the engine a layer. From any thread."""
+    def add(self, ready: LayersReady) -> None:
+        """Give the engine layers, and the lowest as a part of the image. From any thread."""
+        for layer in ready.layers:  # first, so that no part is made with a layer that is on its way
+            self._begin(layer)
+        with self._guard:
+            self._known[ready.place] = ready.layers
+        with suppress(RuntimeError):  # it was stopped
+            self._parts.submit(self._give)
+
+    def finish(self) -> int:
+        """Begin no more, and wait for the layer and the part that are on their way; how many were begun."""
+        for wait in (False, True):  # neither begins anything while the other is waited for
+            for pool in (self._layers, self._parts):
+                pool.shutdown(wait=wait, cancel_futures=True)
+        return len(self._begun)
+
+    def _begin(self, layer: Layer) -> None:
         with self._guard:
             if layer.size < LEAST or layer.digest in self._begun:
                 return
             self._waits_for.add(layer.digest)
             self._begun.add(layer.digest)
         self._layers.submit(self._keep, layer)
-
-    def lowest(self, layers: tuple[Layer, ...]) -> None:
-        """More of the image's lowest layers are known. From any thread."""
-        for layer in layers:  # first, so that no part is made with a layer that is on its way
-            self.begin(layer)
-        with self._guard:
-            self._lowest = max(self._lowest, layers, key=len)
-        self._parts.submit(self._give)
-
-    def stop(self) -> None:
-        """Begin no more, and wait for the layer and the part that are on their way."""
-        for wait in (False, True):  # neither begins anything while the other is waited for
-            for pool in (self._layers, self._parts):
-                pool.shutdown(wait=wait, cancel_futures=True)
 
     def _keep(self, layer: Layer) -> None:
         if self._keeps:
@@ -135,9 +142,16 @@ class EngineFeed:
         with suppress(RuntimeError):  # it was stopped
             self._parts.submit(self._give)
 
+    def _lowest(self) -> Iterator[Layer]:
+        """The lowest layers of the image, as far as all of them are known."""
+        with self._guard:
+            known = dict(self._known)
+        for place in takewhile(known.__contains__, count()):
+            yield from known[place]
+
     def _give(self) -> None:
         """Give the engine the lowest layers, as far as none of them is still being sent."""
-        layers = tuple(takewhile(lambda one: one.digest not in self._waits_for, self._lowest))
+        layers = tuple(takewhile(lambda one: one.digest not in self._waits_for, self._lowest()))
         if not self._gives or sum(one.size for one in layers[self._given :]) < LEAST:
             return
         self._given = len(layers)

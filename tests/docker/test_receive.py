@@ -17,6 +17,7 @@ import tiny
 
 from builder.core.digests import canonical_json, digest_of, sha256_of
 from builder.core.errors import CancelledError, CommandError
+from builder.image.compose.layer_stream import LayersReady
 from builder.image.engine import receive
 from builder.image.engine.engine import Engine
 from builder.image.layers.store import LayerStore, Record
@@ -216,14 +217,18 @@ def test_parts_of_an_image_go_in_before_the_whole(
 ) -> None:
     image = images.image("fed")
     with feed:
-        feed.lowest(image.layers[:1])
+        feed.add(part(0, *image.layers[:1]))
         parts(engine, 1)
-        feed.lowest(image.layers[:1])  # nothing new
-        feed.stop()
+        feed.add(part(0, *image.layers[:1]))  # nothing new
+        feed.finish()
         stored = images.give(engine, image, called := name())
         assert images.sent < 10_000
     assert stored.digest == image.digest
     assert word(called) == "fed"
+
+
+def part(place: int, *layers: Layer) -> LayersReady:
+    return LayersReady(place=place, layers=layers)
 
 
 def listed() -> set[str]:
@@ -233,7 +238,7 @@ def listed() -> set[str]:
 
 
 def kept(engine: Engine, feed: EngineFeed, layer: Layer) -> None:
-    feed.begin(layer)
+    feed.add(part(9, layer))  # above others, of which nothing is known
     deadline = time.monotonic() + 60
     while layer.digest not in engine._kept:
         assert time.monotonic() < deadline
@@ -260,7 +265,7 @@ def test_layers_that_were_kept_need_not_be_sent_with_the_image(
     with feed:
         for layer in image.layers:
             kept(engine, feed, layer)
-        feed.stop()
+        feed.finish()
         stored = images.give(engine, image, called := name())
         assert images.sent < 10_000
     assert stored.digest == image.digest
@@ -291,11 +296,11 @@ def test_a_part_that_fails_is_left_to_the_whole(
     good = blob.read_bytes()
     with feed:
         blob.write_bytes(good[:-4] + b"evil")
-        feed.lowest(image.layers)
+        feed.add(part(0, *image.layers))
         deadline = time.monotonic() + 60
         while feed._given < len(image.layers) and time.monotonic() < deadline:
             time.sleep(0.1)
-        feed.stop()
+        feed.finish()
         assert not feed._gives
         blob.write_bytes(good)
         stored = images.give(engine, image, called := name())

@@ -2,6 +2,7 @@ from .compose import ComposedImage, compose_image
 from .differ import ImageDifference, compare
 from .layer_build import MissingLayers
 from .layer_plan import Elsewhere, Plan, groups_of, layer_keys_of, plan, python_key, ready_wheels
+from .layer_stream import LayerSink, LayersReady
 from .pythons import FOLDER, Pythons
 from .rootfs import cached_rootfs, rootfs_key
 from .run_steps import Assembly, Workbench
@@ -18,7 +19,9 @@ __all__ = [
     "ComposedImage",
     "Elsewhere",
     "ImageDifference",
+    "LayerSink",
     "LayerSize",
+    "LayersReady",
     "MissingLayers",
     "Plan",
     "Pythons",

@@ -23,6 +23,7 @@ from builder.image.compose.layer_plan import (
     python_title,
     title_of,
 )
+from builder.image.compose.layer_stream import LayerSink, LayersReady
 from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers import MEDIA_TYPES, BaseLayers, Layer, Lease, Record, open_layer, tar_layer
 from builder.image.wheels import Archive, Excerpt, Tree, check_python, keep_excerpt, write_layer
@@ -61,11 +62,8 @@ class MissingLayers:
     progress: Callable[[str, int, int], None] = lambda _title, _done, _total: None
     """Told of each layer's title, and how many bytes of how many are done."""
     cancel: threading.Event = field(default_factory=threading.Event)
-    ready: Callable[[Layer], None] = lambda _layer: None
-    """Told of each layer as soon as it is known, from the thread that made it."""
-    lowest: Callable[[tuple[Layer, ...]], None] | None = None
-    """Told of the lowest layers of the image as far as all of them are known, if they are more. Whoever wants
-    them gets the lowest layers first; else the costliest are made first, or the last one would run alone."""
+    sinks: Sequence[LayerSink] = ()
+    """Who takes the layers, each as soon as it is known, from the thread that made it."""
 
     def __post_init__(self) -> None:
         self._failed = threading.Event()
@@ -81,10 +79,9 @@ class MissingLayers:
         self._base: Future[BaseLayers]
 
     def __enter__(self) -> Self:
-        for one in self.given.every:
-            self.ready(one.layer)
+        for group, record in self.given.known.items():
+            self._add(self._part(group, record))
         self._base = self._base_pool.submit(self._layers_of_base)
-        self._base.add_done_callback(lambda _future: self._tell_lowest())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -119,21 +116,18 @@ class MissingLayers:
         return [*self._futures, self._base]
 
     def _rank(self, group: Group) -> int:
-        return -sum(one.size for one in group) if self.lowest is None else self.given.groups.index(group)
+        """The lowest first if a sink asks for it; else the costliest, or the last one would run alone."""
+        lowest_first = any(sink.lowest_first for sink in self.sinks)
+        return self.given.groups.index(group) if lowest_first else -sum(one.size for one in group)
 
-    def _tell_lowest(self) -> None:
-        if self.lowest is None:
-            return
-        groups, at = self.given.groups, self.given.base_at
-        layers: list[Layer] = []
-        for part in (*groups[:at], None, *groups[at:]):
-            if part is not None and part in self._known:
-                layers.append(self._known[part].layer)
-            elif part is None and self._base.done() and self._base.exception() is None:
-                layers += self._base.result().layers
-            else:
-                break
-        self.lowest(tuple(layers))
+    def _part(self, group: Group, record: Record) -> LayersReady:
+        """The base is a part, too, between those that are below and above it."""
+        place = self.given.groups.index(group)
+        return LayersReady(place=place + (place >= self.given.base_at), layers=(record.layer,))
+
+    def _add(self, ready: LayersReady) -> None:
+        for sink in self.sinks:
+            sink.add(ready)
 
     def _raise_failure(self) -> None:
         for future in self._all:
@@ -156,17 +150,22 @@ class MissingLayers:
     def _of_tar(self, key: str, title: str, tar: Path) -> Record:
         lease, compression = self.given.lease, self.given.pinned.cell.options.compression
         advance = self._meter(title, tar.stat().st_size)
-        record = lease.store.obtain(
+        return lease.store.obtain(
             key, lease, lambda target: Record(layer=tar_layer(tar, target, title, compression, advance))
         )
-        self.ready(record.layer)
-        return record
 
     def _layers_of_base(self) -> BaseLayers:
         pinned = self.given.pinned
         if self._python is None and self.python is not None and pinned.python is not None:
             key = python_key(pinned.python, pinned.cell)
             self._python = self._of_tar(key, python_title(pinned.python), self.python)
+        base = self._system()
+        interpreter = () if self._python is None else (self._python.layer,)
+        self._add(LayersReady(place=self.given.base_at, layers=(*base.layers, *interpreter)))
+        return base
+
+    def _system(self) -> BaseLayers:
+        pinned = self.given.pinned
         if not isinstance(pinned.base, RootfsBase):
             if self.registry is None:
                 raise TypeError("a registry's base comes from somewhere")
@@ -194,8 +193,7 @@ class MissingLayers:
         if record.new:
             keep_excerpt(record.layer, excerpt, lease)
         self._known[wheels] = record
-        self.ready(record.layer)
-        self._tell_lowest()
+        self._add(self._part(wheels, record))
 
     def _make(self, trees: Sequence[Tree], target: Path, excerpt: Excerpt) -> Record:
         pinned = self.given.pinned

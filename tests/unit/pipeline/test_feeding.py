@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.core.errors import CellError
+from builder.image.compose.layer_stream import LayersReady
 from builder.image.layers.types import Layer
 from builder.pipeline.upload import LEAST, EngineFeed
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 LARGE = Layer(title="large", digest="sha256:a", diff_id="sha256:1", size=LEAST, unpacked=1, media_type="x")
 SMALL = Layer(title="small", digest="sha256:b", diff_id="sha256:2", size=1, unpacked=1, media_type="x")
+
+
+def part(place: int, *layers: Layer) -> LayersReady:
+    return LayersReady(place=place, layers=layers)
 
 
 class EngineDouble:
@@ -73,9 +78,9 @@ def test_a_part_waits_for_the_layers_that_are_on_their_way(
 ) -> None:
     engine.refuses = refuses
     with feed:
-        feed.begin(LARGE)
+        feed.add(part(0, LARGE))
         assert engine.asked.wait(60)
-        feed.lowest((LARGE, SMALL))
+        feed.add(part(1, SMALL))
         assert feed._parts.submit(lambda: list(engine.parts)).result(60) == []  # after what was asked before
         engine.told.set()
         assert engine.given.wait(60)
@@ -84,9 +89,9 @@ def test_a_part_waits_for_the_layers_that_are_on_their_way(
 
 def test_the_end_begins_nothing(engine: EngineDouble, feed: EngineFeed) -> None:
     with feed:
-        feed.lowest((LARGE,))
+        feed.add(part(0, LARGE))
         assert engine.asked.wait(60)
-        ending = threading.Thread(target=feed.stop)
+        ending = threading.Thread(target=feed.finish)
         ending.start()
         until(lambda: feed._parts._shutdown)
         engine.told.set()
@@ -97,17 +102,18 @@ def test_the_end_begins_nothing(engine: EngineDouble, feed: EngineFeed) -> None:
 def test_the_engine_counts_on_nothing_whose_name_goes(engine: EngineDouble, feed: EngineFeed) -> None:
     engine.told.set()
     with feed:
-        feed.lowest((LARGE, SMALL))
+        feed.add(part(1, SMALL))
+        feed.add(part(0, LARGE))
         assert engine.given.wait(60)
     assert engine.forgotten == {LARGE.digest}
     assert len(engine.removed) == 2
 
 
-def test_fewer_layers_than_before_change_nothing(engine: EngineDouble, feed: EngineFeed) -> None:
+def test_layers_above_one_that_is_missing_are_in_no_part(engine: EngineDouble, feed: EngineFeed) -> None:
     engine.told.set()
     with feed:
-        feed.lowest((LARGE, SMALL))
-        feed.lowest((LARGE,))
+        feed.add(part(2, SMALL))
+        feed.add(part(0, LARGE))
         assert engine.given.wait(60)
-    assert engine.parts[0] == ["large", "small"]
-    assert feed._lowest == (LARGE, SMALL)
+        feed.add(part(1, SMALL))
+    assert engine.parts == [["large"]]  # what the others add is too little for a part of its own

@@ -10,6 +10,8 @@ import pytest
 from registry_double import RegistryDouble, serve
 
 from builder.core.errors import RegistryError
+from builder.image.compose.layer_stream import LayersReady
+from builder.image.layers.types import Layer
 from builder.pipeline.upload import Uploads
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
@@ -25,45 +27,43 @@ def server() -> Iterator[RegistryDouble]:
         yield running
 
 
-def uploading(folder: Path, push: str | None, *, shared: Any = None) -> Uploads:
+def uploading(folder: Path, push: str, *, shared: Any = None) -> Uploads:
     registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
     store: Any = SimpleNamespace(blob=lambda digest: folder / digest)
     return Uploads(push, shared, store, registry)
 
 
-def layer(folder: Path, content: bytes) -> Any:
+def layer(folder: Path, content: bytes) -> LayersReady:
     digest = "sha256:" + hashlib.sha256(content).hexdigest()
     (folder / digest).write_bytes(content)
-    return SimpleNamespace(digest=digest)
+    made = Layer(title="x", digest=digest, diff_id=digest, size=len(content), unpacked=0, media_type="x")
+    return LayersReady(place=0, layers=(made,))
 
 
 def test_what_is_ready_is_sent_once(server: RegistryDouble, tmp_path: Path) -> None:
     one, other = layer(tmp_path, b"one"), layer(tmp_path, b"other")
     with uploading(tmp_path, f"{server.host}/team/staging") as uploads:
-        uploads.begin(one)
-        uploads.begin(other)
-        assert uploads.wait() == 2
-        uploads.begin(one)
-        assert uploads.wait() == 2
-    assert {server.blobs[one.digest], server.blobs[other.digest]} == {b"one", b"other"}
+        uploads.add(one)
+        uploads.add(other)
+        assert uploads.finish() == 2
+        uploads.add(one)
+        assert uploads.finish() == 2
+    assert {server.blobs[one.layers[0].digest], server.blobs[other.layers[0].digest]} == {b"one", b"other"}
 
 
-def test_nothing_is_sent_without_a_repository_or_where_it_is_mounted(
-    server: RegistryDouble, tmp_path: Path
-) -> None:
+def test_nothing_is_sent_that_is_mounted(server: RegistryDouble, tmp_path: Path) -> None:
     mounted = SimpleNamespace(has=lambda _digest: True)
     staging = f"{server.host}/team/staging"
-    for where in (uploading(tmp_path, None), uploading(tmp_path, staging, shared=mounted)):
-        with where as uploads:
-            uploads.begin(layer(tmp_path, b"one"))
-            assert uploads.wait() == 0
+    with uploading(tmp_path, staging, shared=mounted) as uploads:
+        uploads.add(layer(tmp_path, b"one"))
+        assert uploads.finish() == 0
     assert server.blobs == {}
 
 
 def test_a_registry_that_fails_fails_who_waits_and_nobody_else(tmp_path: Path) -> None:
     with uploading(tmp_path, "127.0.0.1:1/team/staging") as uploads:
-        uploads.begin(layer(tmp_path, b"one"))
+        uploads.add(layer(tmp_path, b"one"))
     with uploading(tmp_path, "127.0.0.1:1/team/staging") as uploads:
-        uploads.begin(layer(tmp_path, b"one"))
+        uploads.add(layer(tmp_path, b"one"))
         with pytest.raises(RegistryError, match="did not answer"):
-            uploads.wait()
+            uploads.finish()
