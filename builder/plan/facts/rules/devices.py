@@ -86,14 +86,18 @@ def compat_driver(stack: Stack) -> Value | None:
     branch, own = str(major(stack.driver.text)), own_driver(stack.base_cuda)
     arm = stack.cell.platform != "linux/amd64"
     admitted = branch in listed[0] or (row is not None and branch in row.branches)
-    if own is None or arm or not admitted or at_least(stack.driver.text, own.text):
+    if own is None or arm or not admitted or _against(stack.driver.text, own.text) is Outcome.POSSIBLE:
         return None
     return replace(own, what=f"cuda-compat-{short(stack.base_cuda.text, 2).replace('.', '-')}")
 
 
 def _against(driver_version: str, need: str) -> Outcome:
-    """``unknown`` for a branch that began before ``need``."""
-    if at_least(driver_version, need):
+    """Whether a driver is not older than ``need``; ``unknown`` for a branch that began before it.
+
+    A bare branch is compared as its first public release: all that are installed are at least that one.
+    """
+    begun = load().branches.get(driver_version)
+    if at_least(begun.first if begun is not None else driver_version, need):
         return Outcome.POSSIBLE
     branch = len(key(driver_version)) < len(key(need)) and agree(driver_version, need)
     return Outcome.UNKNOWN if branch else Outcome.IMPOSSIBLE
@@ -119,7 +123,7 @@ def require_cuda(stack: Stack) -> Iterator[Finding]:
         return
     own, exceptions = own_driver(stack.base_cuda), _branches(stack)
     branch = str(major(stack.driver.text))
-    if own is None or exceptions is None or at_least(stack.driver.text, own.text):
+    if own is None or exceptions is None or _against(stack.driver.text, own.text) is Outcome.POSSIBLE:
         return
     branches, consumer, source = exceptions
     if branch == str(major(own.text)):
@@ -203,14 +207,19 @@ def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         text = f"which drivers serve {gpu.name} ({gpu.capability}) is not known; nvidia-smi beside it says so"
         yield unknown(text, given, _capability(gpu))
         return
-    if row.since is not None and not at_least(given.text, row.since):
-        outcome = _against(given.text, row.since)
+    outcome = Outcome.POSSIBLE if row.since is None else _against(given.text, row.since)
+    if row.since is not None and outcome is not Outcome.POSSIBLE:
         need = f"{gpu.name} ({row.name}) needs driver {row.since} or newer; here is {given.text}"
         yield Finding(outcome, need, (given, Value(f"oldest driver of {row.name}", row.since, row.source)))
     card = load().card_drivers.get(gpu.name)
-    if card is not None and not at_least(given.text, card.since) and at_least(given.text, row.since or "0"):
-        text = f"{card.since} is the first driver that lists {gpu.name}; {given.text} may not serve it"
-        yield unknown(text, given, Value(f"first driver that lists {gpu.name}", card.since, card.source))
+    if card is not None and outcome is Outcome.POSSIBLE:
+        values = (given, Value(f"first driver that lists {gpu.name}", card.since, card.source))
+        first = f"{card.since} is the first driver that lists {gpu.name}"
+        listed = _against(given.text, card.since)
+        if listed is Outcome.UNKNOWN:
+            yield warns(f"{first}; an older one of branch {given.text} may not serve it", *values)
+        elif listed is Outcome.IMPOSSIBLE:
+            yield unknown(f"{first}; {given.text} may not serve it", *values)
     if row.before is not None and at_least(given.text, row.before):
         yield impossible(
             f"drivers from {row.before} on serve {row.name} no more; {gpu.name} needs an older one, and here "
@@ -289,8 +298,9 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
     only = f"{framework.label} has only PTX for {gpu.name}"
     compat = compat_driver(stack)
     there = compat if compat is not None and gpu.name in load().forward.cards else stack.driver
-    if there is not None and own is not None and not at_least(there.text, own.text):
-        yield impossible(f"{only}, and compiling it needs driver {own.text}", *values, own)
+    outcome = Outcome.POSSIBLE if there is None or own is None else _against(there.text, own.text)
+    if own is not None and outcome is not Outcome.POSSIBLE:
+        yield Finding(outcome, f"{only}, and compiling it needs driver {own.text}", (*values, own))
     else:
         yield warns(f"{only} ({gpu.capability}): the first start compiles for minutes", *values)
 

@@ -124,6 +124,14 @@ class CardDriverRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BranchRow(Row):
+    """A driver branch and its lowest public release."""
+
+    branch: str
+    first: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ForwardRow(Row):
     """Cards on which the ``cuda-compat`` packages work."""
 
@@ -230,6 +238,7 @@ class Facts:
     families: Mapping[str, FamilyRow]
     architectures: tuple[ArchitectureRow, ...]
     card_drivers: Mapping[str, CardDriverRow]
+    branches: Mapping[str, BranchRow]
     forward: ForwardRow
     compat: Mapping[str, CompatRow]
     sonames: tuple[SonameRow, ...]
@@ -329,6 +338,7 @@ def read(where: Path) -> Facts:
         families={row.major: row for row in cuda.rows(FamilyRow, "families")},
         architectures=cuda.rows(ArchitectureRow, "architectures"),
         card_drivers={row.name: row for row in cuda.rows(CardDriverRow, "cards")},
+        branches={row.branch: row for row in cuda.rows(BranchRow, "branches")},
         forward=cuda.rows(ForwardRow, "forward")[0],
         compat={row.version: row for row in cuda.rows(CompatRow, "compat")},
         sonames=cuda.rows(SonameRow, "sonames"),
