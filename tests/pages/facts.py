@@ -169,7 +169,7 @@ def _tags(facts: Facts) -> str:
     rows = (
         (
             f"{row.cuda}-{row.infix}",
-            ", ".join(row.ubuntu),
+            ", ".join(row.systems),
             row.cudnn or "",
             ", ".join(row.branches),
             row.state,

@@ -214,18 +214,23 @@ def choose_bases(runtime: Runtime, *, any_python: bool) -> tuple[tuple[BaseChoic
 
 def _nvidia_image(runtime: Runtime, own: str, *, any_python: bool) -> BaseChoice | str:
     facts = load()
-    rows = [row for row in facts.tags if row.cuda == runtime.cuda and row.state == "listed"]
+    of_cuda = [row for row in facts.tags if row.cuda == runtime.cuda and row.state == "listed"]
+    rows = [
+        (row, system.removeprefix("ubuntu"))
+        for row in of_cuda
+        for system in row.systems
+        if row.infix and system.startswith("ubuntu")
+    ]
     if runtime.cuda is None or not rows:
         return f"nvidia/cuda has no image of CUDA {runtime.cuda or '(not in the apt list)'} with cuDNN"
     fitting = [
         (row, ubuntu)
-        for row in rows
-        for ubuntu in row.ubuntu
+        for row, ubuntu in rows
         if (system := facts.systems.get(f"ubuntu{ubuntu}")) is not None
         and (any_python or runtime.python_minor in system.python)
     ]
     if not fitting:
-        there = sorted({ubuntu for row in rows for ubuntu in row.ubuntu})
+        there = sorted({ubuntu for _, ubuntu in rows})
         return (
             f"no nvidia/cuda image has both CUDA {runtime.cuda} and Python {runtime.python_minor}: "
             f"the tags are of Ubuntu {', '.join(there)}"

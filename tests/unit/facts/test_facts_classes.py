@@ -155,7 +155,7 @@ def test_a_library_of_another_name_is_refused_whatever_the_framework(make) -> No
                 if not renamed:
                     continue
                 asked += 1
-                base = f"nvidia/cuda:{tag.cuda}-cudnn8-runtime-ubuntu{tag.ubuntu[0]}"
+                base = f"nvidia/cuda:{tag.cuda}-cudnn8-runtime-{tag.systems[0]}"
                 cell = make(f"{row.distribution}=={row.version}", python=row.python[-1], base=base)
                 assert summary(check(cell, suggest=False)).answer == "impossible", (row.version, base)
     assert asked > 100
@@ -169,7 +169,10 @@ def test_cuda_compat_serves_data_centre_cards_on_its_branches_and_no_others(make
         text = wanted.get(row.cuda.partition(".")[0])
         if row.state != "listed" or text is None:
             continue
-        base = f"nvidia/cuda:{row.cuda}-base-ubuntu{row.ubuntu[-1]}"
+        ubuntu = [system for system in row.systems if system.startswith("ubuntu")]
+        if not ubuntu:
+            continue
+        base = f"nvidia/cuda:{row.cuda}-base-{ubuntu[-1]}"
         floor = load().families[row.cuda.partition(".")[0]].floor or ""
         for branch in ("470", "535", "550", "570"):
             if at_least(f"{branch}.999", floor):
@@ -184,7 +187,8 @@ def test_cuda_compat_serves_data_centre_cards_on_its_branches_and_no_others(make
                 ).answer
                 for gpus in (("T4",), ("RTX 3090",), ())
             ]
-            served = branch in row.branches or branch in load().compat[row.cuda.rpartition(".")[0]].branches
+            compat = load().compat.get(row.cuda.rpartition(".")[0])
+            served = branch in row.branches or (compat is not None and branch in compat.branches)
             said.add(served)
             starts = branch in row.branches
             expected = ["possible", "impossible", "unknown"] if served and starts else ["impossible"] * 3

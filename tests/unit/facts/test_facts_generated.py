@@ -205,9 +205,13 @@ def tags_for(row: FrameworkRow) -> Iterator[tuple[TagRow, str]]:
         if row.cudnn:
             have, want = numbers(tag.cudnn or "0"), numbers(row.cudnn)
             fits = fits and have[0] == want[0] and have[:2] >= want[:2]
-        for ubuntu in tag.ubuntu if fits and tag.cudnn else ():
-            if f"ubuntu{ubuntu}" in KNOWN.systems:
-                yield tag, ubuntu
+        for ubuntu in ubuntus(tag) if fits and tag.cudnn else ():
+            yield tag, ubuntu
+
+
+def ubuntus(tag: TagRow) -> list[str]:
+    """The systems with a Python of their own."""
+    return [s.removeprefix("ubuntu") for s in tag.systems if s.startswith("ubuntu") and s in KNOWN.systems]
 
 
 def image(tag: TagRow, ubuntu: str) -> Base:
@@ -265,7 +269,10 @@ def with_an_older_cudnn(made: Made) -> Iterator[Made]:
         return
     ubuntu = cell.base.name.rpartition("ubuntu")[2]
     for tag in KNOWN.tags:
-        same = tag.cuda.partition(".")[0] == (row.cuda or "").partition(".")[0] and ubuntu in tag.ubuntu
+        same = (
+            tag.cuda.partition(".")[0] == (row.cuda or "").partition(".")[0]
+            and f"ubuntu{ubuntu}" in tag.systems
+        )
         older = tag.cudnn and numbers(tag.cudnn)[:2] < numbers(row.cudnn)[:2]
         if same and older:
             yield replace(made, cell=replace(cell, base=image(tag, ubuntu)), why="an older cuDNN")
@@ -276,7 +283,7 @@ def wrong_in_images(made: Made) -> Iterator[Made]:
     """The same cell with one thing wrong, for what finds CUDA in its image."""
     cell, row = made.cell, made.row
     for tag in KNOWN.tags:
-        ubuntu = next((u for u in tag.ubuntu if f"ubuntu{u}" in KNOWN.systems), None)
+        ubuntu = next(iter(ubuntus(tag)), None)
         if (
             ubuntu is not None
             and tag.cudnn

@@ -27,9 +27,10 @@ def different_cells(count: int) -> list[Cell]:
         for row in table.rows
     ]
     bases = [
-        f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-ubuntu{ubuntu}"
+        f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-{system}"
         for row in known.tags
-        for ubuntu in row.ubuntu
+        for system in row.systems
+        if row.infix and system in known.systems
     ]
     every = list(itertools.product(dict.fromkeys(frameworks), bases, PYTHONS))
     return [

@@ -156,13 +156,37 @@ def test_a_tag_that_the_registry_does_not_have(tf28) -> None:
     assert outcome(check(tf28, gone), "base-tag") is Outcome.IMPOSSIBLE
 
 
+@pytest.mark.parametrize(
+    ("tag", "answer", "words"),
+    [
+        ("12.4.1-base-ubi9", "possible", ""),
+        ("12.9.1-base-rockylinux9", "possible", ""),
+        ("13.0.0-base-ubi10", "possible", ""),
+        ("12.4.1-base-debian12", "impossible", "for CUDA 12.4.1 it has rockylinux8, rockylinux9, ubi8"),
+        ("12.4.1-base-ubuntu24.04", "impossible", "for CUDA 12.4.1 it has rockylinux8, rockylinux9, ubi8"),
+        ("12.4-base-ubuntu22.04", "impossible", "CUDA 12.4.0, 12.4.1 are on record"),
+        ("12.7.0-base-ubuntu22.04", "impossible", "CUDA 12.8.0 is on record"),
+        ("12.3.0-cudnn9-runtime-ubuntu22.04", "impossible", "on ubuntu22.04 it has tags without cuDNN"),
+        ("12.9.3-base-ubuntu22.04", "unknown", "CUDA 12.9.0, 12.9.1, 12.9.2 are on record"),
+        ("13.1.1-base-ubi9", "unknown", "for CUDA 13.1.1 it has ubuntu22.04, ubuntu24.04"),
+        ("99.0.0-base-ubuntu24.04", "unknown", "CUDA 13.3.0 is on record"),
+    ],
+)
+def test_a_tag_of_any_system_is_decided_by_nvidias_lists(make, tag: str, answer: str, words: str) -> None:
+    cell = make("torch==2.5.1", python="3.12", base=f"nvidia/cuda:{tag}", cuda="wheels")
+    findings = check(cell)
+    assert summary(findings).answer == answer
+    said = [found.message for found in findings if found.rule == "base-tag"]
+    assert said == [] if not words else words in said[0]
+
+
 def test_a_cudnn_that_no_tag_of_that_cuda_has(make) -> None:
     """TensorFlow documents CUDA 12.3 and cuDNN 8.9 for 2.16 and 2.17; NVIDIA made no such image."""
     name = "nvidia/cuda:12.3.2-cudnn8-runtime-ubuntu22.04"
     cell = make("tensorflow==2.16.2", python="3.10", base=name)
     refusal = next(f for f in check(cell) if f.rule == "base-tag")
     assert refusal.outcome is Outcome.IMPOSSIBLE
-    assert "for CUDA 12.3.2 on ubuntu22.04 Docker Hub has cudnn9" in refusal.message
+    assert "Docker Hub has no nvidia/cuda:12.3.2-cudnn8-runtime-ubuntu22.04" in refusal.message
     mirrored = replace(cell, base=Base(kind="registry", name=f"registry.example.invalid/{name}"))
     assert outcome(check(mirrored), "base-tag") is None
 

@@ -150,7 +150,8 @@ def _tags(rows: Sequence[Mapping[str, Any]], registry: Registry, found: Refresh)
         return
     covered = set()
     for number, row in enumerate(rows):
-        tags = [f"{row['cuda']}-{row['infix']}-runtime-ubuntu{name}" for name in row["ubuntu"]]
+        kind = "-".join(filter(None, (row["cuda"], row["infix"], "runtime")))
+        tags = [f"{kind}-{name}" for name in row["systems"]]
         covered |= set(tags)
         gone = [tag for tag in tags if tag not in listed]
         if gone and len(gone) < len(tags):
@@ -159,12 +160,16 @@ def _tags(rows: Sequence[Mapping[str, Any]], registry: Registry, found: Refresh)
         state = "deleted" if gone else "listed"
         if state != row["state"]:
             found.add("tags.toml", number, row, "state", state)
-        if not gone and "cudnn" not in row and (version := _cudnn(tags, registry, found)) is not None:
+        if (
+            not gone
+            and row["infix"]
+            and "cudnn" not in row
+            and (version := _cudnn(tags, registry, found)) is not None
+        ):
             found.add("tags.toml", number, row, "cudnn", version)
     for tag in sorted(listed - covered):
         parts = TAG.fullmatch(f"{IMAGE}:{tag}")
-        runtime = parts and parts["flavour"] == "runtime" and parts["system"].startswith("ubuntu")
-        if parts and parts["infix"] and runtime:
+        if parts and parts["infix"] and parts["flavour"] == "runtime":
             found.note(f"{IMAGE}:{tag} is listed and no row covers it")
 
 

@@ -74,9 +74,8 @@ def tag_of(base: Base) -> CudaTag | None:
     if found is None:
         return None
     cuda, infix, system = found["cuda"], found["infix"], found["system"]
-    ubuntu = system.removeprefix("ubuntu")
     # a tag without cuDNN comes and goes with its siblings that have it
-    rows = (r for r in load().tags if r.cuda == cuda and ubuntu in r.ubuntu and infix in {None, r.infix})
+    rows = (r for r in load().tags if r.cuda == cuda and system in r.systems and infix in {None, r.infix})
     return CudaTag(
         text=base.name,
         registry=found["registry"],

@@ -122,14 +122,15 @@ def _tags(stack: Stack, python: str) -> Iterator[str]:
     alone = any(framework.carries_cuda for framework in stack.frameworks)
     own = float(system.removeprefix("ubuntu")) if system.startswith("ubuntu") else None
 
-    def distance(ubuntu: str) -> tuple[bool, float]:
-        return f"ubuntu{ubuntu}" != system, -float(ubuntu) if own is None else abs(float(ubuntu) - own)
+    def distance(other: str) -> tuple[bool, float]:
+        release = float(other.removeprefix("ubuntu"))
+        return other != system, -release if own is None else abs(release - own)
 
     for row in _rows_around(cuda):
-        having = [ubuntu for ubuntu in row.ubuntu if python in load().systems[f"ubuntu{ubuntu}"].python]
-        for ubuntu in sorted(having, key=distance):
+        ubuntus = [name for name in row.systems if name.startswith("ubuntu") and (alone or row.infix)]
+        for other in sorted((o for o in ubuntus if python in load().systems[o].python), key=distance):
             kind = "base" if alone else f"{row.infix}-{flavour if flavour != 'base' else 'runtime'}"
-            yield f"nvidia/cuda:{row.cuda}-{kind}-ubuntu{ubuntu}"
+            yield f"nvidia/cuda:{row.cuda}-{kind}-{other}"
 
 
 @functools.lru_cache(maxsize=256)

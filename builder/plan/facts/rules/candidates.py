@@ -240,12 +240,14 @@ def _on(system: str, cuda: str, wheels: Cuda | None, *, inside: bool) -> Iterato
         if wheels is not None:
             yield Base(kind="rootfs", name=system), wheels
         return
-    fitting = [row for row in _tags(cuda) if system.removeprefix("ubuntu") in row.ubuntu]
+    if not system.startswith("ubuntu"):
+        return  # no Python of their own, and no Debian packages
+    fitting = [row for row in _tags(cuda) if system in row.systems]
     if wheels is not None and fitting:
         # the oldest release that is not older than the framework's CUDA, else the newest there is
         near = fitting[0] if at_least(fitting[0].cuda, cuda) else fitting[-1]
         yield Base(kind="registry", name=f"nvidia/cuda:{near.cuda}-base-{system}"), wheels
-    for row in () if inside else fitting:
+    for row in () if inside else (row for row in fitting if row.infix):
         name = f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-{system}"
         yield Base(kind="registry", name=name), Cuda(provider="base")
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from builder.core.errors import CellError, RtbuildError
-from builder.plan.facts.reading.base import DOCKER_HUB, has_own_python
+from builder.plan.facts.reading.base import DOCKER_HUB, CudaTag, has_own_python
 from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables.loader import load
+from builder.plan.facts.tables.loader import TagRow, load
 from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import at_least, canonical, contains, key, release, requirement
+from builder.plan.facts.tables.versions import at_least, canonical, contains, key, release, requirement, short
 from builder.sources.index import glibc_of, takes
 
 _STANDALONE_GLIBC = "2.17"
@@ -131,23 +131,44 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
         yield impossible(f"the registry has no {base.reference}", asked)
     if base is not None or tag is None or tag.registry not in DOCKER_HUB:
         return
-    # The tables list every tag of a release that they have.
-    ubuntu = tag.system.removeprefix("ubuntu")
-    siblings = [row for row in load().tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
     if tag.row is not None and tag.row.state == "deleted":
         yield impossible(
             f"{tag.text} was deleted from Docker Hub: NVIDIA removes tags six months after their end of life",
             *[Value("base", tag.text, source) for source in tag.row.sources],
         )
-    elif tag.row is None and siblings:
-        there = ", ".join(row.infix for row in siblings)
-        yield impossible(
-            f"there is no {tag.text}: for CUDA {tag.cuda} on {tag.system} Docker Hub has {there}",
-            *[Value("tag of that CUDA", row.infix, row.source) for row in siblings],
-        )
     elif tag.row is None:
-        text = f"no table lists {tag.text}; a registry that answers can tell"
-        yield unknown(text, Value("base", tag.text, CELL))
+        rows, there = _instead_of(tag)
+        if rows:
+            values = [Value("tags of that CUDA", ", ".join(row.systems), row.source) for row in rows[:3]]
+            yield impossible(f"Docker Hub has no {tag.text}: {there}", *values)
+        else:
+            text = f"no table lists {tag.text}; a registry that answers can tell{there}"
+            yield unknown(text, Value("base", tag.text, CELL))
+
+
+def _instead_of(tag: CudaTag) -> tuple[list[TagRow], str]:
+    """The rows that show that there is no such tag, and what there is; no row if none shows it.
+
+    On record are every Ubuntu of each toolkit up to the newest one, and every system of a toolkit that has
+    any row of another system. A patch release later than the last of its line may have come since.
+    """
+    rows = load().tags
+    mine = [row for row in rows if row.cuda == tag.cuda]
+    if here := [row for row in mine if tag.system in row.systems]:
+        kinds = ", ".join(row.infix or "tags without cuDNN" for row in here)
+        return here, f"for CUDA {tag.cuda} on {tag.system} it has {kinds}"
+    if mine:
+        systems = sorted({system for row in mine if row.state == "listed" for system in row.systems})
+        every = tag.system.startswith("ubuntu") or any(not s.startswith("ubuntu") for s in systems)
+        there = f"for CUDA {tag.cuda} it has {', '.join(systems) or 'nothing any more'}"
+        return (mine, there) if every else ([], f"; {there}")
+    line = [row for row in rows if short(row.cuda, 2) == short(tag.cuda, 2)]
+    last = max((key(row.cuda) for row in line or rows), default=())
+    every_cuda = sorted({row.cuda for row in rows}, key=key)
+    later = next((cuda for cuda in every_cuda if key(cuda) > key(tag.cuda)), every_cuda[-1])
+    near = sorted({row.cuda for row in line}, key=key) or [later]
+    there = f"CUDA {', '.join(near)} {'is' if len(near) == 1 else 'are'} on record"
+    return (line or [*rows], there) if key(tag.cuda) < last else ([], f"; {there}")
 
 
 def compiled(stack: Stack) -> Iterator[Finding]:

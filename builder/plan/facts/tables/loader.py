@@ -60,12 +60,13 @@ class CudnnRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class TagRow(Row):
-    """``nvidia/cuda`` tags of one CUDA release: on which Ubuntu, with which cuDNN inside."""
+    """``nvidia/cuda`` tags of one CUDA release: on which systems, with which cuDNN inside."""
 
     cuda: str
     infix: str
-    """``cudnn8``, ``cudnn9`` or ``cudnn``: how the tag spells that cuDNN is in it."""
-    ubuntu: tuple[str, ...]
+    """``cudnn8``, ``cudnn9`` or ``cudnn``: how the tag spells that cuDNN is in it; empty if no tag has it."""
+    systems: tuple[str, ...]
+    """``ubuntu22.04``, ``ubi9``: as the tag spells them."""
     state: Literal["listed", "deleted"]
     cudnn: str | None = None
     branches: tuple[str, ...] = ()
