@@ -1,7 +1,7 @@
 from .compose import ComposedImage, compose_image
 from .differ import ImageDifference, compare
 from .layer_build import MissingLayers
-from .layer_plan import Elsewhere, Plan, groups_of, layer_keys_of, plan, python_key, ready_wheels
+from .layer_plan import Elsewhere, Plan, layer_keys_of, plan, python_key, ready_wheels
 from .layer_stream import LayerSink, LayersReady
 from .pythons import FOLDER, Pythons
 from .rootfs import cached_rootfs, rootfs_key
@@ -30,7 +30,6 @@ __all__ = [
     "cached_rootfs",
     "compare",
     "compose_image",
-    "groups_of",
     "layer_keys_of",
     "measure",
     "plan",

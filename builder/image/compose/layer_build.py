@@ -15,7 +15,6 @@ from builder.core.documents import read_file
 from builder.core.errors import CancelledError, CellError, RegistryError
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
 from builder.image.compose.layer_plan import (
-    Group,
     Plan,
     installed,
     layer_keys_of,
@@ -27,6 +26,7 @@ from builder.image.compose.layer_stream import LayerSink, LayersReady
 from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers import MEDIA_TYPES, BaseLayers, Layer, Lease, Record, open_layer, tar_layer
 from builder.image.wheels import Archive, Excerpt, Tree, check_python, keep_excerpt, write_layer
+from builder.plan.lock import Group
 from builder.sources.oci import Registry, blobs_of, parse_config
 
 _OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"

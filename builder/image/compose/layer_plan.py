@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from builder.core.digests import digest_of
 from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
 from builder.image.compose import pythons
@@ -18,17 +15,10 @@ from builder.image.layers import Layer, LayerStore, Lease, Record, codec
 from builder.image.recipe import LEFT_OUT, pip_of
 from builder.image.wheels import LAYOUT, Archive, Tree, check_tags, refuse_collisions
 from builder.image.wheels import launchers as scripts
+from builder.plan.lock import Group, groups_of, stands_alone
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
 """The rule for files that are left out, as a part of layers' keys."""
-LARGE = 8 << 20
-"""Bytes of a wheel file from which it gets a layer of its own. By the size in the lock, so that which layers
-an image has follows from the lock alone."""
-MAX_LARGE = 64
-"""Engines take 127 layers; base and recipe need some. Beyond this many, the smaller wheels share one."""
-
-Group = tuple[Wheel, ...]
-"""Wheels that share a layer."""
 
 Elsewhere = Callable[[str], Record | None]
 """Gives the layer of a key of the store, if another place has it, such as a registry."""
@@ -80,7 +70,7 @@ class Plan:
         """How many of the groups are below the base."""
         if not isinstance(self.pinned.base, RootfsBase):
             return 0
-        return sum(len(group) == 1 and group[0].size >= LARGE for group in self.groups)
+        return sum(map(stands_alone, self.groups))
 
 
 def plan(pinned: Pinned, lease: Lease, elsewhere: Elsewhere | None = None) -> Plan:
@@ -123,28 +113,6 @@ def check_collisions(given: Plan) -> None:
     found = (given.known[group] for group in given.groups)
     listings = [json.loads(one.files or given.lease.store.files(one.key)) for one in found]
     refuse_collisions(listings, as_listed=given.pinned.cell.dependencies == "listed")
-
-
-def groups_of(pinned: Pinned) -> tuple[Group, ...]:
-    """The wheels of each layer: see :attr:`Plan.groups`."""
-    frameworks = {canonicalize_name(Requirement(text).name) for text in pinned.cell.frameworks}
-
-    def shared_first(wheel: Wheel) -> int:
-        """NVIDIA's wheels, which frameworks of one CUDA have in common; others; the frameworks, of which each
-        release is another. The order within each of these stays the lock's.
-        """
-        name = canonicalize_name(wheel.name)
-        return 0 if name.startswith("nvidia-") else 1 + (name in frameworks)
-
-    large = sorted((wheel for wheel in pinned.wheels if wheel.size >= LARGE), key=lambda wheel: -wheel.size)
-    alone = [wheel for wheel in pinned.wheels if wheel in large[:MAX_LARGE]]
-    small = tuple(sorted(wheel for wheel in pinned.wheels if wheel not in alone))
-    if pinned.cell.dependencies == "listed":
-        alone.sort(key=lambda wheel: wheel.name, reverse=True)
-    else:
-        alone.sort(key=shared_first)
-    groups = tuple((wheel,) for wheel in alone)
-    return (*groups, small) if small else groups
 
 
 def python_key(python: StandalonePython, cell: Cell) -> str:

@@ -10,14 +10,17 @@ from .sources import (
     suite_of,
     system_of,
 )
+from .wheel_layers import Group, groups_of, stands_alone
 
 __all__ = [
     "BuildRoot",
+    "Group",
     "LockEntry",
     "LockStatus",
     "SdistBuilder",
     "choose",
     "compiler_system",
+    "groups_of",
     "host_platform",
     "lock_path",
     "merge",
@@ -26,6 +29,7 @@ __all__ = [
     "read_lock",
     "requirements",
     "sdist_version",
+    "stands_alone",
     "state",
     "status",
     "suite_of",

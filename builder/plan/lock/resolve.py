@@ -1,21 +1,19 @@
 """One cell, fixed by content: its base, its wheels and the epoch."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError
-from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
+from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython
 from builder.plan.facts.reading.base import has_own_python, pinned_system
 from builder.plan.facts.reading.cache import forget_failure, remember_failure
 from builder.plan.facts.reading.observed import SYSTEM_LABELS
 from builder.plan.facts.tables.loader import load
 from builder.plan.lock import sources
 from builder.plan.lock.sources import PythonSource, SdistBuilder
+from builder.plan.lock.wheel_layers import lock_order
 from builder.sources.debian import Debian
 from builder.sources.index import Index, Target
 from builder.sources.oci import Registry
-
-LARGE = 50_000_000
-"""Bytes above which a wheel that is not NVIDIA's is stacked with the large ones."""
 
 _OLDEST_GLIBC = "2.17"
 
@@ -99,7 +97,7 @@ def pin(
     epochs = [wheel.uploaded for wheel in wheels]
     if isinstance(base, RootfsBase):
         epochs.append(base.epoch)
-    return Pinned(cell=cell, base=base, wheels=stacked(wheels), epoch=max(epochs), python=python)
+    return Pinned(cell=cell, base=base, wheels=lock_order(wheels), epoch=max(epochs), python=python)
 
 
 def _python(
@@ -123,21 +121,6 @@ def _python(
 def requirements(cell: Cell) -> tuple[str, ...]:
     """All that is asked of the package index; ``pip`` itself is in every image."""
     return tuple(dict.fromkeys((*cell.frameworks, *cell.cuda.packages, *cell.pip, "pip")))
-
-
-def stacked(wheels: Iterable[Wheel]) -> tuple[Wheel, ...]:
-    """Wheels in the order of their layers: NVIDIA's, then the other large ones, then the small; each by name.
-
-    Engines share unpacked layers between images only up to the first one that differs. NVIDIA's wheels are
-    the same for every framework and Python of a CUDA version, a framework for every cell that pins it, and
-    the small packages for hardly two. Names, not sizes, order a group: a new version changes the size.
-    """
-
-    def key(wheel: Wheel) -> tuple[int, str, str]:
-        group = 0 if wheel.name.startswith("nvidia-") else 1 if wheel.size > LARGE else 2
-        return group, wheel.name, wheel.file
-
-    return tuple(sorted(wheels, key=key))
 
 
 def _kept_base(cell: Cell, previous: Pinned | None) -> RegistryBase | RootfsBase | None:

@@ -11,8 +11,8 @@ from functools import partial
 
 from builder.core.errors import UsageError
 from builder.core.model import Pinned, RootfsBase
-from builder.image.compose import groups_of, layer_keys_of, python_key, rootfs_key
-from builder.plan.lock import lock_path
+from builder.image.compose import layer_keys_of, python_key, rootfs_key
+from builder.plan.lock import groups_of, lock_path
 from builder.release.dispatch import slurm
 from builder.release.dispatch.fleet import BuildLane, Fleet
 from builder.release.dispatch.follow import Work

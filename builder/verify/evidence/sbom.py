@@ -41,7 +41,7 @@ _EMPTIED = frozenset({f"{folder}/.wh..wh..opq" for folder in _ABOVE})
 """How a layer hides files of lower layers:
 https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts"""
 
-LARGE = 150_000_000
+LARGEST_READ = 150_000_000
 """Bytes, compressed, above which a layer holds a framework or NVIDIA's libraries, and is not read."""
 _LARGEST_LAYER = 8 << 30
 """Unpacked bytes after which reading stops, against decompression bombs."""
@@ -222,7 +222,7 @@ def read_system(
     with tempfile.TemporaryDirectory(prefix="rtbuild-layers-") as folder:
         for number, layer in reversed(list(enumerate(layers))):
             size = int(layer["size"])
-            if size > LARGE and number > 0:
+            if size > LARGEST_READ and number > 0:
                 skipped += 1
                 continue
             note(f"reading layer {number + 1} of {len(layers)} for its packages")

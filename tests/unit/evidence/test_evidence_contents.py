@@ -181,7 +181,7 @@ def test_an_image_without_dpkg() -> None:
 
 
 def test_large_layers_are_not_read_but_the_lowest_is() -> None:
-    huge = module.LARGE + 1
+    huge = module.LARGEST_READ + 1
     found, registry = system(STATUS, OTHER, sizes=(huge, huge))
     assert (found.packages, found.skipped) == (PACKAGES, 1)
     assert len(registry.asked) == 1

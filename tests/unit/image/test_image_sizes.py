@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from layer_wheels import Builder, make_missing, pinned
 
-from builder.image.compose.layer_plan import LARGE, plan
+from builder.image.compose.layer_plan import plan
 from builder.image.compose.sizes import CellSize, measure
 from builder.image.layers.store import LayerStore
 from builder.pipeline.stages import refuse_large
+from builder.plan.lock.wheel_layers import OWN_LAYER
 
 if TYPE_CHECKING:
     from layer_wheels import Made
@@ -25,7 +26,7 @@ def made(tmp_path: Path) -> list[Made]:
     builder = Builder(tmp_path)
     library = b"\x7fELF" + b"\0" * 5000
     return [
-        builder.wheel("nvidia-big", {"nvidia/cudnn/lib/libcudnn.so.9": library}, pad=LARGE),
+        builder.wheel("nvidia-big", {"nvidia/cudnn/lib/libcudnn.so.9": library}, pad=OWN_LAYER),
         builder.wheel("small", {"small/__init__.py": b"pass\n" * 100, "small/tests/test_a.py": b"x" * 9000}),
         builder.pip(),
     ]

@@ -21,11 +21,12 @@ from builder.core.errors import CancelledError, CellError, MissingToolError
 from builder.core.model import Pinned, RegistryBase
 from builder.image.compose.compose import final_config
 from builder.image.compose.layer_build import MissingLayers
-from builder.image.compose.layer_plan import LARGE, plan
+from builder.image.compose.layer_plan import plan
 from builder.image.layers import compression as codec_module
 from builder.image.layers.store import LayerStore
 from builder.image.layers.types import SystemLayers
 from builder.image.recipe.values import Recipe
+from builder.plan.lock.wheel_layers import OWN_LAYER
 from builder.sources.oci.spec import MANIFEST, Manifest
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def build(store: LayerStore, rootfs: Path) -> Callable[..., Stacked]:
 
 
 def test_every_digest_is_right(builder: Builder, build: Callable[..., Stacked]) -> None:
-    context = build([builder.wheel("large", {"large.py": b""}, pad=LARGE), builder.pip(), *tricky(builder)])
+    context = build(
+        [builder.wheel("large", {"large.py": b""}, pad=OWN_LAYER), builder.pip(), *tricky(builder)]
+    )
     for layer in context.layers:
         content = context.blob(layer.digest)
         assert (hashlib.sha256(content).hexdigest(), len(content)) == (layer.digest[7:], layer.size)
@@ -72,7 +75,7 @@ def test_entries_are_sorted_and_belong_to_nobody(builder: Builder, build: Callab
 def test_the_same_lock_gives_the_same_digests_anywhere(
     builder: Builder, build: Callable[..., Stacked], tmp_path: Path
 ) -> None:
-    made = [builder.wheel("large", {"large.py": b""}, pad=LARGE), builder.pip(), *tricky(builder)]
+    made = [builder.wheel("large", {"large.py": b""}, pad=OWN_LAYER), builder.pip(), *tricky(builder)]
     one = build(made)
     two = build(made, into=LayerStore(tmp_path / "elsewhere"))
     assert one.layers == two.layers
@@ -86,7 +89,7 @@ def test_nothing_is_made_twice(builder: Builder, build: Callable[..., Stacked]) 
 
 
 def test_a_large_wheel_is_one_layer_for_every_python(builder: Builder, build: Callable[..., Stacked]) -> None:
-    large = builder.wheel("nvidia-thing", {"nvidia/thing.so": b""}, pad=LARGE)
+    large = builder.wheel("nvidia-thing", {"nvidia/thing.so": b""}, pad=OWN_LAYER)
     new = build([large, builder.pip("26.0.1")], python="3.11")
     old = build([large, builder.pip("21.3.1")], python="3.6")
     assert new.layers[:2] == old.layers[:2]
@@ -95,7 +98,7 @@ def test_a_large_wheel_is_one_layer_for_every_python(builder: Builder, build: Ca
 
 def test_a_large_wheel_with_scripts_follows_the_pip(builder: Builder, build: Callable[..., Stacked]) -> None:
     large = builder.wheel(
-        "tool", {"tool.py": b""}, pad=LARGE, entry_points="[console_scripts]\ntool = tool:main\n"
+        "tool", {"tool.py": b""}, pad=OWN_LAYER, entry_points="[console_scripts]\ntool = tool:main\n"
     )
     new = build([large, builder.pip("26.0.1")], python="3.11")
     old = build([large, builder.pip("21.3.1")], python="3.11")
@@ -106,7 +109,7 @@ def test_a_large_wheel_with_scripts_follows_the_pip(builder: Builder, build: Cal
 def test_layers_that_more_images_share_are_lower(builder: Builder, build: Callable[..., Stacked]) -> None:
     """An engine unpacks along the chain: another framework or base leaves what is below it."""
     names = ("framework", "nvidia-cublas-cu12", "libclang", "nvidia-cudnn-cu12")
-    made = [builder.wheel(name, {f"{name}.py": b""}, pad=LARGE) for name in sorted(names)]
+    made = [builder.wheel(name, {f"{name}.py": b""}, pad=OWN_LAYER) for name in sorted(names)]
     context = build([*made, builder.pip(), *tricky(builder)], frameworks=("framework[gpu]==1.0",))
     assert [layer.title.rpartition(" ")[0] for layer in context.layers] == [
         "nvidia-cublas-cu12",
@@ -120,7 +123,9 @@ def test_layers_that_more_images_share_are_lower(builder: Builder, build: Callab
 
 def test_wheels_own_opt_runtime_and_nothing_else(builder: Builder, build: Callable[..., Stacked]) -> None:
     """So a base above them or below them makes the same tree."""
-    large = builder.wheel("large", {"large.py": b""}, pad=LARGE, entry_points="[console_scripts]\na = b:c\n")
+    large = builder.wheel(
+        "large", {"large.py": b""}, pad=OWN_LAYER, entry_points="[console_scripts]\na = b:c\n"
+    )
     context = build([large, builder.pip(), *tricky(builder)])
     for layer in (context.layers[0], context.layers[-1]):
         stream = zstandard.ZstdDecompressor().stream_reader(context.blob(layer.digest)).read()
@@ -190,7 +195,7 @@ def test_without_isal_the_content_is_the_same(
 def test_two_wheels_that_fight_over_a_path(
     builder: Builder, build: Callable[..., Stacked], *, large: bool
 ) -> None:
-    pad = LARGE if large else 0
+    pad = OWN_LAYER if large else 0
     one = builder.wheel("one", {"tests/__init__.py": b"one", "tests/util.py": b"1"}, pad=pad)
     two = builder.wheel("two", {"tests/__init__.py": b"two", "tests/util.py": b"2"})
     with pytest.raises(CellError) as caught:
@@ -201,7 +206,7 @@ def test_two_wheels_that_fight_over_a_path(
     )
 
 
-@pytest.mark.parametrize(("first", "second"), [(0, 0), (LARGE, LARGE), (0, LARGE)])
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (OWN_LAYER, OWN_LAYER), (0, OWN_LAYER)])
 def test_of_a_list_the_file_wins_that_pip_installs_last(
     builder: Builder, build: Callable[..., Stacked], first: int, second: int
 ) -> None:
@@ -225,7 +230,7 @@ def test_a_list_whose_layers_cannot_leave_what_pip_does(
     builder: Builder, build: Callable[..., Stacked]
 ) -> None:
     """All small wheels are the topmost layer, so a large one cannot win over one of them."""
-    one = builder.wheel("one", {"cv2/__init__.py": b"one"}, pad=LARGE)
+    one = builder.wheel("one", {"cv2/__init__.py": b"one"}, pad=OWN_LAYER)
     two = builder.wheel("two", {"cv2/__init__.py": b"two"})
     with pytest.raises(CellError, match=r"one and two both own .*cv2/__init__.py, with different content"):
         build([one, two, builder.pip()], dependencies="listed")
@@ -244,7 +249,7 @@ def test_a_list_is_no_excuse_for_a_file_that_is_a_folder(
 def test_two_wheels_that_share_a_file(
     builder: Builder, build: Callable[..., Stacked], *, large: bool
 ) -> None:
-    pad = LARGE if large else 0
+    pad = OWN_LAYER if large else 0
     one = builder.wheel("one", {"nvidia/__init__.py": b"same"}, pad=pad, unrecorded=["nvidia/__init__.py"])
     two = builder.wheel("two", {"nvidia/__init__.py": b"same"})
     assert build([one, two, builder.pip()]).made >= 2
@@ -254,7 +259,7 @@ def test_two_wheels_that_share_a_file(
 def test_a_file_of_one_that_is_a_folder_of_another(
     builder: Builder, build: Callable[..., Stacked], *, large: bool
 ) -> None:
-    one = builder.wheel("one", {"thing": b"file"}, pad=LARGE if large else 0)
+    one = builder.wheel("one", {"thing": b"file"}, pad=OWN_LAYER if large else 0)
     two = builder.wheel("two", {"thing/deep/x.py": b""})
     with pytest.raises(CellError, match=r"one and two both own /opt/runtime/lib/python/site-packages/thing"):
         build([one, two, builder.pip()])
@@ -263,7 +268,7 @@ def test_a_file_of_one_that_is_a_folder_of_another(
 def test_a_reused_layer_is_still_held_against_the_cell(
     builder: Builder, build: Callable[..., Stacked]
 ) -> None:
-    large = builder.wheel("modern", {"m.py": b""}, pad=LARGE, requires_python=">=3.10")
+    large = builder.wheel("modern", {"m.py": b""}, pad=OWN_LAYER, requires_python=">=3.10")
     build([large, builder.pip()], python="3.11")
     with pytest.raises(CellError, match=r"modern asks for Python >=3\.10, the cell has 3\.9"):
         build([large, builder.pip()], python="3.9")
@@ -283,7 +288,7 @@ def test_a_damaged_wheel_leaves_nothing_in_the_store(
 def test_a_disk_that_fills_up_in_the_middle(
     builder: Builder, build: Callable[..., Stacked], store: LayerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large = builder.wheel("large", {"large.py": b""}, pad=LARGE)
+    large = builder.wheel("large", {"large.py": b""}, pad=OWN_LAYER)
     real = Path.open
 
     def full(self: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
@@ -317,7 +322,7 @@ def test_progress_counts_every_byte(builder: Builder, store: LayerStore, rootfs:
 def test_a_call_that_is_cancelled_ends_and_leaves_nothing(
     builder: Builder, store: LayerStore, rootfs: Path
 ) -> None:
-    made = [builder.wheel("large", {"large.py": b""}, pad=LARGE), builder.pip()]
+    made = [builder.wheel("large", {"large.py": b""}, pad=OWN_LAYER), builder.pip()]
     cancel = threading.Event()
 
     def stop(title: str, _done: int, _total: int) -> None:
@@ -342,7 +347,7 @@ def test_the_first_failure_ends_the_other_conversions(
     builder: Builder, store: LayerStore, rootfs: Path
 ) -> None:
     bad = builder.wheel("bad", {"bad.py": Content(data=b"evil", recorded="sha256=" + "A" * 43)})
-    large = builder.wheel("large", {"large.py": b""}, pad=LARGE)
+    large = builder.wheel("large", {"large.py": b""}, pad=OWN_LAYER)
     failed = threading.Event()
 
     def slow(title: str, _done: int, _total: int) -> None:
@@ -406,7 +411,7 @@ class SinkDouble:
 def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builder.image.compose.layer_plan.LARGE", 1)
+    monkeypatch.setattr("builder.plan.lock.wheel_layers.OWN_LAYER", 1)
     one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
     ready: queue.Queue[str] = queue.Queue()
     lease = store.lease()
@@ -426,7 +431,7 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
 def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costliest(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch, fed: bool
 ) -> None:
-    monkeypatch.setattr("builder.image.compose.layer_plan.LARGE", 1)
+    monkeypatch.setattr("builder.plan.lock.wheel_layers.OWN_LAYER", 1)
     low, high = (
         builder.wheel("low", {"low.py": b"1"}),
         builder.wheel("much", {"much.py": os.urandom(9999)}),
@@ -466,7 +471,7 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
 def test_a_failure_is_raised_at_the_next_arrival(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    monkeypatch.setattr("builder.image.compose.layer_plan.LARGE", 1)
+    monkeypatch.setattr("builder.plan.lock.wheel_layers.OWN_LAYER", 1)
     one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
 
     def base(_base: object) -> Path:

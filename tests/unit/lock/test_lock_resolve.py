@@ -12,7 +12,8 @@ from builder.core.errors import CellError, PackageIndexError
 from builder.core.model import Base, RootfsBase, StandalonePython
 from builder.plan.facts.reading.base import pinned_system, system_of
 from builder.plan.facts.reading.observed import truth_of_base
-from builder.plan.lock.resolve import LARGE, pin, requirements, stacked
+from builder.plan.lock.resolve import pin, requirements
+from builder.plan.lock.wheel_layers import LISTED_EARLY, lock_order
 from builder.sources.index.target import Target
 
 UBUNTU = {"org.opencontainers.image.ref.name": "ubuntu", "org.opencontainers.image.version": "22.04"}
@@ -25,7 +26,10 @@ class Outside:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
-        self.wheels = (lock_wheel("numpy"), lock_wheel("tensorflow", size=LARGE + 1, uploaded=1_700_000_000))
+        self.wheels = (
+            lock_wheel("numpy"),
+            lock_wheel("tensorflow", size=LISTED_EARLY + 1, uploaded=1_700_000_000),
+        )
         self.labels = UBUNTU
         self.epoch = 1_650_000_000
         self.extra: tuple[str, ...] = ()
@@ -200,7 +204,7 @@ def test_apt_packages_do_not_move_a_registry_base() -> None:
 
 
 def test_the_order_of_layers() -> None:
-    big, small = LARGE + 1, 10
+    big, small = LISTED_EARLY + 1, 10
     wheels = [
         lock_wheel("zlib", size=small),
         lock_wheel("torch", size=big),
@@ -209,7 +213,7 @@ def test_the_order_of_layers() -> None:
         lock_wheel("nvidia-cublas-cu12", size=big),
         lock_wheel("triton", size=big),
     ]
-    assert [wheel.name for wheel in stacked(wheels)] == [
+    assert [wheel.name for wheel in lock_order(wheels)] == [
         "nvidia-cublas-cu12",
         "nvidia-nvtx-cu12",
         "torch",
@@ -217,7 +221,7 @@ def test_the_order_of_layers() -> None:
         "absl",
         "zlib",
     ]
-    assert stacked(wheels) == stacked(reversed(wheels))
+    assert lock_order(wheels) == lock_order(reversed(wheels))
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,11 @@ import zstandard
 from layer_wheels import Builder, Content, make_missing, pinned
 
 from builder.core.errors import CancelledError, CellError
-from builder.image.compose.layer_plan import LARGE, Plan, plan
+from builder.image.compose.layer_plan import Plan, plan
 from builder.image.compose.rootfs_tree import Scratch
 from builder.image.layers.store import LayerStore
 from builder.image.wheels.excerpt import Skeleton, excerpt_of
+from builder.plan.lock.wheel_layers import OWN_LAYER
 
 if TYPE_CHECKING:
     from builder.image.layers.pack import Pack
@@ -68,7 +69,7 @@ def made(store: LayerStore, builder: Builder, library: Path, rootfs: Path) -> Pl
             "nvidia/thing/include/thing.h": b"1",
             "nvidia/elsewhere.so": library.read_bytes(),
         },
-        pad=LARGE,
+        pad=OWN_LAYER,
         method=zipfile.ZIP_STORED,
     )
     builder.wheel("small", {"small.py": Content(data=b"x = 1\n", mode=0o100755), "small.json": b"{}"})
@@ -198,7 +199,7 @@ def test_names_far_in_front_take_a_second_reading(
     store: LayerStore, builder: Builder, library: Path, rootfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place in ("wheels.excerpt._HEAD", "wheels.archive._FEED", "layers.untar._BUFFER"):
-        monkeypatch.setattr(f"builder.{place}", 512)
+        monkeypatch.setattr(f"builder.image.{place}", 512)
     shutil.copy(rootfs, builder.folder / "rootfs.tar")
     builder.wheel("nvidia-thing", {"nvidia/thing/lib/libthing.so.1": library.read_bytes()})
     made = converted(store, builder)
