@@ -103,8 +103,8 @@ def _pure() -> dict[str, Any]:
 
 def _command(folder: Path) -> dict[str, Any]:
     """The commands as people and nodes call them, on 200 tasks."""
-    from publish_doubles import MATRIX, Project, report
-    from registry_double import serve
+    from doubles.project import MATRIX, Project, report
+    from doubles.registry import serve
 
     from builder.sources.net.http import Client
     from builder.sources.oci.registry import Registry

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import evidence_doubles as doubles
 import pytest
-from registry_double import RegistryDouble, serve
+from doubles import small_image
+from doubles.registry import RegistryDouble, serve
 
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
@@ -34,9 +34,9 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     folder = tmp_path_factory.mktemp("image")
-    return doubles.push_image(doubles.Memory(), "registry.example/team/tf", folder)
+    return small_image.push_image(small_image.Memory(), "registry.example/team/tf", folder)
 
 
 @pytest.fixture
 def pushed(server: RegistryDouble, registry: Registry, tmp_path: Path) -> Staged:
-    return doubles.push_image(registry, f"{server.host}/team/tf", tmp_path)
+    return small_image.push_image(registry, f"{server.host}/team/tf", tmp_path)

@@ -30,7 +30,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE), str(HERE / "docker")]
 
-from publish_doubles import Project  # noqa: E402
+from doubles.project import Project  # noqa: E402
 from publish_scene import Zygote, direct  # noqa: E402
 
 MATRIX = """\

@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from outside import FakeIndex, Server
+from doubles.http_server import Server
+from doubles.package_index import PackageIndexDouble
 
 from builder.sources.net.http import Client
 
@@ -52,5 +53,5 @@ def own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uv_cache:
 
 
 @pytest.fixture
-def fake_index(server: Server, tmp_path: Path) -> FakeIndex:
-    return FakeIndex(server, tmp_path / "wheels")
+def fake_index(server: Server, tmp_path: Path) -> PackageIndexDouble:
+    return PackageIndexDouble(server, tmp_path / "wheels")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import containers
 import pytest
+from doubles.unreliable import Proxy, before
 from registry import LoopbackRegistry, serve
-from unreliable import Proxy, before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from publish_doubles import CELL, Project
+from doubles.project import CELL, Project
 
 from builder.pipeline.schedule import Hooks
 from builder.release.publish.publication import Publication, PublishOptions
@@ -25,7 +25,7 @@ from builder.sources.oci.staging import staged_reference
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from unreliable import Proxy
+    from doubles.unreliable import Proxy
 
     from builder.sources.oci.staging import Staged
 

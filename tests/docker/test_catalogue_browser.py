@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from chromium import opened
-from publish_doubles import Project, entry
+from doubles.project import Project, entry
 
 from builder.core import resources
 from builder.release.catalogue.collection import collect

@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from publish_doubles import CELL
+from doubles.project import CELL
 from publish_scene import MEASURED, Scene, direct
 from rtbuild_command import rtbuild
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from unreliable import Proxy
+    from doubles.unreliable import Proxy
 
 pytestmark = [pytest.mark.docker]
 

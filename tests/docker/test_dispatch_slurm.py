@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from publish_doubles import MATRIX, Project
-from registry_double import RegistryDouble, serve
+from doubles.project import MATRIX, Project
+from doubles.registry import RegistryDouble, serve
 from slurm_cluster import NODES, Cluster
 
 from builder.sources.net.http import Client
@@ -68,7 +68,7 @@ class Scene:
         docker.parent.mkdir()
         docker.write_text(
             f"#!/bin/bash\nPYTHONPATH={TESTS.parent}:{TESTS}:{TESTS}/docker SCENE={folder}"
-            f' exec {sys.executable} {TESTS}/docker/docker_double.py "$@"\n'
+            f' exec {sys.executable} {TESTS}/doubles/docker_on_a_node.py "$@"\n'
         )
         docker.chmod(0o755)
         self.node = folder / "node"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from registry_double import RegistryDouble, serve
+from doubles.registry import RegistryDouble, serve
 from rtbuild_command import rtbuild
 from slurm_cluster import Cluster
 

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
-import registry_double
+from doubles import registry as registry_double
+from doubles import small_image
 from registry import LoopbackRegistry, serve
 from rtbuild_command import RTBUILD, rtbuild
 from typer.testing import CliRunner
@@ -120,8 +120,8 @@ def user(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def publish(site: Site, folder: Path, name: str, **options: Any) -> Staged:
-    image = doubles.push_image(site.registry, f"{site.host}/team/{name}", folder)
-    doubles.attach_all(site.registry, image, doubles.evidence(image), **options)
+    image = small_image.push_image(site.registry, f"{site.host}/team/{name}", folder)
+    small_image.attach_all(site.registry, image, small_image.evidence(image), **options)
     return image
 
 
@@ -170,9 +170,9 @@ def test_signed_evidence_for_everyone(site: Site, tmp_path: Path, monkeypatch: p
 def signed(site: Site, once: dict[str, Any], tmp_path: Path) -> Staged:
     """One image with signed evidence, for tests that only look at it: a use of the key costs a second."""
     if not once:
-        image = doubles.push_image(site.registry, f"{site.host}/team/once", tmp_path)
-        evidence = doubles.evidence(image)
-        doubles.attach_all(site.registry, image, evidence, signer=Signer(key=str(site.key)))
+        image = small_image.push_image(site.registry, f"{site.host}/team/once", tmp_path)
+        evidence = small_image.evidence(image)
+        small_image.attach_all(site.registry, image, evidence, signer=Signer(key=str(site.key)))
         once.update(image=image, evidence=evidence)
     found: Staged = once["image"]
     return found
@@ -187,7 +187,7 @@ def test_signing_twice_adds_no_signature(site: Site, signed: Staged, once: dict[
     image = signed
     tag = f"{image.repository}:sha256-{image.digest.removeprefix('sha256:')}.att"
     before = site.registry.digest_of(tag)
-    again = doubles.attach_all(site.registry, image, once["evidence"], signer=Signer(key=str(site.key)))
+    again = small_image.attach_all(site.registry, image, once["evidence"], signer=Signer(key=str(site.key)))
     assert site.registry.digest_of(tag) == before
     assert not any(row.new for row in again)
 
@@ -218,8 +218,8 @@ def test_the_key_of_somebody_else(site: Site, signed: Staged, tmp_path: Path) ->
 def test_the_envelope_of_another_image(site: Site, signed: Staged, tmp_path: Path) -> None:
     """Replayed: a signed envelope, moved under the tag of an image that nobody verified."""
     image = signed
-    other = doubles.push_image(
-        site.registry, image.repository, tmp_path, layers=(doubles.LAYERS[0],), tag="2"
+    other = small_image.push_image(
+        site.registry, image.repository, tmp_path, layers=(small_image.LAYERS[0],), tag="2"
     )
     hexes = [row.digest.removeprefix("sha256:") for row in (image, other)]
     site.run("oras", "tag", f"{image.repository}:sha256-{hexes[0]}.att", f"sha256-{hexes[1]}.att")
@@ -251,7 +251,7 @@ def test_no_login(site: Site, tmp_path: Path) -> None:
 
 
 def test_what_oras_attached_stays(site: Site, tmp_path: Path) -> None:
-    image = doubles.push_image(site.registry, f"{site.host}/team/shared", tmp_path)
+    image = small_image.push_image(site.registry, f"{site.host}/team/shared", tmp_path)
     (tmp_path / "note.txt").write_text("from elsewhere")
     done = subprocess.run(
         [tool("oras"), "attach", "--artifact-type", "application/x-note", image.reference, "note.txt"],
@@ -262,7 +262,7 @@ def test_what_oras_attached_stays(site: Site, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    doubles.attach_all(site.registry, image, doubles.evidence(image))
+    small_image.attach_all(site.registry, image, small_image.evidence(image))
     shown = json.loads(site.run("oras", "discover", "--format", "json", image.reference).stdout)
     kinds = sorted(entry["artifactType"] for entry in shown["manifests"])
     assert kinds == ["application/vnd.in-toto+json"] * 3 + ["application/x-note"]
@@ -271,12 +271,12 @@ def test_what_oras_attached_stays(site: Site, tmp_path: Path) -> None:
 
 def test_four_publishers_at_once(site: Site, tmp_path: Path) -> None:
     """All keep the list under one tag, which no registry swaps by comparison: nothing may get lost."""
-    image = doubles.push_image(site.registry, f"{site.host}/team/crowd", tmp_path)
+    image = small_image.push_image(site.registry, f"{site.host}/team/crowd", tmp_path)
 
     def publisher(number: int) -> tuple[Attached, ...]:
-        report = doubles.verification(image, verified=doubles.moment(days=number + 1))
+        report = small_image.verification(image, verified=small_image.moment(days=number + 1))
         own = Registry(client=Client(ca=site.environment["SSL_CERT_FILE"], retries=1))
-        return doubles.attach_all(own, image, doubles.evidence(image, verifications=(report,)))
+        return small_image.attach_all(own, image, small_image.evidence(image, verifications=(report,)))
 
     with ThreadPoolExecutor(4) as pool:
         made = {row.digest for rows in pool.map(publisher, range(4)) for row in rows}
@@ -289,8 +289,8 @@ def test_a_registry_with_the_referrers_api(tmp_path: Path) -> None:
     """A registry double with the API, and the real oras asking it."""
     with registry_double.serve() as double:
         registry = Registry(client=Client(retries=0), login=lambda _host: None)
-        image = doubles.push_image(registry, f"{double.host}/team/tf", tmp_path)
-        made = doubles.attach_all(registry, image, doubles.evidence(image))
+        image = small_image.push_image(registry, f"{double.host}/team/tf", tmp_path)
+        made = small_image.attach_all(registry, image, small_image.evidence(image))
         assert {row.by for row in made} == {"referrers"}
         done = subprocess.run(
             [tool("oras"), "discover", "--plain-http", "--format", "json", image.reference],

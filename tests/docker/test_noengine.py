@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import cuda_base
 import pytest
 import registry as loopback
-import unreliable
+from doubles import unreliable
 from rtbuild_command import rtbuild
 from trees import tree
 

@@ -9,7 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from publish_doubles import Project, report
+from doubles.project import Project, report
 from registry import LoopbackRegistry, serve
 from rtbuild_command import rtbuild
 

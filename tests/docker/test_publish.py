@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import containers
 import jsonschema
 import pytest
-from publish_doubles import A100, CELL, MATRIX, ONE, PROBE, Project, report
+from doubles.project import A100, CELL, MATRIX, ONE, PROBE, Project, report
+from doubles.unreliable import Proxy, before
 from publish_scene import EVIDENCE, MEASURED, Scene, direct, impatient
 from registry import LoopbackRegistry, serve
 from rtbuild_command import rtbuild
 from testcontainers.core.container import DockerContainer
-from unreliable import Proxy, before
 
 from builder.pipeline.schedule import Hooks
 from builder.release.publish.publication import PublishOptions

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from publish_doubles import PROBE
+from doubles.project import PROBE
+from doubles.unreliable import Proxy, before
 from publish_scene import Scene, Zygote, impatient
 from registry import serve
-from unreliable import Proxy, before
 
 from builder.sources.oci.registry import Registry
 from builder.verify.runner.entry import ReportStore

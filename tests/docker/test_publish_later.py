@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from evidence_doubles import moment
-from publish_doubles import A100, CELL, PROBE
+from doubles.project import A100, CELL, PROBE
+from doubles.small_image import moment
 from publish_scene import Scene, Zygote, impatient
 from rtbuild_command import rtbuild
 
@@ -29,7 +29,7 @@ from builder.verify.evidence.statement import TEST_RESULT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from unreliable import Proxy
+    from doubles.unreliable import Proxy
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 

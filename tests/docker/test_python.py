@@ -1,6 +1,6 @@
 """A Python that the base has not: real CPythons from a double of their mirror, everything after it real.
 
-What the double is not: tests/python_mirror_double.py says it.
+What the double is not: tests/doubles/python_mirror.py says it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import cuda_base
 import pytest
-from python_mirror_double import installed, machine_pythons
+from doubles.python_mirror import installed, machine_pythons
 from rtbuild_command import rtbuild
 from trees import tree
 

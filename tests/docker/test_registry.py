@@ -11,9 +11,9 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import registry_double
+from doubles import registry as registry_double
+from doubles.unreliable import Fault, Proxy, before
 from registry import LoopbackRegistry, serve
-from unreliable import Fault, Proxy, before
 
 from builder.core.errors import RegistryError
 from builder.sources.net.http import Client

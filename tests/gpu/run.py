@@ -74,7 +74,7 @@ else:
 
 def probe() -> bytes:
     """cudnn-verify as one file; needs nothing but this checkout."""
-    place = ROOT / "builder" / "image" / "recipe" / "bundle.py"
+    place = ROOT / "builder" / "image" / "recipe" / "probe_file.py"
     spec = importlib.util.spec_from_file_location("rtbuild_bundle", place)
     assert spec is not None
     assert spec.loader is not None

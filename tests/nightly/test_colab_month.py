@@ -22,8 +22,8 @@ import colab_page
 import pytest
 import yaml
 from colab_runtime import free_port
+from doubles.python_mirror import installed, machine_pythons
 from packaging.utils import canonicalize_name
-from python_mirror_double import installed, machine_pythons
 from rtbuild_command import RTBUILD, rtbuild
 
 from builder.core import resources

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
-from publish_doubles import MATRIX, PROBE, Project
-from registry_double import RegistryDouble, serve
+from doubles import small_image
+from doubles.project import MATRIX, PROBE, Project
+from doubles.registry import RegistryDouble, serve
 
 import builder
 from builder.cli.commands import check as checking
@@ -281,8 +281,8 @@ def test_a_statement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The image is not known to work then, since the statement may have been one against it."""
-    pushed = doubles.push_image(registry, f"{server.host}/team/tf", tmp_path)
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    pushed = small_image.push_image(registry, f"{server.host}/team/tf", tmp_path)
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     assert audit(registry, pushed.reference, Question()).works
 
     def fails(*_: object) -> None:
@@ -302,16 +302,16 @@ def test_one_statement_that_a_fault_keeps_from_judgement_takes_the_yes_away(
     server: RegistryDouble, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are for the image, and this one may be against it."""
-    pushed = doubles.push_image(registry, f"{server.host}/team/tf", tmp_path)
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    pushed = small_image.push_image(registry, f"{server.host}/team/tf", tmp_path)
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     attach_statements(
         registry,
         pushed,
         [
             failure_statement(
                 pushed,
-                doubles.verification(
-                    pushed, document=doubles.double_report(verdict="broken", cause="cudnn-shadowed")
+                small_image.verification(
+                    pushed, document=small_image.double_report(verdict="broken", cause="cudnn-shadowed")
                 ),
             )
         ],
@@ -342,8 +342,8 @@ def test_an_image_of_a_catalogue(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    good = doubles.push_image(registry, f"{server.host}/team/tf", tmp_path, tag="good")
-    bad = doubles.push_image(
+    good = small_image.push_image(registry, f"{server.host}/team/tf", tmp_path, tag="good")
+    bad = small_image.push_image(
         registry, f"{server.host}/team/tf", tmp_path, tag="bad", labels={"io.rtbuild.version": "2"}
     )
     from builder.release.catalogue import registry as room

@@ -13,9 +13,9 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
-from publish_doubles import Project, report
+from doubles import small_image
+from doubles.project import Project, report
 
 from builder.cli.commands.audit import document, page
 from builder.cli.console.terminal import Terminal
@@ -126,7 +126,9 @@ def refused_or_harmless(
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
-    return doubles.push_image(doubles.Memory(), "registry.example/team/tf", tmp_path_factory.mktemp("image"))
+    return small_image.push_image(
+        small_image.Memory(), "registry.example/team/tf", tmp_path_factory.mktemp("image")
+    )
 
 
 def stated(image: Staged, kind: str, predicate: Any) -> Piece:
@@ -168,8 +170,8 @@ def audited(image: Staged, piece: Piece, *, alone: bool = True) -> Iterator[str]
 @pytest.mark.parametrize("verdict", ["works", "broken"])
 def test_a_verification(verdict: str, image: Staged) -> None:
     cause = None if verdict == "works" else "cudnn-shadowed"
-    found = doubles.double_report(verdict=verdict, cause=cause)
-    sealed = doubles.verification(image, document=found)
+    found = small_image.double_report(verdict=verdict, cause=cause)
+    sealed = small_image.verification(image, document=found)
     whole = dict(predicate_of(sealed, image, claims=("T4",) if verdict == "works" else (), exempt=()))
     refused, _ = refused_or_harmless(
         whole, lambda odd: audited(image, stated(image, TEST_RESULT, odd)), stride=17
@@ -178,14 +180,14 @@ def test_a_verification(verdict: str, image: Staged) -> None:
 
 
 def test_a_manifest_and_a_config(tmp_path: Path) -> None:
-    memory = doubles.Memory()
-    pushed = doubles.push_image(memory, "registry.example/team/tf", tmp_path)
+    memory = small_image.Memory()
+    pushed = small_image.push_image(memory, "registry.example/team/tf", tmp_path)
     config = memory.blobs[pushed.config_digest]
 
     def put(manifest: bytes, config: bytes) -> Staged:
         import hashlib
 
-        other = doubles.Memory()
+        other = small_image.Memory()
         digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
         other.manifests[digest] = manifest
         other.blobs = dict.fromkeys([*memory.blobs, pushed.config_digest], config)

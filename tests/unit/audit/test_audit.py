@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
-from registry_double import INDEX, RegistryDouble
+from doubles import small_image
+from doubles.registry import INDEX, RegistryDouble
 
 from builder.core.errors import MissingToolError, RegistryError
 from builder.release.audit.findings import AuditOutcome, Question
@@ -44,7 +44,7 @@ def hang_on(registry: Registry, image: Staged, predicate: dict[str, Any], kind: 
 
 
 def test_known_to_work(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed, exempt=("K80",)))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed, exempt=("K80",)))
     found = ask(registry, pushed)
     assert found.works
     assert found.claims == ("T4",)
@@ -66,7 +66,7 @@ def test_no_evidence_at_all(registry: Registry, pushed: Staged) -> None:
 def test_an_sbom_and_provenance_alone_prove_nothing(
     server: RegistryDouble, registry: Registry, pushed: Staged
 ) -> None:
-    made = doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    made = small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     del server.manifests[made[0].digest]
     found = ask(registry, pushed)
     assert not found.works
@@ -74,12 +74,12 @@ def test_an_sbom_and_provenance_alone_prove_nothing(
 
 
 def test_by_digest(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     assert audit(registry, pushed.reference, Question()).works
 
 
 def test_the_tag_is_asked_for_once(server: RegistryDouble, registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     server.requests.clear()
     ask(registry, pushed)
     assert [r for r in server.requests if r.endswith("/manifests/1")] == ["HEAD /v2/team/tf/manifests/1"]
@@ -88,7 +88,7 @@ def test_the_tag_is_asked_for_once(server: RegistryDouble, registry: Registry, p
 def test_of_an_index_the_image_for_this_platform(
     server: RegistryDouble, registry: Registry, pushed: Staged
 ) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     entry = {
         "mediaType": MANIFEST,
         "digest": pushed.digest,
@@ -107,9 +107,9 @@ def test_an_index_with_an_image_that_the_engine_takes_instead_is_refused(
     server: RegistryDouble, registry: Registry, pushed: Staged, tmp_path: Path, *, first: bool
 ) -> None:
     """The verified image under one variant, another one beside it: docker run may take the other."""
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
-    other = doubles.push_image(
-        registry, pushed.repository, tmp_path, layers=(doubles.LAYERS[0],), tag="other"
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
+    other = small_image.push_image(
+        registry, pushed.repository, tmp_path, layers=(small_image.LAYERS[0],), tag="other"
     )
     entries = [
         {
@@ -145,10 +145,10 @@ def test_a_tag_that_is_not_there(registry: Registry, pushed: Staged) -> None:
 
 def test_a_report_replayed_from_another_image(registry: Registry, pushed: Staged, tmp_path: Path) -> None:
     """True evidence about one image, rewritten to name the digest of another."""
-    other = doubles.push_image(
-        registry, pushed.repository, tmp_path, layers=(doubles.LAYERS[0],), tag="other"
+    other = small_image.push_image(
+        registry, pushed.repository, tmp_path, layers=(small_image.LAYERS[0],), tag="other"
     )
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     found = audit(registry, f"{pushed.repository}:1", Question())
     true = _predicate(registry, found)
     hang_on(registry, other, true)
@@ -167,9 +167,9 @@ def _predicate(registry: Registry, found: Audit) -> dict[str, Any]:
 
 def test_the_layers_were_exchanged(registry: Registry, pushed: Staged, tmp_path: Path) -> None:
     """The tag now leads to an image with the same labels and other layers; its evidence stays behind."""
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
-    layers = (*doubles.LAYERS, doubles.layer({"usr/bin/evil": b"x"}))
-    doubles.push_image(registry, pushed.repository, tmp_path, layers=layers, tag="1")
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
+    layers = (*small_image.LAYERS, small_image.layer({"usr/bin/evil": b"x"}))
+    small_image.push_image(registry, pushed.repository, tmp_path, layers=layers, tag="1")
     assert not ask(registry, pushed).works
 
 
@@ -186,9 +186,9 @@ def test_the_layers_were_exchanged(registry: Registry, pushed: Staged, tmp_path:
 def test_a_report_that_proves_nothing(report: dict[str, Any], registry: Registry, pushed: Staged) -> None:
     from builder.verify.evidence.verification import predicate_of
 
-    document = doubles.double_report(**report)
+    document = small_image.double_report(**report)
     predicate = predicate_of(
-        doubles.verification(pushed, document=document), pushed, claims=("T4",), exempt=()
+        small_image.verification(pushed, document=document), pushed, claims=("T4",), exempt=()
     )
     hang_on(registry, pushed, predicate)
     found = ask(registry, pushed)
@@ -197,7 +197,7 @@ def test_a_report_that_proves_nothing(report: dict[str, Any], registry: Registry
 
 
 def test_junk_beside_good_evidence_changes_nothing(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     hang_on(registry, pushed, {"result": "PASSED"})
     hang_on(
         registry,
@@ -213,7 +213,7 @@ def test_junk_beside_good_evidence_changes_nothing(registry: Registry, pushed: S
 
 
 def test_too_old(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     assert ask(registry, pushed, max_age=timedelta(days=3)).works
     found = ask(registry, pushed, max_age=timedelta(days=1))
     assert not found.works
@@ -222,7 +222,7 @@ def test_too_old(registry: Registry, pushed: Staged) -> None:
 
 def test_an_older_digest_that_was_put_back(registry: Registry, pushed: Staged) -> None:
     """Its evidence holds, and its signatures do not grow old: the asker has seen a newer one."""
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     (newest,) = {found.when for found in ask(registry, pushed).verified}
     assert ask(registry, pushed, at_least=newest).works
     found = ask(registry, pushed, at_least=newest + timedelta(seconds=1))
@@ -231,15 +231,15 @@ def test_an_older_digest_that_was_put_back(registry: Registry, pushed: Staged) -
 
 
 def test_old_is_said(registry: Registry, pushed: Staged) -> None:
-    old = (doubles.verification(pushed, verified=doubles.moment(days=200)),)
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed, verifications=old))
+    old = (small_image.verification(pushed, verified=small_image.moment(days=200)),)
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed, verifications=old))
     found = ask(registry, pushed)
     assert found.works
     assert outcome(found, "age") is AuditOutcome.MIND
 
 
 def test_the_reader_s_clock_is_years_behind(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     found = audit(
         registry, f"{pushed.repository}:1", Question(), now=datetime.now(UTC) - timedelta(days=1000)
     )
@@ -269,7 +269,7 @@ class TestSignatures:
     def test_unsigned_evidence_does_not_count(
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
-        doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+        small_image.attach_all(registry, pushed, small_image.evidence(pushed))
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert not found.works
         assert outcome(found, "signature") is AuditOutcome.FAILS
@@ -280,8 +280,8 @@ class TestSignatures:
     ) -> None:
         from builder.verify.evidence.attach import statements
 
-        evidence = doubles.evidence(pushed)
-        doubles.attach_all(registry, pushed, evidence)
+        evidence = small_image.evidence(pushed)
+        small_image.attach_all(registry, pushed, evidence)
         signed += statements(registry, pushed, evidence)
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert found.works
@@ -294,8 +294,8 @@ class TestSignatures:
         """An attacker adds an unsigned verification to what is signed."""
         from builder.verify.evidence.attach import statements
 
-        evidence = doubles.evidence(pushed)
-        doubles.attach_all(registry, pushed, evidence)
+        evidence = small_image.evidence(pushed)
+        small_image.attach_all(registry, pushed, evidence)
         signed += statements(registry, pushed, evidence)[1:]
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert not found.works
@@ -306,7 +306,7 @@ class TestSignatures:
     ) -> None:
         from builder.verify.evidence.attach import statements
 
-        signed += statements(registry, pushed, doubles.evidence(pushed))
+        signed += statements(registry, pushed, small_image.evidence(pushed))
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert found.works
         assert [row.digest for row in found.evidence] == ["", "", ""]
@@ -323,7 +323,7 @@ def test_cosign_is_missing(
 def test_a_config_that_is_not_the_manifest_s(
     server: RegistryDouble, registry: Registry, pushed: Staged
 ) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     server.lies[pushed.config_digest] = b"{}"
     with pytest.raises(RegistryError, match="another content"):
         ask(registry, pushed)
@@ -332,7 +332,7 @@ def test_a_config_that_is_not_the_manifest_s(
 def test_a_manifest_that_is_not_what_the_digest_says(
     server: RegistryDouble, registry: Registry, pushed: Staged
 ) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     server.lies[pushed.digest] = pushed.manifest.content + b" "
     with pytest.raises(RegistryError, match="another content"):
         ask(registry, pushed)
@@ -340,8 +340,8 @@ def test_a_manifest_that_is_not_what_the_digest_says(
 
 def test_labels_are_not_believed_over_content(registry: Registry, pushed: Staged, tmp_path: Path) -> None:
     """The same layers under the labels of another cell: the content is another, too."""
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
-    other = doubles.push_image(
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
+    other = small_image.push_image(
         registry, pushed.repository, tmp_path, labels={"io.rtbuild.cell": "jax0.4"}, tag="2"
     )
     assert other.content != pushed.content
@@ -350,16 +350,16 @@ def test_labels_are_not_believed_over_content(registry: Registry, pushed: Staged
 
 
 def test_several_machines(registry: Registry, pushed: Staged) -> None:
-    a100 = doubles.double_report(
+    a100 = small_image.double_report(
         gpus=[{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0"}],
         driver={"version": "550.54.15", "api": "12.4"},
     )
     both = (
-        doubles.verification(pushed),
-        doubles.verification(pushed, document=a100, verified=doubles.moment(hours=1)),
+        small_image.verification(pushed),
+        small_image.verification(pushed, document=a100, verified=small_image.moment(hours=1)),
     )
-    evidence = replace(doubles.evidence(pushed), verifications=both, claims=("A100", "T4"))
-    doubles.attach_all(registry, pushed, evidence)
+    evidence = replace(small_image.evidence(pushed), verifications=both, claims=("A100", "T4"))
+    small_image.attach_all(registry, pushed, evidence)
     found = ask(registry, pushed)
     assert found.claims == ("A100", "T4")
     assert [v.gpu for v in found.verified] == ["NVIDIA A100-SXM4-40GB", "Tesla T4"]
@@ -373,19 +373,19 @@ A100 = {
 
 def test_an_exemption_takes_back_what_an_earlier_statement_claims(registry: Registry, pushed: Staged) -> None:
     """Published for both; then the A100 is found not to run it, and exempted. Nothing is ever removed."""
-    monday, tuesday, wednesday = (doubles.moment(days=days) for days in (3, 2, 1))
-    t4 = doubles.verification(pushed, verified=monday)
-    a100 = doubles.verification(pushed, document=doubles.double_report(**A100), verified=tuesday)
-    evidence = replace(doubles.evidence(pushed), verifications=(t4, a100), claims=("A100", "T4"))
-    doubles.attach_all(registry, pushed, evidence)
+    monday, tuesday, wednesday = (small_image.moment(days=days) for days in (3, 2, 1))
+    t4 = small_image.verification(pushed, verified=monday)
+    a100 = small_image.verification(pushed, document=small_image.double_report(**A100), verified=tuesday)
+    evidence = replace(small_image.evidence(pushed), verifications=(t4, a100), claims=("A100", "T4"))
+    small_image.attach_all(registry, pushed, evidence)
     assert ask(registry, pushed, gpu="A100").works
     taken = replace(evidence, verifications=(t4,), claims=("T4",), exempt=("A100",), as_of=wednesday)
-    doubles.attach_all(registry, pushed, taken)
+    small_image.attach_all(registry, pushed, taken)
     assert not ask(registry, pushed, gpu="A100").works
     found = ask(registry, pushed, gpu="T4")
     assert (found.works, found.claims) == (True, ("T4",))
-    mended = replace(a100, verified=doubles.moment(hours=1))
-    doubles.attach_all(registry, pushed, replace(evidence, verifications=(t4, mended)))
+    mended = replace(a100, verified=small_image.moment(hours=1))
+    small_image.attach_all(registry, pushed, replace(evidence, verifications=(t4, mended)))
     assert ask(registry, pushed, gpu="A100").works, "a newer report brings the claim back"
 
 
@@ -403,7 +403,7 @@ def test_a_document_that_is_listed_and_not_given_may_be_against_it(
     registry: Registry, server: RegistryDouble, pushed: Staged, kind: str
 ) -> None:
     """Else one failing answer of the registry is a yes for an image that was found broken."""
-    made = doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    made = small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     assert ask(registry, pushed).works
     manifest = next(one.digest for one in made if one.kind == "sbom")
     statement = json.loads(server.manifests[manifest][1])["layers"][0]["digest"]

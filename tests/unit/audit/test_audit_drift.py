@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import evidence_doubles as doubles
 import pytest
-from registry_double import INDEX, sha256
+from doubles import small_image
+from doubles.registry import INDEX, sha256
 
 from builder.release.audit import drift
 from builder.release.audit.findings import AuditOutcome
@@ -23,7 +23,7 @@ from builder.verify.evidence.verification import predicate_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from registry_double import RegistryDouble
+    from doubles.registry import RegistryDouble
 
     from builder.sources.oci.staging import Staged
     from builder.verify.evidence.judgement import JudgedReport
@@ -34,11 +34,11 @@ NOW = datetime.now(UTC)
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     folder = tmp_path_factory.mktemp("image")
-    return doubles.push_image(doubles.Memory(), "registry.example/team/tf", folder)
+    return small_image.push_image(small_image.Memory(), "registry.example/team/tf", folder)
 
 
 def verified(image: Staged, **report: Any) -> JudgedReport:
-    verification = doubles.verification(image, document=doubles.double_report(**report))
+    verification = small_image.verification(image, document=small_image.double_report(**report))
     return judge(predicate_of(verification, image, claims=("T4",), exempt=()), image, Policy(now=NOW))
 
 
@@ -83,7 +83,7 @@ class TestBase:
             "org.opencontainers.image.base.name": f"{server.host}/nvidia/cuda:12",
             "org.opencontainers.image.base.digest": digest,
         }
-        return doubles.push_image(registry, f"{server.host}/team/tf", folder, labels=labels)
+        return small_image.push_image(registry, f"{server.host}/team/tf", folder, labels=labels)
 
     @pytest.mark.parametrize("index", [True, False])
     def test_it_is_what_it_was(
@@ -117,7 +117,7 @@ class TestBase:
             "org.opencontainers.image.base.name": name,
             "org.opencontainers.image.base.digest": "sha256:" + "b" * 64,
         }
-        image = doubles.push_image(registry, f"{server.host}/team/tf", tmp_path, labels=labels)
+        image = small_image.push_image(registry, f"{server.host}/team/tf", tmp_path, labels=labels)
         assert drift.base(registry, image).outcome is AuditOutcome.NOT_RUN
 
     @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ class TestBase:
             "org.opencontainers.image.base.name": f"{host}/nvidia/cuda:12",
             "org.opencontainers.image.base.digest": "sha256:" + "b" * 64,
         }
-        image = doubles.push_image(registry, f"{server.host}/team/tf", tmp_path, labels=labels)
+        image = small_image.push_image(registry, f"{server.host}/team/tf", tmp_path, labels=labels)
         asked: list[str] = []
         send = Client.request
 

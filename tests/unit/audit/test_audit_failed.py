@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import jsonschema
 import pytest
+from doubles import small_image
 from test_audit import hang_on
 
 from builder.cli.commands.audit import answer, document, page
@@ -41,16 +41,16 @@ OLD_DRIVER = {"driver": {"version": "470.1", "api": "11.4"}}
 
 def told(image: Staged, verified: datetime, **changes: Any) -> SealedReport:
     """A double of a report, by default of a T4 with driver 535 on which it works."""
-    return doubles.verification(image, document=doubles.double_report(**changes), verified=verified)
+    return small_image.verification(image, document=small_image.double_report(**changes), verified=verified)
 
 
 def broken(image: Staged, verified: datetime | None = None, **changes: Any) -> SealedReport:
     said = {"verdict": "broken", "cause": "cudnn-shadowed"} | changes
-    return told(image, verified or doubles.moment(days=1), **said)
+    return told(image, verified or small_image.moment(days=1), **said)
 
 
 def published(registry: Registry, image: Staged, *reports: SealedReport, claims: tuple[str, ...]) -> None:
-    doubles.attach_all(registry, image, doubles.evidence(image, verifications=reports, claims=claims))
+    small_image.attach_all(registry, image, small_image.evidence(image, verifications=reports, claims=claims))
 
 
 def ask(registry: Registry, image: Staged, **question: Any) -> Audit:
@@ -70,7 +70,7 @@ def said(found: Audit) -> list[tuple[str, AuditOutcome]]:
     ids=["there", "on another GPU", "with another driver", "without a GPU"],
 )
 def test_found_broken_it_is_a_no(registry: Registry, pushed: Staged, elsewhere: dict[str, Any]) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     assert ask(registry, pushed).works
     attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, **elsewhere))])
     for question in ({}, {"gpu": "T4", "driver": "535"}):
@@ -84,7 +84,7 @@ def test_found_broken_it_is_a_no(registry: Registry, pushed: Staged, elsewhere: 
 
 
 def test_who_where_and_why_is_said_everywhere(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, **A100))])
     found = ask(registry, pushed)
     words = "broken, cudnn-shadowed, on NVIDIA A100-SXM4-40GB with driver 550.54.15, 20"
@@ -100,15 +100,15 @@ def test_who_where_and_why_is_said_everywhere(registry: Registry, pushed: Staged
 
 
 def test_a_newer_report_of_that_gpu_and_driver_takes_it_back(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, **A100))])
-    mended_elsewhere = told(pushed, doubles.moment(hours=2))
+    mended_elsewhere = told(pushed, small_image.moment(hours=2))
     published(registry, pushed, mended_elsewhere, claims=("T4",))
     assert not ask(registry, pushed).works, "a T4 does not outvote an A100"
-    other_driver = told(pushed, doubles.moment(hours=2), **A100 | OLD_DRIVER)
+    other_driver = told(pushed, small_image.moment(hours=2), **A100 | OLD_DRIVER)
     published(registry, pushed, other_driver, claims=("A100",))
     assert not ask(registry, pushed).works, "nor does another driver"
-    published(registry, pushed, told(pushed, doubles.moment(hours=1), **A100), claims=("A100",))
+    published(registry, pushed, told(pushed, small_image.moment(hours=1), **A100), claims=("A100",))
     found = ask(registry, pushed)
     assert found.works
     assert found.failed == ()
@@ -117,7 +117,7 @@ def test_a_newer_report_of_that_gpu_and_driver_takes_it_back(registry: Registry,
 
 
 def test_an_older_or_equally_old_one_does_not(registry: Registry, pushed: Staged) -> None:
-    moment = doubles.moment(days=1)
+    moment = small_image.moment(days=1)
     published(registry, pushed, told(pushed, moment), claims=("T4",))
     attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, moment))])
     found = ask(registry, pushed)
@@ -128,8 +128,8 @@ def test_an_older_or_equally_old_one_does_not(registry: Registry, pushed: Staged
 
 def test_one_from_the_future_does_not_stand_for_ever(registry: Registry, pushed: Staged) -> None:
     """No newer report could take it back. Clocks may differ by ten minutes, and it counts within them."""
-    found_broken = doubles.moment(days=1)
-    published(registry, pushed, told(pushed, doubles.moment(days=2)), claims=("T4",))
+    found_broken = small_image.moment(days=1)
+    published(registry, pushed, told(pushed, small_image.moment(days=2)), claims=("T4",))
     attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, found_broken))])
 
     def asked(ahead: timedelta) -> Audit:
@@ -146,7 +146,7 @@ def test_one_from_the_future_does_not_stand_for_ever(registry: Registry, pushed:
 def test_a_clock_that_is_behind_knows_nothing_of_what_was_found_since(
     registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    published(registry, pushed, told(pushed, doubles.moment(days=2)), claims=("T4",))
+    published(registry, pushed, told(pushed, small_image.moment(days=2)), claims=("T4",))
     monkeypatch.setattr(type(registry), "clock_ahead", lambda *_: -86400.0)
     found = ask(registry, pushed)
     assert not found.works
@@ -155,9 +155,11 @@ def test_a_clock_that_is_behind_knows_nothing_of_what_was_found_since(
 
 def test_neither_does_one_that_is_too_old_for_the_reader(registry: Registry, pushed: Staged) -> None:
     """As at the gate: what does not count mends nothing, and what was found does not grow old."""
-    attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, doubles.moment(days=50)))])
-    published(registry, pushed, told(pushed, doubles.moment(days=40)), claims=("T4",))
-    published(registry, pushed, told(pushed, doubles.moment(days=1), **A100), claims=("A100",))
+    attach_statements(
+        registry, pushed, [failure_statement(pushed, broken(pushed, small_image.moment(days=50)))]
+    )
+    published(registry, pushed, told(pushed, small_image.moment(days=40)), claims=("T4",))
+    published(registry, pushed, told(pushed, small_image.moment(days=1), **A100), claims=("A100",))
     assert ask(registry, pushed).works
     assert said(ask(registry, pushed, max_age=timedelta(days=30))) == [("broken", AuditOutcome.FAILS)]
 
@@ -167,7 +169,7 @@ def unsupported(image: Staged, **changes: Any) -> SealedReport:
 
 
 def test_a_gpu_that_it_does_not_run_on_takes_that_claim_alone(registry: Registry, pushed: Staged) -> None:
-    both = (told(pushed, doubles.moment(days=3)), told(pushed, doubles.moment(days=3), **A100))
+    both = (told(pushed, small_image.moment(days=3)), told(pushed, small_image.moment(days=3), **A100))
     published(registry, pushed, *both, claims=("A100", "T4"))
     attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed, **A100))])
     found = ask(registry, pushed)
@@ -179,7 +181,7 @@ def test_a_gpu_that_it_does_not_run_on_takes_that_claim_alone(registry: Registry
 
 
 def test_with_another_driver_as_well(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed, **T4 | OLD_DRIVER))])
     found = ask(registry, pushed)
     assert (found.works, found.claims) == (False, ()), "no claim is left"
@@ -187,7 +189,7 @@ def test_with_another_driver_as_well(registry: Registry, pushed: Staged) -> None
 
 
 def test_a_gpu_that_nobody_claimed_changes_nothing(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed, **A100))])
     found = ask(registry, pushed)
     assert (found.works, said(found)) == (True, [])
@@ -197,18 +199,18 @@ def test_an_exemption_holds_where_its_own_verification_is_contradicted(
     registry: Registry, pushed: Staged
 ) -> None:
     """The A100 was taken back in a statement of the T4, and then the T4 was found not to run it."""
-    a100, t4 = (told(pushed, doubles.moment(days=days), **gpu) for days, gpu in ((4, A100), (3, {})))
+    a100, t4 = (told(pushed, small_image.moment(days=days), **gpu) for days, gpu in ((4, A100), (3, {})))
     published(registry, pushed, a100, t4, claims=("A100", "T4"))
-    evidence = doubles.evidence(
-        pushed, verifications=(t4,), claims=("T4",), exempt=("A100",), as_of=doubles.moment(days=2)
+    evidence = small_image.evidence(
+        pushed, verifications=(t4,), claims=("T4",), exempt=("A100",), as_of=small_image.moment(days=2)
     )
-    doubles.attach_all(registry, pushed, evidence)
+    small_image.attach_all(registry, pushed, evidence)
     attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed))])
     assert ask(registry, pushed).claims == ()
 
 
 def test_a_double_takes_nothing_down(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     hang_on(registry, pushed, predicate_of(broken(pushed, test_double=True), pushed, claims=(), exempt=()))
     found = ask(registry, pushed)
     assert (found.works, found.failed) == (True, ())
@@ -239,8 +241,8 @@ class TestSignatures:
     def test_what_nobody_signed_takes_no_signed_image_down_and_is_said(
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
-        signed += statements(registry, pushed, doubles.evidence(pushed))
-        doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+        signed += statements(registry, pushed, small_image.evidence(pushed))
+        small_image.attach_all(registry, pushed, small_image.evidence(pushed))
         attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed))])
         found = ask(registry, pushed, verifier=self.KEY)
         assert (found.works, said(found)) == (True, [("broken", AuditOutcome.MIND)])
@@ -248,7 +250,7 @@ class TestSignatures:
         assert not ask(registry, pushed).works, "without a key anybody's word counts"
 
     def test_what_is_signed_does(self, signed: list[Statement], registry: Registry, pushed: Staged) -> None:
-        signed += statements(registry, pushed, doubles.evidence(pushed))
+        signed += statements(registry, pushed, small_image.evidence(pushed))
         signed.append(failure_statement(pushed, broken(pushed)))
         found = ask(registry, pushed, verifier=self.KEY)
         assert (found.works, said(found)) == (False, [("broken", AuditOutcome.FAILS)])
@@ -256,14 +258,14 @@ class TestSignatures:
     def test_what_nobody_signed_does_not_take_it_back(
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
-        signed += statements(registry, pushed, doubles.evidence(pushed))
+        signed += statements(registry, pushed, small_image.evidence(pushed))
         signed.append(failure_statement(pushed, broken(pushed)))
-        published(registry, pushed, told(pushed, doubles.moment(hours=1)), claims=("T4",))
+        published(registry, pushed, told(pushed, small_image.moment(hours=1)), claims=("T4",))
         assert ask(registry, pushed).evidence
         assert not ask(registry, pushed, verifier=self.KEY).works
         signed += statements(
             registry,
             pushed,
-            doubles.evidence(pushed, verifications=(told(pushed, doubles.moment(hours=1)),)),
+            small_image.evidence(pushed, verifications=(told(pushed, small_image.moment(hours=1)),)),
         )
         assert ask(registry, pushed, verifier=self.KEY).works

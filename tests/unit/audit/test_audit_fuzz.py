@@ -8,8 +8,8 @@ import random
 import sys
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
+from doubles import small_image
 
 from builder.cli.commands.audit import clean, document, page
 from builder.cli.console.terminal import Terminal
@@ -49,7 +49,7 @@ class NoRegistry:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     folder = tmp_path_factory.mktemp("image")
-    return doubles.push_image(doubles.Memory(), "registry.example/team/tf", folder)
+    return small_image.push_image(small_image.Memory(), "registry.example/team/tf", folder)
 
 
 def places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -73,11 +73,11 @@ def spoil(value: Any, chance: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_makes_it_fail(seed: int, image: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
-    evidence = doubles.evidence(image)
-    system = DpkgList(packages=parse_status(doubles.status_file().decode()))
-    test = predicate_of(doubles.verification(image), image, claims=("T4",), exempt=())
-    broken = doubles.double_report(verdict="broken", cause="cudnn-shadowed")
-    against = predicate_of(doubles.verification(image, document=broken), image, claims=(), exempt=())
+    evidence = small_image.evidence(image)
+    system = DpkgList(packages=parse_status(small_image.status_file().decode()))
+    test = predicate_of(small_image.verification(image), image, claims=("T4",), exempt=())
+    broken = small_image.double_report(verdict="broken", cause="cudnn-shadowed")
+    against = predicate_of(small_image.verification(image, document=broken), image, claims=(), exempt=())
     against = json.loads(json.dumps(against))
     good = {TEST_RESULT: json.loads(json.dumps(test)), CYCLONEDX: sbom(evidence, image, system)}
     good[PROVENANCE] = provenance(evidence, image)

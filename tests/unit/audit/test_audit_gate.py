@@ -7,9 +7,9 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import evidence_doubles as doubles
 import pytest
-from publish_doubles import A100, MATRIX, T4, Project, policy, report
+from doubles import small_image
+from doubles.project import A100, MATRIX, T4, Project, policy, report
 
 from builder.release.audit.checked_statements import Weighed, judge_all
 from builder.release.audit.findings import Question
@@ -40,7 +40,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cell, Staged]:
     """A cell that claims what it was verified on, and its image."""
     folder: Path = tmp_path_factory.mktemp("project")
     project = Project(folder, MATRIX.replace("  gpus: [T4]\n", "") + "include: [{}]\n")
-    return project.cell, project.stage(doubles.Memory(), "registry.example/team/tf")
+    return project.cell, project.stage(small_image.Memory(), "registry.example/team/tf")
 
 
 POLICY = policy(now=NOW)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
+from doubles import small_image
 
 from builder.release.audit import machine
 from builder.release.audit.findings import AuditOutcome
@@ -25,14 +25,14 @@ NOW = datetime.now(UTC)
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     folder = tmp_path_factory.mktemp("image")
-    return doubles.push_image(doubles.Memory(), "registry.example/team/tf", folder)
+    return small_image.push_image(small_image.Memory(), "registry.example/team/tf", folder)
 
 
 def seen(image: Staged, name: str, capability: str, driver: str, *claims: str) -> JudgedReport:
-    document = doubles.double_report(
+    document = small_image.double_report(
         gpus=[{"name": name, "compute_capability": capability}], driver={"version": driver}
     )
-    verification = doubles.verification(image, document=document)
+    verification = small_image.verification(image, document=document)
     return judge(predicate_of(verification, image, claims=claims, exempt=()), image, Policy(now=NOW))
 
 
@@ -75,7 +75,7 @@ def test_what_was_seen(
 
 
 def ruled(image: Staged, gpu: str, driver: str) -> dict[str, AuditOutcome]:
-    predicate = provenance(doubles.evidence(image), image)
+    predicate = provenance(small_image.evidence(image), image)
     found = machine.ruled(predicate, None, gpu=gpu, driver=driver)
     return {finding.message: finding.outcome for finding in found}
 
@@ -92,18 +92,18 @@ def test_the_rules_say_why_not(image: Staged) -> None:
 
 
 def test_the_cell_comes_back_out_of_its_provenance(image: Staged) -> None:
-    made = machine.cell_of(provenance(doubles.evidence(image), image))
+    made = machine.cell_of(provenance(small_image.evidence(image), image))
     assert made is not None
     cell, wheels = made
-    assert replace(doubles.cell(), gpus=()) == replace(cell, gpus=())
+    assert replace(small_image.cell(), gpus=()) == replace(cell, gpus=())
     assert [(w.name, w.version, w.sha256) for w in wheels] == [
-        (w.name, w.version, w.sha256) for w in doubles.WHEELS
+        (w.name, w.version, w.sha256) for w in small_image.WHEELS
     ]
 
 
 def test_the_cell_of_a_registry_s_base(image: Staged) -> None:
-    lock = doubles.on_registry_base("nvidia/cuda:12.2.2-base-ubuntu22.04", "sha256:" + "b" * 64)
-    made = machine.cell_of(provenance(doubles.evidence(image, recipe=doubles.recipe(lock)), image))
+    lock = small_image.on_registry_base("nvidia/cuda:12.2.2-base-ubuntu22.04", "sha256:" + "b" * 64)
+    made = machine.cell_of(provenance(small_image.evidence(image, recipe=small_image.recipe(lock)), image))
     assert made is not None
     assert made[0].base == lock.cell.base
 
@@ -126,7 +126,7 @@ def test_a_provenance_of_somebody_else(predicate: dict[str, Any]) -> None:
 @pytest.mark.parametrize("value", ["not a list", ["&&& rm -rf", "tensorflow==x.y", ""], "\x1b[2J", None, [5]])
 def test_a_provenance_with_nonsense_in_it(field: str, value: Any, image: Staged) -> None:
     """Whoever may push can write it: it may take an answer away, and never raise."""
-    predicate = provenance(doubles.evidence(image), image)
+    predicate = provenance(small_image.evidence(image), image)
     predicate["buildDefinition"]["externalParameters"]["cell"][field] = value
     for finding in machine.ruled(predicate, None, gpu="T4", driver="535"):
         assert finding.message

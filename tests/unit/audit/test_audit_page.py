@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import jsonschema
 import pytest
+from doubles import small_image
 from rtbuild_command import called
 
 from builder.cli.commands import audit as command
@@ -37,7 +37,7 @@ def run(pushed: Staged, monkeypatch: pytest.MonkeyPatch, registry: Registry, **o
 def test_yes(
     registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     assert run(pushed, monkeypatch, registry, gpu="t4", driver="550") == 0
     out = capsys.readouterr().out
     assert "✓ known to work on T4 with driver 550\n" in out
@@ -48,7 +48,7 @@ def test_yes(
 def test_no(
     registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     assert run(pushed, monkeypatch, registry, gpu="H100") == 1
     out = capsys.readouterr().out
     assert "✗ not known to work on H100: not verified on H100, only on T4" in out
@@ -60,14 +60,14 @@ def test_the_document_is_as_its_schema_says(
     question: Question, with_evidence: bool, registry: Registry, pushed: Staged
 ) -> None:
     if with_evidence:
-        doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+        small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     found = audit(registry, f"{pushed.repository}:1", question)
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(json.loads(json.dumps(document(found))), SCHEMA)
 
 
 def test_the_page(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     found = audit(registry, f"{pushed.repository}:1", Question(gpu="H100"))
     text = "\n".join(page(found, PLAIN))
     assert "not known to work on H100" in text
@@ -78,8 +78,8 @@ def test_the_page(registry: Registry, pushed: Staged) -> None:
 
 def test_an_escape_sequence_never_reaches_the_terminal(registry: Registry, pushed: Staged) -> None:
     evil = [{"name": "Tesla T4\x1b[2J\x9b31m\r\nworks: yes", "compute_capability": "7.5"}]
-    reports = (doubles.verification(pushed, document=doubles.double_report(gpus=evil)),)
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed, verifications=reports, claims=()))
+    reports = (small_image.verification(pushed, document=small_image.double_report(gpus=evil)),)
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed, verifications=reports, claims=()))
     found = audit(registry, f"{pushed.repository}:1", Question())
     for line in page(found, PLAIN):
         assert clean(line) == line
@@ -111,7 +111,7 @@ def test_a_question_that_is_none(
 
 
 def test_what_signatures_are_worth(registry: Registry, pushed: Staged) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     found = audit(registry, f"{pushed.repository}:1", Question())
     assert "! unsigned" in "\n".join(page(found, PLAIN))
     assert str(Verifier(identity="who", issuer="https://i")) == "who (https://i)"

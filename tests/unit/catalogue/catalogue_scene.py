@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from publish_doubles import Project, entry
+from doubles.project import Project, entry
 
 from builder.release.catalogue.collection import collect
 

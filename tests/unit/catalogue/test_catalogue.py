@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from catalogue_scene import gathered, published, reported
-from publish_doubles import Project
+from doubles.project import Project
 
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import summary

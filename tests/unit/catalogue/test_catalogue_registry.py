@@ -6,9 +6,9 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
-from registry_double import INDEX, RegistryDouble
+from doubles import small_image
+from doubles.registry import INDEX, RegistryDouble
 
 from builder.core.errors import RegistryError
 from builder.release.catalogue.collection import collect
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from builder.sources.oci.staging import Staged
 
 EVIL = "<script>alert(1)</script>\"'{{ 7*7 }}|`$(id)`\x1b[31m</pre><!--"
-CELL = doubles.CELL
+CELL = small_image.CELL
 
 
 def found(registry: Registry, repository: str) -> tuple[list[CataloguedImage], list[str]]:
@@ -58,7 +58,7 @@ def tag(registry: Registry, image: Staged, name: str) -> None:
 def test_a_published_image_tells_cell_card_packages_and_layers(
     registry: Registry, pushed: Staged, tmp_path: Path
 ) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     tag(registry, pushed, CELL)
     (image,), notes = found(registry, pushed.repository)
     assert notes == []
@@ -85,10 +85,10 @@ def test_without_evidence_it_is_unknown(registry: Registry, pushed: Staged) -> N
 
 
 def test_reports_beside_a_staged_image_count(registry: Registry, pushed: Staged) -> None:
-    document = doubles.double_report()
+    document = small_image.double_report()
     key = key_of(pushed.content, parse(json.dumps(document)), pushed.digest)
     assert key is not None
-    text = seal(key, document, cell=CELL, matrix="tf", verified=doubles.moment(days=1))
+    text = seal(key, document, cell=CELL, matrix="tf", verified=small_image.moment(days=1))
     share(registry, pushed, [read_entry(text, "x.json")])
     (image,), notes = found(registry, pushed.repository)
     assert image.works_on == ("T4",)
@@ -119,7 +119,7 @@ def test_statements_of_another_kind_make_no_yes(
     "content", [b"", b'{"half', b"[" * 5000, b'{"_type": "https://in-toto.io/Statement/v9"}', b"\xff\xfe"]
 )
 def test_half_a_statement_is_named(registry: Registry, pushed: Staged, content: bytes) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     hang(registry, pushed, content)
     (image,), notes = found(registry, pushed.repository)
     assert image.works_on == ("T4",)
@@ -172,11 +172,11 @@ def test_a_provenance_that_names_no_possible_cell_makes_no_yes(
 def test_two_digests_of_one_cell_both_have_a_page(
     server: RegistryDouble, registry: Registry, pushed: Staged, tmp_path: Path
 ) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     tag(registry, pushed, CELL)
     (tmp_path / "other").mkdir()
-    other = doubles.push_image(
-        registry, pushed.repository, tmp_path / "other", layers=(doubles.LAYERS[0],), tag="older"
+    other = small_image.push_image(
+        registry, pushed.repository, tmp_path / "other", layers=(small_image.LAYERS[0],), tag="older"
     )
     found = catalogued(registry, pushed.repository, tmp_path)
     assert [image.digest for image in found.images] == [pushed.digest, other.digest]
@@ -187,9 +187,9 @@ def test_two_digests_of_one_cell_both_have_a_page(
 def test_what_rtbuild_did_not_make_is_named_and_survived(
     server: RegistryDouble, registry: Registry, pushed: Staged, tmp_path: Path
 ) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     (tmp_path / "other").mkdir()
-    doubles.push_image(
+    small_image.push_image(
         registry,
         pushed.repository,
         tmp_path / "other",
@@ -213,7 +213,7 @@ def test_hostile_labels_stay_text(registry: Registry, server: RegistryDouble, tm
         "org.opencontainers.image.base.name": f"../../../x{EVIL}\n| y\u202e\x9b",
         "io.rtbuild.profile": EVIL,
     }
-    doubles.push_image(registry, f"{server.host}/team/tf", tmp_path / "image", labels=labels, tag="x")
+    small_image.push_image(registry, f"{server.host}/team/tf", tmp_path / "image", labels=labels, tag="x")
     site = tmp_path / "a" / "b" / "site"
     made = catalogued(registry, f"{server.host}/team/tf", tmp_path)
     pages = write_site(made, site, made="2026-01-02")
@@ -235,10 +235,12 @@ def test_hostile_labels_stay_text(registry: Registry, server: RegistryDouble, tm
 def test_a_label_of_ours_that_we_never_write_leaves_its_image_out_alone(
     name: str, value: str, registry: Registry, pushed: Staged, tmp_path: Path
 ) -> None:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     (tmp_path / "image").mkdir()
     with pytest.raises(NoImageError, match=name):  # when it is read back
-        doubles.push_image(registry, pushed.repository, tmp_path / "image", labels={name: value}, tag="evil")
+        small_image.push_image(
+            registry, pushed.repository, tmp_path / "image", labels={name: value}, tag="evil"
+        )
     made = catalogued(registry, pushed.repository, tmp_path)
     assert [image.digest for image in made.images] == [pushed.digest]
     (note,) = made.notes

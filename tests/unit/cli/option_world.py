@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 import requests
-from evidence_doubles import SigningDouble
-from publish_doubles import CELL, PROBE, Project, report
-from registry_double import RegistryDouble
+from doubles.project import CELL, PROBE, Project, report
+from doubles.registry import RegistryDouble
+from doubles.small_image import SigningDouble
 from typer.exceptions import TyperException
 
 from builder.cli.app import loaded

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
+from doubles.project import CELL
+from doubles.registry import serve
 from option_world import Observation, World, open_world
-from publish_doubles import CELL
-from registry_double import serve
 
 from builder.cli.app import COMMANDS, loaded
 

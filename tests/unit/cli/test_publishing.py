@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from publish_doubles import Project
+from doubles.project import Project
 
 from builder.cli.commands.publish import cases, exit_code
 from builder.cli.console.job import CaseStatus

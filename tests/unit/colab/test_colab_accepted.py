@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from test_colab_match import FakeIndex, wheel
+from test_colab_match import PackageIndexDouble, wheel
 
 from builder.core.errors import CellError
 from builder.plan.facts.rules.checking import check
@@ -55,7 +55,7 @@ MONTHS = {
 }  # fmt: skip
 
 
-class EveryIndex(FakeIndex):
+class EveryIndex(PackageIndexDouble):
     """Stands in for the network: an index with each listed wheel, and no other."""
 
     def __init__(self, lines: list[str]) -> None:

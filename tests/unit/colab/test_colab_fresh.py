@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from publish_doubles import T4, report
+from doubles.project import T4, report
 from typer.testing import CliRunner
 
 from builder.cli.app import app

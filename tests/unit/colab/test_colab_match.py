@@ -30,7 +30,7 @@ def sdist(name):
     return IndexFile(name=f"{name}.tar.gz", url=f"https://index.invalid/{name}.tar.gz", sha256=None)
 
 
-class FakeIndex:
+class PackageIndexDouble:
     """An index in memory: files by project, the further ones by their address; for the network."""
 
     client = None
@@ -56,7 +56,7 @@ class FakeIndex:
 def one(line, files, further=None):
     packages, problems = parse_freeze(line, "freeze.txt")
     assert problems == ()
-    index = FakeIndex({packages[0].name.lower(): files}, further)
+    index = PackageIndexDouble({packages[0].name.lower(): files}, further)
     return match_packages(packages, index=index, target=TARGET).matches[0]
 
 
@@ -73,7 +73,7 @@ def test_a_jaxlib_with_cuda_inside_is_its_plug_in():
         "https://storage.example.invalid/jaxlib-0.4.26%2Bcuda12.cudnn89-cp311-cp311-manylinux2014_x86_64.whl"
     )
     packages, _ = parse_freeze(f"jax==0.4.26\njaxlib @ {url}\n", "freeze.txt")
-    found = match_packages(packages, index=FakeIndex(projects), target=TARGET)
+    found = match_packages(packages, index=PackageIndexDouble(projects), target=TARGET)
     jaxlib = found.matches[1]
     assert jaxlib.requirement == "jaxlib==0.4.26"
     assert jaxlib.beside == ("jax-cuda12-plugin==0.4.26", "jax-cuda12-pjrt==0.4.26")
@@ -169,7 +169,7 @@ def test_the_makers_index_is_known_from_one_address():
 def test_an_index_that_is_down_ends_the_import():
     packages, _ = parse_freeze("a==1\nb==1\n", "f")
     with pytest.raises(PackageIndexError, match="connection refused"):
-        match_packages(packages, index=FakeIndex({"a": [wheel("a-1")], "b": DOWN}), target=TARGET)
+        match_packages(packages, index=PackageIndexDouble({"a": [wheel("a-1")], "b": DOWN}), target=TARGET)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def runtime(tmp_path):
 
 def index_of(runtime):
     names = [p for p in runtime.packages if p.kind == "pinned" and p.name != "gone"]
-    return FakeIndex(
+    return PackageIndexDouble(
         {p.name.lower(): [wheel(f"{p.name.lower().replace('-', '_')}-{p.version}")] for p in names}
     )
 
@@ -222,7 +222,7 @@ def test_a_matrix_and_its_record(runtime, tmp_path):
 
 def test_without_a_framework_there_is_nothing_to_build(runtime):
     with pytest.raises(CellError, match=r"none of tensorflow, torch, jax .* the index has no project"):
-        import_runtime(runtime, index=FakeIndex({"pillow": [wheel("pillow-11.2.1")]}))
+        import_runtime(runtime, index=PackageIndexDouble({"pillow": [wheel("pillow-11.2.1")]}))
 
 
 @pytest.mark.parametrize(

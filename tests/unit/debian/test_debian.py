@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from outside import Server
+from doubles.http_server import Server
 
 from builder.core.errors import MissingToolError, PackageIndexError
 from builder.sources.debian import archive as debian

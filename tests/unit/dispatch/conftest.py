@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from publish_doubles import MATRIX, Project
-from registry_double import RegistryDouble, serve
+from doubles.project import MATRIX, Project
+from doubles.registry import RegistryDouble, serve
 from typer.testing import CliRunner
 
 from builder.cli.app import app

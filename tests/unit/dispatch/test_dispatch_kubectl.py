@@ -7,8 +7,8 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kube_double import KubeDouble, serve
-from publish_doubles import A100, T4, report
+from doubles.kubernetes import KubeDouble, serve
+from doubles.project import A100, T4, report
 
 from builder.cli.app import app
 from builder.core.errors import MissingToolError, SchedulerError

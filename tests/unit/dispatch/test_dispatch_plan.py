@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import kubernetes_validate
 import pytest
 import yaml
-from publish_doubles import A100, Project, entry
+from doubles.project import A100, Project, entry
 
 from benchmarks import dispatch as bench
 from builder.core.errors import MatrixError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from evidence_doubles import moment
-from publish_doubles import A100, T4, report
+from doubles.project import A100, T4, report
+from doubles.small_image import moment
 
 from builder.core.errors import (
     CellError,

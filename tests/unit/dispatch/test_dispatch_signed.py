@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from evidence_doubles import SigningDouble
-from publish_doubles import A100, T4, report
+from doubles.project import A100, T4, report
+from doubles.small_image import SigningDouble
 
 from builder.core.errors import CellError, UsageError
 from builder.release.dispatch import client, kubernetes, node, run

@@ -8,9 +8,9 @@ import io
 import tarfile
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
 import zstandard
+from doubles import small_image
 
 from builder.core.errors import EvidenceError
 from builder.core.model import DebianPackage
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from builder.verify.evidence.sbom import DpkgList
 
 PACKAGES = tuple(
-    sorted(DebianPackage(name=d.package, version=d.version, architecture="amd64") for d in doubles.DEBS)
+    sorted(DebianPackage(name=d.package, version=d.version, architecture="amd64") for d in small_image.DEBS)
 )
 
 
@@ -46,7 +46,7 @@ class Image:
 
 
 def system(
-    *blobs: bytes, media_type: str = doubles.GZIP, sizes: tuple[int, ...] = ()
+    *blobs: bytes, media_type: str = small_image.GZIP, sizes: tuple[int, ...] = ()
 ) -> tuple[DpkgList, Layers]:
     registry = Layers(*blobs)
     layers = [
@@ -56,17 +56,17 @@ def system(
     return read_system(registry, Image(), layers, note=lambda _text: None), registry  # type: ignore[arg-type]
 
 
-STATUS = doubles.layer({"./var/lib/dpkg/status": doubles.status_file()})
-OTHER = doubles.layer({"opt/x": b"x"})
+STATUS = small_image.layer({"./var/lib/dpkg/status": small_image.status_file()})
+OTHER = small_image.layer({"opt/x": b"x"})
 
 
 def test_what_is_installed_and_what_is_only_remembered() -> None:
-    assert parse_status(doubles.status_file().decode()) == PACKAGES
+    assert parse_status(small_image.status_file().decode()) == PACKAGES
 
 
 def test_the_topmost_list_counts() -> None:
-    upper = doubles.layer(
-        {"var/lib/dpkg/status": doubles.status_file("Package: new\nStatus: a ok installed")}
+    upper = small_image.layer(
+        {"var/lib/dpkg/status": small_image.status_file("Package: new\nStatus: a ok installed")}
     )
     found, registry = system(STATUS, upper, OTHER)
     assert found.packages is not None
@@ -89,7 +89,7 @@ def test_zstd_in_several_frames() -> None:
 
 @pytest.mark.parametrize("name", ["var/lib/dpkg/.wh.status", "var/lib/.wh.dpkg", "var/lib/.wh..wh..opq"])
 def test_a_layer_that_takes_it_away(name: str) -> None:
-    found, _ = system(STATUS, doubles.layer({name: b""}))
+    found, _ = system(STATUS, small_image.layer({name: b""}))
     assert found.packages is None
 
 
@@ -108,7 +108,7 @@ def entries(*files: tuple[str, bytes, dict[str, Any]]) -> bytes:
 
 FEWER = b"Package: libc6\nStatus: install ok installed\nVersion: 1\nArchitecture: amd64\n"
 LINK = {"type": tarfile.SYMTYPE, "linkname": "/tmp/x"}
-SAID = ("var/lib/dpkg/status", doubles.status_file(), dict[str, Any]())
+SAID = ("var/lib/dpkg/status", small_image.status_file(), dict[str, Any]())
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ SAID = ("var/lib/dpkg/status", doubles.status_file(), dict[str, Any]())
     ],
 )  # fmt: skip
 def test_the_list_is_found_by_the_path_that_an_engine_writes_to(name: str) -> None:
-    assert system(entries((name, doubles.status_file(), {})))[0].packages == PACKAGES
+    assert system(entries((name, small_image.status_file(), {})))[0].packages == PACKAGES
     upper, _ = system(STATUS, entries((name, FEWER, {})))
     assert upper.packages is not None
     assert [package.version for package in upper.packages] == ["1"]

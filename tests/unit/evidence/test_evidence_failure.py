@@ -7,9 +7,9 @@ from copy import deepcopy
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import jsonschema
 import pytest
+from doubles import small_image
 from pages import model_schemas
 
 from builder.core.errors import EvidenceError
@@ -22,7 +22,7 @@ from builder.verify.evidence.verification import EXTENSION, predicate_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from registry_double import RegistryDouble
+    from doubles.registry import RegistryDouble
 
     from builder.sources.oci.registry import Registry
     from builder.sources.oci.staging import Staged
@@ -40,10 +40,10 @@ def judge_failure(predicate: dict[str, Any], image: Staged) -> JudgedReport:
 
 def found_broken(image: Staged, **changes: Any) -> SealedReport:
     """A double of a report on a T4 in whose image another cuDNN comes first."""
-    checks = deepcopy(doubles.double_report()["checks"])
+    checks = deepcopy(small_image.double_report()["checks"])
     checks[1]["outcome"] = "failed"
     said = {"verdict": "broken", "cause": "cudnn-shadowed", "checks": checks} | changes
-    return doubles.verification(image, document=doubles.double_report(**said))
+    return small_image.verification(image, document=small_image.double_report(**said))
 
 
 @pytest.fixture
@@ -117,15 +117,15 @@ def test_edited_by_hand(name: str, predicate: dict[str, Any], image: Staged) -> 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"document": doubles.double_report()}, "not speak against the image"),
-        ({"document": doubles.double_report(verdict="broken", test_double=True)}, "test double"),
-        ({"manifest": OTHER, "document": doubles.double_report(verdict="broken")}, "not about"),
-        ({"content": OTHER, "document": doubles.double_report(verdict="broken")}, "other content"),
+        ({"document": small_image.double_report()}, "not speak against the image"),
+        ({"document": small_image.double_report(verdict="broken", test_double=True)}, "test double"),
+        ({"manifest": OTHER, "document": small_image.double_report(verdict="broken")}, "not about"),
+        ({"content": OTHER, "document": small_image.double_report(verdict="broken")}, "other content"),
     ],
 )
 def test_what_is_not_attached(changes: dict[str, Any], reason: str, image: Staged) -> None:
     with pytest.raises(EvidenceError, match=reason):
-        failure_statement(image, doubles.verification(image, **changes))
+        failure_statement(image, small_image.verification(image, **changes))
 
 
 @pytest.mark.parametrize("referrers", [True, False], ids=["referrers", "tag"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
-from registry_double import RegistryDouble, sha256
+from doubles import small_image
+from doubles.registry import RegistryDouble, sha256
 
 from builder.core.errors import RegistryError
 from builder.sources.oci.spec import MANIFEST, parse_reference
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def name(registry: Registry, pushed: Staged) -> Reference:
-    doubles.attach_all(registry, pushed, doubles.evidence(pushed))
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
     return parse_reference(pushed.repository).at(pushed.digest)
 
 

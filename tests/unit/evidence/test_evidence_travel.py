@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import evidence_doubles as doubles
 import pytest
-from registry_double import INDEX, RegistryDouble, serve, sha256
+from doubles import small_image
+from doubles.registry import INDEX, RegistryDouble, serve, sha256
 
 from builder.core.errors import RegistryError
 from builder.sources.net.http import Client
@@ -36,14 +36,14 @@ def registry() -> Registry:
 
 @pytest.fixture
 def image(server: RegistryDouble, registry: Registry, tmp_path: Path) -> Staged:
-    return doubles.push_image(registry, f"{server.host}/team/staging", tmp_path)
+    return small_image.push_image(registry, f"{server.host}/team/staging", tmp_path)
 
 
 def report(image: Staged, *, digest: str | None = None, **changes: object) -> SealedReport:
-    document = doubles.double_report(**changes)
+    document = small_image.double_report(**changes)
     key = key_of(image.content, parse(json.dumps(document)), digest or image.digest)
     assert key is not None
-    text = seal(key, document, cell="cell", matrix="tf", verified=doubles.moment(days=1))
+    text = seal(key, document, cell="cell", matrix="tf", verified=small_image.moment(days=1))
     return read_entry(text, "results/reports/x.json")
 
 

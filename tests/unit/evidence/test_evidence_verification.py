@@ -7,9 +7,9 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import jsonschema
 import pytest
+from doubles import small_image
 from pages import model_schemas
 
 from builder.core.errors import EvidenceError
@@ -26,7 +26,7 @@ NOW = datetime.now(UTC)
 
 @pytest.fixture
 def predicate(image: Staged) -> dict[str, Any]:
-    made = predicate_of(doubles.verification(image), image, claims=("T4", "A100"), exempt=("K80",))
+    made = predicate_of(small_image.verification(image), image, claims=("T4", "A100"), exempt=("K80",))
     return json.loads(json.dumps(made))
 
 
@@ -118,7 +118,7 @@ def test_of_several_gpus_the_first_is_the_one_that_convolved(image: Staged) -> N
         {"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0"},
         {"name": "Tesla T4", "compute_capability": "7.5"},
     ]
-    both = doubles.verification(image, document=doubles.double_report(gpus=gpus))
+    both = small_image.verification(image, document=small_image.double_report(gpus=gpus))
     made = predicate_of(both, image, claims=("A100", "T4"), exempt=())
     assert made[EXTENSION]["claims"] == ["A100"]
 

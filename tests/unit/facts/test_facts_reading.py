@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from outside import Answer, Server, lock_cell, lock_registry_base, lock_wheel, sha256
+from doubles.http_server import Answer, Server
+from doubles.package_index import sha256
+from lock_values import lock_cell, lock_registry_base, lock_wheel
 
 from builder.core.model import Base, Cuda, Pinned, Wheel
 from builder.plan.facts.reading.cache import BASE_DAYS, MISSING_DAYS, Memory, base_reference

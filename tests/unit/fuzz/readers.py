@@ -16,8 +16,8 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from doubles.project import PROBE, Project
 from hypothesis import strategies as st
-from publish_doubles import PROBE, Project
 
 from builder.core import documents
 from builder.core.errors import RegistryError, RtbuildError
@@ -352,7 +352,7 @@ class _Memory:
         self._manifest = self._config = b""
 
     def stage(self, project: Project) -> Any:
-        from evidence_doubles import Memory
+        from doubles.small_image import Memory
 
         registry = Memory()
         staged = project.stage(registry, "r.example/a")  # type: ignore[arg-type]

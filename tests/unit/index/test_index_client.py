@@ -9,7 +9,8 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from outside import Answer, FakeIndex, Request, Server, make_wheel, sha256
+from doubles.http_server import Answer, Request, Server
+from doubles.package_index import PackageIndexDouble, make_wheel, sha256
 
 from builder.core.errors import PackageIndexError
 from builder.core.model import Sdist, Wheel
@@ -25,7 +26,7 @@ TARGET: dict[str, Any] = {"target": Target(python="3.9", platform="linux/amd64",
 
 
 @pytest.fixture
-def index(fake_index: FakeIndex, client: Client) -> Index:
+def index(fake_index: PackageIndexDouble, client: Client) -> Index:
     return Index(IndexSettings(default=fake_index.url), client=client)
 
 
@@ -35,7 +36,7 @@ def versions(wheels: tuple[Wheel, ...]) -> dict[str, str]:
 
 @pytest.mark.parametrize("html", [False, True], ids=["json", "html"])
 def test_resolve_and_fetch(
-    index: Index, fake_index: FakeIndex, server: Server, tmp_path: Path, html: bool
+    index: Index, fake_index: PackageIndexDouble, server: Server, tmp_path: Path, html: bool
 ) -> None:
     fake_index.html = html
     top = fake_index.add("top", "1.0", requires=("leaf>=2", 'old; python_version < "3.0"'))
@@ -60,7 +61,7 @@ def test_resolve_and_fetch(
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_a_built_wheel_is_the_one_of_its_package(
-    index: Index, fake_index: FakeIndex, tmp_path: Path, listed: bool
+    index: Index, fake_index: PackageIndexDouble, tmp_path: Path, listed: bool
 ) -> None:
     """Also where an index has another version of it; and what it depends on is found."""
     fake_index.add("leaf", "1.0")
@@ -75,7 +76,7 @@ def test_a_built_wheel_is_the_one_of_its_package(
 
 
 def test_sources_are_fetched_like_wheels(
-    index: Index, fake_index: FakeIndex, server: Server, tmp_path: Path
+    index: Index, fake_index: PackageIndexDouble, server: Server, tmp_path: Path
 ) -> None:
     fake_index.add("thing", "1.0")
     content = b"an archive"
@@ -95,7 +96,7 @@ def test_sources_are_fetched_like_wheels(
         index.fetch(sdist, cache=tmp_path / "other")
 
 
-def test_what_cannot_be_satisfied_is_explained(index: Index, fake_index: FakeIndex) -> None:
+def test_what_cannot_be_satisfied_is_explained(index: Index, fake_index: PackageIndexDouble) -> None:
     fake_index.add("top", "1.0", requires=("leaf<2",))
     fake_index.add("leaf", "1.0")
     fake_index.add("leaf", "2.0")
@@ -118,7 +119,7 @@ def test_what_cannot_be_satisfied_is_explained(index: Index, fake_index: FakeInd
     ],
 )
 def test_the_hint_fits_the_reason(
-    index: Index, fake_index: FakeIndex, added: dict[str, str], asked: str, hint: str
+    index: Index, fake_index: PackageIndexDouble, added: dict[str, str], asked: str, hint: str
 ) -> None:
     fake_index.add("thing", "1.0", **added)
     with pytest.raises(PackageIndexError) as caught:
@@ -135,7 +136,7 @@ def test_an_index_that_does_not_answer(client: Client) -> None:
 
 
 def test_pages_that_uv_has_read_are_believed_only_where_that_is_asked(
-    index: Index, fake_index: FakeIndex, server: Server
+    index: Index, fake_index: PackageIndexDouble, server: Server
 ) -> None:
     fake_index.add("thing", "1.0")
     series = Index(dataclasses.replace(index.settings, believed=60), client=index.client)
@@ -149,7 +150,7 @@ def test_pages_that_uv_has_read_are_believed_only_where_that_is_asked(
 
 
 def test_an_index_that_was_given_up_is_not_waited_for_by_uv(
-    fake_index: FakeIndex, monkeypatch: pytest.MonkeyPatch
+    fake_index: PackageIndexDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It accepts connections and says nothing; the server that does answer is not asked either."""
     fake_index.add("thing", "1.0")
@@ -168,7 +169,7 @@ def test_an_index_that_was_given_up_is_not_waited_for_by_uv(
 
 
 def test_a_login_is_no_argument_that_others_can_read(
-    index: Index, fake_index: FakeIndex, monkeypatch: pytest.MonkeyPatch
+    index: Index, fake_index: PackageIndexDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_index.add("thing", "1.0")
     with_login = fake_index.url.replace("://", "://user:secret@")
@@ -186,7 +187,7 @@ def test_a_login_is_no_argument_that_others_can_read(
     assert not any("secret" in argument for argument in shown)
 
 
-def test_nothing_moves_without_need(index: Index, fake_index: FakeIndex) -> None:
+def test_nothing_moves_without_need(index: Index, fake_index: PackageIndexDouble) -> None:
     fake_index.add("one", "1.0")
     fake_index.add("two", "1.0")
     before = index.resolve(["one", "two"], **TARGET)
@@ -208,11 +209,11 @@ def test_nothing_moves_without_need(index: Index, fake_index: FakeIndex) -> None
 
 
 def test_a_cells_own_index_comes_first(
-    index: Index, fake_index: FakeIndex, server: Server, tmp_path: Path
+    index: Index, fake_index: PackageIndexDouble, server: Server, tmp_path: Path
 ) -> None:
     fake_index.add("torch", "2.0")
     fake_index.add("numpy", "2.0")
-    extra = FakeIndex(server, tmp_path / "extra", prefix="/cu118")
+    extra = PackageIndexDouble(server, tmp_path / "extra", prefix="/cu118")
     extra.add("torch", "2.0+cu118")
     extra.add("numpy", "1.0")
     wheels = index.with_extra([extra.url]).resolve(["torch==2.0", "numpy==2.0"], **TARGET)
@@ -221,7 +222,9 @@ def test_a_cells_own_index_comes_first(
     assert len(paths) == 2
 
 
-def test_a_yanked_version_is_taken_when_pinned_and_named(fake_index: FakeIndex, client: Client) -> None:
+def test_a_yanked_version_is_taken_when_pinned_and_named(
+    fake_index: PackageIndexDouble, client: Client
+) -> None:
     fake_index.add("thing", "1.0", yanked="broken kernels")
     fake_index.add("thing", "0.9")
     notes: list[str] = []
@@ -233,14 +236,14 @@ def test_a_yanked_version_is_taken_when_pinned_and_named(fake_index: FakeIndex, 
     assert "broken kernels" in notes[0]
 
 
-def test_an_address_is_not_a_version(index: Index, fake_index: FakeIndex) -> None:
+def test_an_address_is_not_a_version(index: Index, fake_index: PackageIndexDouble) -> None:
     path = fake_index.add("thing", "1.0")
     with pytest.raises(PackageIndexError, match="does not come from a package index"):
         index.resolve([f"thing @ {fake_index.url.replace('/simple', '/files')}/{path.name}"], **TARGET)
 
 
 def test_variables_that_would_decide_unseen_are_dropped(
-    index: Index, fake_index: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    index: Index, fake_index: PackageIndexDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_index.add("thing", "1.0")
     fake_index.add("thing", "2.0")
@@ -251,14 +254,14 @@ def test_variables_that_would_decide_unseen_are_dropped(
 
 
 @pytest.fixture
-def locked(fake_index: FakeIndex) -> Wheel:
+def locked(fake_index: PackageIndexDouble) -> Wheel:
     path = fake_index.add("thing", "1.0")
     content = path.read_bytes()
     return Wheel(name="thing", version="1.0", file=path.name, sha256=sha256(content), size=len(content))
 
 
 def test_a_replaced_file_is_refused(
-    index: Index, fake_index: FakeIndex, locked: Wheel, tmp_path: Path
+    index: Index, fake_index: PackageIndexDouble, locked: Wheel, tmp_path: Path
 ) -> None:
     other = dataclasses.replace(locked, sha256="0" * 64)
     with pytest.raises(PackageIndexError) as caught:
@@ -269,7 +272,7 @@ def test_a_replaced_file_is_refused(
 
 
 def test_an_altered_file_is_refused(
-    index: Index, fake_index: FakeIndex, server: Server, locked: Wheel, tmp_path: Path
+    index: Index, fake_index: PackageIndexDouble, server: Server, locked: Wheel, tmp_path: Path
 ) -> None:
     server.file(f"/files/{locked.file}", b"x" * locked.size)
     with pytest.raises(PackageIndexError, match="another one"):
@@ -300,14 +303,14 @@ def test_an_index_that_answers_badly(
 
 
 def test_a_moved_file_is_found_again(
-    index: Index, fake_index: FakeIndex, server: Server, locked: Wheel, tmp_path: Path
+    index: Index, fake_index: PackageIndexDouble, server: Server, locked: Wheel, tmp_path: Path
 ) -> None:
     index._known[locked.sha256] = f"{server.url}/moved/{locked.file}"
     assert index.fetch(locked, cache=tmp_path).is_file()
 
 
 def test_the_login_of_an_index_goes_to_its_own_host_only(
-    fake_index: FakeIndex, server: Server, client: Client, locked: Wheel, tmp_path: Path
+    fake_index: PackageIndexDouble, server: Server, client: Client, locked: Wheel, tmp_path: Path
 ) -> None:
     wanted = "Basic " + base64.b64encode(b"me:secret").decode()
 
@@ -356,7 +359,7 @@ def test_large_wheels_take_half_of_the_downloads_if_there_are_others(
         asked.extend((len(items), threads) for items, threads in lanes)
         return {}
 
-    monkeypatch.setattr("builder.sources.index.client.download.together", together)
+    monkeypatch.setattr("builder.sources.index.client.together", together)
     wheels = [
         Wheel(name="w", version=f"{at}", file=f"w-{at}-py3-none-any.whl", sha256=f"{at}" * 64, size=size)
         for at, size in enumerate(sizes)

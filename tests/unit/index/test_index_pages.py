@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from outside import Answer, FakeIndex, Request, Server
+from doubles.http_server import Answer, Request, Server
+from doubles.package_index import PackageIndexDouble
 
 from builder.core.errors import PackageIndexError
 from builder.sources.index.client import Index
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 class Counted:
     """A project's page with validators; how often it was sent whole, and how often a 304 was enough."""
 
-    def __init__(self, server: Server, index: FakeIndex, **headers: str) -> None:
+    def __init__(self, server: Server, index: PackageIndexDouble, **headers: str) -> None:
         self.index, self.headers = index, headers
         self.whole = self.unchanged = 0
         server.on("/simple/a/", self.answer)
@@ -55,7 +56,7 @@ def files(url: str, client: Client) -> list[str]:
     "headers", [{"ETag": '"one"'}, {"Last-Modified": "Tue, 01 Jul 2025 10:00:00 GMT"}], ids=["tag", "day"]
 )
 def test_a_page_that_did_not_change_is_not_sent_again(
-    server: Server, fake_index: FakeIndex, client: Client, headers: dict[str, str], html: bool
+    server: Server, fake_index: PackageIndexDouble, client: Client, headers: dict[str, str], html: bool
 ) -> None:
     fake_index.html = html
     fake_index.add("a", "1.0")
@@ -65,7 +66,9 @@ def test_a_page_that_did_not_change_is_not_sent_again(
     assert (asked.whole, asked.unchanged) == (1, 1)
 
 
-def test_a_page_that_changed_is_seen_at_once(server: Server, fake_index: FakeIndex, client: Client) -> None:
+def test_a_page_that_changed_is_seen_at_once(
+    server: Server, fake_index: PackageIndexDouble, client: Client
+) -> None:
     fake_index.add("a", "1.0")
     asked = Counted(server, fake_index, ETag='"one"')
     assert len(files(fake_index.url, client)) == 1
@@ -78,7 +81,7 @@ def test_a_page_that_changed_is_seen_at_once(server: Server, fake_index: FakeInd
 
 @pytest.mark.parametrize("headers", [{}, {"ETag": '"one"', "Cache-Control": "private, no-store"}])
 def test_what_is_not_to_be_kept_is_not(
-    server: Server, fake_index: FakeIndex, client: Client, cache: Path, headers: dict[str, str]
+    server: Server, fake_index: PackageIndexDouble, client: Client, cache: Path, headers: dict[str, str]
 ) -> None:
     fake_index.add("a", "1.0")
     asked = Counted(server, fake_index, **headers)
@@ -89,7 +92,7 @@ def test_what_is_not_to_be_kept_is_not(
 
 @pytest.mark.parametrize("content", [b"", b"not JSON", b'{"status": 200, "rea', b'{"status": 200}'])
 def test_what_is_damaged_is_fetched_again(
-    server: Server, fake_index: FakeIndex, client: Client, cache: Path, content: bytes
+    server: Server, fake_index: PackageIndexDouble, client: Client, cache: Path, content: bytes
 ) -> None:
     fake_index.add("a", "1.0")
     asked = Counted(server, fake_index, ETag='"one"')
@@ -103,7 +106,7 @@ def test_what_is_damaged_is_fetched_again(
 
 
 def test_an_index_that_is_down_is_not_covered_by_what_was_kept(
-    server: Server, fake_index: FakeIndex, client: Client
+    server: Server, fake_index: PackageIndexDouble, client: Client
 ) -> None:
     fake_index.add("a", "1.0")
     Counted(server, fake_index, ETag='"one"')
@@ -114,7 +117,7 @@ def test_an_index_that_is_down_is_not_covered_by_what_was_kept(
 
 
 def test_a_login_is_in_the_name_by_its_hash_only(
-    server: Server, fake_index: FakeIndex, client: Client, cache: Path
+    server: Server, fake_index: PackageIndexDouble, client: Client, cache: Path
 ) -> None:
     fake_index.add("a", "1.0")
     asked = Counted(server, fake_index, ETag='"one"')

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from python_mirror_double import BUILD, PythonMirrorDouble, catalogue, file_name
+from doubles.python_mirror import BUILD, PythonMirrorDouble, catalogue, file_name
 
 from builder.core.errors import CellError, PackageIndexError, UsageError
 from builder.sources.index import pythons

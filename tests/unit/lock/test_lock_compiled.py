@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from outside import lock_cell, lock_wheel
+from lock_values import lock_cell, lock_wheel
 
 from builder.core.errors import CellError, UsageError
 from builder.core.model import Base, Cell, Compilation, Deb, RootfsBase, Wheel, WheelSource

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from outside import lock_cell, lock_matrix, lock_pinned, lock_registry_base, lock_wheel
+from lock_values import lock_cell, lock_matrix, lock_pinned, lock_registry_base, lock_wheel
 from pages import model_schemas
 
 from builder.core.errors import UsageError

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from outside import lock_cell, lock_deb, lock_registry_base, lock_wheel
+from lock_values import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
 from builder.core.errors import CellError, PackageIndexError
 from builder.core.model import Base, RootfsBase, StandalonePython

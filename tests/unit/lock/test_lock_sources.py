@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from outside import lock_cell, lock_wheel
+from lock_values import lock_cell, lock_wheel
 from packaging.requirements import Requirement
 
 from builder.core.errors import CellError, PackageIndexError, UsageError

@@ -7,7 +7,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from outside import Answer, Request, Server, sha256
+from doubles.http_server import Answer, Request, Server
+from doubles.package_index import sha256
 
 from builder.core.errors import MissingToolError, PackageIndexError
 from builder.sources.net import download

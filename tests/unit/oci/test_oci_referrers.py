@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from registry_double import INDEX, RegistryDouble, serve, sha256
+from doubles.registry import INDEX, RegistryDouble, serve, sha256
 
 from builder.core.errors import RegistryError
 from builder.sources.net.http import Client

@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from outside import Answer, Request, Server, sha256
+from doubles.http_server import Answer, Request, Server
+from doubles.package_index import sha256
 
 from builder.core.errors import RegistryError, UsageError
 from builder.sources.net.http import Client

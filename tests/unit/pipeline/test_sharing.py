@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
-from evidence_doubles import SigningDouble
-from registry_double import RegistryDouble, serve
+from doubles.registry import RegistryDouble, serve
+from doubles.small_image import SigningDouble
 
 from builder.core.errors import RegistryError, UsageError
 from builder.image.layers import shared

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
-from registry_double import RegistryDouble, serve
+from doubles import small_image
+from doubles.registry import RegistryDouble, serve
 
 from builder.core.model import RootfsBase
 from builder.image.engine.images import StoredImage
@@ -47,7 +47,7 @@ class Shelf:
 def recipe(cell: str, inputs: str) -> Any:
     base = RootfsBase(suite="bookworm", debs=(), epoch=0)
     return SimpleNamespace(
-        inputs=inputs, cell=doubles.cell(matrix="m", id=cell), pinned=SimpleNamespace(base=base)
+        inputs=inputs, cell=small_image.cell(matrix="m", id=cell), pinned=SimpleNamespace(base=base)
     )
 
 
@@ -100,9 +100,9 @@ def staged(server: RegistryDouble, folder: Path, notes: list[Any] | None = None)
         emit=(notes if notes is not None else []).append,
     )
     if not server.tags:
-        doubles.push_image(registry, repository, folder, tag=staged_tag(doubles.INPUTS))
+        small_image.push_image(registry, repository, folder, tag=staged_tag(small_image.INPUTS))
     server.requests.clear()
-    return images_in_registry(site, repository, [recipe("a", doubles.INPUTS)])
+    return images_in_registry(site, repository, [recipe("a", small_image.INPUTS)])
 
 
 def configs(server: RegistryDouble) -> int:
@@ -127,20 +127,20 @@ def test_a_kept_config_that_was_damaged_is_asked_for_again(server: RegistryDoubl
 
 def test_a_cache_that_takes_nothing_is_done_without(server: RegistryDouble, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no folder")
-    assert list(staged(server, tmp_path)) == [doubles.INPUTS]
-    assert list(staged(server, tmp_path)) == [doubles.INPUTS]
+    assert list(staged(server, tmp_path)) == [small_image.INPUTS]
+    assert list(staged(server, tmp_path)) == [small_image.INPUTS]
     assert configs(server) == 1
 
 
 def test_a_tag_on_another_image_is_no_image_whatever_was_kept(server: RegistryDouble, tmp_path: Path) -> None:
     staged(server, tmp_path)
     registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
-    doubles.push_image(
+    small_image.push_image(
         registry,
         f"{server.host}/team/staging",
         tmp_path,
         labels={"io.rtbuild.inputs": OTHER},
-        tag=staged_tag(doubles.INPUTS),
+        tag=staged_tag(small_image.INPUTS),
     )
     notes: list[Any] = []
     assert staged(server, tmp_path, notes) == {}

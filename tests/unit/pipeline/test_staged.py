@@ -8,9 +8,9 @@ import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import evidence_doubles as doubles
 import pytest
-from registry_double import RegistryDouble, serve
+from doubles import small_image
+from doubles.registry import RegistryDouble, serve
 
 from builder import __version__
 from builder.core.errors import ImageMissingError, RegistryError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from builder.verify.evidence.cosign import People
 
 PROBE = b"test double of cudnn-verify"
-PINNED = doubles.pinned()
+PINNED = small_image.pinned()
 INPUTS = render(PINNED, probe=PROBE, version=__version__).inputs
 
 
@@ -80,7 +80,7 @@ class EngineDouble:
     def run_probe(self, reference: str, _argv: object, **_more: object) -> Any:
         assert reference == self.image.config_digest, "what was pulled is what is probed"
         sha = hashlib.sha256(PROBE).hexdigest()
-        document = doubles.double_report(probe={"version": "1.0", "sha256": sha}) | self.document
+        document = small_image.double_report(probe={"version": "1.0", "sha256": sha}) | self.document
         code = {"works": 0, "broken": 20, "host": 22}[document["verdict"]]
         return SimpleNamespace(
             returncode=code,
@@ -108,7 +108,7 @@ def registry() -> Registry:
 def image(server: RegistryDouble, registry: Registry, tmp_path: Path) -> Staged:
     labels = {"io.rtbuild.inputs": INPUTS}
     tag = staged_tag(INPUTS)
-    return doubles.push_image(registry, f"{server.host}/team/staging", tmp_path, labels=labels, tag=tag)
+    return small_image.push_image(registry, f"{server.host}/team/staging", tmp_path, labels=labels, tag=tag)
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def test_an_image_that_is_not_there(verify, server: RegistryDouble, engine: Engi
 def test_a_tag_that_somebody_moved_is_not_followed(
     verify, server: RegistryDouble, registry: Registry, engine: EngineDouble, image: Staged, tmp_path: Path
 ) -> None:
-    doubles.push_image(registry, image.repository, tmp_path, tag=staged_tag(INPUTS))
+    small_image.push_image(registry, image.repository, tmp_path, tag=staged_tag(INPUTS))
     with pytest.raises(RegistryError, match="somebody moved the tag"):
         verify()
     assert engine.pulled == []

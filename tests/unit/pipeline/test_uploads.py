@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from registry_double import RegistryDouble, serve
+from doubles.registry import RegistryDouble, serve
 
 from builder.core.errors import RegistryError
 from builder.image.compose.layer_stream import LayersReady

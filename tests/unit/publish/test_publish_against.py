@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from evidence_doubles import moment
-from publish_doubles import A100, CELL, PROBE, T4, Project, report
-from registry_double import RegistryDouble, serve
+from doubles.project import A100, CELL, PROBE, T4, Project, report
+from doubles.registry import RegistryDouble, serve
+from doubles.small_image import moment
 from test_publish_docs import SCHEMA
 
 from builder.cli.commands.publish import exit_code, summary

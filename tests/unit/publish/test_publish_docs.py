@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import jsonschema
-from publish_doubles import Project, entry, image_of, policy
+from doubles.project import Project, entry, image_of, policy
 
 from builder.release.publish.gate import decide
 from builder.release.publish.publication import Publication, publication_document

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from publish_doubles import A100, MATRIX, T4, Project, entry, image_of, policy
+from doubles.project import A100, MATRIX, T4, Project, entry, image_of, policy
 
 from builder.core.digests import digest_of
 from builder.core.errors import CellError

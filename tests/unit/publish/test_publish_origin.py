@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from evidence_doubles import SigningDouble, moment
-from publish_doubles import PROBE, Project, report
-from registry_double import RegistryDouble, serve
+from doubles.project import PROBE, Project, report
+from doubles.registry import RegistryDouble, serve
+from doubles.small_image import SigningDouble, moment
 
 from builder.core.errors import UsageError
 from builder.pipeline.events import Note

@@ -8,9 +8,9 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from evidence_doubles import moment
-from publish_doubles import A100, CELL, PROBE, Project, report
-from registry_double import INDEX, RegistryDouble, serve, sha256
+from doubles.project import A100, CELL, PROBE, Project, report
+from doubles.registry import INDEX, RegistryDouble, serve, sha256
+from doubles.small_image import moment
 
 from builder.core.digests import canonical_json
 from builder.pipeline.schedule import Hooks

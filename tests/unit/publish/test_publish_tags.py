@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from publish_doubles import Project, report
+from doubles.project import Project, report
 
 from builder.core.errors import CellError, RegistryError
 from builder.release.publish.publication import Publication, refuse_clashes

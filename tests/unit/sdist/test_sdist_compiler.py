@@ -8,7 +8,7 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
-from python_mirror_double import installed
+from doubles.python_mirror import installed
 
 from builder.image.sdist import programs
 from builder.image.sdist.bench import SITE

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from verify_doubles import make_document
+from doubles.engine import make_document
 
 from builder.core.model import Base, Cell, Cuda, Image
 

@@ -5,7 +5,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from verify_doubles import T4_HOST, WITH_GPU, EngineDouble, GpuFacts, Run, says
+from doubles.engine import T4_HOST, WITH_GPU, EngineDouble, GpuFacts, Run, says
 
 from builder.core.errors import CellError, CommandError
 from builder.core.model import Image, Verdict

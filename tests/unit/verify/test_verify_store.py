@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from verify_doubles import WITH_GPU
+from doubles.engine import WITH_GPU
 
 from builder.core.digests import digest_of
 from builder.verify.runner.document import parse

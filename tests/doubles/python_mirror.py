@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
-import http.server
 import json
 import os
 import re
@@ -20,9 +19,10 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from doubles.http_server import NOT_FOUND, Answer, Request, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,33 +168,16 @@ class PythonMirrorDouble:
 
     @contextlib.contextmanager
     def serve(self) -> Iterator[str]:
-        double = self
+        with Server(self._answer) as server:
+            yield f"{server.url}/pbs"
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                name = self.path.removeprefix("/pbs/").replace("%2B", "+")
-                double.asked.append(name)
-                content = double.files.get(name)
-                if content is None:
-                    self.send_error(404)
-                    return
-                data = content.read_bytes() if isinstance(content, Path) else content
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: object) -> None:
-                """Nothing: ``asked`` has it."""
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/pbs"
-        finally:
-            server.shutdown()
-            server.server_close()
+    def _answer(self, request: Request) -> Answer:
+        name = request.path.removeprefix("/pbs/")
+        self.asked.append(name)
+        content = self.files.get(name)
+        if content is None:
+            return NOT_FOUND
+        return Answer(200, content.read_bytes() if isinstance(content, Path) else content)
 
 
 @contextlib.contextmanager
@@ -215,7 +198,7 @@ def machine_pythons(*minors: str, cache: Path) -> Iterator[dict[str, str]]:
 
 
 def main() -> None:
-    """``python -m tests.python_mirror_double 3.12 -- COMMAND``: the command with the mirror."""
+    """``PYTHONPATH=tests python -m doubles.python_mirror 3.12 -- COMMAND``: the command with the mirror."""
     import sys
 
     at = sys.argv.index("--")

@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from evidence_doubles import DEBS, WHEELS, double_report, layer, moment, status_file
-from evidence_doubles import push_image as push_double
-
 from builder import __version__
 from builder.core.model import Pinned, RootfsBase
 from builder.image.recipe.probe_file import bundle
@@ -27,6 +24,8 @@ from builder.sources.oci.staging import Staged, read_image, staged_tag
 from builder.verify.evidence.judgement import Policy
 from builder.verify.runner.document import Expectation, parse
 from builder.verify.runner.entry import ReportStore, SealedReport, key_of, read_entry, seal
+from doubles.small_image import DEBS, WHEELS, double_report, layer, moment, status_file
+from doubles.small_image import push_image as push_double
 
 if TYPE_CHECKING:
     from pathlib import Path

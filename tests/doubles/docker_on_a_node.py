@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-from publish_doubles import report
 from slurm_cluster import NODES
 
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import CELL_LABEL, read_image
+from doubles.project import report
 
 CARDS = {
     "T4": ("Tesla T4", "7.5"),

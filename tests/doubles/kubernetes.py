@@ -13,12 +13,11 @@ import json
 import re
 import uuid
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
 
 import kubernetes_validate
-from http_double import serving
+
+from doubles.http_server import Answer, Request, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +48,6 @@ class KubeDouble:
     logs: dict[str, str] = field(default_factory=dict)
     refuse: Callable[[str, str], Refusal | None] = lambda _method, _path: None
     requests: list[str] = field(default_factory=list)
-    port: int = 0
 
     def of(self, plural: str) -> list[dict[str, Any]]:
         return [found for (kind, _), found in sorted(self.objects.items()) if kind == plural]
@@ -85,124 +83,96 @@ class KubeDouble:
 def serve(folder: Path, double: KubeDouble | None = None) -> Iterator[KubeDouble]:
     """Answer on a port of 127.0.0.1 until the block ends; ``folder/kubeconfig`` leads there."""
     state = double or KubeDouble()
-
-    class Handler(_Handler):
-        cluster = state
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    state.port = server.server_address[1]
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "double",
-        "contexts": [{"name": "double", "context": {"cluster": "double", "user": "tests"}}],
-        "clusters": [{"name": "double", "cluster": {"server": f"http://127.0.0.1:{state.port}"}}],
-        "users": [{"name": "tests", "user": {}}],
-    }
-    (folder / "kubeconfig").write_text(json.dumps(config))
-    with serving(server):
+    with Server(lambda request: _answer(state, request)) as server:
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "double",
+            "contexts": [{"name": "double", "context": {"cluster": "double", "user": "tests"}}],
+            "clusters": [{"name": "double", "cluster": {"server": server.url}}],
+            "users": [{"name": "tests", "user": {}}],
+        }
+        (folder / "kubeconfig").write_text(json.dumps(config))
         yield state
 
 
-class _Handler(BaseHTTPRequestHandler):
-    cluster: KubeDouble
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1
+def _answer(state: KubeDouble, request: Request) -> Answer:
+    query = {key: values[0] for key, values in request.query.items()}
+    state.requests.append(f"{request.method} {request.target}")
+    refused = state.refuse(request.method, request.target)
+    if refused is not None:
+        return _refuse(*refused)
+    if found := _discovery(request.path):
+        return _object(200, found)
+    asked = _PATH.fullmatch(request.path)
+    if asked is None:
+        return _refuse(404, "NotFound", "the server could not find the requested resource")
+    return _resource(state, request, asked, query)
 
-    def log_message(self, *args: Any) -> None:
-        """Nothing: pytest's output is not for access logs."""
 
-    def do_GET(self) -> None:
-        self._answer()
+def _resource(state: KubeDouble, request: Request, asked: re.Match[str], query: dict[str, str]) -> Answer:
+    plural, name = asked["kind"], asked["name"]
+    if asked["log"]:
+        if name not in state.logs:
+            return _refuse(404, "NotFound", f'pods "{name}" not found')
+        return Answer(200, state.logs[name].encode(), {"Content-Type": "text/plain"})
+    if request.method == "POST":
+        return _create(state, plural, json.loads(request.body), query)
+    if name is None:
+        if query.get("watch"):  # one that ends at once, as a server's do after minutes
+            return Answer(200, b"", {"Content-Type": "application/json"})
+        return _list(state, asked, query)
+    if (plural, name) not in state.objects:
+        return _refuse(404, "NotFound", f'{plural} "{name}" not found')
+    if request.method == "DELETE":
+        gone = state.objects.pop((plural, name))
+        for key, other in list(state.objects.items()):
+            owners = other["metadata"].get("ownerReferences", ())
+            if any(owner["uid"] == gone["metadata"]["uid"] for owner in owners):
+                del state.objects[key]
+        return _object(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
+    return _object(200, state.objects[plural, name])
 
-    def do_POST(self) -> None:
-        self._answer()
 
-    def do_DELETE(self) -> None:
-        self._answer()
+def _create(state: KubeDouble, plural: str, document: dict[str, Any], query: dict[str, str]) -> Answer:
+    name = document["metadata"]["name"]
+    if wrong := _strictly(json.dumps(_shape(document)), state.version):
+        return _refuse(400, "BadRequest", f"strict decoding error: {wrong}")
+    if (plural, name) in state.objects:
+        return _refuse(409, "AlreadyExists", f'{plural} "{name}" already exists')
+    document["metadata"] |= {"uid": str(uuid.uuid4()), "resourceVersion": "1"}
+    if query.get("dryRun") != "All":
+        state.objects[plural, name] = document
+    return _object(201, document)
 
-    def _answer(self) -> None:
-        url = urlsplit(self.path)
-        query = {key: values[0] for key, values in parse_qs(url.query).items()}
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.cluster.requests.append(f"{self.command} {self.path}")
-        refused = self.cluster.refuse(self.command, self.path)
-        if refused is not None:
-            return self._refuse(*refused)
-        if found := _discovery(url.path):
-            return self._send(200, found)
-        asked = _PATH.fullmatch(url.path)
-        if asked is None:
-            return self._refuse(404, "NotFound", "the server could not find the requested resource")
-        plural, name = asked["kind"], asked["name"]
-        if asked["log"]:
-            if name not in self.cluster.logs:
-                return self._refuse(404, "NotFound", f'pods "{name}" not found')
-            return self._text(200, self.cluster.logs[name].encode(), "text/plain")
-        if self.command == "POST":
-            return self._create(plural, json.loads(body), query)
-        if name is None:
-            return self._watch() if query.get("watch") else self._list(asked, query)
-        if (plural, name) not in self.cluster.objects:
-            return self._refuse(404, "NotFound", f'{plural} "{name}" not found')
-        if self.command == "DELETE":
-            gone = self.cluster.objects.pop((plural, name))
-            for key, other in list(self.cluster.objects.items()):
-                owners = other["metadata"].get("ownerReferences", ())
-                if any(owner["uid"] == gone["metadata"]["uid"] for owner in owners):
-                    del self.cluster.objects[key]
-            return self._send(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
-        return self._send(200, self.cluster.objects[plural, name])
 
-    def _create(self, plural: str, document: dict[str, Any], query: dict[str, str]) -> None:
-        name = document["metadata"]["name"]
-        if wrong := _strictly(json.dumps(_shape(document)), self.cluster.version):
-            return self._refuse(400, "BadRequest", f"strict decoding error: {wrong}")
-        if (plural, name) in self.cluster.objects:
-            return self._refuse(409, "AlreadyExists", f'{plural} "{name}" already exists')
-        document["metadata"] |= {"uid": str(uuid.uuid4()), "resourceVersion": "1"}
-        if query.get("dryRun") != "All":
-            self.cluster.objects[plural, name] = document
-        return self._send(201, document)
+def _list(state: KubeDouble, asked: re.Match[str], query: dict[str, str]) -> Answer:
+    version = asked["core"] or asked["group"]
+    wanted = dict(pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if pair)
+    found = [
+        one for one in state.of(asked["kind"]) if wanted.items() <= one["metadata"].get("labels", {}).items()
+    ]
+    if named := query.get("fieldSelector", "").removeprefix("metadata.name="):
+        found = [one for one in found if one["metadata"]["name"] == named]
+    start = int(query.get("continue") or 0)
+    most = min(state.page, int(query.get("limit") or 10**9))
+    more = {"continue": str(start + most)} if "limit" in query and start + most < len(found) else {}
+    shown = found[start : start + most] if "limit" in query else found
+    metadata = {"resourceVersion": "1", **more}
+    kind = KINDS[version, asked["kind"]] + "List"
+    return _object(200, {"kind": kind, "apiVersion": version, "metadata": metadata, "items": shown})
 
-    def _list(self, asked: re.Match[str], query: dict[str, str]) -> None:
-        version = asked["core"] or asked["group"]
-        wanted = dict(pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if pair)
-        found = [
-            one
-            for one in self.cluster.of(asked["kind"])
-            if wanted.items() <= one["metadata"].get("labels", {}).items()
-        ]
-        if named := query.get("fieldSelector", "").removeprefix("metadata.name="):
-            found = [one for one in found if one["metadata"]["name"] == named]
-        start = int(query.get("continue") or 0)
-        most = min(self.cluster.page, int(query.get("limit") or 10**9))
-        more = {"continue": str(start + most)} if "limit" in query and start + most < len(found) else {}
-        shown = found[start : start + most] if "limit" in query else found
-        metadata = {"resourceVersion": "1", **more}
-        kind = KINDS[version, asked["kind"]] + "List"
-        self._send(200, {"kind": kind, "apiVersion": version, "metadata": metadata, "items": shown})
 
-    def _watch(self) -> None:
-        """A watch that ends at once, as a server's do after minutes."""
-        self._text(200, b"", "application/json")
+def _refuse(status: int, reason: str, message: str) -> Answer:
+    document = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    answer = _object(status, document | {"message": message, "reason": reason, "code": status})
+    if status == 429:
+        answer.headers["Retry-After"] = "1"
+    return answer
 
-    def _refuse(self, status: int, reason: str, message: str) -> None:
-        document = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-        self._send(status, document | {"message": message, "reason": reason, "code": status})
 
-    def _send(self, status: int, document: dict[str, Any]) -> None:
-        self._text(status, json.dumps(document).encode(), "application/json")
-
-    def _text(self, status: int, content: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        if status == 429:
-            self.send_header("Retry-After", "1")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+def _object(status: int, document: dict[str, Any]) -> Answer:
+    return Answer(status, json.dumps(document).encode(), {"Content-Type": "application/json"})
 
 
 def _shape(document: dict[str, Any]) -> dict[str, Any]:
