@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import pytest
 
 from builder.core.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
-from builder.image.compose.layer_build import MissingLayers
+from builder.image.compose.layer_build import LayerBuild
 from builder.image.compose.layer_plan import check_collisions, plan
 from builder.image.layers.store import LayerStore
 from builder.image.layers.types import BaseLayers
@@ -262,7 +262,7 @@ def make_missing(
     given: Plan, *, wheel_paths: Mapping[str, Path], rootfs_tar: Path | None = None, **options: Any
 ) -> tuple[Plan, BaseLayers]:
     """All layers of a plan, of files that are all there."""
-    with MissingLayers(given=given, rootfs=lambda _base: rootfs_tar, **options) as missing:  # type: ignore[arg-type,return-value]
+    with LayerBuild(given=given, rootfs=lambda _base: rootfs_tar, **options) as missing:  # type: ignore[arg-type,return-value]
         for wheel in given.missing:
             missing.wheel(wheel, wheel_paths[wheel.sha256])
         return missing.finish()

@@ -14,8 +14,8 @@ from .events import (
 from .options import BuildOptions, EngineOptions, LayerSource, LockOptions, RenderOptions, VerifyOptions
 from .record import error_document, heading, run_document, write_record
 from .reproduce import Comparison, check_reproducible
-from .schedule import Hooks, Walk, each
-from .site import LAYER_LIMIT, Locks
+from .run_context import LAYER_LIMIT, Locks
+from .schedule import CellRun, Hooks, each
 from .stages import lock_cells, render_cells
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "CellFinished",
     "CellOutcome",
     "CellResult",
+    "CellRun",
     "Comparison",
     "EngineOptions",
     "Event",
@@ -40,7 +41,6 @@ __all__ = [
     "StageProgress",
     "StageStarted",
     "VerifyOptions",
-    "Walk",
     "check_reproducible",
     "each",
     "error_document",

@@ -20,12 +20,12 @@ from builder.pipeline.cell_plan import Make, Reuse, images_in_engine, images_in_
 from builder.pipeline.events import BUILDING, CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.record import read_packages, remember
-from builder.pipeline.schedule import Hooks, Walk, each
-from builder.pipeline.site import Site, layer_cache, open_site, report_store
+from builder.pipeline.run_context import RunContext, layer_cache, open_context, report_store
+from builder.pipeline.schedule import CellRun, Hooks, each
 
 if TYPE_CHECKING:
     from builder.image.engine import Engine, StoredImage
-    from builder.pipeline.image_build import Maker
+    from builder.pipeline.image_build import ImageBuild
     from builder.sources.oci import Staged
     from builder.verify.runner import ReportStore
 
@@ -44,56 +44,62 @@ def build(
 
         repository_of(options.push)
     engine = _engine(options)
-    site = open_site(matrices, hooks.emit, engine=engine, mirrors=options.mirrors, key=options.key)
-    site.layer_cache = layer_cache(site, source=options.layers, target=options.push)
-    reports = report_store(site, options.results) if engine is not None and options.gpus is not None else None
-    site.stores.layers.sweep()
+    context = open_context(matrices, hooks.emit, engine=engine, mirrors=options.mirrors, key=options.key)
+    context.layer_cache = layer_cache(context, source=options.layers, target=options.push)
+    reports = (
+        report_store(context, options.results) if engine is not None and options.gpus is not None else None
+    )
+    context.stores.layers.sweep()
     if options.locked:
-        site.stores.locks.fresh(cells)
+        context.stores.locks.fresh(cells)
     skipped = {
         Stage.PUSH: options.push is None and options.output is None,
         Stage.VERIFY: reports is None,
     }
     order = tuple(stage for stage in BUILDING if not skipped.get(stage))
-    site.emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
-    walks = [Walk(cell, hooks.emit, hooks.cancel) for cell in cells]
-    early = each(walks, partial(_settle, site, options), hooks, jobs=options.jobs)
-    settled = dict(zip(walks, early, strict=True))
-    recipes = {walk: one for walk, one in settled.items() if isinstance(one, Recipe)}
-    steps = dict(zip(recipes, _plan(site, options, list(recipes.values())), strict=True))
+    context.emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
+    cell_runs = [CellRun(cell, hooks.emit, hooks.cancel) for cell in cells]
+    early = each(cell_runs, partial(_settle, context, options), hooks, jobs=options.jobs)
+    settled = dict(zip(cell_runs, early, strict=True))
+    recipes = {cell_run: one for cell_run, one in settled.items() if isinstance(one, Recipe)}
+    steps = dict(zip(recipes, _plan(context, options, list(recipes.values())), strict=True))
     with ExitStack() as stack:
-        makes = {walk: step for walk, step in steps.items() if isinstance(step, Make)}
+        makes = {cell_run: step for cell_run, step in steps.items() if isinstance(step, Make)}
         make = None
         if makes:  # a full disk is said before the first cell goes on
-            new = [recipes[walk].pinned for walk, step in makes.items() if step.new]
-            make = stack.enter_context(_image_builds(site, options, new))
+            new = [recipes[cell_run].pinned for cell_run, step in makes.items() if step.new]
+            make = stack.enter_context(_image_builds(context, options, new))
 
-        def execute(walk: Walk) -> CellResult:
-            return _execute(walk, recipes[walk], steps[walk], site, options, reports=reports, make=make)
+        def execute(cell_run: CellRun) -> CellResult:
+            return _execute(
+                cell_run, recipes[cell_run], steps[cell_run], context, options, reports=reports, make=make
+            )
 
         results = each(list(steps), execute, hooks, jobs=options.jobs)
-    ended = {walk: one for walk, one in settled.items() if isinstance(one, CellResult)}
+    ended = {cell_run: one for cell_run, one in settled.items() if isinstance(one, CellResult)}
     ended |= zip(steps, results, strict=True)
-    return [ended[walk] for walk in walks]
+    return [ended[cell_run] for cell_run in cell_runs]
 
 
-def _settle(site: Site, options: BuildOptions, walk: Walk) -> Recipe:
+def _settle(context: RunContext, options: BuildOptions, cell_run: CellRun) -> Recipe:
     """Check, lock and render a cell. Raises CellError for one that cannot be built as the options say."""
-    stages.check_cell(walk, site, refuse=options.refuse)
-    pinned = stages.lock_cell(walk, site)
-    if site.engine is None and pinned.installs:
+    stages.check_cell(cell_run, context, refuse=options.refuse)
+    pinned = stages.lock_cell(cell_run, context)
+    if context.engine is None and pinned.installs:
         _refuse_engine_work(pinned)
-    return stages.render_cell(walk, site, pinned)
+    return stages.render_cell(cell_run, context, pinned)
 
 
-def _plan(site: Site, options: BuildOptions, recipes: Sequence[Recipe]) -> list[Reuse | Staged | Make]:
+def _plan(
+    context: RunContext, options: BuildOptions, recipes: Sequence[Recipe]
+) -> list[Reuse | Staged | Make]:
     """The step of each recipe, by what engine and repository have; ``no_cache`` looks at neither."""
     in_engine: Mapping[str, StoredImage] = {}
     in_registry: Mapping[str, Staged] | None = None if options.push is None else {}
     if not options.no_cache:
         if options.push is not None and options.output is None:
-            in_registry = images_in_registry(site, options.push, recipes)
-        in_engine = images_in_engine(site, recipes)
+            in_registry = images_in_registry(context, options.push, recipes)
+        in_engine = images_in_engine(context, recipes)
     return plan_cells(recipes, in_engine, in_registry)
 
 
@@ -124,92 +130,100 @@ def _refuse_engine_work(pinned: Pinned) -> None:
 
 
 @contextmanager
-def _image_builds(site: Site, options: BuildOptions, new: Sequence[Pinned]) -> Iterator[Callable[..., Maker]]:
+def _image_builds(
+    context: RunContext, options: BuildOptions, new: Sequence[Pinned]
+) -> Iterator[Callable[..., ImageBuild]]:
     """Gives what makes the image of a cell, once the disk has room for the cells that are ``new``."""
-    from builder.image.compose import Workbench, step_runner
+    from builder.image.compose import BaseCache, step_runner
     from builder.pipeline.disk import check_room
-    from builder.pipeline.image_build import Maker
+    from builder.pipeline.image_build import ImageBuild
 
-    if site.engine is not None:
+    if context.engine is not None:
         from builder.image.engine import sweep_passing
 
-        sweep_passing(site.engine)
+        sweep_passing(context.engine)
         if any(one.installs for one in new):
-            _ = site.engine.buildx  # a lack of it is said before gigabytes are fetched
-    check_room(site, new)
-    with Workbench() as bench:
-        yield partial(Maker, site=site, options=options, bench=bench, runner=step_runner(site.engine))
+            _ = context.engine.buildx  # a lack of it is said before gigabytes are fetched
+    check_room(context, new)
+    with BaseCache() as base_cache:
+        yield partial(
+            ImageBuild,
+            context=context,
+            options=options,
+            base_cache=base_cache,
+            runner=step_runner(context.engine),
+        )
 
 
 def _execute(
-    walk: Walk,
+    cell_run: CellRun,
     recipe: Recipe,
     step: Reuse | Staged | Make,
-    site: Site,
+    context: RunContext,
     options: BuildOptions,
     *,
     reports: ReportStore | None,
-    make: Callable[..., Maker] | None,
+    make: Callable[..., ImageBuild] | None,
 ) -> CellResult:
     """Take the step of a cell to its end: image, its packages, its verification if there are ``reports``.
 
     ``make`` is there if any cell's step is to make an image.
     """
     if not isinstance(step, (Reuse, Make)):
-        return _end_staged(walk, step, verifies=options.gpus is not None)
-    log = log_path(options.results, walk.cell)
+        return _end_staged(cell_run, step, verifies=options.gpus is not None)
+    log = log_path(options.results, cell_run.cell)
     image = None
     packages: tuple[DebianPackage, ...] = ()
     try:
         if isinstance(step, Reuse):
-            image = _reuse(walk, site, step)
+            image = _reuse(cell_run, context, step)
         elif make is None:
             raise TypeError("nothing was prepared to make an image")
         else:
-            image = make(walk=walk, recipe=recipe, log=log, staged=step.staged).make()
-        if site.engine is None:
+            image = make(cell_run=cell_run, recipe=recipe, log=log, staged=step.staged).make()
+        if context.engine is None:
             outcome = CellOutcome.UNVERIFIED if options.gpus is not None else CellOutcome.DONE
-            return walk.ended(outcome, image=image)
+            return cell_run.ended(outcome, image=image)
         if recipe.pinned.installs:  # a rootfs is made of the lock's own packages
-            packages = read_packages(site.engine, image)
-            drifted = remember(options.results / "apt", walk.cell, image, packages)
+            packages = read_packages(context.engine, image)
+            drifted = remember(options.results / "apt", cell_run.cell, image, packages)
             if drifted is not None:
-                walk.note(drifted, warning=True)
+                cell_run.note(drifted, warning=True)
         if reports is None or options.gpus is None:
-            return walk.ended(CellOutcome.DONE, image=image, log=log, packages=packages)
+            return cell_run.ended(CellOutcome.DONE, image=image, log=log, packages=packages)
         report = stages.verify_cell(
-            walk, site.engine, image, recipe.pinned, reports=reports, gpus=options.gpus
+            cell_run, context.engine, image, recipe.pinned, reports=reports, gpus=options.gpus
         )
     except CellError as error:
-        return walk.failed(error, log=log, image=image, packages=packages)
-    return walk.ended(stages.outcome_of(report), image=image, report=report, log=log, packages=packages)
+        return cell_run.failed(error, log=log, image=image, packages=packages)
+    return cell_run.ended(stages.outcome_of(report), image=image, report=report, log=log, packages=packages)
 
 
-def _reuse(walk: Walk, site: Site, step: Reuse) -> Image:
+def _reuse(cell_run: CellRun, context: RunContext, step: Reuse) -> Image:
     """The image that the engine has, under the cell's name."""
     there, staged = step.stored, step.staged
-    name = site.stores.image_name(walk.cell)
-    with walk.stage(Stage.BUILD):
-        if site.engine is not None and there.reference != name:
-            site.engine.tag(there.reference, name)
-        walk.done("there already, nothing to build")
+    name = context.stores.image_name(cell_run.cell)
+    with cell_run.stage(Stage.BUILD):
+        if context.engine is not None and there.reference != name:
+            context.engine.tag(there.reference, name)
+        cell_run.done("there already, nothing to build")
     if staged is None:
-        return stages.image_of(walk.cell, name, there, reused=True)
-    with walk.stage(Stage.PUSH):
-        if site.own is not None:
+        return stages.image_of(cell_run.cell, name, there, reused=True)
+    with cell_run.stage(Stage.PUSH):
+        if context.own is not None:
             from builder.pipeline.upload import sign_pushed
 
-            sign_pushed(site, staged.reference)
-        walk.done(f"there already, {staged.digest[:19]}")
-    return stages.image_of(walk.cell, name, there, reused=True, pushed=staged.reference)
+            sign_pushed(context, staged.reference)
+        cell_run.done(f"there already, {staged.digest[:19]}")
+    return stages.image_of(cell_run.cell, name, there, reused=True, pushed=staged.reference)
 
 
-def _end_staged(walk: Walk, staged: Staged, *, verifies: bool) -> CellResult:
+def _end_staged(cell_run: CellRun, staged: Staged, *, verifies: bool) -> CellResult:
     """The end of a cell that needs nothing. Its verification is a matter of `rtbuild verify --from`."""
-    with walk.stage(Stage.BUILD):
-        walk.done(f"there already, in {staged.repository}")
-    image = stages.image_of(walk.cell, staged.reference, staged, reused=True, pushed=staged.reference)
-    return walk.ended(CellOutcome.UNVERIFIED if verifies else CellOutcome.DONE, image=image)
+    with cell_run.stage(Stage.BUILD):
+        cell_run.done(f"there already, in {staged.repository}")
+    image = stages.image_of(cell_run.cell, staged.reference, staged, reused=True, pushed=staged.reference)
+    return cell_run.ended(CellOutcome.UNVERIFIED if verifies else CellOutcome.DONE, image=image)
 
 
 def log_path(results: Path, cell: Cell) -> Path:

@@ -15,14 +15,14 @@ from builder.image.engine import Engine, SavedImage, built_stage, ca_bundle, pro
 from builder.image.layers import BaseLayers, Layer, Lease, Record, SystemLayers, codec, tar_layer
 from builder.image.recipe import Recipe, write
 from builder.pipeline.options import BuildOptions, EngineOptions
-from builder.pipeline.schedule import Walk
-from builder.pipeline.site import Site
+from builder.pipeline.run_context import RunContext
+from builder.pipeline.schedule import CellRun
 from builder.sources.oci import plain_image, write_layout
 
 
 def system_layers(
-    walk: Walk,
-    site: Site,
+    cell_run: CellRun,
+    context: RunContext,
     engine: Engine,
     *,
     options: BuildOptions,
@@ -35,29 +35,29 @@ def system_layers(
 
     Raises CommandError with the end of the log if that fails.
     """
-    cell, buildx = walk.cell, options.engine or EngineOptions()
+    cell, buildx = cell_run.cell, options.engine or EngineOptions()
     authorities = ca_bundle(os.environ)
 
     def tell(line: str) -> None:
         """Steps by name, their output without its time."""
         if text := re.sub(r"^#\d+ (\d+\.\d+ )?", "", line).strip():
-            walk.progress(text[:120])
+            cell_run.progress(text[:120])
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-")))
-        context = folder / cell.id
-        write(replace(recipe, blobs={}), context, blobs={})
+        build_context = folder / cell.id
+        write(replace(recipe, blobs={}), build_context, blobs={})
         saved = stack.enter_context(
             built_stage(
                 engine,
                 log=log,
                 on_line=tell,
-                cancel=walk.cancel,
-                context=context,
+                cancel=cell_run.cancel,
+                context=build_context,
                 target="system",
                 platform=cell.platform,
                 epoch=recipe.pinned.epoch,
-                build_contexts=_stages_below(site, engine, recipe, base, folder / "base"),
+                build_contexts=_stages_below(context, engine, recipe, base, folder / "base"),
                 secrets={"ca": authorities} if authorities is not None else {},
                 proxies=proxies(os.environ),
                 no_cache=options.no_cache,
@@ -74,7 +74,7 @@ def system_layers(
 
 
 def _stages_below(
-    site: Site, engine: Engine, recipe: Recipe, base: BaseLayers, layout: Path
+    context: RunContext, engine: Engine, recipe: Recipe, base: BaseLayers, layout: Path
 ) -> Mapping[str, str]:
     """The base instead of every stage below ``system``: all of them, or BuildKit 0.13 looks up their
     images and sends their files although they are not built.
@@ -88,13 +88,13 @@ def _stages_below(
             "base",
             "base:base",
             plain_image(base.layers, base.config),
-            lambda one: site.stores.layers.blob(one.digest),
+            lambda one: context.stores.layers.blob(one.digest),
             link=True,
         )
         place = f"oci-layout://{layout}:base"
     else:
         own = f"{pinned.reference.partition('@')[0]}@{pinned.digest}"
-        place = f"docker-image://{site.sources.registry.at_mirror(pinned) or own}"
+        place = f"docker-image://{context.sources.registry.at_mirror(pinned) or own}"
     return dict.fromkeys(("base", "installer", "wheels"), place)
 
 

@@ -14,7 +14,7 @@ from builder.pipeline.events import Note
 if TYPE_CHECKING:
     from builder.image.engine import StoredImage
     from builder.image.recipe import Recipe
-    from builder.pipeline.site import Site
+    from builder.pipeline.run_context import RunContext
     from builder.sources.oci import Staged
 
 
@@ -66,7 +66,7 @@ def _same(stored: StoredImage, staged: Staged) -> bool:
     return stored.digest in {staged.digest, staged.config_digest} and stored.content == staged.content
 
 
-def images_in_engine(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredImage]:
+def images_in_engine(context: RunContext, recipes: Iterable[Recipe]) -> dict[str, StoredImage]:
     """The images that the engine has, by the inputs of their recipes.
 
     A label finds them, and whether this machine made them decides: an engine also has what was pulled.
@@ -75,7 +75,7 @@ def images_in_engine(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredI
     Engine 26.1 with the containerd store adds up the sizes of every image, which takes longer than
     a hundred questions.
     """
-    engine = site.engine
+    engine = context.engine
     if engine is None:
         return {}
     wanted = {one.inputs: one.cell for one in recipes}
@@ -86,10 +86,10 @@ def images_in_engine(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredI
             with item(cell.id):
                 return engine.find(inputs, names)
         except CellError as problem:
-            site.emit(Note(cell=cell.id, text=f"built again: {problem.message}", warning=True))
+            context.emit(Note(cell=cell.id, text=f"built again: {problem.message}", warning=True))
             return None
 
-    named = [[site.stores.image_name(cell)] for cell in wanted.values()]
+    named = [[context.stores.image_name(cell)] for cell in wanted.values()]
     with ThreadPoolExecutor(8, thread_name_prefix="built") as pool:  # the client keeps ten connections
         found = dict(zip(wanted, pool.map(look, wanted, named), strict=True))
     if None in found.values():
@@ -99,30 +99,30 @@ def images_in_engine(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredI
     return {
         inputs: image
         for inputs, image in found.items()
-        if image is not None and image.content == site.stores.made.content(inputs)
+        if image is not None and image.content == context.stores.made.content(inputs)
     }
 
 
-def images_in_registry(site: Site, repository: str, recipes: Iterable[Recipe]) -> dict[str, Staged]:
+def images_in_registry(context: RunContext, repository: str, recipes: Iterable[Recipe]) -> dict[str, Staged]:
     """The images that a repository has, by the inputs of their recipes.
 
     A tag that leads to other inputs counts as no image, and is put right by the push, and so does an image of
     which this machine made another, or that is not proven if a key is given. Raises RegistryError if the
     registry does not answer.
     """
-    registry = site.sources.writing
+    registry = context.sources.writing
     from builder.sources.oci import find_staged
 
     def look(recipe: Recipe) -> Staged | None:
         try:
             with item(recipe.cell.id):
-                configs = site.stores.cache / "configs"
+                configs = context.stores.cache / "configs"
                 found = find_staged(registry, repository, recipe.inputs, kept=configs)
                 if found is None:
                     return None
                 from builder.verify.evidence import origin_of
 
-                origin = origin_of(registry, found, recipe, made=site.stores.made, builders=site.own)
+                origin = origin_of(registry, found, recipe, made=context.stores.made, builders=context.own)
         except CellError as problem:
             if registry.digest_of(f"{repository}:nothing") is not None:
                 raise
@@ -131,7 +131,7 @@ def images_in_registry(site: Site, repository: str, recipes: Iterable[Recipe]) -
             if origin.refused is None:
                 return found
             why = origin.refused.text
-        site.emit(Note(cell=recipe.cell.id, text=f"built again: {why}", warning=True))
+        context.emit(Note(cell=recipe.cell.id, text=f"built again: {why}", warning=True))
         return None
 
     wanted = list(recipes)

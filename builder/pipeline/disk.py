@@ -8,7 +8,7 @@ from pathlib import Path
 from builder.core.errors import MissingToolError
 from builder.core.model import Pinned, RegistryBase
 from builder.image.compose import BASE_UNPACKED, DEB_UNPACKED, UNPACKED, ready_wheels
-from builder.pipeline.site import Site
+from builder.pipeline.run_context import RunContext
 from builder.sources.index import cache_path
 
 RECOMPRESSED = 1.1
@@ -49,16 +49,16 @@ def estimate(
     return Need(engine=round(engine), cache=round(cache))
 
 
-def check_room(site: Site, missing: Sequence[Pinned]) -> None:
+def check_room(context: RunContext, missing: Sequence[Pinned]) -> None:
     """Raise MissingToolError if the disk has no room for the images of these cells."""
     if not missing:
         return
-    cache, engine = site.stores.cache, site.engine
+    cache, engine = context.stores.cache, context.engine
     wheels = {wheel for cell in missing for wheel in cell.wheels}
     need = estimate(
         missing,
         cached=frozenset(wheel.sha256 for wheel in wheels if cache_path(wheel, cache).is_file()),
-        ready=frozenset(sha256 for cell in missing for sha256 in ready_wheels(cell, site.stores.layers)),
+        ready=frozenset(sha256 for cell in missing for sha256 in ready_wheels(cell, context.stores.layers)),
     )
     free, root = (None, "") if engine is None else (engine.disk_free(), engine.facts().root)
     refuse_full(need, engine_free=free, engine_root=root, cache=cache)

@@ -9,14 +9,14 @@ from pathlib import Path
 from builder.core.errors import CellError, RegistryError
 from builder.core.model import Image
 from builder.image.compose import (
-    Assembly,
+    BaseCache,
     ComposedImage,
+    ComposeInput,
     Elsewhere,
+    LayerBuild,
     LayerSink,
-    MissingLayers,
     Plan,
     StepRunner,
-    Workbench,
     compose_image,
     plan,
 )
@@ -25,22 +25,22 @@ from builder.image.recipe import Recipe
 from builder.pipeline.events import Stage
 from builder.pipeline.fetch import fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.options import BuildOptions
-from builder.pipeline.schedule import Walk
-from builder.pipeline.site import Site
+from builder.pipeline.run_context import RunContext
+from builder.pipeline.schedule import CellRun
 from builder.pipeline.stages import image_of, refuse_large
-from builder.pipeline.upload import EngineFeed, Uploads, sign_pushed
+from builder.pipeline.upload import EngineLoad, RegistryUpload, sign_pushed
 from builder.sources.oci import MANIFEST, Manifest, Staged, push_image, staged_tag, write_layout
 
 
 @dataclass(frozen=True, kw_only=True)
-class Maker:
-    """Makes the image of one cell. The makers of a run share ``bench`` and ``runner``."""
+class ImageBuild:
+    """Makes the image of one cell. Those of a run share ``base_cache`` and ``runner``."""
 
-    site: Site
+    context: RunContext
     options: BuildOptions
-    bench: Workbench
+    base_cache: BaseCache
     runner: StepRunner
-    walk: Walk
+    cell_run: CellRun
     recipe: Recipe
     log: Path
     staged: Staged | None = None
@@ -48,75 +48,77 @@ class Maker:
 
     def make(self) -> Image:
         """The image: in the engine, in the repository, in the layout, as the options say. CellError."""
-        site, options, walk = self.site, self.options, self.walk
+        context, options, cell_run = self.context, self.options, self.cell_run
         with ExitStack() as stack:
             stack.enter_context(self._lease)
-            uploads = feed = None
+            upload = load = None
             if options.push is not None:
-                uploads = stack.enter_context(self._uploads(options.push))
-            if site.engine is not None and site.engine.facts().store == "containerd":
-                feed = stack.enter_context(EngineFeed(site.engine, blob=self._blob, cancel=walk.cancel))
-            planned, base = self._layers([sink for sink in (uploads, feed) if sink is not None])
-            with walk.stage(Stage.BUILD):
+                upload = stack.enter_context(self._uploads(options.push))
+            if context.engine is not None and context.engine.facts().store == "containerd":
+                load = stack.enter_context(
+                    EngineLoad(context.engine, blob=self._blob, cancel=cell_run.cancel)
+                )
+            planned, base = self._layers([sink for sink in (upload, load) if sink is not None])
+            with cell_run.stage(Stage.BUILD):
                 image = self._composed(planned, base)
-                if feed is not None:
-                    feed.finish()
-                site.stores.made.remember(self.recipe.inputs, digest=image.digest, content=image.content)
+                if load is not None:
+                    load.finish()
+                context.stores.made.remember(self.recipe.inputs, digest=image.digest, content=image.content)
                 made = self._kept(image)
-            if uploads is not None:
-                made = replace(made, pushed=self._pushed(image, uploads))
+            if upload is not None:
+                made = replace(made, pushed=self._pushed(image, upload))
             if options.output is not None:
-                with walk.stage(Stage.PUSH):
+                with cell_run.stage(Stage.PUSH):
                     loaded = f"docker.io/{self._name}"
-                    write_layout(options.output, walk.cell.id, loaded, image, self._blob)
-                    walk.done(f"oci:{options.output}:{walk.cell.id}")
-        reference = made.pushed or f"oci:{options.output}:{walk.cell.id}"
-        return made if site.engine is not None else replace(made, reference=reference)
+                    write_layout(options.output, cell_run.cell.id, loaded, image, self._blob)
+                    cell_run.done(f"oci:{options.output}:{cell_run.cell.id}")
+        reference = made.pushed or f"oci:{options.output}:{cell_run.cell.id}"
+        return made if context.engine is not None else replace(made, reference=reference)
 
     def _layers(self, sinks: Sequence[LayerSink]) -> tuple[Plan, BaseLayers]:
         """The layers of base and wheels, all of them known: a wheel is converted while others arrive."""
-        site, pinned, walk = self.site, self.recipe.pinned, self.walk
+        context, pinned, cell_run = self.context, self.recipe.pinned, self.cell_run
 
         def tell(title: str, done: int, total: int) -> None:
-            if walk.current is Stage.LAYERS:
-                walk.progress(f"layer of {title}", done, total)
+            if cell_run.current is Stage.LAYERS:
+                cell_run.progress(f"layer of {title}", done, total)
 
         with ExitStack() as stack:
-            with walk.stage(Stage.FETCH):
+            with cell_run.stage(Stage.FETCH):
                 planned = plan(pinned, self._lease, self._elsewhere)
                 if planned.missing:
                     self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
                 python = None
                 if pinned.python is not None and planned.python is None:
                     # First: one that does not fit is refused before gigabytes of wheels come.
-                    python = python_tar(walk, site, pinned.python, pinned.base)
+                    python = python_tar(cell_run, context, pinned.python, pinned.base)
                 missing = stack.enter_context(
-                    MissingLayers(
+                    LayerBuild(
                         given=planned,
-                        rootfs=partial(rootfs_tar, walk, site),
+                        rootfs=partial(rootfs_tar, cell_run, context),
                         python=python,
-                        registry=site.sources.registry,
+                        registry=context.sources.registry,
                         progress=tell,
-                        cancel=walk.cancel,
+                        cancel=cell_run.cancel,
                         sinks=sinks,
                     )
                 )
-                fetch_wheels(walk, site, planned.missing, arrived=missing.wheel)
-            with walk.stage(Stage.LAYERS):
+                fetch_wheels(cell_run, context, planned.missing, arrived=missing.wheel)
+            with cell_run.stage(Stage.LAYERS):
                 made, base = missing.finish()
                 new = sum(one.new for one in made.every)
-                walk.done(f"{new} made, {len(made.every) - new} there already")
+                cell_run.done(f"{new} made, {len(made.every) - new} there already")
         return made, base
 
     def _composed(self, planned: Plan, base: BaseLayers) -> ComposedImage:
-        site, walk, recipe, system = self.site, self.walk, self.recipe, SystemLayers()
-        if recipe.pinned.installs and site.engine is not None:
+        context, cell_run, recipe, system = self.context, self.cell_run, self.recipe, SystemLayers()
+        if recipe.pinned.installs and context.engine is not None:
             from builder.pipeline.buildkit import system_layers
 
             system = system_layers(
-                walk,
-                site,
-                site.engine,
+                cell_run,
+                context,
+                context.engine,
                 options=self.options,
                 recipe=recipe,
                 base=base,
@@ -124,63 +126,63 @@ class Maker:
                 log=self.log,
             )
         return compose_image(
-            Assembly(
+            ComposeInput(
                 recipe=recipe,
                 plan=planned,
                 base=base,
                 system=system,
                 blob=self._blob,
                 elsewhere=self._elsewhere,
-                progress=lambda text: walk.progress(text, quiet=False),
-                cancel=walk.cancel,
-                bench=self.bench,
+                progress=lambda text: cell_run.progress(text, quiet=False),
+                cancel=cell_run.cancel,
+                base_cache=self.base_cache,
                 runner=self.runner,
             )
         )
 
     def _kept(self, image: ComposedImage) -> Image:
         """The image as a value; with an engine, as that has it."""
-        engine, pinned, walk, name = self.site.engine, self.recipe.pinned, self.walk, self._name
+        engine, pinned, cell_run, name = self.context.engine, self.recipe.pinned, self.cell_run, self._name
         if engine is None:
             refuse_large(pinned, image.size)
-            walk.done(f"{image.size / 1e9:.2f} GB {image.digest[:19]}")
-            return image_of(walk.cell, "", image)
+            cell_run.done(f"{image.size / 1e9:.2f} GB {image.digest[:19]}")
+            return image_of(cell_run.cell, "", image)
         stored = engine.receive(
             image,
             self._blob,
             name,
-            cancel=walk.cancel,
-            progress=walk.counter("into the engine", sum(layer.size for layer in image.layers)),
+            cancel=cell_run.cancel,
+            progress=cell_run.counter("into the engine", sum(layer.size for layer in image.layers)),
         )
         if stored.digest not in (image.digest, image.config_digest) or stored.content != image.content:
             raise CellError(
                 f"{name} is {stored.digest} in the engine, and {image.digest} was given to it: "
                 "another took its name"
             )
-        walk.done(f"{name} {stored.size / 1e9:.2f} GB {image.digest[:19]}")
+        cell_run.done(f"{name} {stored.size / 1e9:.2f} GB {image.digest[:19]}")
         refuse_large(pinned, stored.size)
-        return image_of(walk.cell, name, stored)
+        return image_of(cell_run.cell, name, stored)
 
-    def _pushed(self, image: ComposedImage, uploads: Uploads) -> str:
+    def _pushed(self, image: ComposedImage, upload: RegistryUpload) -> str:
         """Push the image under its unlisted tag; its reference by digest."""
-        repository = uploads.repository
-        site, walk, shared = self.site, self.walk, self.site.layer_cache.source
-        with walk.stage(Stage.PUSH):
+        repository = upload.repository
+        context, cell_run, shared = self.context, self.cell_run, self.context.layer_cache.source
+        with cell_run.stage(Stage.PUSH):
             if self.staged is not None and self.staged.digest == image.digest:
-                sign_pushed(site, self.staged.reference)
-                walk.done(f"there already, {self.staged.digest[:19]}")
+                sign_pushed(context, self.staged.reference)
+                cell_run.done(f"there already, {self.staged.digest[:19]}")
                 return self.staged.reference
             by_digest = {layer.digest: layer for layer in image.layers}
-            walk.progress(repository, quiet=False)
-            sent = uploads.finish()
+            cell_run.progress(repository, quiet=False)
+            sent = upload.finish()
 
             def advance(how: str, size: int) -> None:
                 nonlocal sent
                 sent += how == "sent"
-                walk.progress(f"{how} {size / 1e6:.0f} MB")
+                cell_run.progress(f"{how} {size / 1e6:.0f} MB")
 
             push_image(
-                site.sources.writing,
+                context.sources.writing,
                 repository,
                 Manifest(digest=image.digest, media_type=MANIFEST, content=image.manifest),
                 lambda one: image.config if one == image.config_digest else self._blob(by_digest[one]),
@@ -189,34 +191,36 @@ class Maker:
                 advance=advance,
             )
             try:
-                if site.layer_cache.target is not None:
-                    site.layer_cache.target.publish(image.records)
+                if context.layer_cache.target is not None:
+                    context.layer_cache.target.publish(image.records)
             except RegistryError as problem:
-                walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)
-            sign_pushed(site, f"{repository}@{image.digest}")
-            walk.done(f"{image.digest[:19]}, {sent} blobs sent")
+                cell_run.note(f"its layers are not left for other machines: {problem.message}", warning=True)
+            sign_pushed(context, f"{repository}@{image.digest}")
+            cell_run.done(f"{image.digest[:19]}, {sent} blobs sent")
         return f"{repository}@{image.digest}"
 
     def _blob(self, layer: Layer) -> Path:
         """The file of a layer: in the store, or brought there now."""
-        shared = self.site.layer_cache.source
+        shared = self.context.layer_cache.source
         if shared is not None and shared.has(layer.digest):
-            return shared.fetch(layer, self._lease, self.walk.counter(f"of {layer.title}", layer.size))
-        return self.site.stores.layers.blob(layer.digest)
+            return shared.fetch(layer, self._lease, self.cell_run.counter(f"of {layer.title}", layer.size))
+        return self.context.stores.layers.blob(layer.digest)
 
     @cached_property
     def _lease(self) -> Lease:
         """Keeps the layers of the image while it is made."""
-        return self.site.stores.layers.lease()
+        return self.context.stores.layers.lease()
 
-    def _uploads(self, repository: str) -> Uploads:
-        site = self.site
-        return Uploads(repository, site.layer_cache.source, site.stores.layers, site.sources.writing)
+    def _uploads(self, repository: str) -> RegistryUpload:
+        context = self.context
+        return RegistryUpload(
+            repository, context.layer_cache.source, context.stores.layers, context.sources.writing
+        )
 
     @property
     def _elsewhere(self) -> Elsewhere | None:
-        return self.site.layer_cache.source.find if self.site.layer_cache.source is not None else None
+        return self.context.layer_cache.source.find if self.context.layer_cache.source is not None else None
 
     @property
     def _name(self) -> str:
-        return self.site.stores.image_name(self.walk.cell)
+        return self.context.stores.image_name(self.cell_run.cell)

@@ -28,7 +28,7 @@ from builder.verify.evidence import Cosign, Signer, Verifier
 
 
 @dataclass(kw_only=True)
-class SharedLayers:
+class LayerRepository:
     """The layers of one repository, for all cells of a run. Threads may share one.
 
     What a layer is made of is a claim that nobody can check without making it again. So a layer counts only

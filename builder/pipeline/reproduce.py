@@ -11,16 +11,16 @@ from typing import Any
 from builder.core.errors import CellError
 from builder.core.model import Cell, Image, Matrix
 from builder.core.temporary import locked_folder, sweep
-from builder.image.compose import ImageDifference, Workbench, compare, step_runner
+from builder.image.compose import BaseCache, ImageDifference, compare, step_runner
 from builder.image.engine import Engine, SavedImage
 from builder.image.recipe import Recipe
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.image_build import Maker
+from builder.pipeline.image_build import ImageBuild
 from builder.pipeline.options import BuildOptions, EngineOptions
-from builder.pipeline.schedule import Hooks, Walk, walk_all
-from builder.pipeline.site import LayerCache, Site, Sources, Stores, layer_cache, open_site
+from builder.pipeline.run_context import LayerCache, RunContext, Sources, Stores, layer_cache, open_context
+from builder.pipeline.schedule import CellRun, Hooks, walk_all
 
 _DOWNLOADS = ("wheels", "debs", "apt")
 """Folders that the second build shares with the first: their files are checked against the lock's hashes."""
@@ -83,22 +83,22 @@ def check_reproducible(
     """
     asked = options.engine or EngineOptions()
     engine = Engine.connect(context=asked.context, builder=asked.builder)
-    site = open_site(matrices, hooks.emit, engine=engine, mirrors=options.mirrors, key=options.key)
-    site.layer_cache = layer_cache(site, source=options.layers, target=None)
+    context = open_context(matrices, hooks.emit, engine=engine, mirrors=options.mirrors, key=options.key)
+    context.layer_cache = layer_cache(context, source=options.layers, target=None)
     if options.locked:
-        site.stores.locks.fresh(cells)
+        context.stores.locks.fresh(cells)
 
-    def one(walk: Walk) -> CellResult:
-        stages.check_cell(walk, site, refuse=options.refuse)
-        recipe = stages.render_cell(walk, site, stages.lock_cell(walk, site))
-        comparison = compare_builds(walk, site, options, recipe)
-        compared(walk.cell.id, comparison)
+    def one(cell_run: CellRun) -> CellResult:
+        stages.check_cell(cell_run, context, refuse=options.refuse)
+        recipe = stages.render_cell(cell_run, context, stages.lock_cell(cell_run, context))
+        comparison = compare_builds(cell_run, context, options, recipe)
+        compared(cell_run.cell.id, comparison)
         refuse_difference(comparison)
         first = comparison.first
-        walk.note(
+        cell_run.note(
             f"twice {first.digest}" if comparison.by_digest else f"twice the same content, {first.content}"
         )
-        return walk.ended(CellOutcome.DONE, image=first)
+        return cell_run.ended(CellOutcome.DONE, image=first)
 
     order = (Stage.CHECK, Stage.LOCK, Stage.RENDER, Stage.BUILD)
     return walk_all(cells, order, one, hooks, jobs=1)
@@ -127,12 +127,14 @@ def refuse_difference(comparison: Comparison) -> None:
     raise CellError("\n".join(lines), hint=_hint(comparison))
 
 
-def compare_builds(walk: Walk, site: Site, options: BuildOptions, recipe: Recipe) -> Comparison:
+def compare_builds(
+    cell_run: CellRun, context: RunContext, options: BuildOptions, recipe: Recipe
+) -> Comparison:
     """Build ``recipe`` here, and again with everything set aside that was made before."""
-    engine = site.connected
+    engine = context.connected
     by_digest = engine.facts().store == "containerd"
     if not by_digest:
-        walk.note(
+        cell_run.note(
             f"the engine's image store ({engine.facts().driver}) gives no manifest digest to compare: "
             'contents are compared; switch to the containerd image store: {"features": '
             '{"containerd-snapshotter": true}} in /etc/docker/daemon.json, then restart the engine; '
@@ -140,48 +142,54 @@ def compare_builds(walk: Walk, site: Site, options: BuildOptions, recipe: Recipe
             warning=True,
         )
     options = replace(options, no_cache=True, push=None)
-    log = log_path(options.results, walk.cell)
-    kept_in = options.results / "reproduce" / walk.cell.id
-    first = _make(walk, site, options, recipe, log)
-    with _set_aside(site) as aside:
-        second = _make(walk, aside, options, recipe, log.with_name(f"{log.stem}.again.log"))
+    log = log_path(options.results, cell_run.cell)
+    kept_in = options.results / "reproduce" / cell_run.cell.id
+    first = _make(cell_run, context, options, recipe, log)
+    with _set_aside(context) as aside:
+        second = _make(cell_run, aside, options, recipe, log.with_name(f"{log.stem}.again.log"))
         try:
             same = first.digest == second.digest if by_digest else first.content == second.content
             difference, kept = None, None
             if not same:
-                with walk.stage(Stage.BUILD):
-                    walk.progress("comparing both images, file by file", quiet=False)
+                with cell_run.stage(Stage.BUILD):
+                    cell_run.progress("comparing both images, file by file", quiet=False)
                     difference, kept = _compare(engine, first, second, aside.stores.cache, kept_in)
-                    walk.done("compared")
+                    cell_run.done("compared")
         finally:
             engine.remove(second.reference)
     return Comparison(first=first, second=second, by_digest=by_digest, difference=difference, kept=kept)
 
 
-def _make(walk: Walk, site: Site, options: BuildOptions, recipe: Recipe, log: Path) -> Image:
-    with Workbench() as bench:
-        runner = step_runner(site.engine)
-        maker = Maker(
-            site=site, options=options, bench=bench, runner=runner, walk=walk, recipe=recipe, log=log
+def _make(cell_run: CellRun, context: RunContext, options: BuildOptions, recipe: Recipe, log: Path) -> Image:
+    with BaseCache() as base_cache:
+        runner = step_runner(context.engine)
+        maker = ImageBuild(
+            context=context,
+            options=options,
+            base_cache=base_cache,
+            runner=runner,
+            cell_run=cell_run,
+            recipe=recipe,
+            log=log,
         )
         return maker.make()
 
 
 @contextmanager
-def _set_aside(site: Site) -> Iterator[Site]:
-    """The same site with nothing made before, and a umask that leaves others nothing."""
-    cache = site.stores.cache
+def _set_aside(context: RunContext) -> Iterator[RunContext]:
+    """The same context with nothing made before, and a umask that leaves others nothing."""
+    cache = context.stores.cache
     cache.mkdir(parents=True, exist_ok=True)
     sweep(cache, _AGAIN)
     with locked_folder(cache, _AGAIN) as fresh:
         for name in _DOWNLOADS:
             (cache / name).mkdir(exist_ok=True)
             (fresh / name).symlink_to(cache / name)
-        sources = Sources(site.sources.mirrors, fresh, site.sources.note)
-        stores = Stores(site.stores.locks, fresh, f"{site.stores.repository}-again")
+        sources = Sources(context.sources.mirrors, fresh, context.sources.note)
+        stores = Stores(context.stores.locks, fresh, f"{context.stores.repository}-again")
         before = os.umask(0o077)
         try:
-            yield replace(site, sources=sources, stores=stores, layer_cache=LayerCache())
+            yield replace(context, sources=sources, stores=stores, layer_cache=LayerCache())
         finally:
             os.umask(before)
 

@@ -29,8 +29,8 @@ class Hooks:
 
 
 @dataclass(eq=False)
-class Walk:
-    """The way of one cell: emits its events, times its stages, remembers the current one."""
+class CellRun:
+    """One cell on its way: emits its events, times its stages, remembers the current one."""
 
     cell: Cell
     emit: Emit
@@ -102,13 +102,13 @@ class Walk:
 
 
 def each(
-    walks: Sequence[Walk],
-    function: Callable[[Walk], R],
+    cell_runs: Sequence[CellRun],
+    function: Callable[[CellRun], R],
     hooks: Hooks,
     *,
     jobs: int | None = None,
 ) -> list[R | CellResult]:
-    """Call ``function`` for every walk in ``jobs`` threads; results in the order of the walks.
+    """Call ``function`` for every cell in ``jobs`` threads; results in their order.
 
     ``jobs`` None: as many as there are cores, at most four.
 
@@ -120,19 +120,19 @@ def each(
 
     emit, cancel = hooks.emit, hooks.cancel
 
-    def one(walk: Walk) -> R | CellResult:
+    def one(cell_run: CellRun) -> R | CellResult:
         result: R | CellResult
         try:
-            with item(walk.cell.id):
-                result = function(walk)
+            with item(cell_run.cell.id):
+                result = function(cell_run)
         except CellError as error:
-            result = walk.failed(error)
+            result = cell_run.failed(error)
         if isinstance(result, CellResult):
             emit(events.CellFinished(result=result))
         return result
 
     with ThreadPoolExecutor(jobs or min(4, os.cpu_count() or 1), thread_name_prefix="cell") as pool:
-        futures = [pool.submit(one, walk) for walk in walks]
+        futures = [pool.submit(one, cell_run) for cell_run in cell_runs]
         try:
             pending = set(futures)
             while pending:  # in turns: Ctrl-C that reaches another thread ends no wait of this one
@@ -148,12 +148,12 @@ def each(
 def walk_all(
     cells: Sequence[Cell],
     stages: tuple[Stage, ...],
-    function: Callable[[Walk], CellResult],
+    function: Callable[[CellRun], CellResult],
     hooks: Hooks,
     *,
     jobs: int | None = None,
 ) -> list[CellResult]:
     """:func:`each` from the first of these stages of every cell to its end."""
     hooks.emit(events.RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
-    walks = [Walk(cell, hooks.emit, hooks.cancel) for cell in cells]
-    return each(walks, function, hooks, jobs=jobs)
+    cell_runs = [CellRun(cell, hooks.emit, hooks.cancel) for cell in cells]
+    return each(cell_runs, function, hooks, jobs=jobs)

@@ -12,8 +12,8 @@ from builder.core.model import Cell, Image, Matrix, Pinned, Report, Verdict
 from builder.image.recipe import Recipe, render, write
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.options import Gpus, LockOptions, RenderOptions
-from builder.pipeline.schedule import Hooks, Walk, walk_all
-from builder.pipeline.site import Site, open_site
+from builder.pipeline.run_context import RunContext, open_context
+from builder.pipeline.schedule import CellRun, Hooks, walk_all
 from builder.plan.facts.reading.cache import Memory
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome as Judgement
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     Described = ComposedImage | Staged | StoredImage
 
 
-def check_cell(walk: Walk, site: Site, *, refuse: bool = True) -> None:
+def check_cell(cell_run: CellRun, context: RunContext, *, refuse: bool = True) -> None:
     """Judge a cell by its lock, if there is one, and the facts.
 
     Raises CellError for an impossible one, unless it is not to ``refuse`` any.
     """
-    with walk.stage(Stage.CHECK):
-        pinned = site.stores.locks.pinned(walk.cell)
-        memory = Memory(mirrors=site.sources.mirrors, cache=site.stores.cache)
-        findings = check(walk.cell, memory.truth(walk.cell, pinned))
+    with cell_run.stage(Stage.CHECK):
+        pinned = context.stores.locks.pinned(cell_run.cell)
+        memory = Memory(mirrors=context.sources.mirrors, cache=context.stores.cache)
+        findings = check(cell_run.cell, memory.truth(cell_run.cell, pinned))
         outcome = summary(findings)
-        walk.done(outcome.answer)
+        cell_run.done(outcome.answer)
         for finding in findings:
             if finding.outcome is Judgement.WARNS:
-                walk.note(f"{finding.rule}: {finding.message}", warning=True)
+                cell_run.note(f"{finding.rule}: {finding.message}", warning=True)
         if outcome is not Judgement.IMPOSSIBLE:
             return
         worst = next(finding for finding in findings if finding.outcome is Judgement.IMPOSSIBLE)
         if not refuse:
-            walk.note(f"built although refused: {worst.rule}: {worst.message}", warning=True)
+            cell_run.note(f"built although refused: {worst.rule}: {worst.message}", warning=True)
             return
         raise CellError(
             f"this cell is impossible ({worst.rule}): {worst.message}",
@@ -54,39 +54,39 @@ def check_cell(walk: Walk, site: Site, *, refuse: bool = True) -> None:
         )
 
 
-def lock_cell(walk: Walk, site: Site, *, upgrade: bool | frozenset[str] = False) -> Pinned:
+def lock_cell(cell_run: CellRun, context: RunContext, *, upgrade: bool | frozenset[str] = False) -> Pinned:
     """The cell with everything fixed by content: from the lock, or resolved now and written to it.
 
     ``upgrade`` is that of :class:`LockOptions`.
     """
-    with walk.stage(Stage.LOCK):
-        pinned = site.stores.locks.pinned(walk.cell)
+    with cell_run.stage(Stage.LOCK):
+        pinned = context.stores.locks.pinned(cell_run.cell)
         if pinned is None or upgrade:
             from builder.plan.lock import pin
 
-            walk.progress("resolving", quiet=False)
+            cell_run.progress("resolving", quiet=False)
             pinned = pin(
-                walk.cell,
-                index=site.sources.index,
-                registry=site.sources.registry,
-                debian=site.sources.debian,
+                cell_run.cell,
+                index=context.sources.index,
+                registry=context.sources.registry,
+                debian=context.sources.debian,
                 # also a stale one: a new resolution moves away from it no more than it must
-                previous=site.stores.locks.pinned(walk.cell, stale=True),
+                previous=context.stores.locks.pinned(cell_run.cell, stale=True),
                 upgrade=upgrade,
-                note=walk.note,
-                workshop=site.sources.workshop(walk),
-                pythons=site.sources.pythons,
+                note=cell_run.note,
+                workshop=context.sources.workshop(cell_run),
+                pythons=context.sources.pythons,
             )
-            site.stores.locks.keep(pinned)
+            context.stores.locks.keep(pinned)
         size = sum(wheel.size for wheel in pinned.wheels)
-        walk.done(f"{len(pinned.wheels)} wheels, {size / 1e9:.2f} GB")
+        cell_run.done(f"{len(pinned.wheels)} wheels, {size / 1e9:.2f} GB")
         return pinned
 
 
-def render_cell(walk: Walk, site: Site, pinned: Pinned) -> Recipe:
-    with walk.stage(Stage.RENDER):
-        recipe = render(pinned, probe=site.stores.probe, version=__version__)
-        walk.done(recipe.inputs[:19])
+def render_cell(cell_run: CellRun, context: RunContext, pinned: Pinned) -> Recipe:
+    with cell_run.stage(Stage.RENDER):
+        recipe = render(pinned, probe=context.stores.probe, version=__version__)
+        cell_run.done(recipe.inputs[:19])
         return recipe
 
 
@@ -103,7 +103,7 @@ def refuse_large(pinned: Pinned, size: int) -> None:
 
 
 def verify_cell(
-    walk: Walk,
+    cell_run: CellRun,
     engine: Engine,
     image: Image,
     pinned: Pinned | None,
@@ -119,8 +119,8 @@ def verify_cell(
     """
     from builder.verify.runner import Expectation, verify
 
-    with walk.stage(Stage.VERIFY):
-        walk.progress("cudnn-verify", quiet=False)
+    with cell_run.stage(Stage.VERIFY):
+        cell_run.progress("cudnn-verify", quiet=False)
         report = verify(
             image,
             engine=engine,
@@ -128,10 +128,10 @@ def verify_cell(
             gpus=gpus,
             store=reports,
             again=again,
-            cancel=walk.cancel,
-            waits=lambda: walk.progress("waits for the GPU, which another probe has", quiet=False),
+            cancel=cell_run.cancel,
+            waits=lambda: cell_run.progress("waits for the GPU, which another probe has", quiet=False),
         )
-        walk.done(report.verdict.value + (f", {report.cause}" if report.cause else ""))
+        cell_run.done(report.verdict.value + (f", {report.cause}" if report.cause else ""))
         return report
 
 
@@ -165,11 +165,11 @@ def lock_cells(
     matrices: Sequence[Matrix], cells: Sequence[Cell], options: LockOptions, hooks: Hooks
 ) -> list[CellResult]:
     """Bring the lock of every cell up to date."""
-    site = open_site(matrices, hooks.emit, mirrors=options.mirrors)
+    context = open_context(matrices, hooks.emit, mirrors=options.mirrors)
 
-    def one(walk: Walk) -> CellResult:
-        lock_cell(walk, site, upgrade=options.upgrade)
-        return walk.ended(CellOutcome.DONE)
+    def one(cell_run: CellRun) -> CellResult:
+        lock_cell(cell_run, context, upgrade=options.upgrade)
+        return cell_run.ended(CellOutcome.DONE)
 
     return walk_all(cells, (Stage.LOCK,), one, hooks)
 
@@ -178,19 +178,19 @@ def render_cells(
     matrices: Sequence[Matrix], cells: Sequence[Cell], options: RenderOptions, hooks: Hooks
 ) -> list[CellResult]:
     """Write the recipe of every cell."""
-    site = open_site(matrices, hooks.emit, mirrors=options.mirrors)
+    context = open_context(matrices, hooks.emit, mirrors=options.mirrors)
     if options.locked:
-        site.stores.locks.fresh(cells)
+        context.stores.locks.fresh(cells)
 
-    def one(walk: Walk) -> CellResult:
-        recipe, blobs = render_cell(walk, site, lock_cell(walk, site)), {}
+    def one(cell_run: CellRun) -> CellResult:
+        recipe, blobs = render_cell(cell_run, context, lock_cell(cell_run, context)), {}
         if options.text_only:
             recipe = replace(recipe, blobs={})
         else:
             from builder.pipeline.fetch import fetch_blobs
 
-            blobs = fetch_blobs(walk, site, recipe)
-        write(recipe, options.folder / walk.cell.id, blobs=blobs)
-        return walk.ended(CellOutcome.DONE)
+            blobs = fetch_blobs(cell_run, context, recipe)
+        write(recipe, options.folder / cell_run.cell.id, blobs=blobs)
+        return cell_run.ended(CellOutcome.DONE)
 
     return walk_all(cells, (Stage.LOCK, Stage.RENDER), one, hooks)

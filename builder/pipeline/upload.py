@@ -13,8 +13,8 @@ from builder.core.errors import CellError
 from builder.image.compose import LayersReady
 from builder.image.engine import Engine, passing_names
 from builder.image.layers import Layer, LayerStore
-from builder.pipeline.layer_cache import SharedLayers
-from builder.pipeline.site import Site
+from builder.pipeline.layer_cache import LayerRepository
+from builder.pipeline.run_context import RunContext
 from builder.sources.oci import Registry, plain_image, read_image
 from builder.verify.evidence import sign_built
 
@@ -23,7 +23,7 @@ _CONNECTIONS = 4
 
 
 @dataclass
-class Uploads:
+class RegistryUpload:
     """Sends layers as they are ready, several at a time.
 
     What is left when the block ends is not begun: whoever pushes the image sends it.
@@ -31,7 +31,7 @@ class Uploads:
 
     lowest_first: ClassVar[bool] = False
     repository: str
-    shared: SharedLayers | None
+    shared: LayerRepository | None
     store: LayerStore
     registry: Registry
 
@@ -59,19 +59,19 @@ class Uploads:
         return sum(future.result() for future in self._futures)
 
 
-def sign_pushed(site: Site, reference: str) -> None:
+def sign_pushed(context: RunContext, reference: str) -> None:
     """Sign an image that was pushed, if there is a key. Raises CommandError and RegistryError."""
-    if site.signer is not None and site.own is not None:
+    if context.signer is not None and context.own is not None:
         repository, _, digest = reference.partition("@")
-        registry = site.sources.writing
-        sign_built(registry, read_image(registry, repository, digest), site.signer, site.own)
+        registry = context.sources.writing
+        sign_built(registry, read_image(registry, repository, digest), context.signer, context.own)
 
 
 LEAST = 64 << 20
 """Bytes of new layers, packed, below which a load of their own takes longer than it saves."""
 
 
-class EngineFeed:
+class EngineLoad:
     """Gives an engine the layers of an image before the image.
 
     A layer is sent as soon as it is ready, whatever its place. The engine unpacks along the chain, so it is
@@ -89,8 +89,8 @@ class EngineFeed:
         self._blob = blob
         self._cancel = cancel
         self._passing = ExitStack()
-        self._layers = ThreadPoolExecutor(1, thread_name_prefix="feed-layers")
-        self._parts = ThreadPoolExecutor(1, thread_name_prefix="feed-parts")
+        self._layers = ThreadPoolExecutor(1, thread_name_prefix="load-layers")
+        self._parts = ThreadPoolExecutor(1, thread_name_prefix="load-parts")
         self._guard = threading.Lock()
         self._begun: set[str] = set()
         self._known: dict[int, tuple[Layer, ...]] = {}

@@ -11,8 +11,8 @@ from builder.image.engine import Engine
 from builder.pipeline import stages
 from builder.pipeline.events import CellResult, Stage
 from builder.pipeline.options import VerifyOptions
-from builder.pipeline.schedule import Hooks, Walk, walk_all
-from builder.pipeline.site import Site, open_site, report_store
+from builder.pipeline.run_context import RunContext, open_context, report_store
+from builder.pipeline.schedule import CellRun, Hooks, walk_all
 from builder.sources.oci import Registry, Staged, find_staged, repository_of, staged_reference
 from builder.verify.evidence import People, origin_of, share
 from builder.verify.runner import ReportStore, SealedReport
@@ -28,34 +28,34 @@ def verify(
     """
     source = repository_of(options.source) if options.source is not None else None
     engine = Engine.connect(context=options.context)
-    site = open_site(matrices, hooks.emit, engine=engine, key=options.key)
+    context = open_context(matrices, hooks.emit, engine=engine, key=options.key)
     builders = People.named(options.built_by, "--built-by")
-    reports = report_store(site, options.results)
+    reports = report_store(context, options.results)
     order: tuple[Stage, ...] = (Stage.VERIFY,)
     if source is not None:
-        site.stores.locks.fresh(cells)
+        context.stores.locks.fresh(cells)
         order = (Stage.LOCK, Stage.RENDER, Stage.PULL, Stage.VERIFY, Stage.REPORT)
 
-    def one(walk: Walk) -> CellResult:
+    def one(cell_run: CellRun) -> CellResult:
         if source is not None:
-            return verify_staged(walk, site, source, options, reports=reports, builders=builders)
-        name = walk.cell.image_name()
+            return verify_staged(cell_run, context, source, options, reports=reports, builders=builders)
+        name = cell_run.cell.image_name()
         stored = engine.inspect(name)
         if stored is None:
             raise CellError(f"there is no image {name}", hint="build it first: rtbuild build")
-        image = stages.image_of(walk.cell, name, stored, reused=True)
-        pinned = site.stores.locks.pinned(walk.cell)
+        image = stages.image_of(cell_run.cell, name, stored, reused=True)
+        pinned = context.stores.locks.pinned(cell_run.cell)
         report = stages.verify_cell(
-            walk, engine, image, pinned, reports=reports, gpus=options.gpus, again=options.again
+            cell_run, engine, image, pinned, reports=reports, gpus=options.gpus, again=options.again
         )
-        return walk.ended(stages.outcome_of(report), image=image, report=report)
+        return cell_run.ended(stages.outcome_of(report), image=image, report=report)
 
     return walk_all(cells, order, one, hooks)
 
 
 def verify_staged(
-    walk: Walk,
-    site: Site,
+    cell_run: CellRun,
+    context: RunContext,
     repository: str,
     options: VerifyOptions,
     *,
@@ -66,29 +66,29 @@ def verify_staged(
 
     ``builders``: whose signature an image needs that was not made here; None if it needs none.
     """
-    engine, registry = site.connected, site.sources.writing
-    recipe = stages.render_cell(walk, site, stages.lock_cell(walk, site))
-    with walk.stage(Stage.PULL):
+    engine, registry = context.connected, context.sources.writing
+    recipe = stages.render_cell(cell_run, context, stages.lock_cell(cell_run, context))
+    with cell_run.stage(Stage.PULL):
         staged = _find(registry, repository, recipe.inputs)
-        origin = origin_of(registry, staged, recipe, made=site.stores.made, builders=builders)
+        origin = origin_of(registry, staged, recipe, made=context.stores.made, builders=builders)
         if origin.refused is not None:
             raise CellError(origin.refused.text, hint=origin.refused.hint)
         if not origin.proven:
-            walk.note(f"{staged.digest[:19]}…: {origin.text}", warning=True)
-        image = _pull(walk, engine, staged)
+            cell_run.note(f"{staged.digest[:19]}…: {origin.text}", warning=True)
+        image = _pull(cell_run, engine, staged)
     report = None
     try:
         report = stages.verify_cell(
-            walk, engine, image, recipe.pinned, reports=reports, gpus=options.gpus, again=options.again
+            cell_run, engine, image, recipe.pinned, reports=reports, gpus=options.gpus, again=options.again
         )
         if options.share_reports:
-            _share(walk, registry, reports, staged, report)
+            _share(cell_run, registry, reports, staged, report)
     except CellError as error:
-        return walk.failed(error, image=image, report=report)
+        return cell_run.failed(error, image=image, report=report)
     finally:
         if options.remove and not image.reused:
             engine.remove(image.reference)
-    return walk.ended(stages.outcome_of(report), image=image, report=report)
+    return cell_run.ended(stages.outcome_of(report), image=image, report=report)
 
 
 def _find(registry: Registry, repository: str, inputs: str) -> Staged:
@@ -103,16 +103,16 @@ def _find(registry: Registry, repository: str, inputs: str) -> Staged:
     return staged
 
 
-def _pull(walk: Walk, engine: Engine, staged: Staged) -> Image:
+def _pull(cell_run: CellRun, engine: Engine, staged: Staged) -> Image:
     """The image in this machine's engine: the very content that the registry describes."""
     stored = engine.inspect(staged.reference)
     reused = stored is not None
     if stored is None:
-        walk.progress(f"{staged.reference}, {staged.size / 1e9:.2f} GB", quiet=False)
+        cell_run.progress(f"{staged.reference}, {staged.size / 1e9:.2f} GB", quiet=False)
         engine.pull(
             staged.reference,
-            progress=lambda layer, done, total: walk.progress(f"layer {layer}", done, total),
-            cancel=walk.cancel,
+            progress=lambda layer, done, total: cell_run.progress(f"layer {layer}", done, total),
+            cancel=cell_run.cancel,
         )
         stored = engine.inspect(staged.reference)
     # With a graph driver the engine's name for an image is its config's digest.
@@ -124,21 +124,23 @@ def _pull(walk: Walk, engine: Engine, staged: Staged) -> Image:
         raise RegistryError(
             f"{staged.reference} is {stored.content} in the engine, {staged.content} in the registry"
         )
-    walk.done(f"{staged.digest[:19]}, {stored.size / 1e9:.2f} GB" + (", there already" if reused else ""))
-    return stages.image_of(walk.cell, staged.reference, stored, reused=reused, pushed=staged.reference)
+    cell_run.done(f"{staged.digest[:19]}, {stored.size / 1e9:.2f} GB" + (", there already" if reused else ""))
+    return stages.image_of(cell_run.cell, staged.reference, stored, reused=reused, pushed=staged.reference)
 
 
-def _share(walk: Walk, registry: Registry, reports: ReportStore, staged: Staged, report: Report) -> None:
+def _share(
+    cell_run: CellRun, registry: Registry, reports: ReportStore, staged: Staged, report: Report
+) -> None:
     """Attach every report on this digest that is kept here; note if there is none that may travel."""
     if report.test_double:
-        walk.note("the report stays here: a test double took part in it", warning=True)
+        cell_run.note("the report stays here: a test double took part in it", warning=True)
         return
     sealed = [entry for entry in reports.entries() if isinstance(entry, SealedReport)]
     kept = [entry for entry in sealed if entry.key.digest == staged.digest and not entry.test_double]
     if not kept:
-        walk.note(f"no report goes to {staged.repository}: this one is about this machine", warning=True)
+        cell_run.note(f"no report goes to {staged.repository}: this one is about this machine", warning=True)
         return
-    with walk.stage(Stage.REPORT):
+    with cell_run.stage(Stage.REPORT):
         try:
             new = share(registry, staged, kept)
         except RegistryError as error:
@@ -147,4 +149,4 @@ def _share(walk: Walk, registry: Registry, reports: ReportStore, staged: Staged,
                 f"{error.message}",
                 hint=f"{error.hint or 'try again'}; or --no-report: `publish` reads that folder as well",
             ) from error
-        walk.done(f"{new} new of {len(kept)} beside {staged.digest[:19]}")
+        cell_run.done(f"{new} new of {len(kept)} beside {staged.digest[:19]}")

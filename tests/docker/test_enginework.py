@@ -11,9 +11,9 @@ import tiny
 
 from builder.core.errors import CommandError, MissingToolError
 from builder.image.compose.compose import compose_image
-from builder.image.compose.layer_build import MissingLayers
+from builder.image.compose.layer_build import LayerBuild
 from builder.image.compose.layer_plan import plan
-from builder.image.compose.run_steps import Assembly, Workbench
+from builder.image.compose.run_steps import BaseCache, ComposeInput
 from builder.image.compose.step_runners import EngineRunner, NamespaceRunner, StepRunner, step_runner
 from builder.image.engine.engine import Engine
 from builder.image.engine.stage import WORKING
@@ -70,17 +70,17 @@ def composed(folder: Path, system: Path, runner: StepRunner, steps: tuple[Recipe
     recipe = tiny.recipe("steps", *steps, files={"file": RecipeFile(content=b"content", mode=0o640)})
     store = LayerStore(folder)
     lease = store.lease()
-    with MissingLayers(given=plan(recipe.pinned, lease), rootfs=lambda _base: system) as missing:
+    with LayerBuild(given=plan(recipe.pinned, lease), rootfs=lambda _base: system) as missing:
         made, base = missing.finish()
-    with Workbench() as bench:
+    with BaseCache() as bench:
         image = compose_image(
-            Assembly(
+            ComposeInput(
                 recipe=recipe,
                 plan=made,
                 base=base,
                 blob=lambda layer: store.blob(layer.digest),
                 cancel=threading.Event(),
-                bench=bench,
+                base_cache=bench,
                 runner=runner,
             )
         )

@@ -23,7 +23,7 @@ from builder.image.engine.engine import Engine
 from builder.image.layers.store import LayerStore, Record
 from builder.image.layers.tar import tar_layer
 from builder.pipeline import upload as feeding
-from builder.pipeline.upload import EngineFeed
+from builder.pipeline.upload import EngineLoad
 from builder.sources.oci.layout import plain_image
 
 if TYPE_CHECKING:
@@ -177,10 +177,10 @@ def test_a_blob_that_the_engine_lost_is_sent_after_all(
 
 
 @pytest.fixture
-def feed(engine: Engine, images: Images, monkeypatch: pytest.MonkeyPatch) -> EngineFeed:
+def feed(engine: Engine, images: Images, monkeypatch: pytest.MonkeyPatch) -> EngineLoad:
     monkeypatch.setattr(feeding, "LEAST", 1)
     engine.memory = images.memory
-    return EngineFeed(engine, blob=lambda layer: images.store.blob(layer.digest), cancel=threading.Event())
+    return EngineLoad(engine, blob=lambda layer: images.store.blob(layer.digest), cancel=threading.Event())
 
 
 def parts(engine: Engine, count: int) -> None:
@@ -213,7 +213,7 @@ def test_what_a_killed_process_left_under_passing_names_is_swept(
 
 
 def test_parts_of_an_image_go_in_before_the_whole(
-    engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
+    engine: Engine, images: Images, name: Callable[[], str], feed: EngineLoad
 ) -> None:
     image = images.image("fed")
     with feed:
@@ -237,7 +237,7 @@ def listed() -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
-def kept(engine: Engine, feed: EngineFeed, layer: Layer) -> None:
+def kept(engine: Engine, feed: EngineLoad, layer: Layer) -> None:
     feed.add(part(9, layer))  # above others, of which nothing is known
     deadline = time.monotonic() + 60
     while layer.digest not in engine._kept:
@@ -246,7 +246,7 @@ def kept(engine: Engine, feed: EngineFeed, layer: Layer) -> None:
 
 
 def test_a_layer_goes_in_before_those_below_it_and_is_not_unpacked(
-    engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
+    engine: Engine, images: Images, name: Callable[[], str], feed: EngineLoad
 ) -> None:
     image, before = images.image("fed"), listed()
     with feed:
@@ -259,7 +259,7 @@ def test_a_layer_goes_in_before_those_below_it_and_is_not_unpacked(
 
 
 def test_layers_that_were_kept_need_not_be_sent_with_the_image(
-    engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
+    engine: Engine, images: Images, name: Callable[[], str], feed: EngineLoad
 ) -> None:
     image = images.image("fed")
     with feed:
@@ -273,7 +273,7 @@ def test_layers_that_were_kept_need_not_be_sent_with_the_image(
 
 
 def test_a_kept_layer_that_the_engine_forgot_is_sent_after_all(
-    engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
+    engine: Engine, images: Images, name: Callable[[], str], feed: EngineLoad
 ) -> None:
     image = images.image("forgotten")
     with feed:
@@ -289,7 +289,7 @@ def test_a_kept_layer_that_the_engine_forgot_is_sent_after_all(
 
 
 def test_a_part_that_fails_is_left_to_the_whole(
-    engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
+    engine: Engine, images: Images, name: Callable[[], str], feed: EngineLoad
 ) -> None:
     image = images.image(fresh := uuid.uuid4().hex)  # no engine has a blob of it
     blob = images.store.blob(image.layers[1].digest)

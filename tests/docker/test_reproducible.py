@@ -17,8 +17,8 @@ from builder.image.recipe.values import Recipe, RecipeSetting, RecipeStep
 from builder.pipeline import fetch as stacking
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.reproduce import compare_builds, refuse_difference
-from builder.pipeline.schedule import Walk
-from builder.pipeline.site import Site, Sources, Stores
+from builder.pipeline.run_context import RunContext, Sources, Stores
+from builder.pipeline.schedule import CellRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,25 +58,25 @@ def recipe(script: str) -> Recipe:
 
 
 @pytest.fixture
-def site(engine: Engine, tmp_path: Path) -> Iterator[Site]:
+def site(engine: Engine, tmp_path: Path) -> Iterator[RunContext]:
     with site_with(engine, tmp_path) as found:
         yield found
 
 
 @contextlib.contextmanager
-def site_with(engine: Engine, tmp_path: Path) -> Iterator[Site]:
+def site_with(engine: Engine, tmp_path: Path) -> Iterator[RunContext]:
     cache = tmp_path / "cache"
     stores = Stores(cache=cache, repository="rtbuild-test")
-    yield Site(lambda _event: None, Sources(cache=cache), stores, engine=engine)
+    yield RunContext(lambda _event: None, Sources(cache=cache), stores, engine=engine)
     engine.remove("rtbuild-test/reproducible-test:reproducible")
 
 
-def walk(cell: Cell) -> tuple[Walk, list[Event]]:
+def walk(cell: Cell) -> tuple[CellRun, list[Event]]:
     events: list[Event] = []
-    return Walk(cell, events.append, threading.Event()), events
+    return CellRun(cell, events.append, threading.Event()), events
 
 
-def test_a_recipe_that_repeats_has_one_digest(site: Site, tmp_path: Path) -> None:
+def test_a_recipe_that_repeats_has_one_digest(site: RunContext, tmp_path: Path) -> None:
     made = recipe(STEADY + TIMES)
     comparison = compare_builds(walk(made.cell)[0], site, BuildOptions(results=tmp_path), made)
     assert comparison.same
@@ -87,7 +87,7 @@ def test_a_recipe_that_repeats_has_one_digest(site: Site, tmp_path: Path) -> Non
     refuse_difference(comparison)
 
 
-def test_a_date_in_a_file_is_found_and_named(site: Site, tmp_path: Path) -> None:
+def test_a_date_in_a_file_is_found_and_named(site: RunContext, tmp_path: Path) -> None:
     random = "mktemp -u XXXXXXXXXX > /out/made/random\n"
     made = recipe(STEADY + random + STAMP + TIMES)
     comparison = compare_builds(walk(made.cell)[0], site, BuildOptions(results=tmp_path), made)

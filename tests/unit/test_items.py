@@ -36,7 +36,7 @@ from builder.core.items import item
 from builder.image.layers.compression import INFLATE_ERRORS
 from builder.pipeline.cell_plan import images_in_engine
 from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.schedule import Hooks, Walk, each
+from builder.pipeline.schedule import CellRun, Hooks, each
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Finding
 from builder.release.audit.findings import Question
@@ -203,9 +203,9 @@ def test_every_command_over_cells_goes_through_the_schedule(file: str, command: 
 def test_a_cell(raised: Exception, tmp_path: Path) -> None:
     cells = Project(tmp_path, TWO).matrix.cells
     hooks = Hooks(emit=lambda _event: None, cancel=threading.Event())
-    walks = [Walk(cell, hooks.emit, hooks.cancel) for cell in cells]
+    walks = [CellRun(cell, hooks.emit, hooks.cancel) for cell in cells]
 
-    def function(walk: Walk) -> CellResult:
+    def function(walk: CellRun) -> CellResult:
         with walk.stage(Stage.BUILD):
             if walk.cell is cells[0]:
                 raise raised

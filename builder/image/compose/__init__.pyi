@@ -1,11 +1,11 @@
 from .compose import ComposedImage, compose_image
 from .differ import ImageDifference, compare
-from .layer_build import MissingLayers
+from .layer_build import LayerBuild
 from .layer_plan import Elsewhere, Plan, layer_keys_of, plan, python_key, ready_wheels
 from .layer_stream import LayerSink, LayersReady
 from .pythons import FOLDER, Pythons
 from .rootfs import cached_rootfs, rootfs_key
-from .run_steps import Assembly, Workbench
+from .run_steps import BaseCache, ComposeInput
 from .sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED, CellSize, LayerSize, measure
 from .step_runners import StepRunner, step_runner
 
@@ -14,19 +14,19 @@ __all__ = [
     "DEB_UNPACKED",
     "FOLDER",
     "UNPACKED",
-    "Assembly",
+    "BaseCache",
     "CellSize",
+    "ComposeInput",
     "ComposedImage",
     "Elsewhere",
     "ImageDifference",
+    "LayerBuild",
     "LayerSink",
     "LayerSize",
     "LayersReady",
-    "MissingLayers",
     "Plan",
     "Pythons",
     "StepRunner",
-    "Workbench",
     "cached_rootfs",
     "compare",
     "compose_image",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from builder.image.compose.layer_plan import check_collisions
-from builder.image.compose.run_steps import Assembly, added_layers
+from builder.image.compose.run_steps import ComposeInput, added_layers
 from builder.image.layers import BaseLayers, Layer, Record, SystemLayers
 from builder.image.recipe import Recipe, RecipeSetting
 from builder.sources.oci import OciImage, image_manifest
@@ -40,7 +40,7 @@ class ComposedImage(OciImage[Layer]):
         return sum(layer.unpacked for layer in self.layers)
 
 
-def compose_image(work: Assembly) -> ComposedImage:
+def compose_image(work: ComposeInput) -> ComposedImage:
     """Put an image together: the layers of the plan are known, those that the recipe adds are made.
 
     Raises :class:`~builder.core.errors.CellError` if two packages fight over a path, and

@@ -40,7 +40,7 @@ _LAYER_TYPES = {
 
 
 @dataclass(kw_only=True)
-class MissingLayers:
+class LayerBuild:
     """Makes them within a ``with`` block: :meth:`wheel` for each file as it arrives, then :meth:`finish`.
 
     Both raise what went wrong with a layer so far, and an error that leaves the block ends the conversions:

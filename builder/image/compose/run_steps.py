@@ -44,7 +44,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assembly:
+class ComposeInput:
     """The parts of one image, and the helpers that put it together."""
 
     recipe: Recipe
@@ -54,7 +54,7 @@ class Assembly:
     system: SystemLayers = field(default_factory=SystemLayers)
     """The layers that an engine made of the base's packages."""
     cancel: threading.Event
-    bench: Workbench
+    base_cache: BaseCache
     runner: StepRunner
     blob: Callable[[Layer], Path]
     """The file of a layer of base or wheels; called only if a step has to run."""
@@ -75,7 +75,7 @@ class Assembly:
         return self.plan.lease
 
 
-def added_layers(work: Assembly) -> tuple[Record, ...]:
+def added_layers(work: ComposeInput) -> tuple[Record, ...]:
     """The recipe's own layers, lowest first. Raises MissingToolError if this machine cannot run the steps."""
     keys = layer_keys(work.recipe, work.below, work.wheels)
     found = {name: work.lease.store.find(key, work.lease) for name, key in keys.items()}
@@ -93,15 +93,15 @@ def added_layers(work: Assembly) -> tuple[Record, ...]:
     return tuple(one for one in found.values() if one is not None)
 
 
-def _made(work: Assembly, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:
+def _made(work: ComposeInput, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:
     """The folders with these keys, each as a layer in the store."""
     needed = {step for name in keys for step in work.recipe.steps_of(name)}
-    with work.bench.system(work, alone=_see_wheels(needed), memory=memory) as scratch:
+    with work.base_cache.system(work, alone=_see_wheels(needed), memory=memory) as scratch:
         _run(work, needed, scratch)
         return {name: _keep(work, key, name, scratch.root / "out" / name) for name, key in keys.items()}
 
 
-class Workbench(AbstractContextManager["Workbench"]):
+class BaseCache(AbstractContextManager["BaseCache"]):
     """Bases that were laid out in a run, for steps that see no wheels: of any cell, one after another."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Workbench(AbstractContextManager["Workbench"]):
         self._open.close()  # an error of the run is none of a base's place
 
     @contextmanager
-    def system(self, work: Assembly, *, alone: bool, memory: bool) -> Iterator[Scratch]:
+    def system(self, work: ComposeInput, *, alone: bool, memory: bool) -> Iterator[Scratch]:
         """The base of ``work``, with nothing below ``/out``, for this block alone.
 
         ``alone`` where it will be changed: then it is of no use to anybody later.
@@ -133,7 +133,7 @@ class Workbench(AbstractContextManager["Workbench"]):
 
 
 @contextmanager
-def _laid_base(work: Assembly, *, memory: bool) -> Iterator[Scratch]:
+def _laid_base(work: ComposeInput, *, memory: bool) -> Iterator[Scratch]:
     # Of some layers only the compressed size is known. Sources, bytecode and skeletons of TensorFlow with all
     # of CUDA take 0.2 GB.
     need = (512 << 20) + sum(layer.unpacked or 4 * layer.size for layer in work.below)
@@ -180,7 +180,7 @@ def _see_wheels(steps: Iterable[RecipeStep]) -> bool:
     return any(step.reads != "nothing" for step in steps)
 
 
-def _run(work: Assembly, needed: set[RecipeStep], scratch: Scratch) -> None:
+def _run(work: ComposeInput, needed: set[RecipeStep], scratch: Scratch) -> None:
     packs = _lay_wheels(work, scratch) if _see_wheels(needed) else []
     for step in (one for one in work.recipe.steps if one in needed):
         work.progress(f"making {', '.join(step.makes)}")
@@ -194,7 +194,7 @@ def _run(work: Assembly, needed: set[RecipeStep], scratch: Scratch) -> None:
             _run_step(work, step, scratch)
 
 
-def _run_step(work: Assembly, step: RecipeStep, scratch: Scratch) -> None:
+def _run_step(work: ComposeInput, step: RecipeStep, scratch: Scratch) -> None:
     work.runner.run(
         step.script,
         scratch.root,
@@ -204,7 +204,7 @@ def _run_step(work: Assembly, step: RecipeStep, scratch: Scratch) -> None:
     )
 
 
-def _lay_wheels(work: Assembly, scratch: Scratch) -> list[Pack]:
+def _lay_wheels(work: ComposeInput, scratch: Scratch) -> list[Pack]:
     """Lay out the folders and libraries of the wheels; the packs that have their sources."""
     packs = []
     for layer in work.wheels:
@@ -218,7 +218,7 @@ def _lay_wheels(work: Assembly, scratch: Scratch) -> list[Pack]:
     return packs
 
 
-def _compile(work: Assembly, step: RecipeStep, scratch: Scratch, packs: Sequence[Pack]) -> None:
+def _compile(work: ComposeInput, step: RecipeStep, scratch: Scratch, packs: Sequence[Pack]) -> None:
     """Run the bytecode step over what was not compiled before."""
     parts = parts_of(packs, made_by=compiler(step, scratch.root, work.base.environment))
     missing = lay_known(parts, scratch, work.lease)
@@ -230,7 +230,7 @@ def _compile(work: Assembly, step: RecipeStep, scratch: Scratch, packs: Sequence
     keep_compiled(missing, scratch.root, work.lease)
 
 
-def _keep(work: Assembly, key: str, name: str, folder: Path) -> Record:
+def _keep(work: ComposeInput, key: str, name: str, folder: Path) -> Record:
     if not folder.is_dir():
         raise CellError(f"the recipe's steps left no /out/{name}", hint="this is a fault of the template")
     compression = work.recipe.cell.options.compression

@@ -46,7 +46,7 @@ _UNREAD = re.compile(r"\./(usr/share/(doc|man|locale)|var/cache|var/lib/dpkg(?!/
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
+class BuildEnvironment:
     """A system with one project's sources beside it."""
 
     sdist: Sdist

@@ -21,7 +21,7 @@ from builder.image.compose import Pythons, cached_rootfs
 from builder.image.sandbox import Limits
 from builder.image.sdist import programs
 from builder.image.sdist import wheel as wheels
-from builder.image.sdist.bench import INSIDE, Bench, laid_out
+from builder.image.sdist.bench import INSIDE, BuildEnvironment, laid_out
 from builder.image.sdist.unpack import build_system, unpack
 from builder.plan.lock import BuildRoot, choose, host_platform
 from builder.sources.debian import Debian
@@ -175,7 +175,7 @@ class Workshop:
         return self.cache / "built" / f"{digest_of(document).removeprefix('sha256:')}.json"
 
     @contextmanager
-    def _bench(self, made_of: WheelSource, archive: Path) -> Iterator[Bench]:
+    def _bench(self, made_of: WheelSource, archive: Path) -> Iterator[BuildEnvironment]:
         rootfs = cached_rootfs(made_of.system, cache=self.cache, fetch=self.debian.fetch)
         python = made_of.interpreter
         tars = (rootfs,) if python is None else (rootfs, Pythons(self.cache).tar(python))
@@ -183,7 +183,7 @@ class Workshop:
         with laid_out(*tars) as root, tempfile.TemporaryDirectory(prefix="rtbuild-sdist-") as name:
             folder = Path(name)
             source = unpack(archive, folder / "sdist")
-            yield Bench(
+            yield BuildEnvironment(
                 sdist=made_of.sdist,
                 root=root,
                 folder=folder,
@@ -205,7 +205,7 @@ def _wheel(source: WheelSource, file: str, sha256: str, size: int = 0) -> Wheel:
 class _Requirements:
     """The requirements of a build, and the means to resolve them."""
 
-    bench: Bench
+    bench: BuildEnvironment
     index: Index
     target: Target
     pins: Sequence[str]

@@ -17,7 +17,17 @@ from builder.core.errors import (
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
 from builder.image.recipe import bundle, render
-from builder.pipeline import PUBLISHING, CellOutcome, CellResult, Hooks, Locks, RunStarted, Stage, Walk, each
+from builder.pipeline import (
+    PUBLISHING,
+    CellOutcome,
+    CellResult,
+    CellRun,
+    Hooks,
+    Locks,
+    RunStarted,
+    Stage,
+    each,
+)
 from builder.plan.lock import lock_path
 from builder.release.publish.against import find_failures, public_failures, say_failures
 from builder.release.publish.gate import Decision, decide
@@ -71,7 +81,7 @@ def publish(
         Cosign.find()
     stages = PUBLISHING[:1] if options.dry_run else PUBLISHING
     hooks.emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
-    walks = [Walk(row.cell, hooks.emit, hooks.cancel) for row in rows]
+    walks = [CellRun(row.cell, hooks.emit, hooks.cancel) for row in rows]
     row_of = dict(zip(walks, rows, strict=True))
     early = each(walks, partial(_noted, line.judge, row_of), hooks, jobs=options.jobs)
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
@@ -81,7 +91,9 @@ def publish(
 
 
 def _noted(
-    station: Callable[[Walk, Publication], CellResult | None], row_of: Mapping[Walk, Publication], walk: Walk
+    station: Callable[[CellRun, Publication], CellResult | None],
+    row_of: Mapping[CellRun, Publication],
+    walk: CellRun,
 ) -> CellResult | None:
     """One station of one cell; a failure is noted in its row."""
     row = row_of[walk]
@@ -135,7 +147,7 @@ class _Line:
             moving=moving_tags(cell, said.aliases),
         )
 
-    def judge(self, walk: Walk, row: Publication) -> None:
+    def judge(self, walk: CellRun, row: Publication) -> None:
         """The gate; its refusals are noted in the cell's row."""
         with walk.stage(Stage.GATE):
             walk.done("refused")
@@ -189,7 +201,7 @@ class _Line:
         origin = origin_of(self.registry, staged, recipe, made=made, builders=builders)
         return origin.refused or Found(staged=staged, recipe=recipe, origin=origin)
 
-    def _look_back(self, walk: Walk, row: Publication) -> None:
+    def _look_back(self, walk: CellRun, row: Publication) -> None:
         """Look for reports against images of the cell that are public already."""
         if any(refusal.kind == "clock" for refusal in row.refusals):
             return  # it is unknown which report is newer
@@ -197,7 +209,7 @@ class _Line:
         warn = partial(walk.note, warning=True)
         row.failures = find_failures(self.registry, row, reports=self.reports, policy=policy, warn=warn)
 
-    def _say_failures(self, walk: Walk, row: Publication) -> None:
+    def _say_failures(self, walk: CellRun, row: Publication) -> None:
         """Attach those reports to the images."""
         if not row.failures or self.options.dry_run:
             return
@@ -237,7 +249,7 @@ class _Line:
             row.refusals.append(Refusal("claim", text, "publish again: the evidence then leaves it out"))
         return decision
 
-    def carry(self, walk: Walk, row: Publication) -> CellResult | None:
+    def carry(self, walk: CellRun, row: Publication) -> CellResult | None:
         """The steps after the gate, up to the tags."""
         found, decision = row.found, row.decision
         if row.refusals or found is None or decision is None:
@@ -276,13 +288,13 @@ class _Line:
         row.state = "unchanged" if same else "published"
         return walk.ended(CellOutcome.DONE if same else CellOutcome.PUBLISHED)
 
-    def _taken_back(self, walk: Walk, row: Publication) -> None:
+    def _taken_back(self, walk: CellRun, row: Publication) -> None:
         """Refused after the gate had admitted it: attach the reports against it to the copied image."""
         self._look_back(walk, row)
         self._say_failures(walk, row)
 
     def _statements(
-        self, walk: Walk, found: Found, decision: Decision, image: Staged
+        self, walk: CellRun, found: Found, decision: Decision, image: Staged
     ) -> tuple[Statement, ...]:
         path = self.matrices[walk.cell.matrix].path
         evidence = Evidence(
@@ -296,7 +308,7 @@ class _Line:
         )
         return statements(self.registry, image, evidence, note=walk.progress)
 
-    def _copy(self, walk: Walk, staged: Staged, target: str) -> Tally:
+    def _copy(self, walk: CellRun, staged: Staged, target: str) -> Tally:
         with walk.stage(Stage.COPY):
             done = 0
 
@@ -311,7 +323,7 @@ class _Line:
             walk.done(f"{staged.digest[:19]}: {copied.text}")
             return copied
 
-    def _tag(self, walk: Walk, row: Publication, found: Found, claimed: Sequence[str]) -> bool:
+    def _tag(self, walk: CellRun, row: Publication, found: Found, claimed: Sequence[str]) -> bool:
         """Put the tags, those that never move first; True if any tag was put."""
         staged = found.staged
         with walk.stage(Stage.TAGS):

@@ -396,7 +396,7 @@ def _record_making(world: World) -> None:
 
     patch = world.monkeypatch.setattr
     patch("builder.pipeline.image_build.plan", planned)
-    patch("builder.pipeline.image_build.MissingLayers", _Missing)
+    patch("builder.pipeline.image_build.LayerBuild", _Missing)
     patch("builder.pipeline.image_build.python_tar", world.recorded("python"))
     patch("builder.pipeline.image_build.fetch_wheels", world.recorded("wheels"))
     patch("builder.pipeline.image_build.compose_image", lambda _given: _made())

@@ -12,8 +12,8 @@ from rtbuild_command import called
 from builder.cli import options
 from builder.cli.commands.check import check, explain
 from builder.core.errors import CellError, UsageError
-from builder.pipeline.schedule import Walk
-from builder.pipeline.site import Locks, Site, Stores
+from builder.pipeline.run_context import Locks, RunContext, Stores
+from builder.pipeline.schedule import CellRun
 from builder.pipeline.stages import check_cell
 from builder.plan.facts.reading.cache import Memory
 from builder.plan.facts.reading.observed import BaseTruth
@@ -72,8 +72,8 @@ def test_explain_tells_what_the_registry_said(matrix: Matrix, capsys) -> None:
 
 def test_build_stops_a_cell_whose_base_is_gone(matrix: Matrix) -> None:
     said(BaseTruth(reference=TAG, exists=False))
-    site = Site(lambda _event: None, stores=Stores(Locks([matrix])))
-    walk = Walk(matrix.cells[0], lambda _event: None, threading.Event())
+    site = RunContext(lambda _event: None, stores=Stores(Locks([matrix])))
+    walk = CellRun(matrix.cells[0], lambda _event: None, threading.Event())
     with pytest.raises(CellError, match=f"the registry has no {TAG}"):
         check_cell(walk, site)
 

@@ -23,7 +23,7 @@ from builder.core.errors import CellError, CommandError, MissingToolError, Usage
 from builder.image.compose.compose import ComposedImage, compose_image, go_json
 from builder.image.compose.layer_plan import plan
 from builder.image.compose.rootfs_tree import Scratch
-from builder.image.compose.run_steps import Assembly, Workbench
+from builder.image.compose.run_steps import BaseCache, ComposeInput
 from builder.image.compose.step_runners import NamespaceRunner
 from builder.image.layers import tmpfs as memory
 from builder.image.layers.store import LayerStore
@@ -118,15 +118,15 @@ class Bench:
         paths = {one.wheel.sha256: one.path for one in self.builder.made}
         made, base = make_missing(plan(lock, lease), wheel_paths=paths, rootfs_tar=self.system)
         self.looked.clear()
-        with self.workbench or Workbench() as bench:
+        with self.workbench or BaseCache() as bench:
             image = compose_image(
-                Assembly(
+                ComposeInput(
                     recipe=self.recipe(lock, **changes),
                     plan=made,
                     base=base,
                     blob=self.blob,
                     cancel=threading.Event(),
-                    bench=bench,
+                    base_cache=bench,
                     runner=NamespaceRunner(),
                 )
             )
@@ -191,7 +191,7 @@ def test_another_probe_does_not_touch_the_wheels(bench: Bench) -> None:
 
 
 def test_cells_of_one_run_unpack_a_base_once(bench: Bench) -> None:
-    with Workbench() as bench_of_all:
+    with BaseCache() as bench_of_all:
         shared = contextlib.nullcontext(bench_of_all)
         together = dataclasses.replace(bench, workbench=shared)
         first = together.compose(probe=b"1")
@@ -209,7 +209,7 @@ def test_an_error_of_the_run_is_none_of_a_base_s_place(bench: Bench, monkeypatch
     bench.compose(probe=b"1")
 
     def run() -> None:
-        with Workbench() as bench_of_all:
+        with BaseCache() as bench_of_all:
             shared = contextlib.nullcontext(bench_of_all)
             dataclasses.replace(bench, workbench=shared).compose(
                 probe=b"2"

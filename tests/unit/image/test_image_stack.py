@@ -20,7 +20,7 @@ from layer_wheels import Builder, Content, Made, Stacked, paths, pinned, stack, 
 from builder.core.errors import CancelledError, CellError, MissingToolError
 from builder.core.model import Pinned, RegistryBase
 from builder.image.compose.compose import final_config
-from builder.image.compose.layer_build import MissingLayers
+from builder.image.compose.layer_build import LayerBuild
 from builder.image.compose.layer_plan import plan
 from builder.image.layers import compression as codec_module
 from builder.image.layers.store import LayerStore
@@ -417,7 +417,7 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     lease = store.lease()
     given = plan(pinned([one, pip]), lease)
     sink = SinkDouble(lambda layer: ready.put(layer.title))
-    with MissingLayers(given=given, rootfs=lambda _base: rootfs, sinks=[sink]) as missing:
+    with LayerBuild(given=given, rootfs=lambda _base: rootfs, sinks=[sink]) as missing:
         missing.wheel(one.wheel, one.path)
         assert {ready.get(timeout=20), ready.get(timeout=20)} == {"one 1.0", "rootfs bookworm"}
         missing.wheel(pip.wheel, pip.path)
@@ -455,7 +455,7 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
 
     given = plan(pinned([first, low, high, pip]), store.lease())
     sink = SinkDouble(ready, lowest_first=fed)
-    with MissingLayers(given=given, rootfs=base, sinks=[sink], workers=1) as missing:
+    with LayerBuild(given=given, rootfs=base, sinks=[sink], workers=1) as missing:
         missing.wheel(first.wheel, first.path)
         assert begun.wait(20)
         for one in (pip, high, low):
@@ -485,7 +485,7 @@ def test_a_failure_is_raised_at_the_next_arrival(
     given = plan(pinned([one, pip]), lease)
 
     def arrivals() -> None:  # as many as a long download has pieces
-        with MissingLayers(given=given, rootfs=base) as missing:
+        with LayerBuild(given=given, rootfs=base) as missing:
             for _ in range(2000):
                 missing.wheel(one.wheel, one.path)
                 time.sleep(0.01)

@@ -36,7 +36,7 @@ def registry(client: Client, server: Server) -> Registry:
 
 
 def taking(server: Server, *answers: Answer) -> None:
-    """Uploads are begun, and end as ``answers`` say, the last one from then on."""
+    """RegistryUpload are begun, and end as ``answers`` say, the last one from then on."""
     left = list(answers)
     server.on("/v2/a/b/blobs/uploads/", Answer(202, b"", {"Location": "/v2/a/b/blobs/uploads/1?state=x"}))
     server.on("/v2/a/b/blobs/uploads/1", lambda _request: left.pop(0) if len(left) > 1 else left[0])

@@ -19,7 +19,7 @@ from builder.image.layers.types import Layer
 from builder.image.recipe.rendering import render
 from builder.image.recipe.values import write
 from builder.pipeline.events import Stage, StageFinished
-from builder.pipeline.schedule import Walk
+from builder.pipeline.schedule import CellRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ def test_a_stage_takes_the_seconds_that_it_took(monkeypatch: pytest.MonkeyPatch,
     set_clock(monkeypatch, clock)
     events: list[Event] = []
     pinned = layer_wheels.pinned([])
-    walk = Walk(pinned.cell, events.append, threading.Event())
+    walk = CellRun(pinned.cell, events.append, threading.Event())
     with walk.stage(Stage.BUILD):
         pass
     (finished,) = [event for event in events if isinstance(event, StageFinished)]

@@ -11,7 +11,7 @@ import pytest
 from builder.core.errors import CellError
 from builder.image.compose.layer_stream import LayersReady
 from builder.image.layers.types import Layer
-from builder.pipeline.upload import LEAST, EngineFeed
+from builder.pipeline.upload import LEAST, EngineLoad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,10 +59,10 @@ def engine() -> EngineDouble:
 
 
 @pytest.fixture
-def feed(engine: EngineDouble, tmp_path: Path) -> EngineFeed:
+def feed(engine: EngineDouble, tmp_path: Path) -> EngineLoad:
     given: Any = engine
     given.memory = tmp_path
-    return EngineFeed(given, blob=lambda _layer: tmp_path, cancel=threading.Event())
+    return EngineLoad(given, blob=lambda _layer: tmp_path, cancel=threading.Event())
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -74,7 +74,7 @@ def until(true: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_a_part_waits_for_the_layers_that_are_on_their_way(
-    engine: EngineDouble, feed: EngineFeed, *, refuses: bool
+    engine: EngineDouble, feed: EngineLoad, *, refuses: bool
 ) -> None:
     engine.refuses = refuses
     with feed:
@@ -87,7 +87,7 @@ def test_a_part_waits_for_the_layers_that_are_on_their_way(
     assert engine.parts == [["large", "small"]]
 
 
-def test_the_end_begins_nothing(engine: EngineDouble, feed: EngineFeed) -> None:
+def test_the_end_begins_nothing(engine: EngineDouble, feed: EngineLoad) -> None:
     with feed:
         feed.add(part(0, LARGE))
         assert engine.asked.wait(60)
@@ -99,7 +99,7 @@ def test_the_end_begins_nothing(engine: EngineDouble, feed: EngineFeed) -> None:
     assert engine.parts == []
 
 
-def test_the_engine_counts_on_nothing_whose_name_goes(engine: EngineDouble, feed: EngineFeed) -> None:
+def test_the_engine_counts_on_nothing_whose_name_goes(engine: EngineDouble, feed: EngineLoad) -> None:
     engine.told.set()
     with feed:
         feed.add(part(1, SMALL))
@@ -109,7 +109,7 @@ def test_the_engine_counts_on_nothing_whose_name_goes(engine: EngineDouble, feed
     assert len(engine.removed) == 2
 
 
-def test_layers_above_one_that_is_missing_are_in_no_part(engine: EngineDouble, feed: EngineFeed) -> None:
+def test_layers_above_one_that_is_missing_are_in_no_part(engine: EngineDouble, feed: EngineLoad) -> None:
     engine.told.set()
     with feed:
         feed.add(part(2, SMALL))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.pipeline.reproduce import _set_aside
-from builder.pipeline.site import layer_cache, open_site
+from builder.pipeline.run_context import layer_cache, open_context
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_the_second_build_takes_no_layer_that_was_made_before(tmp_path: Path) -> None:
-    site = open_site([], lambda _event: None, cache=tmp_path)
+    site = open_context([], lambda _event: None, cache=tmp_path)
     site.layer_cache = layer_cache(site, source=None, target="host/a")
     assert site.layer_cache.target is not None
     store = site.stores.layers

@@ -12,7 +12,7 @@ import pytest
 from builder.core.errors import CellError, MissingToolError
 from builder.core.model import Base, Cell, Cuda
 from builder.pipeline.events import CellFinished, CellOutcome, CellResult, Event, Stage, StageFinished
-from builder.pipeline.schedule import Hooks, Walk, each
+from builder.pipeline.schedule import CellRun, Hooks, each
 
 
 def hooks(events: list[Event], cancel: threading.Event) -> Hooks:
@@ -30,11 +30,11 @@ def cell(name: str) -> Cell:
     )
 
 
-def walks(names: str, events: list[Event], cancel: threading.Event) -> list[Walk]:
-    return [Walk(cell(name), events.append, cancel) for name in names]
+def walks(names: str, events: list[Event], cancel: threading.Event) -> list[CellRun]:
+    return [CellRun(cell(name), events.append, cancel) for name in names]
 
 
-def done(walk: Walk) -> CellResult:
+def done(walk: CellRun) -> CellResult:
     return CellResult(cell=walk.cell, outcome=CellOutcome.DONE, stage=walk.current, seconds=walk.seconds)
 
 
@@ -42,7 +42,7 @@ def test_results_come_in_the_order_of_the_cells_not_of_their_ends() -> None:
     events: list[Event] = []
     cancel = threading.Event()
 
-    def function(walk: Walk) -> CellResult:
+    def function(walk: CellRun) -> CellResult:
         time.sleep(0.05 if walk.cell.id == "a" else 0)
         return done(walk)
 
@@ -57,7 +57,7 @@ def test_a_bad_cell_ends_alone() -> None:
     events: list[Event] = []
     cancel = threading.Event()
 
-    def function(walk: Walk) -> CellResult:
+    def function(walk: CellRun) -> CellResult:
         with walk.stage(Stage.BUILD):
             if walk.cell.id == "b":
                 raise CellError("no such wheel", hint="look again")
@@ -81,7 +81,7 @@ def test_what_the_machine_lacks_stops_all_and_is_raised() -> None:
     cancel = threading.Event()
     ran = []
 
-    def function(walk: Walk) -> CellResult:
+    def function(walk: CellRun) -> CellResult:
         with walk.stage(Stage.BUILD):
             ran.append(walk.cell.id)
             if walk.cell.id == "a":
@@ -101,7 +101,7 @@ def test_ctrl_c_keeps_what_has_finished_and_cancels_the_rest() -> None:
     events: list[Event] = []
     cancel = threading.Event()
 
-    def function(walk: Walk) -> CellResult:
+    def function(walk: CellRun) -> CellResult:
         with walk.stage(Stage.BUILD):
             if walk.cell.id == "b":
                 os.kill(os.getpid(), signal.SIGINT)
@@ -131,7 +131,7 @@ def test_a_cell_that_goes_on_has_no_result_and_no_end() -> None:
 
 def test_a_stage_says_how_long_it_took_and_what_came_of_it() -> None:
     events: list[Event] = []
-    walk = Walk(cell("a"), events.append, threading.Event())
+    walk = CellRun(cell("a"), events.append, threading.Event())
     with walk.stage(Stage.LOCK):
         walk.done("45 wheels")
     finished = [e for e in events if isinstance(e, StageFinished)]

@@ -18,9 +18,9 @@ from builder.core.errors import RegistryError, UsageError
 from builder.image.layers import shared
 from builder.image.layers.store import LayerStore, Record
 from builder.image.layers.types import MEDIA_TYPES, Layer
-from builder.pipeline.layer_cache import SharedLayers
+from builder.pipeline.layer_cache import LayerRepository
 from builder.pipeline.options import LayerSource
-from builder.pipeline.site import layer_cache, open_site
+from builder.pipeline.run_context import layer_cache, open_context
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST
 from builder.verify.evidence.cosign import Cosign, Signer, Verifier
@@ -52,7 +52,7 @@ class Side:
         self.said: list[str] = []
         self.store = LayerStore(folder)
         self.lease = self.store.lease()
-        self.layers = SharedLayers(
+        self.layers = LayerRepository(
             registry=Registry.to_write(),
             repository=f"{registry.host}/team/staging",
             store=self.store,
@@ -122,7 +122,7 @@ def change_config(registry: RegistryDouble, *, signed_by: str = "theirs", **chan
 
 def test_a_repository_that_is_pushed_to_is_not_taken_from(tmp_path: Path) -> None:
     """Else whoever may write to it decides which shell runs on this machine, and what is in the image."""
-    site = open_site([], lambda _event: None, cache=tmp_path)
+    site = open_context([], lambda _event: None, cache=tmp_path)
     found = layer_cache(site, source=None, target="registry.example/staging")
     assert found.target is not None
     assert found.source is None
@@ -132,7 +132,7 @@ def test_a_repository_is_taken_from_only_by_a_key(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--layers-from") as raised:
         LayerSource.named("registry.example/staging", None)
     assert "--layers-key" in (raised.value.hint or "")
-    site = open_site([], lambda _event: None, cache=tmp_path)
+    site = open_context([], lambda _event: None, cache=tmp_path)
     named = LayerSource.named("registry.example/staging", "cosign.pub")
     found = layer_cache(site, source=named, target=None).source
     assert found is not None

@@ -12,7 +12,7 @@ from doubles.registry import RegistryDouble, serve
 from builder.core.model import RootfsBase
 from builder.image.engine.images import StoredImage
 from builder.pipeline.cell_plan import Make, Reuse, images_in_engine, images_in_registry, plan_cells
-from builder.pipeline.site import Stores
+from builder.pipeline.run_context import Stores
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag

@@ -19,7 +19,7 @@ from builder.image.recipe.rendering import render
 from builder.pipeline import verifying
 from builder.pipeline.events import CellOutcome, Note
 from builder.pipeline.options import VerifyOptions
-from builder.pipeline.schedule import Walk
+from builder.pipeline.schedule import CellRun
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
@@ -118,7 +118,7 @@ def engine(image: Staged) -> EngineDouble:
 
 @pytest.fixture
 def verify(engine: EngineDouble, image: Staged, registry: Registry, tmp_path: Path):
-    """Walk one cell; its result, and what was noted."""
+    """CellRun one cell; its result, and what was noted."""
 
     def run(*, builders: People | None = None, **options: Any) -> Any:
         notes: list[str] = []
@@ -132,7 +132,7 @@ def verify(engine: EngineDouble, image: Staged, registry: Registry, tmp_path: Pa
             connected=engine,
         )
         emit = lambda event: notes.append(event.text) if isinstance(event, Note) else None  # noqa: E731
-        walk = Walk(PINNED.cell, emit, threading.Event())
+        walk = CellRun(PINNED.cell, emit, threading.Event())
         result = verifying.verify_staged(
             walk,
             site,

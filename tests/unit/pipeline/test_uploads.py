@@ -12,7 +12,7 @@ from doubles.registry import RegistryDouble, serve
 from builder.core.errors import RegistryError
 from builder.image.compose.layer_stream import LayersReady
 from builder.image.layers.types import Layer
-from builder.pipeline.upload import Uploads
+from builder.pipeline.upload import RegistryUpload
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 
@@ -27,10 +27,10 @@ def server() -> Iterator[RegistryDouble]:
         yield running
 
 
-def uploading(folder: Path, push: str, *, shared: Any = None) -> Uploads:
+def uploading(folder: Path, push: str, *, shared: Any = None) -> RegistryUpload:
     registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
     store: Any = SimpleNamespace(blob=lambda digest: folder / digest)
-    return Uploads(push, shared, store, registry)
+    return RegistryUpload(push, shared, store, registry)
 
 
 def layer(folder: Path, content: bytes) -> LayersReady:

@@ -332,4 +332,4 @@ def test_a_standalone_python_does_not_see_debian_s_packages(tmp_path: Path) -> N
     (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: pycairo\nVersion: 1.20.1\n")
     for folder, seen in (("usr/bin", {"pycairo": "1.20.1"}), ("opt/python/bin", {})):
         one: Any = SimpleNamespace(root=tmp_path, program=f"/{folder}/python3.12")
-        assert bench.Bench.distributions(one) == seen
+        assert bench.BuildEnvironment.distributions(one) == seen

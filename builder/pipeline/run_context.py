@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from builder.image.compose import Pythons
     from builder.image.engine import Engine
     from builder.image.sdist import Workshop
-    from builder.pipeline.layer_cache import SharedLayers
+    from builder.pipeline.layer_cache import LayerRepository
     from builder.pipeline.options import LayerSource
-    from builder.pipeline.schedule import Emit, Walk
+    from builder.pipeline.schedule import CellRun, Emit
     from builder.sources.debian import Debian
     from builder.sources.index import Index
     from builder.sources.oci import Registry
@@ -121,11 +121,13 @@ class Sources:
 
         return Pythons(self.cache)
 
-    def workshop(self, walk: Walk) -> Workshop:
+    def workshop(self, cell_run: CellRun) -> Workshop:
         """Where a cell's wheels are built from sources."""
         from builder.image.sdist import Workshop
 
-        return Workshop(debian=self.debian, cache=self.cache, cancel=walk.cancel, progress=walk.progress)
+        return Workshop(
+            debian=self.debian, cache=self.cache, cancel=cell_run.cancel, progress=cell_run.progress
+        )
 
 
 @dataclass(eq=False)
@@ -159,15 +161,15 @@ class Stores:
 class LayerCache:
     """Layers that machines share in repositories."""
 
-    source: SharedLayers | None = None
+    source: LayerRepository | None = None
     """Where layers are looked for that this machine has not made."""
-    target: SharedLayers | None = None
+    target: LayerRepository | None = None
     """Where layers are left for others: beside the images that are pushed."""
 
 
 @dataclass(eq=False)
-class Site:
-    """The world of a run."""
+class RunContext:
+    """The outer world, stores and keys of one run."""
 
     emit: Emit
     sources: Sources = field(default_factory=Sources)
@@ -187,7 +189,7 @@ class Site:
         return self.engine
 
 
-def open_site(
+def open_context(
     matrices: Sequence[Matrix],
     emit: Emit,
     *,
@@ -195,8 +197,8 @@ def open_site(
     mirrors: Mapping[str, str] | None = None,
     key: str | None = None,
     cache: Path | None = None,
-) -> Site:
-    """The site of a run. Raises MissingToolError and UsageError if ``key`` cannot sign."""
+) -> RunContext:
+    """The context of a run. Raises MissingToolError and UsageError if ``key`` cannot sign."""
     cache = cache or resources.cache()
     signer = own = None
     if key:
@@ -205,23 +207,23 @@ def open_site(
         signer = Signer(key=key)
         own = People.holding(signer)  # a key that cannot be read is said now
     sources = Sources(mirrors or {}, cache, lambda text: emit(Note(text=text)))
-    return Site(emit, sources, Stores(Locks(matrices), cache), engine=engine, signer=signer, own=own)
+    return RunContext(emit, sources, Stores(Locks(matrices), cache), engine=engine, signer=signer, own=own)
 
 
-def layer_cache(site: Site, *, source: LayerSource | None, target: str | None) -> LayerCache:
+def layer_cache(context: RunContext, *, source: LayerSource | None, target: str | None) -> LayerCache:
     """The layer cache of a build. Raises UsageError, and MissingToolError if no signature can be checked."""
     if source is None and target is None:
         return LayerCache()
-    from builder.pipeline.layer_cache import SharedLayers
+    from builder.pipeline.layer_cache import LayerRepository
     from builder.sources.oci import repository_of
     from builder.verify.evidence import Cosign, Verifier
 
-    def layers_in(repository: str, **who: Any) -> SharedLayers:
-        return SharedLayers(
-            registry=site.sources.writing,
+    def layers_in(repository: str, **who: Any) -> LayerRepository:
+        return LayerRepository(
+            registry=context.sources.writing,
             repository=repository_of(repository),
-            store=site.stores.layers,
-            warn=lambda text: site.emit(Note(text=text, warning=True)),
+            store=context.stores.layers,
+            warn=lambda text: context.emit(Note(text=text, warning=True)),
             **who,
         )
 
@@ -229,15 +231,15 @@ def layer_cache(site: Site, *, source: LayerSource | None, target: str | None) -
         Cosign.find()
     return LayerCache(
         source=layers_in(source.repository, trusted=Verifier(key=source.key)) if source else None,
-        target=layers_in(target, signer=site.signer) if target is not None else None,
+        target=layers_in(target, signer=context.signer) if target is not None else None,
     )
 
 
-def report_store(site: Site, results: Path) -> ReportStore:
+def report_store(context: RunContext, results: Path) -> ReportStore:
     """The reports below ``results``; a key here signs them, and only what it signed is reused."""
     from builder.verify.runner import ReportStore
 
-    folder, own, signer = results / "reports", site.own, site.signer
+    folder, own, signer = results / "reports", context.own, context.signer
     if own is None or signer is None:
         return ReportStore(folder)
     from builder.verify.evidence import Cosign
