@@ -22,6 +22,8 @@ from pages.checks import read_checks
 
 from builder.verify.cudnn_verify.causes import CAUSES
 
+INSTALLED = 1_700_000_000
+"""When packages were installed, in seconds since 1970: what a fault writes is newer."""
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 PACKAGES = Path(__file__).resolve().parent / "doubles" / "packages"
 
@@ -156,6 +158,8 @@ class Scene:
             )
             rows.append(f"{os.path.relpath(file, self.site)},sha256={digest},{file.stat().st_size}\n")
         (info / "RECORD").write_text("".join(rows))
+        for path in (*files, info / "RECORD"):  # installed before the fault
+            os.utime(path, (INSTALLED, INSTALLED))
 
     def expect(self, **document: object) -> None:
         path = self.root / "expect.json"

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 
-from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, explain
+from .causes import CAUSES, PROBE_FAULT, explain
 from .diagnosis import diagnose
 from .environment import raise_file_limit
 from .expectation import read_expectation
@@ -27,7 +27,7 @@ from .isolation import (
 from .page import Style, render_diagnosis, render_html, render_page
 from .protocol import UsageError, new_check
 from .reading import read_all, read_text_given
-from .report import compare_reports, make_report, without_infinities
+from .report import compare_reports, exit_code, make_report, without_infinities
 from .run import Program
 from .runner import child_main
 from .schedule import in_order, run_all
@@ -156,7 +156,7 @@ def examine(options):
 
 def one_line(report):
     cause = " (%s)" % report["cause"] if report["cause"] else ""
-    return "%s%s: %s" % (report["verdict"], cause, report["summary"])
+    return "%s%s: %s" % (report["verdict"] or "no verdict", cause, report["summary"])
 
 
 def print_report(report, arguments):
@@ -237,9 +237,10 @@ def look_here(arguments):
     if older is not None:
         report["changes"] = compare_reports(older, report)
     print_report(report, arguments)
-    if UNWRITTEN:
+    code = exit_code(report)
+    if UNWRITTEN or code == PROBE_FAULT:
         say("cudnn-verify: %s\n" % one_line(report))
-    return EXIT_CODES[report["verdict"]]
+    return code
 
 
 def probe():

@@ -14,6 +14,7 @@ Look = namedtuple("Look", "id causes place command decides")
 VERDICT_OF_SIDE = {"image": "broken", "image-on-gpu": "unsupported-gpu", "host": "host", "busy": "busy"}
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 PROBE_FAULT = 30
+"""The exit code without a verdict."""
 
 
 def ini_row(kind, section):

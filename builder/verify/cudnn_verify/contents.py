@@ -1,8 +1,8 @@
 """Whether installed files still have the content whose sha256 is in RECORD.
 
-Hashes take a second or more for each gigabyte, and a framework brings five of them. So files that were
-written after their package's RECORD come first, whatever they take; then those touched since, cuDNN, and
-all others, the smallest first, until the time is over. Whoever asks is told which were not compared.
+Hashes take a second or more for each gigabyte, and a framework brings five of them. So by default only files
+are hashed whose times say that they changed after their package's RECORD was written, cuDNN and the smallest
+first, until the time is over. Whoever asks is told which were not compared.
 """
 
 import base64
@@ -15,7 +15,10 @@ from .distributions import read_distributions, read_record, read_text, search_fo
 from .library_files import section_spans
 from .protocol import COUNTER_LAYER, stage
 
-_DEFAULT_SECONDS, _SUSPECTS_SECONDS = 10.0, 40.0
+WRITTEN, TOUCHED, AS_INSTALLED = range(3)
+_HASH_SECONDS = {WRITTEN: 10.0, TOUCHED: 1.0, AS_INSTALLED: 0.0}
+"""Limits by what a file's times say; copying a whole environment touches every file."""
+_ZEROS_SECONDS = 1.0
 _BLOCK, _STRIDE = 1 << 20, 512 << 10
 WATCHED = re.compile(
     r"nvidia-|torch$|tensorflow(-gpu)?$|tf-nightly$|jaxlib$|jax-cuda\d+-|onnxruntime(-gpu)?$|cupy|paddlepaddle-gpu$|"
@@ -30,16 +33,16 @@ _CLOCKS = 2.0
 def watched_files(distributions):
     """{path: [(package, RECORD's row)]} of the libraries and tools that frameworks need.
 
-    ``recorded`` in a row is the time at which RECORD itself was written.
+    ``record`` in a row is RECORD's own ``os.stat``.
     """
     owners = {}
     for name, row in sorted(distributions.items()):
         if not WATCHED.match(name) or not has_record(row):
             continue
-        recorded = os.stat(os.path.join(row["location"], row["info"], "RECORD")).st_mtime
+        record = os.stat(os.path.join(row["location"], row["info"], "RECORD"))
         for entry in read_record(row, _is_watched):
             if entry["sha256"]:
-                owners.setdefault(entry["path"], []).append((name, dict(entry, recorded=recorded)))
+                owners.setdefault(entry["path"], []).append((name, dict(entry, record=record)))
     return owners
 
 
@@ -55,10 +58,11 @@ def _is_watched(path):
     return ".so" in base or base in TOOLS
 
 
-def compare_contents(owners, seconds=_DEFAULT_SECONDS):
+def compare_contents(owners, every=False, seconds=float("inf")):
     """([rows of the files that differ], [paths that were not compared]).
 
-    ``owners``: :func:`owners.watched_files`; ``seconds``: None for no limit.
+    ``owners``: :func:`watched_files`; ``every``: whether to hash files that are as installed by their times,
+    too; ``seconds``: the limit.
     """
     files = []
     for path, rows in owners.items():
@@ -69,20 +73,31 @@ def compare_contents(owners, seconds=_DEFAULT_SECONDS):
         if about.st_size in {entry["size"] for _, entry in rows} or not all(
             entry["size"] for _, entry in rows
         ):
-            recorded = max(entry["recorded"] for _, entry in rows) + _CLOCKS
-            rank = 0 if about.st_mtime > recorded else 1 if about.st_ctime > recorded else 2
-            files.append((rank, "cudnn" not in path, about.st_size, path))
+            files.append((change_since_record(about, rows), "cudnn" not in path, about.st_size, path))
     start, differ, unread = time.time(), [], []
-    for rank, _, _, path in sorted(files):
-        limit = _SUSPECTS_SECONDS if rank == 0 else seconds
-        same = _is_same(path, owners[path], None if seconds is None else start + limit)
+    for change, _, _, path in sorted(files):
+        limit = seconds if every else min(_HASH_SECONDS[change], seconds)
+        same = _is_same(path, owners[path], start + limit) if limit else None
         if same is None:
             unread.append(path)
         elif not same:
             differ.append(path)
     # what a write that failed leaves behind
-    holes = [path for path in unread if _is_holed(path) and _is_same(path, owners[path]) is False]
+    until = time.time() + _ZEROS_SECONDS
+    holed = [path for path in unread if time.time() < until and _is_holed(path)]
+    holes = [path for path in holed if _is_same(path, owners[path]) is False]
     return [_differing(path, owners[path]) for path in differ + holes], sorted(set(unread) - set(holes))
+
+
+def change_since_record(about, rows):
+    """What a file's times (``os.stat``) say of it since the last RECORD that lists it was written.
+
+    A hard link more or less, as uv makes them, changes the time of the inode, too, and nothing in the file.
+    """
+    if about.st_mtime > max(entry["record"].st_mtime for _, entry in rows) + _CLOCKS:
+        return WRITTEN
+    touched = about.st_ctime > max(entry["record"].st_ctime for _, entry in rows) + _CLOCKS
+    return TOUCHED if touched and about.st_nlink == 1 else AS_INSTALLED
 
 
 def _differing(path, rows):
@@ -90,7 +105,7 @@ def _differing(path, rows):
     return dict(row, problem="its content is not what was installed (sha256)")
 
 
-def _is_same(path, rows, until=None):
+def _is_same(path, rows, until=float("inf")):
     """Whether a file has the hash of one of its owners; None if it cannot be read, or not in time."""
     try:
         return bool(owners_by_hash(path, rows, until))
@@ -105,13 +120,13 @@ def _is_holed(path):
         return False
 
 
-def owners_by_hash(path, rows, until=None):
+def owners_by_hash(path, rows, until=float("inf")):
     """The owners whose hash a file has; OSError if it cannot be read, or is not by ``until``."""
     digest = hashlib.sha256()
     with open(path, "rb", 0) as stream:
         for block in iter(lambda: stream.read(_BLOCK), b""):
             digest.update(block)
-            if until is not None and time.time() > until:
+            if time.time() > until:
                 raise TimeoutError(path)
     text = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode("ascii")
     return [name for name, entry in rows if entry["sha256"].rstrip("=") == text]
@@ -142,4 +157,4 @@ def hashes_stage(ctx):
     owners = watched_files(read_distributions(search_folders()))
     left = ctx.facts.get("uncompared")
     owners = owners if left is None else {path: owners[path] for path in left if path in owners}
-    ctx.fact("damaged", compare_contents(owners, 110)[0])
+    ctx.fact("damaged", compare_contents(owners, every=True, seconds=110)[0])

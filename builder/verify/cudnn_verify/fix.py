@@ -30,9 +30,12 @@ class Repair(object):
         process = subprocess.Popen(self.start + ["--json"], env=environment, **pipes)
         text = process.communicate()[0]
         try:
-            return printed_report(text.decode("utf-8", "replace"))
+            report = printed_report(text.decode("utf-8", "replace"))
         except ValueError:
             raise UsageError("the probe gave no report (exit status %s)" % process.returncode)
+        if report["verdict"] is None:
+            raise UsageError("the probe gave no verdict: %s" % report["summary"])
+        return report
 
     def run(self, command):
         """Run one command; True if it succeeded."""

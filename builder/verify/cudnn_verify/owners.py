@@ -1,5 +1,5 @@
 """P02: whether the libraries of the installed packages are as RECORD says: there, readable, of that size and,
-as far as time allows, of that content.
+if they were changed since or all are asked for, of that content.
 """
 
 import os
@@ -73,9 +73,8 @@ def check_owners(ctx, distributions):
         _look(path, owners[path], found, loader)
     if ctx.thorough:
         ctx.extend(900)
-    elif not ctx.params.get("timeout"):
-        ctx.extend(90)
-    differ, unread = compare_contents(owners, *_seconds(ctx))
+    seconds = float("inf") if ctx.thorough else (ctx.params.get("timeout") or float("inf")) / 4
+    differ, unread = compare_contents(owners, every=ctx.thorough, seconds=seconds)
     known = {row["path"] for row in found["damaged"]}
     found["damaged"] += [row for row in differ if row["path"] not in known]
     ctx.fact("uncompared", unread)
@@ -89,23 +88,17 @@ def check_owners(ctx, distributions):
     return ctx.passed("P02", _summary(owners, unread), evidence, note=_note(found, distributions))
 
 
-def _seconds(ctx):
-    """The limits of :func:`compare_contents`: none under ``--thorough``, less under a short ``--timeout``."""
-    if ctx.thorough:
-        return (None,)
-    return (min(10.0, ctx.params["timeout"] / 4),) if ctx.params.get("timeout") else ()
-
-
 def _summary(owners, unread):
     """What was compared, and how: a size says less than a hash."""
     if not unread:
         return "%d libraries are as their packages installed them (sha256)" % len(owners)
+    hashed, names = len(owners) - len(unread), [os.path.basename(path) for path in unread]
+    if not hashed:
+        return "%d libraries are as large as their packages installed them (sha256: --thorough)" % len(owners)
     text = (
         "%d of %d libraries are as their packages installed them (sha256), %d were compared by size alone: %s"
     )
-    names = [os.path.basename(path) for path in unread]
-    more = ", ..." if len(names) > 3 else ""
-    return text % (len(owners) - len(unread), len(owners), len(unread), ", ".join(names[:3]) + more)
+    return text % (hashed, len(owners), len(unread), ", ".join(names[:3]) + ", ..." * (len(names) > 3))
 
 
 def _note(found, distributions):

@@ -21,6 +21,7 @@ _VERDICTS = {
     "unsupported-gpu": ("UNSUPPORTED GPU (this image on this card)", "1;31", "#cf222e"),
     "host": ("HOST (driver, devices or container set-up of this machine)", "1;31", "#cf222e"),
     "busy": ("BUSY (try again)", "1;31", "#9a6700"),
+    None: ("NO VERDICT (a fault of the probe)", "1;31", "#cf222e"),
 }
 # (symbol, the same in ASCII, colour on a terminal)
 _OUTCOMES = {

@@ -8,12 +8,16 @@ import os
 import re
 import traceback
 
-from .causes import CAUSES, VERDICT_OF_SIDE
+from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, VERDICT_OF_SIDE
 from .counter import ABSENT_LIBRARY
 from .expectation import asked_for, find_differences
 from .library_files import read_elf
 from .measured import commands_here, why_no_command
 from .protocol import GROUNDWORK, new_check, own_fault
+
+
+def exit_code(report):
+    return EXIT_CODES.get(report["verdict"], PROBE_FAULT)
 
 
 def make_report(program, checks, libraries, identity, seconds):
@@ -54,7 +58,10 @@ def _expected(differences):
 
 
 def decide_verdict(checks, facts, options):
-    """{verdict, cause, side, summary, remedy, commands, no_command, consequences, first} by the checks."""
+    """{verdict, cause, side, summary, remedy, commands, no_command, consequences, first} by the checks.
+
+    The verdict is None if nothing failed and the probe itself could not make a check.
+    """
     excuse_bystanders(checks, facts, options)
     excuse_proven(checks, facts)
     failed = [check for check in checks if check["outcome"] == "failed"]
@@ -102,14 +109,16 @@ def _explaining(failed):
 def _follows(check, files):
     """True for a failure that a damaged, missing or foreign file among these brings about.
 
-    Not a finding made before anything was loaded, nor one that a counter-test has laid to something else, nor
-    the absence of a library that is none of the files and that none of them asks for.
+    Not a finding made before anything was loaded, but for a search that misses one of the files; nor one that
+    a counter-test has laid to something else, nor the absence of a library that is none of the files and that
+    none of them asks for.
     """
     evidence = check["evidence"]
-    if check["stage"] in GROUNDWORK or evidence.get("cured_by"):
-        return False
-    text = check["summary"] + json.dumps(evidence, default=str)
     names = {os.path.basename(path) for path in files}
+    if check["stage"] in GROUNDWORK or evidence.get("cured_by"):
+        missed = check["id"] == "E06" and check["cause"] == "cudnn-missing"
+        return missed and any(name in check["summary"] for name in names)
+    text = check["summary"] + json.dumps(evidence, default=str)
     if CAUSES[check["cause"]].follows != "yes":
         return "map segment" in text and any(name in text for name in names)
     lost = {row["name"] for row in evidence.get("absent") or ()} | set(
@@ -169,7 +178,7 @@ def _without_failure(checks, facts, options):
     faults = [check for check in checks if "probe_fault" in check["evidence"]]
     but = ", but the stage %s did not come to its end" % silent if silent else ""
     if faults:
-        but = ", but %(id)s of the stage %(stage)s was not made: %(summary)s" % faults[0]
+        return None, "%(id)s of the stage %(stage)s was not made: %(summary)s" % faults[0]
     if options.get("only"):
         return "unverified", "nothing failed, but only the stage %s was asked for%s" % (options["only"], but)
     if facts.get("gpus"):
@@ -206,15 +215,15 @@ def _with_gpu(checks, facts, but):
 
 
 def printed_report(text):
-    """The last report that ``--json`` printed, whatever else is printed; ValueError without a verdict."""
+    """The last report that ``--json`` printed, whatever else is printed; ValueError if there is none."""
     for found in reversed(list(re.finditer(r"^\{", text, re.MULTILINE))):
         try:
             document = json.JSONDecoder().raw_decode(text, found.start())[0]
         except (ValueError, RecursionError):
             continue
-        if document.get("verdict") is not None:
+        if "verdict" in document and "checks" in document:
             return document
-    raise ValueError("no verdict")
+    raise ValueError("no report")
 
 
 def without_infinities(document):

@@ -44,6 +44,37 @@ def test_terraform_s_secrets_are_not_tensorflow_s_variables(probe):
     assert "hush" not in json.dumps(report)
 
 
+@pytest.fixture
+def mistaken(probe, tmp_path):
+    """The probe with an exception in one of its checks, P01."""
+    start = 'if __name__ == "__main__":'
+    path = tmp_path / "cudnn_verify.py"
+    mistake = "def check_pins(*_):\n    raise KeyError(0)\n\n\n"
+    path.write_text(probe.path.read_text().replace(start, mistake + start))
+    return type(probe)(path)
+
+
+@pytest.mark.parametrize("form", ["--json", "--html", "--quiet", None])
+def test_a_fault_of_the_probe_in_a_check_is_no_verdict_and_the_report_is_printed(mistaken, form):
+    done = mistaken.run("--no-gpu", *filter(None, [form]))
+    assert done.returncode == 30
+    assert "no verdict: P01 of the stage packages was not made" in done.stderr
+    if form == "--json":
+        report = json.loads(done.stdout)
+        assert (report["verdict"], report["cause"]) == (None, None)
+        assert {check["id"]: check["outcome"] for check in report["checks"]}["P01"] == "not_run"
+        assert printed_report("noise\n" + done.stdout) == report
+    else:
+        assert "NO VERDICT" in done.stdout or form == "--quiet"
+        assert "KeyError: 0" in done.stdout
+
+
+def test_a_probe_that_fails_itself_mends_nothing(mistaken):
+    done = mistaken.run("--fix", "--yes", "--no-gpu")
+    assert done.returncode == 30
+    assert "the probe gave no verdict" in done.stderr
+
+
 def test_only_one_stage_claims_nothing(probe):
     report = probe.report("--only", "driver")
     assert report["verdict"] == "unverified"

@@ -3,18 +3,24 @@
 import base64
 import hashlib
 import json
+import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 from packaging.markers import Marker
 from probe_elf import write_elf
 
+from builder.verify.cudnn_verify import contents
 from builder.verify.cudnn_verify.distributions import read_distributions, requirement
 from builder.verify.cudnn_verify.expectation import find_differences, read_expectation
 from builder.verify.cudnn_verify.files import files_stage
 from builder.verify.cudnn_verify.packages import check_pins, marker_applies, packages_stage
 from builder.verify.cudnn_verify.protocol import UsageError
 from builder.verify.cudnn_verify.versions import satisfies
+
+INSTALLED = 1_700_000_000
+"""Seconds since 1970: what a test writes later is newer."""
 
 
 def install(folder, name, version, *, requires=(), files=None):
@@ -36,6 +42,8 @@ def install(folder, name, version, *, requires=(), files=None):
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
         rows.append(f"{path},sha256={digest},{len(content)}")
     (info / "RECORD").write_text("\n".join(rows) + "\n")
+    for path in (info / "RECORD", *(folder / path for path in files or {})):
+        os.utime(path, (INSTALLED, INSTALLED))
 
 
 @pytest.mark.parametrize(
@@ -185,6 +193,64 @@ def test_the_same_file_twice_and_files_as_installed_are_sound(p02, tmp_path):
     check = p02(tmp_path)
     assert check["outcome"] == "passed"
     assert "two owners" in check["note"]
+
+
+LIBRARIES = [f"nvidia/cudnn/lib/{name}.so.9" for name in ("libcudnn", "libcudnn_ops", "libcudnn_cnn")]
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """The names of the files whose hash was computed."""
+    names, compute = [], contents.owners_by_hash
+
+    def counted(path, *rest):
+        names.append(path.rpartition("/")[2])
+        return compute(path, *rest)
+
+    monkeypatch.setattr(contents, "owners_by_hash", counted)
+    return names
+
+
+def cudnn(folder, sound):
+    install(folder, "nvidia-cudnn-cu12", "9.10.2.21", files=dict.fromkeys(LIBRARIES, sound))
+    return folder / LIBRARIES[1]
+
+
+def test_only_what_changed_since_it_was_installed_is_hashed(p02, hashed, tmp_path):
+    sound = write_elf(tmp_path / "sound").read_bytes()
+    path = cudnn(tmp_path, sound)
+    assert p02(tmp_path)["outcome"] == "passed"
+    assert hashed == []
+    path.write_bytes(sound[:-1] + b"?")
+    assert p02(tmp_path)["cause"] == "package-overwritten"
+    assert set(hashed) == {"libcudnn_ops.so.9"}
+
+
+def test_a_report_names_what_was_compared_by_size_alone(p02, recorder, hashed, tmp_path, monkeypatch):
+    cudnn(tmp_path, write_elf(tmp_path / "sound").read_bytes())
+    assert p02(tmp_path)["evidence"]["by_size"] == sorted(str(tmp_path / name) for name in LIBRARIES)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    ctx = recorder(thorough=True)
+    packages_stage(ctx)
+    assert ctx.found("P02")["evidence"]["by_size"] == []
+    assert len(hashed) == len(LIBRARIES)
+
+
+@pytest.mark.parametrize(
+    ("written", "changed", "links", "expected"),
+    [
+        (0, 0, 1, contents.AS_INSTALLED),
+        (60, 60, 1, contents.WRITTEN),
+        (60, 60, 2, contents.WRITTEN),
+        (-60, 60, 1, contents.TOUCHED),
+        (-60, 60, 2, contents.AS_INSTALLED),
+    ],
+    ids=["with RECORD", "written", "written and linked", "touched", "linked, as uv does"],
+)
+def test_the_times_of_a_file_say_whether_it_changed(written, changed, links, expected):
+    record = SimpleNamespace(st_mtime=INSTALLED, st_ctime=INSTALLED)
+    about = SimpleNamespace(st_mtime=INSTALLED + written, st_ctime=INSTALLED + changed, st_nlink=links)
+    assert contents.change_since_record(about, [("torch", {"record": record})]) == expected
 
 
 def test_a_whole_package_for_another_machine_is_not_damaged(p02, tmp_path):

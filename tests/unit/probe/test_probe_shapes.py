@@ -135,7 +135,7 @@ def test_an_exception_in_a_stage_ends_that_stage_and_passes_nothing(stages, laye
     assert "the probe's own fault" in check["summary"]
     assert "KeyError: 0" in check["summary"]
     assert check["evidence"]["probe_fault"]
-    assert found["verdict"] == "unverified"
+    assert (found["verdict"], report.exit_code(found)) == (None, 30)
     assert "the probe's own fault" in found["summary"]
 
 
@@ -156,7 +156,7 @@ def test_an_exception_in_one_check_leaves_the_others(stages):
 
     found = run_with(stages, protocol.Stage("under-test", "packages", body, 20, None, None, None))
     assert [(c["id"], c["outcome"]) for c in found["checks"]] == [("P01", "not_run"), ("P02", "passed")]
-    assert found["verdict"] == "unverified"
+    assert (found["verdict"], report.exit_code(found)) == (None, 30)
     assert "KeyError" in found["summary"]
 
 
@@ -174,7 +174,7 @@ def test_runs_that_cannot_be_worked_out(stages):
         ctx.passed("C07", "right")
 
     row = protocol.Stage("under-test", "cudnn", body, 20, None, mistaken, judge.default_judge)
-    assert run_with(stages, row)["verdict"] == "unverified"
+    assert run_with(stages, row)["verdict"] is None
 
 
 def test_commands_that_cannot_be_worked_out_leave_the_verdict(monkeypatch):
@@ -189,7 +189,9 @@ def test_nothing_works_beside_a_check_that_was_not_made():
     fault = protocol.own_fault("packages", "P01", KeyError(0), "trace")
     facts = {"gpus": [{"name": "Tesla T4"}]}
     assert report.decide_verdict([ran], facts, {})["verdict"] == "works"
-    assert report.decide_verdict([fault, ran], facts, {})["verdict"] == "unverified"
+    assert report.decide_verdict([fault, ran], facts, {})["verdict"] is None
+    pin = new_check("packages", "P02", "failed", "x", "package-overwritten")
+    assert report.decide_verdict([fault, ran, pin], facts, {})["verdict"] == "broken"
 
 
 def test_a_framework_s_own_exception_is_no_fault_of_the_probe(stages):

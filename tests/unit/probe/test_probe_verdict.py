@@ -67,6 +67,13 @@ def test_a_file_that_is_not_as_installed_explains_what_follows_from_it(kind, sym
     assert [row["cause"] for row in found["consequences"]] == [symptom]
 
 
+@pytest.mark.parametrize(("name", "cause"), [("12", "package-overwritten"), ("13", "cudnn-missing")])
+def test_a_search_misses_the_very_file_that_is_gone(name, cause):
+    file = failed("P02", "package-overwritten", "packages", not_as_installed=[FILE], weak=True)
+    missed = dict(failed("E06", "cudnn-missing", "resolver"), summary=f"there is no libnvJitLink.so.{name}")
+    assert decide([file, missed])["cause"] == cause
+
+
 @pytest.mark.parametrize("cause", OTHERS)
 def test_what_no_file_explains_is_the_cause_beside_a_stripped_one(cause):
     file = failed("P02", "package-overwritten", "packages", not_as_installed=[FILE], weak=True)

@@ -64,6 +64,9 @@ class _Loss(float):
     def backward(self):
         pass
 
+    def detach(self):
+        return self
+
 
 _losses = (_Loss(2.0 * 0.5**step) for step in range(100))
 nn = SimpleNamespace(
