@@ -15,14 +15,14 @@ for package in ("builder", "builder.core", "builder.verify", "builder.verify.cud
     module.__path__ = [str(Path(repository, *package.split(".")))]
     sys.modules[package] = module
 
-from builder.verify.cudnn_verify.fw_compute import (  # noqa: E402
+from builder.verify.cudnn_verify.measure.fw_compute import (  # noqa: E402
     compare_convolutions,
     loss_falls,
     training_data,
     wrong_numbers,
 )
-from builder.verify.cudnn_verify.fw_stages import FRAMEWORKS  # noqa: E402
-from builder.verify.cudnn_verify.protocol import Ctx  # noqa: E402
+from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
+from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
 
 # A device that is named makes an adapter give the gradients too; JAX's adapter takes the CPU's own device.
 CPU = {"torch": "cpu", "tensorflow": "/CPU:0", "paddle": "cpu"}

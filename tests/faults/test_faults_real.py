@@ -14,7 +14,7 @@ from fault_list import FAULTS, Fault
 from fault_scene import EXIT_CODES
 from nvidia_headers import cudnn_include, nearest_cudnn
 
-from builder.verify.cudnn_verify import cudnn
+from builder.verify.cudnn_verify.measure import cudnn
 
 if TYPE_CHECKING:
     from fault_scene import Scene

@@ -9,7 +9,7 @@ import pytest
 from abi import declared, enumerators, measured
 from nvidia_headers import cudnn_include, headers, releases
 
-from builder.verify.cudnn_verify import cuda, cudnn, runtime
+from builder.verify.cudnn_verify.measure import cuda, cudnn, runtime
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,9 +1,9 @@
-"""The page ``docs/causes.md``, made from ``builder/verify/cudnn_verify/causes.ini``."""
+"""The page ``docs/causes.md``, made from ``builder/verify/cudnn_verify/common/causes.ini``."""
 
 from __future__ import annotations
 
-from builder.verify.cudnn_verify.causes import CAUSES, EXIT_CODES, VERDICT_OF_SIDE
-from builder.verify.cudnn_verify.data import read_signatures
+from builder.verify.cudnn_verify.common.causes import CAUSES, EXIT_CODES, VERDICT_OF_SIDE
+from builder.verify.cudnn_verify.read.signatures import read_signatures
 
 from .checks import read_checks
 
@@ -16,8 +16,8 @@ _SIDES = {
 _HEAD = f"""\
 # Causes
 
-Generated from `builder/verify/cudnn_verify/causes.ini`; a test compares. `cudnn-verify --explain CAUSE`
-prints one of them.
+Generated from `builder/verify/cudnn_verify/common/causes.ini`; a test compares. \
+`cudnn-verify --explain CAUSE` prints one of them.
 
 A failed verdict names one of these {len(CAUSES)} causes. The first layer that fails is the cause; what
 follows from it is listed as a consequence.

@@ -1,20 +1,20 @@
-"""The page ``docs/checks.md``, made from ``builder/verify/cudnn_verify/checks.ini``."""
+"""The page ``docs/checks.md``, made from ``builder/verify/cudnn_verify/common/checks.ini``."""
 
 from __future__ import annotations
 
 from collections import namedtuple
 
 from builder.core import resources
-from builder.verify.cudnn_verify.causes import CAUSES, ini_row
-from builder.verify.cudnn_verify.data import read_sections
+from builder.verify.cudnn_verify.common.causes import CAUSES, ini_row
+from builder.verify.cudnn_verify.common.tables import read_sections
 
 CheckRow = namedtuple("CheckRow", "id title needs decides loads causes")
 
 _HEAD = """\
 # Checks
 
-Generated from `builder/verify/cudnn_verify/checks.ini`; tests compare, and hold that no report names a cause\
- that its check may not name. **judged**: the causes at the end, too.
+Generated from `builder/verify/cudnn_verify/common/checks.ini`; tests compare, and hold that \
+no report names a cause that its check may not name. **judged**: the causes at the end, too.
 
 | check | looks at | needs | decides on | causes |
 |---|---|---|---|---|
@@ -30,7 +30,7 @@ A check that loads something has the cause that a counter-test, the loader's ans
 
 def read_checks() -> list[CheckRow]:
     """All checks, in the order of the file."""
-    text = (resources.probe() / "checks.ini").read_text(encoding="utf-8")
+    text = (resources.probe() / "common/checks.ini").read_text(encoding="utf-8")
     return [ini_row(CheckRow, section) for section in read_sections(text)]
 
 

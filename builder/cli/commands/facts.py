@@ -92,9 +92,9 @@ def export(
     check_: bool = opt.of("--check: Change nothing; exit 1 if the file is not what the tables say.", False),
 ) -> int:
     """Write the facts that the probe carries. They come from the tables, into
-    builder/verify/cudnn_verify/facts.json.
+    builder/verify/cudnn_verify/common/facts.json.
     """
-    path, text = resources.probe() / "facts.json", portable()
+    path, text = resources.probe() / "common/facts.json", portable()
     current = path.is_file() and path.read_text("utf-8") == text
     if not current and not check_:
         write_whole(path, text.encode())

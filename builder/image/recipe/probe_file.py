@@ -1,9 +1,9 @@
 """Puts the probe's modules together into the one file that goes into images: the same bytes every time.
 
 As SQLite's amalgamation does it: the modules in the order of their imports, relative imports taken out,
-each under a header that names it. The rules that make this possible (flat package, ``from .module import
-name`` only, ``from ...core.module`` for what rtbuild shares with it, every top-level name unique) are checked
-by ``tests/unit/probe/test_probe_bundle.py``.
+each under a header that names it. The rules that make this possible (``from .module import name`` or ``from
+..folder.module import name`` only, ``from ....core.module`` for what rtbuild shares with it, every module's
+and every top-level name unique across the folders) are checked by ``tests/unit/probe/test_probe_bundle.py``.
 """
 
 import ast
@@ -29,6 +29,8 @@ _HEAD = '''\
 # rtbuild by builder/image/recipe/probe_file.py; do not edit this form of it. License: Apache-2.0.
 """Says whether cuDNN works here and, if not, which one cause is to blame."""
 '''
+DATA = frozenset({".ini", ".json", ".txt"})
+"""Endings of the probe's data files."""
 _RULE = "# " + "-" * 76
 _FIRST = "isolation"
 """The module that comes before the imports of the others: it keeps the user's files out of them."""
@@ -56,8 +58,8 @@ class _Module:
 def bundle(folder: Path | None = None) -> bytes:
     """The probe as one file."""
     folder = resources.probe() if folder is None else folder
-    paths = [path for path in sources(folder) if path.name != "__init__.py"]
-    modules = {path.stem: _read(path.stem, _with_data(path)) for path in paths}
+    paths = sources(folder)
+    modules = {path.stem: _read(path.stem, _with_data(path, folder)) for path in paths}
     order = list(_in_order(modules))
     order.remove(_FIRST)
     first, *most, last = (_section(modules[name]) for name in (_FIRST, *order))
@@ -74,11 +76,13 @@ def bundle(folder: Path | None = None) -> bytes:
 
 
 def sources(folder: Path) -> list[Path]:
-    """The probe's modules, and those of rtbuild that it shares: ``from ...core.elf import``."""
-    own = sorted(folder.glob("*.py"))
+    """The probe's modules, of all its folders, and those of rtbuild that it shares: ``from ....core.elf
+    import``.
+    """
+    own = sorted(path for path in folder.rglob("*.py") if path.name != "__init__.py")
     texts = [path.read_text(encoding="utf-8") for path in own]
     shared = sorted(
-        {name for text in texts for name in re.findall(r"(?m)^from \.\.\.core\.(\w+) import", text)}
+        {name for text in texts for name in re.findall(r"(?m)^from \.{3,4}core\.(\w+) import", text)}
     )
     return own + [path for name in shared if (path := folder.parents[1] / "core" / f"{name}.py").is_file()]
 
@@ -88,7 +92,7 @@ def kept_bundle(cache: Path) -> bytes:
 
     Kept below ``cache/probe`` with its own hash, so that half a file is not taken for the whole.
     """
-    data = sorted(p for p in resources.probe().iterdir() if p.is_file() and p.suffix != ".py")
+    data = sorted(p for p in resources.probe().rglob("*.*") if p.suffix in DATA)
     read = [*sources(resources.probe()), *data, Path(__file__)]
     key = hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in read))
     kept = cache / "probe" / key.hexdigest()
@@ -102,15 +106,18 @@ def kept_bundle(cache: Path) -> bytes:
     return text
 
 
-def _with_data(path: Path) -> str:
-    """A module's source, with ``NAME = beside("FILE")`` at its top level turned into the file's text."""
+def _with_data(path: Path, folder: Path) -> str:
+    """A module's source, with ``NAME = beside("FILE")`` at its top level turned into the text of that file.
+
+    Paths of files are below the probe's ``folder``.
+    """
     source = path.read_text(encoding="utf-8")
 
     def text_of(found: re.Match[str]) -> str:
-        text = (path.parent / found["file"]).read_text(encoding="utf-8")
+        text = (folder / found["file"]).read_text(encoding="utf-8")
         return f'{found["name"]} = r"""{text}"""'
 
-    return re.sub(r'(?m)^(?P<name>[A-Z]+) = beside\("(?P<file>[\w.]+)"\)$', text_of, source)
+    return re.sub(r'(?m)^(?P<name>[A-Z]+) = beside\("(?P<file>[\w./]+)"\)$', text_of, source)
 
 
 def _read(name: str, source: str) -> _Module:
@@ -121,7 +128,7 @@ def _read(name: str, source: str) -> _Module:
     dropped: list[ast.stmt] = tree.body[:1] if docstring else []
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.level:
-            needs.add((node.module or "").removeprefix("core."))
+            needs.add((node.module or "").rpartition(".")[2])
         elif isinstance(node, ast.ImportFrom):
             imports += [f"from {node.module} import {alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):

@@ -216,7 +216,7 @@ def _parts(entry: LockEntry) -> tuple[Part, ...]:
 def causes_of() -> tuple[Cause, ...]:
     """The probe's closed list of causes, each with the example texts of its signatures."""
     texts: dict[str, list[str]] = {}
-    for signature in _sections("signatures.ini"):
+    for signature in _sections("read/signatures.ini"):
         for cause in signature.get("causes", "").split():
             texts.setdefault(cause.rstrip(","), []).append(signature["example"])
     names = ("title", "side", "explanation", "remedy", "source")
@@ -226,7 +226,7 @@ def causes_of() -> tuple[Cause, ...]:
             **{name: " ".join(row[name].split()) for name in names},
             texts=tuple(dict.fromkeys(texts.get(row.name, ()))),
         )
-        for row in _sections("causes.ini")
+        for row in _sections("common/causes.ini")
     )
 
 

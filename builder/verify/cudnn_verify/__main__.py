@@ -9,12 +9,8 @@ import sys
 import time
 import traceback
 
-from .causes import CAUSES, PROBE_FAULT, explain
-from .diagnosis import diagnose
-from .environment import raise_file_limit
-from .expectation import read_expectation
-from .fix import repair
-from .isolation import (
+from .common.causes import CAUSES, PROBE_FAULT, explain
+from .common.isolation import (
     UNWRITTEN,
     flush_output,
     isolate,
@@ -24,13 +20,17 @@ from .isolation import (
     show_progress,
     write,
 )
+from .fix import repair
+from .measure.environment import raise_file_limit
+from .measure.expectation import read_expectation
+from .measure.protocol import UsageError, new_check
+from .measure.report import compare_reports, exit_code, make_report, without_infinities
+from .measure.run import Program
+from .measure.runner import child_main
+from .measure.schedule import in_order, run_all
 from .page import Style, render_diagnosis, render_html, render_page
-from .protocol import UsageError, new_check
-from .reading import read_all, read_text_given
-from .report import compare_reports, exit_code, make_report, without_infinities
-from .run import Program
-from .runner import child_main
-from .schedule import in_order, run_all
+from .read.diagnosis import diagnose
+from .read.reading import read_all, read_text_given
 
 VERSION = "0.1.0"
 

@@ -9,12 +9,12 @@ import shlex
 import subprocess
 import sys
 
-from .causes import EXIT_CODES
-from .distributions import read_distributions, search_folders
-from .isolation import write
-from .measured import installer
-from .protocol import UsageError
-from .report import printed_report
+from .common.causes import EXIT_CODES
+from .common.distributions import read_distributions, search_folders
+from .common.isolation import write
+from .measure.machine_facts import installer
+from .measure.protocol import UsageError
+from .measure.report import printed_report
 
 
 class Repair(object):

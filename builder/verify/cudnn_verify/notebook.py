@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
+from .measure.report import printed_report
 from .page import Style, render_html, render_page
-from .report import printed_report
 
 
 class Page(object):

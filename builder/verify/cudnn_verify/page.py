@@ -9,9 +9,9 @@ import os
 import textwrap
 from html import escape
 
-from .causes import CAUSES
-from .data import told_names
-from .measured import thing_at_fault
+from .common.causes import CAUSES
+from .common.tables import told_names
+from .measure.machine_facts import thing_at_fault
 
 # (title, colour on a terminal, colour in HTML)
 _VERDICTS = {

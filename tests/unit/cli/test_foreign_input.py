@@ -48,7 +48,7 @@ def _no_index(_cls: object, **_options: object) -> object:
 def test_every_hostile_log_is_diagnosed_and_a_device_without_an_end_within_its_seconds(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from builder.verify.cudnn_verify import reading
+    from builder.verify.cudnn_verify.read import reading
 
     monkeypatch.setattr(reading, "_SECONDS", 0.5)
     for case in logs():

@@ -14,8 +14,8 @@ from builder.plan.facts.rules.image_contents import stack_of
 from builder.plan.facts.tables.gpus import card_of, class_of, known_cards
 from builder.plan.facts.tables.loader import load
 from builder.release.catalogue.releases import cards_of
-from builder.verify.cudnn_verify.data import TABLES, read_cards
-from builder.verify.cudnn_verify.told import Told
+from builder.verify.cudnn_verify.common.tables import TABLES, read_cards
+from builder.verify.cudnn_verify.read.text_facts import TextFacts
 
 CARDS = tuple(load().gpus.values())
 PRINTED = [
@@ -36,7 +36,7 @@ def by_resolve(name: str) -> str | None:
 
 
 def by_diagnose(text: str) -> str | None:
-    return Told([Line(text)]).capability
+    return TextFacts([Line(text)]).capability
 
 
 @pytest.fixture

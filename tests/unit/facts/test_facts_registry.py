@@ -16,9 +16,9 @@ from builder.plan.facts.tables import gpus
 from builder.plan.facts.tables import loader as tables
 from builder.plan.resolve.solve import meant
 from builder.release.catalogue.releases import cards_of, releases_of
-from builder.verify.cudnn_verify import data
-from builder.verify.cudnn_verify.fw_stages import FRAMEWORKS
-from builder.verify.cudnn_verify.told import Told
+from builder.verify.cudnn_verify.common import tables as data
+from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS
+from builder.verify.cudnn_verify.read.text_facts import TextFacts
 from builder.verify.runner.document import family
 
 BUILDER = Path(__file__).resolve().parents[3] / "builder"
@@ -93,7 +93,7 @@ def test_a_framework_and_a_card_of_the_tables_are_known_to_every_reader(make) ->
     assert family("mdp") == family("madeup-gpu") == "madeup"
     assert "RTX7090" in {card.name for card in cards_of()}
     assert ("madeup-gpu", "Made Up") in {(one.framework, one.title) for one in releases_of()}
-    told = Told([Line("mdp==1.2.3 on an NVIDIA GeForce RTX 7090, madeup/core.py")])
+    told = TextFacts([Line("mdp==1.2.3 on an NVIDIA GeForce RTX 7090, madeup/core.py")])
     assert (told.packages, told.capability, told.printed_by) == ({"madeup": "1.2.3"}, "12.0", {"madeup"})
     assert data.read_frameworks()["madeup"]["inner"] == ["madeup/lib"]
 

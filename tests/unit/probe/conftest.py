@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.image.recipe.probe_file import bundle
-from builder.verify.cudnn_verify.protocol import Ctx
+from builder.verify.cudnn_verify.measure.protocol import Ctx
 
 
 class Probe:

@@ -253,8 +253,8 @@ class Fourier:
 
 
 class Storing:
-    """What storing costs: the bound in :mod:`builder.verify.cudnn_verify.reference`, for unit roundoffs of
-    the operands and of the sums. A value that the type holds costs nothing.
+    """What storing costs: the bound in :mod:`builder.verify.cudnn_verify.measure.reference`, for unit
+    roundoffs of the operands and of the sums. A value that the type holds costs nothing.
     """
 
     def __init__(self, operands: float, sums: float) -> None:

@@ -11,11 +11,11 @@ import pytest
 from pages import causes, checks
 
 from builder.core import resources
-from builder.image.recipe.probe_file import bundle, sources
+from builder.image.recipe.probe_file import DATA, bundle, sources
 from builder.verify.cudnn_verify.__main__ import VERSION
-from builder.verify.cudnn_verify.causes import CAUSES
-from builder.verify.cudnn_verify.cuda import RESULT_CAUSES
-from builder.verify.cudnn_verify.run import COUNTER_TESTS
+from builder.verify.cudnn_verify.common.causes import CAUSES
+from builder.verify.cudnn_verify.measure.cuda import RESULT_CAUSES
+from builder.verify.cudnn_verify.measure.run import COUNTER_TESTS
 
 
 def test_the_same_bytes_every_time(probe):
@@ -28,7 +28,7 @@ def test_the_file_is_a_readable_script(probe):
     assert text.count('if __name__ == "__main__":') == 1
     assert text.rstrip().endswith("sys.exit(probe())")
     assert "from ." not in text.replace("from .module", "")
-    for module in resources.probe().glob("*.py"):
+    for module in resources.probe().rglob("*.py"):
         assert module.stem == "__init__" or f"\n# {module.stem}\n" in text
 
 
@@ -86,9 +86,10 @@ def broken_by(node, *, top):
     if getattr(node, "level", 0):
         if not top:
             yield "a relative import inside a function"
-        shared = node.level == 3 and (node.module or "").startswith("core.")
-        if not shared and (node.level != 1 or not node.module or "." in node.module):
-            yield "the probe is a flat package, use `from .module import name`"
+        if not re.fullmatch(
+            r"\.\w+|\.{1,2}\w+\.\w+|\.{3,4}core\.\w+", "." * node.level + (node.module or "")
+        ):
+            yield "use `from .module import name` or `from ..folder.module import name`"
         if any(alias.asname or alias.name == "*" for alias in node.names):
             yield "no alias and no star, names stay what they are in one file"
     elif top:
@@ -111,9 +112,11 @@ def names_of(tree):
 
 
 def test_the_sources_break_no_rule_of_the_bundle():
-    paths = [path for path in sources(resources.probe()) if path.name != "__init__.py"]
+    paths = sources(resources.probe())
     assert list(broken(paths)) == []
-    beside = [path for path in resources.probe().iterdir() if path.is_file() and path.suffix != ".py"]
+    assert len({path.stem for path in paths}) == len(paths), "modules of two folders have one name"
+    beside = [path for path in resources.probe().rglob("*.*") if path.suffix not in (".py", ".pyc")]
+    assert {path.suffix for path in beside} == DATA
     assert beside
     for text in (path.read_text() for path in beside):
         assert '"""' not in text, "it cannot stand in a raw string"
@@ -127,14 +130,14 @@ def test_the_sources_break_no_rule_of_the_bundle():
         ({"a": "from .b import *\n", "b": "x = 1\n"}, "a.py:1: no alias and no star"),
         ({"a": "import os as system\n"}, "a.py:1: no alias"),
         ({"a": "import numpy\n"}, "a.py:1: numpy is not in the standard library"),
-        ({"a": "from . import b\n", "b": ""}, "a.py:1: the probe is a flat package"),
+        ({"a": "from . import b\n", "b": ""}, "a.py:1: use `from .module import name`"),
         (
             {"a": "def f():\n    from .b import x\n", "b": "x = 1\n"},
             "a.py:2: a relative import inside a function",
         ),
         ({"a": "x = 1\n", "b": "def x():\n    pass\n"}, "x is defined in b.py and in a.py"),
         ({"a": "import os\n", "b": "os = 1\n"}, "os is defined in b.py and in an import"),
-        ({"a": "from ...b import x\n"}, "a.py:1: the probe is a flat package"),
+        ({"a": "from ...b import x\n"}, "a.py:1: use `from .module import name`"),
     ],
 )
 def test_a_source_that_breaks_a_rule_is_seen(tmp_path, texts, message):
@@ -189,10 +192,25 @@ def test_a_module_is_shared_with_the_package_around_it(tmp_path):
     scope = {}
     exec(compile(bundle(tmp_path / "verify/probe"), "bundled", "exec"), scope)
     assert scope["value"] == 2
-    assert {path.name for path in sources(resources.probe()) if path.parent != resources.probe()} == {
+    assert {path.name for path in sources(resources.probe()) if resources.probe() not in path.parents} == {
         "cards.py",
         "elf.py",
     }
+
+
+def test_a_folder_of_the_probe_may_use_another_and_its_data(tmp_path):
+    for name in ("measure", "common"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / "common/isolation.py").write_text(FIRST)
+    (tmp_path / "common/tables.py").write_text("import os\n\n\ndef beside(name):\n    raise OSError(name)\n")
+    (tmp_path / "measure/numbers.txt").write_text("41")
+    code = 'from ..common.tables import beside\n\nNUMBERS = beside("measure/numbers.txt")\n'
+    (tmp_path / "measure/reader.py").write_text(code)
+    (tmp_path / "a.py").write_text("from .measure.reader import NUMBERS\n\nvalue = int(NUMBERS) + 1\n")
+    scope = {}
+    exec(compile(bundle(tmp_path), "bundled", "exec"), scope)
+    assert scope["value"] == 42
 
 
 def test_the_page_of_causes_is_generated(generated):
@@ -213,13 +231,13 @@ def test_every_cause_has_a_proof_and_a_check_and_every_counter_test_proves_somet
 
 
 def test_every_check_of_the_code_is_in_the_table():
-    sources = "".join(p.read_text() for p in resources.probe().glob("*.py"))
+    sources = "".join(p.read_text() for p in resources.probe().rglob("*.py"))
     used = set(re.findall(r'"([A-Z]0[1-9])"', sources))
     assert used == {row.id for row in checks.read_checks()}
 
 
 def test_no_cause_is_only_on_paper():
     """Every cause of the closed list is given by some stage or judge."""
-    sources = "".join(p.read_text() for p in resources.probe().glob("*.py"))
+    sources = "".join(p.read_text() for p in resources.probe().rglob("*.py"))
     by_number = set(RESULT_CAUSES.values())
     assert [cause for cause in CAUSES if f'"{cause}"' not in sources and cause not in by_number] == []

@@ -14,10 +14,10 @@ import pytest
 from probe_elf import write_elf
 
 from builder.verify.cudnn_verify.__main__ import answer
-from builder.verify.cudnn_verify.environment import environment_stage
 from builder.verify.cudnn_verify.fix import _mend
-from builder.verify.cudnn_verify.protocol import UsageError
-from builder.verify.cudnn_verify.report import compare_reports, printed_report, without_infinities
+from builder.verify.cudnn_verify.measure.environment import environment_stage
+from builder.verify.cudnn_verify.measure.protocol import UsageError
+from builder.verify.cudnn_verify.measure.report import compare_reports, printed_report, without_infinities
 
 
 def test_a_bare_machine_has_nothing_to_check(probe):
@@ -406,7 +406,7 @@ def test_a_python_that_does_not_know_its_own_file_gives_a_verdict(probe):
 
 def test_a_fault_of_the_probe_is_no_report_and_nothing_is_called_mended(capsys):
     for text in ('{"verdict": null, "cause": null}', '{"a": 1}', "[]"):
-        with pytest.raises(ValueError, match="no verdict"):
+        with pytest.raises(ValueError, match="no report"):
             printed_report(text)
 
     def look(_environment=None):

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from builder.verify.cudnn_verify import driver
-from builder.verify.cudnn_verify.driver import driver_stage, judge_driver, needed_cuda
+from builder.verify.cudnn_verify.measure import driver
+from builder.verify.cudnn_verify.measure.driver import driver_stage, judge_driver, needed_cuda
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from probe_elf import mapped_libc, write_elf
 
-from builder.verify.cudnn_verify.library_files import names_inside, read_elf
+from builder.verify.cudnn_verify.measure.library_files import names_inside, read_elf
 
 
 def test_a_real_library_is_whole():

@@ -12,15 +12,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from probe_elf import write_elf
 
-from builder.verify.cudnn_verify import fw_libraries, fw_stages, fw_tensorflow
-from builder.verify.cudnn_verify.data import newest_row, opened_libraries
-from builder.verify.cudnn_verify.fw_arrays import Cupy, Jax
-from builder.verify.cudnn_verify.fw_compute import arch_support, is_gpu_name, loss_falls, training_data
-from builder.verify.cudnn_verify.fw_inference import Onnxruntime, conv_model
-from builder.verify.cudnn_verify.fw_libraries import _cudart_without_driver, cause_of_missing
-from builder.verify.cudnn_verify.fw_stages import coimport_orders, judge_framework
-from builder.verify.cudnn_verify.fw_tensorflow import Tensorflow, pinned_cudnn
-from builder.verify.cudnn_verify.run import Run
+from builder.verify.cudnn_verify.common.tables import newest_row, opened_libraries
+from builder.verify.cudnn_verify.measure import fw_libraries, fw_stages, fw_tensorflow
+from builder.verify.cudnn_verify.measure.fw_arrays import Cupy, Jax
+from builder.verify.cudnn_verify.measure.fw_compute import (
+    arch_support,
+    is_gpu_name,
+    loss_falls,
+    training_data,
+)
+from builder.verify.cudnn_verify.measure.fw_inference import Onnxruntime, conv_model
+from builder.verify.cudnn_verify.measure.fw_libraries import _cudart_without_driver, cause_of_missing
+from builder.verify.cudnn_verify.measure.fw_stages import coimport_orders, judge_framework
+from builder.verify.cudnn_verify.measure.fw_tensorflow import Tensorflow, pinned_cudnn
+from builder.verify.cudnn_verify.measure.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

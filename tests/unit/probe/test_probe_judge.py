@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 from probe_elf import mapped_libc, write_elf
 
-from builder.verify.cudnn_verify import judge, owners  # noqa: F401 - owners registers the counter-test by hashes
-from builder.verify.cudnn_verify.fw_common import of_another_release
-from builder.verify.cudnn_verify.library import _own_version
-from builder.verify.cudnn_verify.protocol import Stage
-from builder.verify.cudnn_verify.resolver import Loader
-from builder.verify.cudnn_verify.run import Program, Run
+from builder.verify.cudnn_verify.measure import judge
+from builder.verify.cudnn_verify.measure.fw_common import of_another_release
+from builder.verify.cudnn_verify.measure.library import _own_version
+from builder.verify.cudnn_verify.measure.protocol import Stage
+from builder.verify.cudnn_verify.measure.resolver import Loader
+from builder.verify.cudnn_verify.measure.run import Program, Run
 
 
 @pytest.fixture(autouse=True)

@@ -11,13 +11,13 @@ import pytest
 from packaging.markers import Marker
 from probe_elf import write_elf
 
-from builder.verify.cudnn_verify import contents
-from builder.verify.cudnn_verify.distributions import read_distributions, requirement
-from builder.verify.cudnn_verify.expectation import find_differences, read_expectation
-from builder.verify.cudnn_verify.files import files_stage
-from builder.verify.cudnn_verify.packages import check_pins, marker_applies, packages_stage
-from builder.verify.cudnn_verify.protocol import UsageError
-from builder.verify.cudnn_verify.versions import satisfies
+from builder.verify.cudnn_verify.common.distributions import read_distributions, requirement
+from builder.verify.cudnn_verify.common.versions import satisfies
+from builder.verify.cudnn_verify.measure import contents
+from builder.verify.cudnn_verify.measure.expectation import find_differences, read_expectation
+from builder.verify.cudnn_verify.measure.files import files_stage
+from builder.verify.cudnn_verify.measure.packages import check_pins, marker_applies, packages_stage
+from builder.verify.cudnn_verify.measure.protocol import UsageError
 
 INSTALLED = 1_700_000_000
 """Seconds since 1970: what a test writes later is newer."""

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from builder.plan.facts.tables.loader import companions
-from builder.verify.cudnn_verify import reading as probe_reading
-from builder.verify.cudnn_verify.causes import CAUSES
-from builder.verify.cudnn_verify.data import read_signatures
-from builder.verify.cudnn_verify.diagnosis import diagnose
-from builder.verify.cudnn_verify.reading import TextReading, redact
-from builder.verify.cudnn_verify.told import CONDITIONS
+from builder.verify.cudnn_verify.common.causes import CAUSES
+from builder.verify.cudnn_verify.read import reading as probe_reading
+from builder.verify.cudnn_verify.read.diagnosis import diagnose
+from builder.verify.cudnn_verify.read.reading import TextReading, redact
+from builder.verify.cudnn_verify.read.signatures import read_signatures
+from builder.verify.cudnn_verify.read.text_facts import CONDITIONS
 
 SIGNATURES = read_signatures()
 THREADS = [

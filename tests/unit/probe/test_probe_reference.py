@@ -2,9 +2,9 @@
 
 import struct
 
-from builder.verify.cudnn_verify.convolution import decode, encode
-from builder.verify.cudnn_verify.cudnn import FLOAT, HALF
-from builder.verify.cudnn_verify.reference import (
+from builder.verify.cudnn_verify.measure.convolution import decode, encode
+from builder.verify.cudnn_verify.measure.cudnn import FLOAT, HALF
+from builder.verify.cudnn_verify.measure.reference import (
     VARIANTS,
     answers,
     bias_relu,

@@ -4,9 +4,9 @@ import struct
 
 from probe_elf import write_elf
 
-from builder.verify.cudnn_verify.consumers import find_consumers
-from builder.verify.cudnn_verify.files import choose_candidates
-from builder.verify.cudnn_verify.resolver import Loader, read_cache
+from builder.verify.cudnn_verify.measure.consumers import find_consumers
+from builder.verify.cudnn_verify.measure.files import choose_candidates
+from builder.verify.cudnn_verify.measure.resolver import Loader, read_cache
 
 
 def loader(library_path="", cache=(), defaults=()):

@@ -20,9 +20,15 @@ from rounding_models import (
     winograd,
 )
 
-from builder.verify.cudnn_verify.convolution import allowed
-from builder.verify.cudnn_verify.cudnn import ALGORITHMS
-from builder.verify.cudnn_verify.reference import ROUNDING, VARIANTS, answers, largest_difference, variant
+from builder.verify.cudnn_verify.measure.convolution import allowed
+from builder.verify.cudnn_verify.measure.cudnn import ALGORITHMS
+from builder.verify.cudnn_verify.measure.reference import (
+    ROUNDING,
+    VARIANTS,
+    answers,
+    largest_difference,
+    variant,
+)
 
 HALF, TF32 = Storing(2**-11, 2**-11), Storing(2**-10, 2**-24)
 MODELS = {

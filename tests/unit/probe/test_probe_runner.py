@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from builder.verify.cudnn_verify.protocol import COUNTER_LAYER, STAGES, stage
-from builder.verify.cudnn_verify.run import Program, Run
-from builder.verify.cudnn_verify.runner import execute, find_stage
+from builder.verify.cudnn_verify.measure.protocol import COUNTER_LAYER, STAGES, stage
+from builder.verify.cudnn_verify.measure.run import Program, Run
+from builder.verify.cudnn_verify.measure.runner import execute, find_stage
 
 
 @pytest.fixture

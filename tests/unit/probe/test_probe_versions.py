@@ -2,7 +2,7 @@
 
 import pytest
 
-from builder.verify.cudnn_verify.versions import cuda_tuple, cudnn_rule, cudnn_tuple, dotted, numbers
+from builder.verify.cudnn_verify.common.versions import cuda_tuple, cudnn_rule, cudnn_tuple, dotted, numbers
 
 
 @pytest.mark.parametrize(

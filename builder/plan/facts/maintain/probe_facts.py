@@ -1,4 +1,4 @@
-"""The facts that the probe carries: ``builder/verify/cudnn_verify/facts.json``, which ``rtbuild facts
+"""The facts that the probe carries: ``builder/verify/cudnn_verify/common/facts.json``, which ``rtbuild facts
 export`` writes.
 
 The probe imports nothing of rtbuild, and has to name the cards, releases and limits that the tables know.

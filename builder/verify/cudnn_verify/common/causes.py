@@ -1,0 +1,48 @@
+"""The closed list of causes, one for each failed verdict; the ``.ini`` files say what their fields mean."""
+
+from collections import namedtuple
+
+from .tables import beside, read_sections
+
+CAUSETABLE = beside("common/causes.ini")
+
+Cause = namedtuple("Cause", "id side title remedy explanation proof judged without follows source")
+
+
+VERDICT_OF_SIDE = {"image": "broken", "image-on-gpu": "unsupported-gpu", "host": "host", "busy": "busy"}
+EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
+PROBE_FAULT = 30
+"""The exit code without a verdict."""
+
+
+def ini_row(kind, section):
+    """A section as a named tuple: its name, then its texts, each on one line; ``""`` for a missing one."""
+    texts = {key: " ".join(value.split()) for key, value in section.items()}
+    return kind(section.name, *(texts.get(field, "") for field in kind._fields[1:]))
+
+
+_SECTIONS = {section.name: section for section in read_sections(CAUSETABLE)}
+CAUSES = {name: ini_row(Cause, section) for name, section in _SECTIONS.items()}
+
+
+def commands_by_place(identifier, places):
+    """[(where, text, note)] of a cause's commands that need no facts but the place."""
+    lines = [line.split(": ", 2) for line in _SECTIONS[identifier].get("commands", "").splitlines() if line]
+    here = [place for place, _, _ in lines if place in places] + ["any"]
+    chosen = [(where, text.partition(" | ")) for place, where, text in lines if place == here[0]]
+    return [(where, text, note or None) for where, (text, _, note) in chosen]
+
+
+def remedy_at(identifier, places):
+    """The remedy in words for the place where a text comes from."""
+    lines = [line.partition(": ") for line in _SECTIONS[identifier].get("words", "").splitlines() if line]
+    return next((text for place, _, text in lines if place in places), CAUSES[identifier].remedy)
+
+
+def explain(identifier):
+    """One cause as text for a terminal."""
+    cause = CAUSES[identifier]
+    verdict = VERDICT_OF_SIDE[cause.side]
+    lines = [cause.id + ": " + cause.title, "", cause.explanation, "", "What to do: " + cause.remedy, ""]
+    lines.append("Verdict: %s (exit code %d). Source: %s" % (verdict, EXIT_CODES[verdict], cause.source))
+    return "\n".join(lines)

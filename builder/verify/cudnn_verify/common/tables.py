@@ -1,0 +1,126 @@
+"""The tables: frameworks, their releases, cards, drivers, expressions for texts.
+
+The ``.ini`` files are written by hand; ``facts.json`` is made from rtbuild's compatibility tables by
+``rtbuild facts export``. In the one-file form their texts stand here.
+"""
+
+import configparser
+import functools
+import json
+import os
+import re
+
+from ....core.cards import KnownCards
+from .versions import numbers, pins_of, satisfies
+
+
+def beside(name):
+    """The text of a data file, by its path below the probe's folder."""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    with open(os.path.join(folder, name), "rb") as stream:
+        return stream.read().decode("utf-8")
+
+
+TABLES = beside("common/facts.json")
+PATTERNS = beside("common/patterns.ini")
+
+
+def read_sections(text):
+    """The sections of a data file in INI format, in its order."""
+    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    parser.read_string(text)
+    return [parser[name] for name in parser.sections()]
+
+
+def read_frameworks():
+    """{framework: {key: value}}; ``plan/facts/tables/data/frameworks.toml`` says what the keys are."""
+    return read_facts()["frameworks"]
+
+
+def told_names():
+    """The frameworks by the names under which a text's packages are filed."""
+    return [row["told"] for row in read_frameworks().values()]
+
+
+def newest_row(framework, key, version):
+    """The text of the newest row that is not newer than ``version`` (numbers), ``""`` if there is none."""
+    rows = [(numbers(since), text) for since, text in read_frameworks()[framework].get(key, {}).items()]
+    return next((text for since, text in sorted(rows, reverse=True) if () < since <= version), "")
+
+
+def cudnn_of_torch(packages):
+    """The major version of the cuDNN that the PyTorch among packages brings; None if that is not known."""
+    major = newest_row("torch", "cudnn", numbers(packages.get("torch")))
+    return int(major) if major else None
+
+
+def opened_libraries(framework, cuda):
+    """File names that a framework's build for this CUDA (text) opens by itself; [] if that is not known."""
+    return ["lib" + name for name in newest_row(framework, "opens", numbers(cuda)).split()]
+
+
+@functools.lru_cache(maxsize=1)
+def read_patterns():
+    """{section: {key: text}} of ``patterns.ini``."""
+    sections = read_sections(PATTERNS)
+    return {row.name: {key: "".join(value.split("\n")) for key, value in row.items()} for row in sections}
+
+
+@functools.lru_cache(maxsize=1)
+def read_facts():
+    """``facts.json``: an object for each kind of fact; ``plan/facts/maintain/probe_facts.py`` says which."""
+    return json.loads(TABLES)
+
+
+@functools.lru_cache(maxsize=1)
+def read_cards():
+    rows = read_facts()["cards"].items()
+    capabilities = {name: capability for capability, names in rows for name in names}
+    return KnownCards(capabilities, read_facts()["generations"], frozenset(read_facts()["short"]))
+
+
+def driver_floor(cuda):
+    """The oldest driver (numbers) that serves all of a CUDA major version; () if that is not known."""
+    return numbers(read_facts()["cuda"].get(str(cuda), (None,))[0])
+
+
+def known_bad(here, text=None):
+    """The row about these versions (texts by name: a framework, cuda, cudnn, gpu), or None.
+
+    ``text``, if given, has to be in the row's words for the failure.
+    """
+    for row in read_facts()["known_bad"]:
+        known = {name: here[name] for name in row["when"] if here.get(name)}
+        about = set(row["when"]) - {"gpu"} <= set(known)
+        fits = all(satisfies(version, pins_of(row["when"][name])) for name, version in known.items())
+        if about and fits and (text is None or (row["says"] and re.search(row["says"], text))):
+            return row
+    return None
+
+
+def known_bad_words(row):
+    """The known fault, as a sentence."""
+    return "%(message)s; take %(remedy)s (%(source)s)" % row
+
+
+class Releases(object):
+    """The releases of frameworks and of cuDNN's wheels that travel with the probe."""
+
+    def builds(self, framework, version):
+        """Rows of a framework, the newest and the index's own first; with a version its own alone."""
+        rows = [row for row in read_facts()["builds"] if row["framework"] == framework]
+        if version is not None:
+            rows = [row for row in rows if satisfies(version, pins_of(row["versions"]))]
+        return sorted(rows, key=lambda row: (numbers(row["latest"]), row["default"]), reverse=True)
+
+    def cudnn_wheel(self, cuda_major, wanted):
+        """``nvidia-cudnn-cu12==9.3.0.75`` for a version, or a range if no such wheel is known, or None."""
+        name = "nvidia-cudnn-cu%s" % cuda_major
+        aim = numbers(wanted)
+        known = read_facts()["wheels"]
+        for text in known.get(name, ()):
+            if aim and numbers(text)[: len(aim)] == aim:
+                return "%s==%s" % (name, text)
+        if name not in known or not aim:
+            return None
+        return "%s>=%s,<%d" % (name, ".".join(str(part) for part in aim), aim[0] + 1)

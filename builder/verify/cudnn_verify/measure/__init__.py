@@ -1,0 +1,1 @@
+"""What measures this machine and judges it: goes into images."""

@@ -1,0 +1,155 @@
+"""Frameworks for inference only: ONNX Runtime and CTranslate2."""
+
+import glob
+import os
+import re
+
+from ..common.versions import numbers
+from .fw_common import Framework, flat, imported, shaped
+from .library_files import is_cuda_library, names_inside, read_elf, required_sublibraries, shim_major
+
+_ORT_CUDA = "CUDAExecutionProvider"
+_ONNX_TYPES = {"float32": 1, "float16": 10}
+
+
+class Onnxruntime(Framework):
+    name, title, module = "onnxruntime", "ONNX Runtime", "onnxruntime"
+    dtypes = ("float32", "float16")
+    answers = ("y",)
+    trains = False
+
+    def _provider(self):
+        """The library with the CUDA provider, or None."""
+        pattern = os.path.join(os.path.dirname(self.api.__file__), "capi/libonnxruntime_providers_cuda*.so")
+        return next(iter(glob.glob(pattern)), None)
+
+    def cuda_build(self):
+        providers = list(self.api.get_available_providers())
+        return _ORT_CUDA in providers, {"providers": providers, "library": self._provider()}
+
+    def compiled(self):
+        """CUDA as the package says it; cuDNN's major version by the name that the provider is linked with."""
+        info = imported("onnxruntime.capi.build_and_package_info")
+        cudnn = [str(shim_major(name)) for name in self._needed() if shim_major(name)]
+        return {"cuda": getattr(info, "cuda_version", None) or None, "cudnn": cudnn[0] if cudnn else None}
+
+    def _needed(self):
+        provider = self._provider()
+        return [name for name in read_elf(provider)["needed"] if is_cuda_library(name)] if provider else []
+
+    def wanted(self):
+        """Without the driver's library, which 1.31 is linked with: the driver's own checks decide on it."""
+        provider = self._provider()
+        names = [name for name in self._needed() if name != "libcuda.so.1"]
+        return names, [provider] if provider else []
+
+    def rescue(self):
+        """A line that a program has to have, for libraries in wheels:
+        https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#preload-dlls
+        """
+        if hasattr(self.api, "preload_dlls"):  # from 1.21 on
+            self.api.preload_dlls()
+            return "onnxruntime.preload_dlls()"
+        return "import torch" if imported("torch") else ""
+
+    def devices(self):
+        """A session that was asked for CUDA and lacks it has silently gone to the CPU."""
+        model = conv_model("float32", [("x", (1, 3, 8, 8)), ("w", (4, 3, 3, 3))], (1, 4, 8, 8))
+        session = self.api.InferenceSession(model, providers=[_ORT_CUDA, "CPUExecutionProvider"])
+        return [name for name in session.get_providers() if name == _ORT_CUDA]
+
+    def fused(self, device, dtype, case, bias):
+        return self.convolve(device, dtype, case, ("b", bias, (len(bias),)))
+
+    def convolve(self, device, dtype, case, *bias):
+        inputs = [(name, case[name], case[name + "_shape"]) for name in ("x", "w")] + list(bias)
+        shapes = [(name, shape) for name, _, shape in inputs]
+        model = conv_model(dtype, shapes, case["dy_shape"], relu=bool(bias))
+        options = self.api.SessionOptions()
+        if device:
+            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        providers = [_ORT_CUDA] if device else ["CPUExecutionProvider"]
+        session = self.api.InferenceSession(model, options, providers=providers)
+        y = session.run(["y"], {name: shaped(data, shape).astype(dtype) for name, data, shape in inputs})[0]
+        return {"y": flat(y), "devices": [session.get_providers()[0]]}
+
+
+class Ctranslate2(Framework):
+    """faster-whisper runs by it. Its wheel holds cuDNN's shim; its parts and cuBLAS come from elsewhere."""
+
+    name, title, module = "ctranslate2", "CTranslate2", "ctranslate2"
+    convolves = trains = False
+
+    def load(self):
+        super(Ctranslate2, self).load()
+        if not hasattr(self.api, "get_cuda_device_count"):
+            import ctranslate2._ext  # noqa: F401 - the package goes on without its compiled part, without a word
+        # CUDA by the cuBLAS that it opens, cuDNN by the shim that it is linked with: 60 MB are read once
+        paths = self._libraries("ctranslate2")
+        opened = [name for path in paths for name in names_inside(path, rb"libcublas\.so\.\d+", 512 << 20)]
+        linked = [name for path in paths for name in read_elf(path)["needed"] if name.startswith("libcudnn")]
+        cudnn = linked[-1].partition(".so.")[2] if linked else ""
+        self.built = {"cuda": opened[0].rpartition(".")[2] if opened else None, "cudnn": cudnn or None}
+
+    def compiled(self):
+        return self.built
+
+    def _libraries(self, name):
+        root = os.path.dirname(os.path.dirname(self.api.__file__))
+        return glob.glob(os.path.join(root, "ctranslate2.libs", "lib%s-*.so*" % name))
+
+    def cuda_build(self):
+        libraries = self._libraries("ctranslate2")
+        return bool(self.compiled()["cuda"]), {"libraries": libraries, "shim": self._libraries("cudnn")}
+
+    def wanted(self):
+        compiled, shims = self.compiled(), self._libraries("cudnn")
+        names = ["libcublas.so.%s" % compiled["cuda"]] if compiled["cuda"] else []
+        parts = required_sublibraries(numbers(compiled["cudnn"])[0]) if compiled["cudnn"] else []
+        names += [name for name in parts if re.search("graph|_ops|_cnn", name) and "train" not in name]
+        return names, (shims + self._libraries("ctranslate2"))[:1]
+
+    def devices(self):
+        return ["cuda:%d" % index for index in range(self.api.get_cuda_device_count())]
+
+
+def conv_model(dtype, inputs, output, relu=False):
+    """A model y = Conv(x, w[, b]), pads 1, with Relu if asked; ``inputs``: (name, shape) pairs.
+
+    It is written byte by byte, since the ``onnx`` package need not be installed. The filter is an input and
+    no constant, so that nothing is computed before the session runs.
+    Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+    """
+    names = [(1, name) for name, _ in inputs]
+    pads = _onnx((1, "pads"), *[(8, 1)] * 4, (20, 7))
+    graph = [(1, _onnx(*names, (2, "conv" if relu else "y"), (4, "Conv"), (5, pads)))]
+    graph += [(1, _onnx((1, "conv"), (2, "y"), (4, "Relu")))] * relu
+    graph += [(2, "probe")] + [(11, _onnx_value(name, dtype, shape)) for name, shape in inputs]
+    graph.append((12, _onnx_value("y", dtype, output)))
+    return _onnx((1, 6), (7, _onnx(*graph)), (8, _onnx((1, ""), (2, 11))))
+
+
+def _onnx_value(name, dtype, shape):
+    dims = [(1, _onnx((1, size))) for size in shape]
+    tensor = _onnx((1, _ONNX_TYPES[dtype]), (2, _onnx(*dims)))
+    return _onnx((1, name), (2, _onnx((1, tensor))))
+
+
+def _onnx(*fields):
+    """A message in protobuf's wire format; a field is its number with an integer, a text or a message."""
+    data = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            data += _onnx_varint(number << 3) + _onnx_varint(value)
+        else:
+            value = value.encode("ascii") if isinstance(value, str) else value
+            data += _onnx_varint(number << 3 | 2) + _onnx_varint(len(value)) + value
+    return data
+
+
+def _onnx_varint(number):
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(data) + bytes([number])

@@ -1,0 +1,180 @@
+"""Which cuDNN a framework loads, whether it serves the build, and whether its other libraries are found."""
+
+import os
+import re
+
+from ..common.versions import cuda_tuple, cudnn_rule, dotted, numbers
+from .cuda import ctypes, open_library
+from .cudnn import VERSION_MISMATCH, Cudnn
+from .environment import start_environment
+from .expectation import asked_for
+from .library_files import mapped_libraries, shim_name
+from .protocol import WITHOUT_CUDA
+from .resolver import Loader
+
+
+def unloadable(ctx, names, requesters=()):
+    """{name: why} of those libraries that cannot be opened here, each tried by itself as the framework would.
+
+    A library that is in the process already counts as opened.
+    """
+    # the loader goes by the variable as it was when the process was started
+    loader = Loader(library_path=(start_environment() or os.environ).get("LD_LIBRARY_PATH", ""))
+    present = {row["name"] for row in mapped_libraries() or []}
+    missing = {}
+    for name in [name for name in names if name not in present]:
+        paths = [loader.resolve(name, requester)["path"] for requester in requesters or [None]]
+        try:
+            with ctx.call("dlopen %s" % name):
+                open_library(next(filter(None, paths), name))
+        except OSError as error:
+            missing[name] = str(error)
+    return missing
+
+
+def cause_of_missing(names, copies=()):
+    """The cause id for libraries that are not there: cuDNN's absence explains more than the toolkit's.
+
+    ``copies``: the cuDNNs that were found, as in the facts.
+    """
+    majors = {name.rpartition(".")[2] for name in names if re.match(r"libcudnn\w*\.so\.\d+$", name)}
+    here = {str(copy["major"]) for copy in copies}
+    if majors and here and not majors & here:
+        return "cudnn-major-mismatch"
+    if any(name.startswith("libcudnn.so") for name in names):
+        return "cudnn-missing"
+    if any(name.startswith("libcudnn_") for name in names):
+        return "cudnn-sublibrary-missing"
+    if all(name.startswith("libnvrtc") for name in names):
+        return "nvrtc-missing"
+    return "toolkit-library-missing"
+
+
+def check_wanted(ctx, framework):
+    """R02: every library that the framework opens by itself, later and silently, can be opened."""
+    names, requesters = framework.wanted()
+    if not names:
+        return True
+    framework.load_first(names)
+    missing = unloadable(ctx, names, requesters)
+    named = ", ".join(sorted(missing))
+    if not missing:
+        return ctx.passed("R02", "%s can open all %d libraries it asks for" % (framework.title, len(names)))
+    if ctx.without_cuda:
+        return ctx.not_run("R02", "%s finds no %s; %s" % (framework.title, named, WITHOUT_CUDA), missing)
+    with ctx.call("%s: its own remedy" % framework.module):
+        remedy = framework.rescue()
+    if remedy and not unloadable(ctx, missing, requesters):
+        note = "%s finds %s only after the line %s, before its first session: without it, it uses the CPU"
+        summary = "%s can open all %d libraries it asks for, after %s" % (framework.title, len(names), remedy)
+        return ctx.passed("R02", summary, missing, note=note % (framework.title, named, remedy))
+    summary = "%s asks for %s, which cannot be opened" % (framework.title, named)
+    optional = not framework.needs_cudnn and not asked_for(framework.name, ctx.expect)
+    needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
+    if not needed:
+        return ctx.passed("R02", summary, missing, note="%s works without cuDNN" % framework.title)
+    shadow = "cudnn-shadowed" if any(name.startswith("libcudnn") for name in needed) else "toolkit-mixed"
+    cause = cause_of_missing(needed, ctx.facts.get("copies") or ())
+    evidence = {"cannot be opened": missing, "otherwise": cause, "shadow": shadow}
+    return ctx.fails("R02", summary, None, evidence)
+
+
+def loaded_row(cudnn):
+    """The report's row about the cuDNN that a framework has loaded."""
+    return {"cudnn": dotted(cudnn["version"]), "cudnn_path": cudnn["path"], "cuda": cudnn["cuda"]}
+
+
+def framework_cudnn(ctx, framework, reported=()):
+    """{"path", "version", "cudart", "cuda", "linkage", "opened"} of the cuDNN in this process.
+
+    ``reported`` is the version that the framework itself gave; the library's own answer is preferred, since
+    that is the sub-library which got loaded.
+    """
+    compiled = numbers(framework.compiled()["cudnn"])
+    rows = mapped_libraries()
+    found = {"path": None, "version": reported or None, "cudart": None, "linkage": None, "opened": None}
+    found["cuda"] = _cudart(rows or [], ctx.facts.get("packages") or {})
+    if rows is None:
+        return found
+    shims = [row for row in rows if row["name"].startswith("libcudnn.so")]
+    if compiled:
+        shims = [row for row in shims if row["name"].startswith(shim_name(compiled[0]))] or shims
+    if not shims:
+        found["linkage"] = "static" if reported else None
+        return found
+    opened = Cudnn(ctx, shims[-1]["path"])
+    found.update(path=opened.path, linkage="dynamic", version=opened.version, opened=opened)
+    return dict(found, cudart=cuda_tuple(opened.status("cudnnGetCudartVersion")))
+
+
+def check_loaded(ctx, framework, cudnn, compiled):
+    """F02, C02, C03 and C05; True if none of them failed."""
+    if not cudnn["version"]:
+        reason = "%s loads cuDNN only once it has a GPU" if framework.needs_cudnn else "%s has no cuDNN here"
+        return ctx.not_run("F02", reason % framework.title)
+    evidence = {"path": cudnn["path"], "linkage": cudnn["linkage"]}
+    evidence.update(compiled=dotted(compiled) or None, loaded=dotted(cudnn["version"]))
+    cause = cudnn_rule(compiled, cudnn["version"], ctx.strict)
+    pair = (framework.title, evidence["compiled"] or "(not said)", evidence["loaded"])
+    pair = "%s compiled for cuDNN %s, cuDNN %s loaded" % pair
+    if cause:
+        known = None if cause == "cudnn-too-old" else cause
+        return ctx.fails("F02", pair, known, dict(evidence, rule=cause))
+    shared = min(len(compiled), 3)
+    other = compiled[:shared] != cudnn["version"][:shared]
+    note = other and "not the version that it was compiled for, which NVIDIA's rule allows"
+    ctx.passed("F02", pair, evidence, note=note)
+    return _check_flavour(ctx, framework, cudnn) and _check_one_cudnn(ctx, cudnn)
+
+
+def _check_flavour(ctx, framework, cudnn):
+    wanted = numbers(framework.compiled()["cuda"])
+    if not wanted or not cudnn["cudart"]:
+        return True
+    evidence = {"cudnn_built_with": dotted(cudnn["cudart"]), "framework_built_with": dotted(wanted)}
+    if wanted[0] == cudnn["cudart"][0]:
+        return ctx.passed("C02", "cuDNN and %s are both of CUDA %d" % (framework.title, wanted[0]), evidence)
+    summary = "cuDNN is the one for CUDA %d and %s is built for CUDA %d"
+    summary = summary % (cudnn["cudart"][0], framework.title, wanted[0])
+    return ctx.fails("C02", summary, None, dict(evidence, otherwise="cudnn-cuda-flavour"))
+
+
+def _check_one_cudnn(ctx, cudnn):
+    """C03 and C05: the sub-libraries that this process gets are of one version and out of one folder."""
+    major = cudnn["version"][0]
+    if major == 8 and ctx.facts.get("gpu_state") != "works":
+        # up to 8.8 the parts that convolve abort the process where there is no libcuda.so
+        return ctx.not_run("C03", "cuDNN 8's sub-libraries need the driver to load")
+    answers = cudnn["opened"].version_checks() if cudnn["opened"] else {}
+    paths = [row["path"] for row in mapped_libraries() or [] if row["name"].startswith("libcudnn")]
+    wrong = sorted(name for name, status in answers.items() if status == VERSION_MISMATCH.get(major, 1002))
+    evidence = {"files": paths, "checks": answers}
+    if wrong:
+        text = "cuDNN's sub-libraries differ in version: %s" % ", ".join(wrong)
+        return ctx.fails("C03", text, None, evidence)
+    if answers:
+        ctx.passed("C03", "cuDNN's own version checks agree", {"checks": answers})
+    folders = sorted({os.path.dirname(p) for p in paths if ".so.%d" % major in os.path.basename(p)})
+    note = "files of one version out of several folders" if len(folders) > 1 else None
+    return ctx.passed("C05", "cuDNN is mapped from %s" % " and ".join(folders), evidence, note=note)
+
+
+def _cudart(rows, packages):
+    """The version of the CUDA runtime in this process as text; None if it is linked statically."""
+    path = next((row["path"] for row in rows if row["name"].startswith("libcudart.so")), None)
+    number = ctypes.c_int()
+    if path and open_library(path).cudaRuntimeGetVersion(ctypes.byref(number)) == 0:
+        return dotted(cuda_tuple(number.value))
+    return _cudart_without_driver(path, packages) if path else None
+
+
+def _cudart_without_driver(path, packages):
+    """Without a driver, the runtime up to CUDA 11 reports that alone (status 35).
+
+    NVIDIA's installers name the file ``libcudart.so.11.8.89``; in its wheels it is ``libcudart.so.11.0`` for
+    all of CUDA 11, and the wheel knows.
+    """
+    told = numbers(os.path.basename(os.path.realpath(path)).partition(".so.")[2])
+    if len(told) < 3 and "/nvidia/" in path and told:
+        told = numbers((packages.get("nvidia-cuda-runtime-cu%d" % told[0]) or {}).get("version"))
+    return dotted(told[:2]) if len(told) > 2 else None

@@ -1,0 +1,190 @@
+"""The frameworks' stages: each of them by itself, then all of them imported together, in every order.
+
+Two copies of cuDNN 9 do not live side by side in a process: whichever framework comes second silently uses
+the sub-libraries of the first. Which cuDNN each of them gets must not depend on the order.
+"""
+
+import os
+import re
+from itertools import permutations
+
+from ..common.tables import known_bad, known_bad_words, read_patterns
+from ..common.versions import cudnn_rule, dotted, numbers
+from .counter import by_counter_tests, shorten
+from .cudnn import status_cause
+from .fw_arrays import Cupy, Jax
+from .fw_common import check_framework
+from .fw_eager import Paddle, Torch
+from .fw_inference import Ctranslate2, Onnxruntime
+from .fw_libraries import framework_cudnn, unloadable
+from .fw_tensorflow import Tensorflow
+from .judge import default_judge, find_cause, last_words
+from .library_files import mapped_libraries
+from .protocol import stage
+
+FRAMEWORKS = {kind.name: kind for kind in (Torch, Tensorflow, Jax, Cupy, Onnxruntime, Paddle, Ctranslate2)}
+
+
+def judge_framework(run):
+    """Causes that only framework stages know, then the default judge for the rest."""
+    for check in run.checks:
+        if check["outcome"] == "failed" and not check["cause"]:
+            if check["id"] in ("F02", "C03"):
+                # a wrong version that goes away with a variable or a preloaded file came from there
+                rule = check["evidence"].get("rule", "cudnn-sublibrary-mismatch")
+                check["cause"] = by_counter_tests(run, check) or rule
+            elif check["id"] == "F04":
+                _explain_silent_cpu(run, check)
+    flying = run.in_flight or ""
+    if _excuse_import(run) or _refuses_a_part(run):
+        return
+    if run.ending["kind"] == "raised" and flying and not flying.startswith("import"):
+        evidence = {"in_flight": flying, "ending": run.ending, "stderr": run.stderr[-4000:]}
+        number = "F07" if "training" in flying else "F05" if "convolution" in flying else "F04"
+        check = run.fail(number, "%s in %s" % (shorten(run.ending["text"]), flying), None, evidence)
+        check["cause"] = _cause_of_exception(run, check)
+    else:
+        default_judge(run)
+
+
+def _refuses_a_part(run):
+    """True if the framework itself says that it will not use one of its parts; JAX says so by a warning."""
+    said = re.search(r".*is installed, but it is not compatible with .*", run.stderr)
+    if not said:
+        return False
+    run.prove("the framework's own words", "confirmed", shorten(said.group(0)))
+    evidence = {"ending": run.ending, "stderr": run.stderr[-4000:]}
+    run.fail("P03", shorten(said.group(0)), "package-pin-mismatch", evidence)
+    run.excused = True
+    return True
+
+
+def _excuse_import(run):
+    """True for an import that fails for want of the driver's libraries on a machine without a GPU."""
+    absent = r"(lib(?:cuda|nvidia-ml)\.so[\w.]*): cannot open shared object file"
+    named = re.search(absent, run.ending["text"])
+    if run.ending["kind"] != "raised" or not named or run.facts.get("gpu_state", "none") != "none":
+        return False
+    text = "it cannot be imported without the driver (%s), and there is no GPU here" % named.group(1)
+    run.excuse("F01", text, {"ending": run.ending})
+    return True
+
+
+def _explain_silent_cpu(run, check):
+    """Every library that the framework asks for opens, and yet it takes no GPU."""
+    again = run.again("visible")
+    seen = any(c["id"] == "F04" and c["outcome"] == "passed" for c in again.checks)
+    run.prove("visible", "confirmed" if seen else "refuted", "the framework sees a GPU: %s" % seen)
+    check["cause"] = "device-hidden" if seen else by_counter_tests(run, check) or "framework-silent-cpu"
+
+
+def _cause_of_exception(run, check):
+    text = last_words(run, check)
+    said = {what for what, words in read_patterns()["said-by-frameworks"].items() if re.search(words, text)}
+    gpu = (run.facts.get("gpus") or [{}])[0]
+    about = dict(run.new_facts).get("framework") or {}
+    compiled, version = about.get("compiled") or {}, about.get("version")
+    capability = gpu.get("compute_capability")
+    here = {run.stage.name: version, "cuda": compiled.get("cuda"), "gpu": capability}
+    faulty = known_bad(here, text)
+    if faulty and gpu:
+        return run.proven("framework-known-bad", "known releases", known_bad_words(faulty))
+    if "HOST_ALLOCATION_FAILED" not in text and "memory" in said:
+        again = run.again("small")
+        run.prove("small", "confirmed" if again.sound else "refuted", "the same with memory taken as needed")
+        free, total = gpu.get("memory_free"), gpu.get("memory_total")
+        if again.sound or (free is not None and free < (256 << 20)):
+            return run.proven("out-of-memory", "memory", "%s of %s bytes were free before" % (free, total))
+    if "driver" in said:
+        api = (run.facts.get("driver") or {}).get("api")
+        older = numbers(api)[:2] < numbers(compiled.get("cuda"))[:2]
+        what = "the driver serves CUDA %s, the framework is built for %s" % (api, compiled.get("cuda"))
+        run.prove("driver version", "confirmed" if older else "refuted", what)
+        if older:
+            return "driver-too-old"
+    if said & {"kernel", "arch"}:
+        raw = "cuDNN's own convolution ran on this GPU (compute capability %s)" % capability
+        cause = "framework-arch-missing" if "kernel" in said else "cudnn-arch-dropped"
+        return run.proven(cause, "convolution", raw)
+    cause = find_cause(run, check)
+    vague = cause in ("framework-import", "execution-failed")
+    return status_cause(text) or "execution-failed" if vague else cause
+
+
+def framework_stage(ctx):
+    check_framework(ctx, FRAMEWORKS[ctx.stage](ctx))
+
+
+for _kind in FRAMEWORKS.values():
+    stage(_kind.name, "framework", 300, _kind.module, judge=judge_framework)(framework_stage)
+
+
+def coimport_orders(facts):
+    """Every order of the frameworks that could be imported by themselves; nothing for fewer than two.
+
+    Of more than three, each comes first once and last once: the first one's cuDNN is what the others get.
+    """
+    names = list(facts.get("imported") or [])
+    if len(names) < 2:
+        return []
+    if len(names) <= 3:
+        return [{"order": list(order)} for order in permutations(names)]
+    turns = [names[at:] + names[:at] for at in range(len(names))]
+    return [{"order": order} for turn in turns for order in (turn, turn[::-1])]
+
+
+def judge_coimport(run):
+    """An order that fails where each framework alone does not is a conflict of import order."""
+    if run.ending["kind"] not in ("raised", "signal", "exit"):
+        default_judge(run)
+        return
+    order = run.params["order"]
+    what = "%s: %s in %s" % (", then ".join(order), run.ending["text"].strip()[:200], run.in_flight)
+    evidence = {"order": order, "in_flight": run.in_flight, "stderr": run.stderr[-4000:]}
+    run.prove("import alone", "confirmed", "each of them imports by itself, in a process of its own")
+    run.fail("F06", what, "import-order-conflict", evidence)
+
+
+@stage("coimport", layer="coimport", timeout=600, runs=coimport_orders, judge=judge_coimport)
+def coimport_stage(ctx):
+    """Import them all in one process, each made to load its cuDNN before the next comes."""
+    order = ctx.params["order"]
+    frameworks = [FRAMEWORKS[name](ctx) for name in order]
+    without = set()
+    for framework in frameworks:
+        with ctx.call("import %s" % framework.module):
+            framework.load()
+        with ctx.call("%s: load cuDNN" % framework.module):
+            if not framework.touch() and not framework.needs_cudnn:
+                without.add(framework.name)  # what others have mapped is none of its
+        names, requesters = framework.wanted()
+        unloadable(ctx, [name for name in names if name.startswith("libcudnn.so")], requesters)
+    versions = dict.fromkeys(without, "none")
+    for framework in [framework for framework in frameworks if framework.name not in without]:
+        cudnn = framework_cudnn(ctx, framework)
+        versions[framework.name] = dotted(cudnn["version"])
+        cause = cudnn_rule(numbers(framework.compiled()["cudnn"]), cudnn["version"] or (), ctx.strict)
+        if cause:
+            told = (framework.title, versions[framework.name], ", ".join(order))
+            text, evidence = "%s gets cuDNN %s when imported in the order %s", {"order": order, "rule": cause}
+            return ctx.fails("F06", text % told, cause="import-order-conflict", evidence=evidence)
+    files = [row["path"] for row in mapped_libraries() or [] if row["name"].startswith("libcudnn")]
+    return _compare_orders(ctx, {"order": order, "cudnn": versions, "files": files})
+
+
+def _compare_orders(ctx, mine):
+    """F06: each framework must get the cuDNN of the order before; under --strict a difference fails."""
+    before = ctx.facts.get("coimport")
+    ctx.fact("coimport", mine)
+    order = ", then ".join(mine["order"])
+    folders = sorted({os.path.dirname(path) for path in mine["files"]})
+    evidence = dict(mine, before=before)
+    if not before or before["cudnn"] == mine["cudnn"]:
+        text = "%s: cuDNN from %s" % (order, " and ".join(folders) or "nowhere")
+        return ctx.passed("F06", text, evidence)
+    name = min(key for key in mine["cudnn"] if mine["cudnn"][key] != before["cudnn"].get(key))
+    text = "%s gets cuDNN %s in the order %s, and %s in the one before"
+    text = text % (name, mine["cudnn"][name], order, before["cudnn"].get(name))
+    if ctx.strict:
+        return ctx.fails("F06", text, cause="import-order-conflict", evidence=evidence)
+    return ctx.passed("F06", text, evidence, note="both serve it by NVIDIA's rule, but the order decides")

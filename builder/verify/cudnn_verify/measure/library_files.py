@@ -1,0 +1,234 @@
+"""Files of libraries: those of the CUDA family and of one cuDNN, those mapped, and the faults of a file.
+
+Faults are found without loading it: a truncated library kills the process that maps it.
+"""
+
+import mmap
+import os
+import re
+import stat
+import struct
+
+from ....core.elf import ELF_MACHINES, LOAD_SEGMENT, elf_links, elf_machine, elf_segments
+from ..common.distributions import read_text
+from ..common.versions import numbers
+
+WAITS = "a named pipe or a device"
+_SHT_NOBITS, _EXECUTABLE = 8, 1
+_ADDED = re.compile(r"-[0-9a-f]{8}$|\.alt$")
+"""The hash that packagers put into a name, and NVRTC's second build."""
+_FAMILY = re.compile(
+    r"lib(cudnn|cudart|cublas|cuda|nvrtc|nvJitLink|cufft|curand|cusolver|cusparse|nvidia-ml)[^/]*\.so(\.|$)"
+)
+_SETS = {
+    8: ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train"),
+    9: ("graph", "ops", "cnn", "adv", "engines_precompiled", "engines_runtime_compiled", "heuristic"),
+}
+# Parts that came later, by the release whose wheel (nvidia-cudnn-cu12) is the first to hold them.
+_SINCE = (((9, 21), "engines_tensor_ir"), ((9, 22), "ext"))
+
+
+def is_cuda_library(name):
+    """True for a file name of the CUDA families: ``libcudnn_ops.so.9`` yes, ``libcudadebugger.so.1`` no."""
+    return bool(_FAMILY.match(name)) and not name.startswith("libcudadebugger")
+
+
+def another_library(name, soname):
+    """That a CUDA library is another one, or cuDNN of another major, by its DT_SONAME; None if it is not."""
+    if not soname or not is_cuda_library(name):
+        return None
+    (stem, major), (true_stem, true_major) = _stem_and_major(name), _stem_and_major(soname)
+    same = stem == true_stem and (major in ("", true_major) or not stem.startswith("libcudnn"))
+    return None if same else "it is %s under another name" % soname
+
+
+def _stem_and_major(name):
+    stem, _, version = name.partition(".so")
+    return _ADDED.sub("", stem), version.strip(".").partition(".")[0]
+
+
+def in_folders(name, folders):
+    """The first folder's file of this name, or None."""
+    return next(filter(os.path.exists, [os.path.join(folder, name) for folder in folders]), None)
+
+
+def read_elf(path):
+    """A library's header: {problem, skipped, size, soname, needed, rpath, runpath}.
+
+    ``skipped`` is true if the loader passes over the file and goes on searching (no such file, another
+    word size, another machine), and false if it gives up (empty, text, bad header) or does not notice
+    (truncated).
+    """
+    facts = {"problem": None, "skipped": False, "size": None, "soname": None}
+    facts.update(needed=[], rpath=None, runpath=None)
+    try:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):  # opening a pipe would wait for its other end
+            facts["problem"] = "a folder" if stat.S_ISDIR(mode) else WAITS
+            return facts
+        with open(path, "rb") as stream:
+            facts["size"] = os.fstat(stream.fileno()).st_size
+            facts["problem"], facts["skipped"] = _read_header(stream, facts)
+    except OSError as error:
+        dangling = os.path.islink(path) and not os.path.exists(path)
+        lost = "a link to %s, which is not there" % os.readlink(path) if dangling else None
+        facts.update(problem=lost or error.strerror or str(error), skipped=True)
+    except (struct.error, ValueError, OverflowError, MemoryError):
+        facts["problem"] = "its ELF header makes no sense"
+    return facts
+
+
+def _read_header(stream, facts):
+    """(problem, skipped) of an open file, with its size in ``facts``; the rest goes into them."""
+    head = stream.read(64)
+    if not head:
+        return "empty", False
+    if head[:4] != b"\x7fELF":
+        pointer = head.startswith(b"version https://git-lfs")
+        return "a Git LFS pointer, not the library" if pointer else "not an ELF file", False
+    if len(head) < 64:
+        return "truncated within its header", False
+    if head[4] != 2 or head[5] != 1:
+        return "a 32-bit library" if head[4] != 2 else "a big-endian library", True
+
+    def read(at, length):
+        stream.seek(at)
+        return stream.read(length)
+
+    machine, wanted = elf_machine(read), ELF_MACHINES.get(os.uname()[4].lower())
+    if wanted is not None and machine != wanted:
+        return "for another machine (ELF machine %d)" % machine, True
+    sections, (size, count) = struct.unpack_from("<Q", head, 40)[0], struct.unpack_from("<HH", head, 58)
+    missing = (sections and sections + size * count) - facts["size"]
+    if missing <= 0:  # otherwise the table of segments may be cut off, too
+        segments = elf_segments(read)
+        ends = [one.offset + one.length for one in segments if one.kind == LOAD_SEGMENT]
+        missing = max(ends + [0]) - facts["size"]
+    if missing > 0:
+        return "truncated: at least %d bytes are missing" % missing, False
+    links = elf_links(read, segments)
+    if links is not None:
+        facts.update(needed=links.needed, soname=links.soname, rpath=links.rpath, runpath=links.runpath)
+    return None, False
+
+
+def section_spans(path):
+    """[(start, end)] of the sections in a file and of the rest behind them; the whole without a table.
+
+    The table is the last thing in most files, and the first that a write which failed leaves as zeros.
+    """
+    with open(path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        head = stream.read(64)
+        if len(head) < 64 or head[:4] != b"\x7fELF":
+            return [(0, size)]
+        place, (length, count) = struct.unpack_from("<Q", head, 40)[0], struct.unpack_from("<HH", head, 58)
+        stream.seek(place)
+        table = stream.read(length * count) if place else b""
+    if not any(table) or length < 64 or len(table) < length * count:
+        return [(0, size)]
+    rows = [struct.unpack_from("<IIQQQQ", table, index * length) for index in range(count)]
+    spans = [(row[4], row[4] + row[5]) for row in rows if row[1] != _SHT_NOBITS]
+    return spans + [(max([place + len(table)] + [end for _, end in spans]), size)]
+
+
+def names_inside(path, pattern, limit=64 << 20):
+    """The distinct texts in a file that match ``pattern`` (bytes), sorted; [] beyond ``limit`` bytes."""
+    try:
+        about = os.stat(path)
+        if not stat.S_ISREG(about.st_mode) or not 0 < about.st_size <= limit:
+            return []
+        with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return sorted({m.group(0).decode("ascii", "replace") for m in re.finditer(pattern, data)})
+    except (OSError, ValueError):
+        return []
+
+
+def number_in_code(path, number):
+    """Whether the code in a file holds a number of 32 bits, as x86-64's does; None if there is no code."""
+    wanted = struct.pack("<I", number)
+    try:
+        with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            segments = elf_segments(lambda at, length: data[at : at + length])
+            code = [one for one in segments if one.kind == LOAD_SEGMENT and one.flags & _EXECUTABLE]
+            found = [data.find(wanted, one.offset, one.offset + one.length) >= 0 for one in code]
+    except (OSError, ValueError):
+        return None
+    return any(found) if found else None
+
+
+# -- the parts of one cuDNN: the shim that programs open, and the sub-libraries that it opens later
+
+
+def shim_major(name):
+    """9 for ``libcudnn.so.9``, with or without a folder; None for any other file."""
+    found = re.match(r"(?:.*/)?libcudnn\.so\.(\d+)$", name)
+    return int(found.group(1)) if found else None
+
+
+def shim_name(major):
+    return "libcudnn.so.%d" % major
+
+
+def required_sublibraries(major, version=None):
+    """File names without which this cuDNN cannot work; cuDNN 7 is one file. ``version``: text, if known."""
+    parts = list(_SETS.get(major, _SETS[9] if major > 9 else ()))
+    parts += [part for since, part in _SINCE if numbers(version)[:2] >= since]
+    return ["libcudnn_%s.so.%d" % (part, major) for part in parts]
+
+
+def parts_of(shim):
+    """File names of the sub-libraries that a shim cannot work without; [] for any other file."""
+    return required_sublibraries(shim_major(shim) or 0)
+
+
+def preload_order(folder, major):
+    """Paths of a whole cuDNN, each after those that it needs; the shim last."""
+    names = required_sublibraries(major, "9.99" if major == 9 else None) + [shim_name(major)]
+    parts = [os.path.join(folder, name) for name in names]
+    return [path for path in parts if os.path.exists(path)]
+
+
+def unshipped_sublibraries(folder, major):
+    """Sub-libraries that the ones at hand name as strings, and that are not beside them, as one of 9.20."""
+    parts = ("libcudnn_graph", "libcudnn") if major >= 9 else ()
+    files = [os.path.join(folder, "%s.so.%d" % (part, major)) for part in parts]
+    stems = {name for file in files for name in names_inside(file, rb"libcudnn_[a-z_]+")}
+    names = ["%s.so.%d" % (stem, major) for stem in sorted(stems)]
+    return [name for name in names if not os.path.exists(os.path.join(folder, name))]
+
+
+def folder_version(folder, major):
+    """The version in the shim's real file name, ``libcudnn.so.9.10.2``, or in a wheel's header; or None."""
+    header = os.path.join(os.path.dirname(folder), "include", "cudnn_version.h")
+    told = re.findall(r"#define CUDNN_(?:MAJOR|MINOR|PATCHLEVEL) +(\d+)", read_text(header, 1 << 16))
+    if len(told) == 3 and int(told[0]) == major and os.path.basename(folder) == "lib":
+        return ".".join(told)
+    real = os.path.basename(os.path.realpath(os.path.join(folder, shim_name(major))))
+    found = re.match(r"libcudnn\.so\.(\d+(?:\.\d+)+)$", real)
+    return found.group(1) if found else None
+
+
+# -- the libraries that this process (or another one) has mapped, by their real paths
+
+
+def mapped_paths(pid="self"):
+    """Paths of all files mapped by a process as {path: deleted}; None without ``/proc``."""
+    found = {}
+    try:
+        with open("/proc/%s/maps" % pid, "rb") as stream:
+            text = stream.read().decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    for path, deleted in re.findall(r"(?m)^(?:\S+ +){5}(/.*?)( \(deleted\))?$", text):
+        found[path] = found.get(path, False) or bool(deleted)
+    return found
+
+
+def mapped_libraries(pid="self"):
+    """The CUDA family among the mapped files: sorted rows {name, path, deleted}; None without ``/proc``."""
+    paths = mapped_paths(pid)
+    if paths is None:
+        return None
+    rows = [{"name": os.path.basename(p), "path": p, "deleted": paths[p]} for p in sorted(paths)]
+    return [row for row in rows if is_cuda_library(row["name"])]

@@ -1,0 +1,197 @@
+"""R02: the CUDA libraries that frameworks and cuDNN need are there, and NVRTC can compile."""
+
+import os
+import re
+
+from ..common.distributions import cudnn_wheels, find_wheel_folders, list_folder, wheels_of
+from ..common.tables import opened_libraries
+from ..common.versions import numbers
+from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, by_counter_tests
+from .cuda import Library, ctypes, open_library, prototypes_of
+from .judge import absent_cause, by_machine, damaged_system_library, default_judge
+from .library_files import in_folders, is_cuda_library, parts_of
+from .protocol import WITHOUT_CUDA, stage
+from .resolver import Loader, read_cache
+
+_KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(threadIdx.x); }\n'
+NVRTC_PROTOTYPES = prototypes_of("nvrtc")
+
+
+def judge_toolkit(run):
+    """A toolkit library that does not load: first whether it does without LD_PRELOAD or LD_LIBRARY_PATH."""
+    if run.ending["kind"] != "done":
+        default_judge(run)
+    for check in run.checks:
+        if check["outcome"] == "failed" and not check["evidence"].get("problem"):
+            said = check["summary"]
+            if damaged_system_library(said):
+                check["cause"] = "system-library-missing"
+                continue
+            check["cause"] = ("map segment" in said and by_machine(run, said)) or check["cause"]
+            cudnn = check["evidence"].get("by") == "cuDNN"
+            found = by_counter_tests(run, check, "cudnn-shadowed" if cudnn else "toolkit-mixed")
+            mixed = MISSING_SYMBOL.search(check["summary"])
+            absent = ABSENT_LIBRARY.search(check["evidence"].get("builtins") or "")
+            if absent:
+                check["cause"] = absent_cause(absent.group(1), Loader(), run.facts)
+                check["summary"] += ": " + check["evidence"]["builtins"]
+            otherwise = "toolkit-mixed" if mixed else "toolkit-library-missing"
+            check["cause"] = found or check["cause"] or otherwise
+
+
+@stage("runtime", layer="runtime", timeout=60, judge=judge_toolkit)
+def runtime_stage(ctx):
+    """Find the libraries that are needed, then load NVRTC and let it compile."""
+    loader = Loader()
+    wheel_folders = find_wheel_folders()
+    absent, answers = [], {}
+    for name, requester, who in needed_libraries(ctx.facts, loader):
+        path = loader.resolve(name, requester)["path"]
+        answers[name] = path or in_folders(name, wheel_folders + [os.path.dirname(requester)])
+        if answers[name] is None:
+            absent.append({"name": name, "by": who})
+    evidence = {"found": answers, "absent": absent}
+    if absent:
+        name, who = absent[0]["name"], absent[0]["by"]
+        cause = "nvrtc-missing" if name.startswith("libnvrtc") else "toolkit-library-missing"
+        text = "%s needs %s, which the loader does not find"
+        text %= who, ", ".join(row["name"] for row in absent if row["by"] == who)
+        if ctx.without_cuda:
+            ctx.not_run("R02", "%s; %s" % (text, WITHOUT_CUDA), evidence)
+        else:
+            ctx.fails("R02", text, cause, dict(evidence, by=who))
+    elif _load_blas(ctx, answers, evidence):
+        _check_nvrtc(ctx, loader, wheel_folders, evidence)
+
+
+def _load_blas(ctx, answers, evidence):
+    """Load the cuBLAS that would be used, which needs cuBLASLt of the same toolkit; false if that fails.
+
+    Not for PyTorch: its DT_RPATH decides for both, and its import shows the outcome.
+    """
+    if any(row["framework"] == "torch" for row in ctx.facts.get("consumers", ())):
+        return True
+    for path in [path for name, path in sorted(answers.items()) if name.startswith("libcublas.so.")]:
+        problem = _fault_of(ctx, path)
+        if problem:
+            text = "%s does not load: %s" % (path, problem)
+            return ctx.fails("R02", text, None, dict(evidence, dlerror=problem))
+    return True
+
+
+def _fault_of(ctx, path):
+    """The loader's message about a file that it is to open; "" if it opens."""
+    try:
+        with ctx.call("dlopen %s" % path):
+            open_library(path)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def needed_libraries(facts, loader):
+    """(name, requester, who) of the CUDA libraries, cuDNN and driver apart, that something in play needs."""
+    rows = []
+    for consumer in facts.get("consumers", ()):
+        if consumer["optional"]:
+            continue
+        names = loader.header(consumer["requester"])["needed"]
+        if consumer["framework"] == "tensorflow":
+            names = names + opened_libraries("tensorflow", consumer["cuda"])
+        rows += [(name, consumer["requester"], consumer["framework"]) for name in names]
+    for candidate in facts.get("candidates", ()):
+        for part in parts_of(candidate["path"]):
+            path = os.path.join(os.path.dirname(candidate["path"]), part)
+            rows += [(name, path, "cuDNN") for name in loader.header(path)["needed"]]
+        rows += _opened_by_cudnn(candidate["path"], facts.get("packages", {}))
+    rows = [r for r in rows if is_cuda_library(r[0]) and not re.match(r"libcudnn|libcuda\.so", r[0])]
+    first = {row[0]: row for row in reversed(rows)}
+    return [row for row in rows if first[row[0]] is row]
+
+
+def _opened_by_cudnn(shim, packages):
+    """cuDNN opens cuBLAS by name; its wheel says so by a requirement (``nvidia-cublas-cu12``)."""
+    part = os.path.join(os.path.dirname(shim), "libcudnn_ops.so.9")
+    requester = part if os.path.exists(part) else shim
+    needs = [(wheel, text) for wheel in wheels_of(shim, packages) for text in packages[wheel]["requires"]]
+    found = [(wheel, re.match(r"nvidia-cublas-cu(\d+)", text)) for wheel, text in needs]
+    majors = [(wheel, match.group(1)) for wheel, match in found if match]
+    return [("lib%s.so.%s" % (n, m), requester, wheel) for wheel, m in majors for n in ("cublas", "cublasLt")]
+
+
+def find_nvrtc(facts, loader, wheel_folders):
+    """The NVRTC of the CUDA of the frameworks and cuDNNs here that a process would load, or None.
+
+    The newest that is sound if no CUDA is known.
+    """
+    majors = {numbers(row["cuda"])[0] for row in facts.get("consumers", ()) if numbers(row["cuda"])}
+    majors = majors or set(cudnn_wheels(facts.get("packages", {})).values())
+    names = ["libnvrtc.so.%s" % {11: "11.2"}.get(major, major) for major in sorted(majors) if major > 10]
+    for name in names or _nvrtcs_here(loader, wheel_folders):
+        path = in_folders(name, wheel_folders) or loader.resolve(name)["path"]
+        if path is not None and (names or loader.header(path)["problem"] is None):
+            return path
+    return None
+
+
+def _nvrtcs_here(loader, wheel_folders):
+    """The file names of every NVRTC, the newest first."""
+    names = {name for name, _ in read_cache()}
+    for folder in loader.library_path + wheel_folders:
+        names.update(list_folder(folder))
+    found = [name for name in names if re.match(r"libnvrtc\.so\.\d", name)]
+    return sorted(found, key=lambda name: numbers(name[len("libnvrtc.so.") :]), reverse=True)
+
+
+def _check_nvrtc(ctx, loader, wheel_folders, evidence):
+    path = find_nvrtc(ctx.facts, loader, wheel_folders)
+    evidence["nvrtc"] = path
+    ctx.fact("nvrtc", path)
+    count = len(evidence["found"])
+    summary = "%d needed CUDA librar%s found" % (count, "y" if count == 1 else "ies")
+    if path is None:
+        note = "no NVRTC here: cuDNN's runtime-compiled engines cannot be used"
+        return ctx.passed("R02", summary, evidence, note=ctx.facts.get("candidates") and note)
+    problem = loader.problem(path)
+    if problem:
+        text = "%s cannot be used: %s" % (path, problem)
+        return ctx.fails("R02", text, "nvrtc-missing", dict(evidence, problem=problem))
+    try:
+        nvrtc = Library(ctx, path, NVRTC_PROTOTYPES)
+    except OSError as error:
+        text = "%s does not load: %s" % (path, error)
+        return ctx.fails("R02", text, "nvrtc-missing", dict(evidence, dlerror=str(error)))
+    (status, log), note = _compile(nvrtc), None
+    if status != 0:
+        evidence["builtins"] = _open_builtins(ctx, path, log)
+        if evidence["builtins"] == "":
+            status, log = _compile(nvrtc)
+            note = "NVRTC finds its builtins only if its program leads it to %s" % os.path.dirname(path)
+    evidence.update(status=status, log=log)
+    if status == 0:
+        return ctx.passed("R02", summary + ", NVRTC compiles", evidence, note=note)
+    text = "%s cannot compile (error %d): %s" % (path, status, log.splitlines()[0] if log else "no log")
+    return ctx.fails("R02", text, "nvrtc-missing", evidence)
+
+
+def _compile(nvrtc):
+    """(status, log) of a small kernel that NVRTC compiles."""
+    program, size = ctypes.c_void_p(), ctypes.c_size_t(0)
+    nvrtc.status("nvrtcCreateProgram", ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
+    status = nvrtc.status("nvrtcCompileProgram", program, 0, None)
+    if nvrtc.status("nvrtcGetProgramLogSize", program, ctypes.byref(size)) != 0 or size.value <= 1:
+        return status, ""
+    text = ctypes.create_string_buffer(size.value)
+    nvrtc.status("nvrtcGetProgramLog", program, text)
+    return status, text.value.decode("utf-8", "replace").strip()
+
+
+def _open_builtins(ctx, path, log):
+    """Open the builtins beside NVRTC that its log misses: "" or the loader's message; None without them.
+
+    NVRTC opens them by name. CUDA 12's has a run path to its folder; CUDA 13's has none and finds them
+    through the run path of its loader (PyTorch), by LD_LIBRARY_PATH, or if they are loaded already.
+    """
+    named = re.search(r"libnvrtc-builtins[\w.]+\d", log)
+    beside = os.path.join(os.path.dirname(path), named.group(0)) if named else ""
+    return _fault_of(ctx, beside) if os.path.exists(beside) else None

@@ -1,0 +1,1 @@
+"""What reads texts that people have: logs, notebooks, lists of packages."""

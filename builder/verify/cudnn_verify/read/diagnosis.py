@@ -1,0 +1,203 @@
+"""From texts to causes: the signature of each line, and the decision between causes that fit equally."""
+
+import re
+from bisect import bisect_right
+from collections import namedtuple
+
+from ..common.causes import CAUSES
+from ..common.remedies import Remedies
+from ..common.versions import cudnn_tuple, dotted
+from .reading import redact
+from .signatures import read_next_checks, read_signatures
+from .text_facts import CONDITIONS, TextFacts, printed_by
+
+WRAPPER, FITS, PROVES = 1, 2, 3
+_STRENGTHS = {"wrapper": WRAPPER, "fits": FITS, "proves": PROVES}
+_SURENESS = (None, "a message that hides its cause", "fits", "proven by the text")
+# Somebody's words about a message that is gone.
+_PAST = re.compile(
+    r"\bno longer (?:see|get|have)|\b(?:fixed|solved|resolved|got rid of)\b|"
+    r"\b(?:do|does|did)(?:n't| not) (?:see|get|have|show)",
+    re.IGNORECASE,
+)
+
+
+# One signature in one line. causes: those that fit, the most frequent first; says: the meaning of the line.
+SignatureHit = namedtuple("SignatureHit", "signature line detail causes strength because says")
+
+
+def _hit(signature, match, line, facts, before):
+    """A :class:`SignatureHit`; ``before``: lines above it, which may be its beginning."""
+    detail = _detail(match, line)
+    detail.update(printed_by=printed_by(before + line.text), requirement=signature.wants)
+    strength, because, causes = _STRENGTHS.get(signature.kind, 0), [], list(signature.causes)
+    for condition, cause in signature.unless:
+        reason = CONDITIONS[condition](facts, detail)
+        if reason:
+            causes = [other for other in causes if other != cause]
+            because.append("not %s: %s" % (cause, reason))
+    reasons = ((CONDITIONS[condition](facts, detail), cause) for condition, cause in signature.when)
+    reason, cause = next((row for row in reasons if row[0]), (None, None))
+    if reason:
+        causes, strength, because = [cause], PROVES, because + [reason]
+    elif len(causes) == 1 < len(signature.causes) and strength == WRAPPER:
+        strength = FITS
+    says = signature.says and signature.says.format(**{k: v or "?" for k, v in detail.items()})
+    return SignatureHit(signature, line, detail, causes, strength, because, says)
+
+
+def _detail(match, line):
+    detail = dict(match.groupdict())
+    for key in ("loaded", "compiled", "minimum"):
+        if detail.get(key):
+            detail[key] = _cudnn_text(detail[key])
+    if detail.get("found"):
+        detail["found_cuda"] = "%d.%d" % (int(detail["found"]) // 1000, int(detail["found"]) % 1000 // 10)
+    matched = " ".join(match.group(0).split())  # a terminal wraps long lines
+    text = matched + line.text
+    library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' | is not found)", text)
+    detail["library"] = library.group(0) if library else None
+    found = re.match(r"libcudnn\w*\.so\.(\d+)", detail["library"] or "")
+    if not found and "libcudnn_" in match.re.pattern:
+        found = re.search(r"\.so\.(\d)", match.group(0))
+    detail["major"] = detail.get("major") or (found.group(1) if found else None)
+    return dict(detail, line=line.text, matched=matched)
+
+
+def _cudnn_text(text):
+    """``8.0.5`` out of a framework's form of it: 8.0.5, 7301, 90100, or (8, 7, 0)."""
+    parts = [part for part in re.split(r"[,. ]+", text) if part]
+    return dotted(cudnn_tuple(parts[0])) if len(parts) == 1 and len(parts[0]) >= 4 else ".".join(parts)
+
+
+def diagnose(reading):
+    """The answer as one document: causes, the likeliest first, the facts read, the next thing to look at."""
+    facts = TextFacts(reading.lines)
+    facts.places |= reading.places
+    findings, harmless = find(reading.lines, facts)
+    report = reading.reports[-1] if reading.reports else None
+    causes = _from_report(report) if report else []
+    causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
+    program = next((finding for finding in findings if finding.signature.kind == "program"), None)
+    if causes and causes[0]["strength"] == PROVES:
+        program = None
+    elif program:
+        causes = []  # what CUDA and cuDNN say after the program's own fault follows from it
+    equal = [row["cause"] for row in causes if row["rank"] == causes[0]["rank"]]
+    decided = bool(causes) and causes[0]["strength"] == PROVES
+    silent = next((finding.says for finding in findings if not finding.causes and finding.says), None)
+    return {
+        "schema": 1,
+        "read": dict(facts.as_document(), sources=reading.sources, notes=reading.notes),
+        "cause": causes[0]["cause"] if causes else None,
+        "decided": decided,
+        "equal": equal if len(equal) > 1 and not decided else [],
+        "causes": causes,
+        "program": program and {"line": _place(program.line), "says": program.says},
+        "harmless": harmless,
+        "look": None if program else _look_for(equal if not decided else [], causes, facts.places, silent),
+    }
+
+
+def find(lines, facts):
+    """[SignatureHit], and [{line, says, source}] of lines that mean nothing."""
+    text, starts = "\n".join(line.text for line in lines), [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line.text) + 1)
+    findings, harmless, taken = [], [], []
+    for signature in read_signatures():
+        match = _free_match(signature.pattern, text, taken)
+        if match is None:
+            continue
+        taken.append(match.span())
+        index = bisect_right(starts, match.start()) - 1
+        if signature.kind == "harmless":
+            row = {"line": _place(lines[index]), "says": signature.says, "source": signature.source}
+            harmless.append(row)
+        else:
+            # lines as long as a terminal is wide: this one may be their end
+            above = [line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= 60]
+            findings.append(_hit(signature, match, lines[index], facts, " ".join(above)))
+    return findings, harmless
+
+
+def _free_match(pattern, text, taken):
+    """The first match outside of the matches of earlier, more exact signatures."""
+    for match in pattern.finditer(text):
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        overlaps = any(match.start() < end and start < match.end() for start, end in taken)
+        if not overlaps and not _PAST.search(before):
+            return match
+    return None
+
+
+def _place(line):
+    return {"source": line.source, "line": line.number, "text": redact(line.text.strip())[:300]}
+
+
+def _ranked(findings, facts):
+    """Causes in the order in which they are shown: by how sure, then as the signatures' order has it."""
+    # a proof outweighs a text that fits, and that outweighs a wrapper
+    best = max([finding.strength for finding in findings if finding.causes] or [0])
+    found = {}
+    for finding in findings:
+        for index, cause in enumerate(finding.causes if finding.strength == best else ()):
+            found.setdefault(cause, (index, finding.line.number, finding))
+    kept = sorted(found, key=lambda cause: found[cause][:2])
+    rows = enumerate(_row(cause, found[cause][2], facts) for cause in kept)
+    return [dict(row, rank=number if best == PROVES else 0) for number, row in rows]
+
+
+def _row(cause, finding, facts):
+    strength, signature = finding.strength, finding.signature
+    # a wrapper's causes have nothing in common that could be mended
+    silent = strength == WRAPPER and len(finding.causes) > 1
+    remedies = Remedies(facts, finding.detail, signature.systems)
+    commands = [] if silent else remedies.commands(cause)
+    ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
+    image = remedies.image() if ours and "windows" not in facts.places else None
+    commands += [image] if image else []
+    loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
+    return dict(
+        _bare_row(cause, _SURENESS[strength], _place(finding.line), signature.source, remedies.words(cause)),
+        strength=strength,
+        says=finding.says,
+        because=finding.because,
+        signature=signature.id,
+        commands=[dict(command._asdict()) for command in commands],
+        restart=bool(loaded and {"colab", "notebook"} & facts.places),
+    )
+
+
+def _bare_row(cause, how, line, source, remedy):
+    row = {"cause": cause, "title": CAUSES[cause].title, "how": how, "line": line, "remedy": remedy}
+    row.update(strength=PROVES, rank=-1, says=None, because=[], source=source, signature=None)
+    return dict(row, commands=[], restart=False)
+
+
+def _from_report(report):
+    """The cause of a report of this probe: it was proven there, by more than a text."""
+    cause = report.get("cause")
+    if not isinstance(cause, str) or cause not in CAUSES:
+        return []
+    text = redact(str(report.get("summary") or ""))[:300]
+    line = {"source": "a report of cudnn-verify", "line": 1, "text": text}
+    remedy = str(report.get("remedy") or CAUSES[cause].remedy)
+    return [_bare_row(cause, "proven by the probe", line, CAUSES[cause].source, remedy)]
+
+
+def _look_for(equal, causes, places, silent=None):
+    """The one command that decides between causes that fit equally; the probe if there is none.
+
+    ``silent``: the explanation of a line that hides its cause.
+    """
+    if causes and not equal:
+        return None
+    for check in read_next_checks():
+        wanted = set(check.causes.split())
+        fits = wanted & set(equal) if len(equal) > 1 else wanted == set(equal)
+        if fits and (not check.place or check.place in places):
+            return {"command": check.command, "decides": check.decides}
+    text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
+    text += "; `rtbuild probe -o cudnn_verify.py` writes the probe"
+    return {"command": "python3 cudnn_verify.py", "decides": silent or text}

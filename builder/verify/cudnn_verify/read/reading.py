@@ -1,0 +1,223 @@
+"""Texts that people have: logs, notebooks, lists of packages. Lines that may matter are kept.
+
+A text is evidence and nothing else: no part of it is run, sent anywhere or followed as an instruction.
+Memory and time are bounded: lines without one of the words below are passed over as they stream by, those of
+a failure alone count after the first four megabytes, a line that recurs is kept a few times only, and of a
+file that takes too long the end is read.
+"""
+
+import io
+import json
+import os
+import re
+import stat
+import sys
+import time
+from collections import namedtuple
+
+from ..common.tables import read_patterns
+
+# source: the name of the text, or "NAME, cell 3" of a notebook; number: of the line in it
+Line = namedtuple("Line", "source number text")
+
+_CHUNK = 4 << 20
+_LONGEST = 2000
+_MOST_LINES = 20000
+_SECONDS = 30.0
+_NOTEBOOK = 256 << 20
+_FOLLOWING = 2
+"""Lines kept after one with a word: a terminal wraps long messages."""
+_ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
+_LISTED = re.compile(r"^\[(?:pip3?|conda)\] ")
+"""Before each package in the answer of PyTorch's collect_env."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+_PREFIXES = r"hf_|gh[pousr]_|github_pat_|sk-|xox[abpr]-|AKIA|ya29\.|glpat-|eyJ[\w-]+\.[\w-]+\."
+_SECRET = re.compile(
+    r"(?i:(?P<key>[\w-]*(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|credential|private[_-]?key)"
+    r"[\w-]*[\"']?\s*[:=]\s*[\"']?|authorization:\s*\w+\s+|bearer\s+))(?P<value>[^\s\"',;]{4,})"
+    r"|\b(?P<plain>(?:%s)[\w.+/=-]{8,})|(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^\s/@:]+:[^\s/@]+)@"
+    % _PREFIXES
+)
+_INSTALL = re.compile(
+    r"\s*(?:[!%]|\$ |RUN )?\s*(?:sudo\s+)?(?:python[\d.]* -m )?(?:uv )?(?:pip3?|conda|mamba|apt(?:-get)?)\s"
+)
+
+
+class TextReading(object):
+    """The lines kept of some texts, and notes on how they were read."""
+
+    def __init__(self):
+        self.lines, self.notes, self.reports, self.sources = [], [], [], []
+        texts = {key: text.encode("utf-8") for key, text in read_patterns()["reading"].items()}
+        self._words, self._failures = re.compile(texts["words"]), texts["failures"].split(b"|")
+        self.places = set()
+        """``notebook`` and ``colab``, if a notebook's own metadata says so."""
+
+    def add(self, name, stream, size=None):
+        """Read one text. ``size`` in bytes, None if unknown."""
+        head = stream.read(_CHUNK)
+        self.sources.append(name)
+        if b"\0" in head[:4096] and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            self.notes.append("%s is a binary file: only the text in it was looked at" % name)
+        if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            head = (head + stream.read(_NOTEBOOK)).decode("utf-16", "replace").encode("utf-8")
+        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if start == b"{" and (size is None or size <= _NOTEBOOK):
+            data = head + stream.read(_NOTEBOOK)
+            if self._document(name, data):
+                return
+            # half a notebook: its strings, without the escapes of JSON
+            self.notes.append("%s is JSON that ends early or is no report: read as text" % name)
+            for old, new in ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\u001b", b"\x1b"), (b"\\\\", b"\\")):
+                data = data.replace(old, new)
+            self._lines(name, [data])
+        else:
+            self._lines(name, self._pieces(name, head, stream, size), every=len(head) <= 256 << 10)
+
+    def _pieces(self, name, piece, stream, size):
+        """A stream from its first piece on; its end alone if all of it takes too long."""
+        deadline = time.time() + _SECONDS
+        while piece:
+            yield piece
+            if time.time() > deadline:
+                self.notes.append("%s is too long to read all of it in %d s" % (name, _SECONDS))
+                if size is None or stream.tell() >= size or not stream.seekable():
+                    return  # nothing says where a device, a pipe or a file that grows would end
+                stream.seek(max(stream.tell(), size - 4 * _CHUNK))
+                size, deadline = None, deadline + _SECONDS
+            piece = stream.read(_CHUNK)
+
+    def _document(self, name, data):
+        """True if the text is one JSON document that is understood."""
+        try:
+            document = json.loads(data.decode("utf-8-sig", "replace"))
+        except (ValueError, RecursionError):
+            return False
+        cells = document.get("cells") if isinstance(document, dict) else None
+        if isinstance(cells, list):
+            metadata = document.get("metadata")
+            on_colab = isinstance(metadata, dict) and "colab" in metadata
+            self.places |= {"notebook", "colab"} if on_colab else {"notebook"}
+            for number, cell in enumerate(cells, 1):
+                if isinstance(cell, dict):
+                    self._lines("%s, cell %d" % (name, number), [_cell_text(cell)])
+            return True
+        if not isinstance(document, dict) or not {"verdict", "checks"} <= set(document):
+            return False
+        self.reports.append(document)
+        return True
+
+    def _lines(self, name, chunks, every=True):
+        """Keep lines of a text: all of them, or those with a word and the lines after them."""
+        seen = {}
+        number, following, rest = 0, _MOST_LINES if every else 0, b""
+        for index, chunk in enumerate(chunks):
+            data = rest + chunk
+            end = data.rfind(b"\n") + 1
+            rest = data[end:][-_CHUNK:]
+            if index == 0:
+                number, following = self._keep(name, data[:end], number, following, seen)
+            else:
+                number = self._keep_failures(name, data[:end], number, seen)
+        self._keep(name, rest, number, following, seen)
+
+    def _keep_failures(self, name, data, number, seen):
+        """Add the lines that tell of a failure, with those that follow; the number of the last line."""
+        starts = set()
+        for word in self._failures:
+            position = data.find(word)
+            while position >= 0:
+                starts.add(data.rfind(b"\n", 0, position) + 1)
+                position = data.find(word, data.find(b"\n", position))  # the data ends with a line
+        done = 0
+        for start in sorted(starts):
+            if start < done:
+                continue
+            number += data.count(b"\n", done, start)
+            done = start
+            for _ in range(_FOLLOWING + 1):
+                done = data.find(b"\n", done) + 1 or len(data)
+            number, _ = self._keep(name, data[start:done], number, _FOLLOWING + 1, seen)
+        return number + data.count(b"\n", done)
+
+    def _keep(self, name, data, number, following, seen):
+        """Add the lines of some bytes that may matter; (number of the last line, lines still to follow)."""
+        if not following and not self._words.search(data):
+            return number + data.count(b"\n"), 0
+        for raw in data.split(b"\n"):
+            number += 1
+            # a progress bar draws over itself: its longest state
+            raw = max(raw.split(b"\r"), key=len) if b"\r" in raw[:-1] else raw
+            if self._words.search(raw, 0, 4 * _LONGEST):
+                following = max(following, _FOLLOWING + 1)
+            if not following:
+                continue
+            following -= 1
+            text = clean(raw[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
+            key = re.sub(r"\d+", "0", text[:200])
+            seen[key] = seen.get(key, 0) + 1
+            if seen[key] <= 3 and text.strip() and len(seen) <= _MOST_LINES:
+                self.lines.append(Line(name, number, text))
+        return number - 1, following
+
+
+def _cell_text(cell):
+    """A notebook's cell as text: of its code the lines that install something, and all of its outputs."""
+    parts = []
+    if cell.get("cell_type") == "code":
+        parts += [line for line in _joined(cell.get("source")).splitlines() if _INSTALL.match(line)]
+    outputs = cell.get("outputs")
+    for output in outputs if isinstance(outputs, list) else ():
+        if isinstance(output, dict):
+            data = output.get("data") if isinstance(output.get("data"), dict) else {}
+            parts += [_joined(output.get("text")), _joined(data.get("text/plain"))]
+            parts += [_joined(output.get("traceback"), "\n"), _joined(output.get("evalue"))]
+    return "\n".join(parts).encode("utf-8", "replace")
+
+
+def _joined(value, between=""):
+    if isinstance(value, list):
+        return between.join(part for part in value if isinstance(part, str))
+    return value if isinstance(value, str) else ""
+
+
+def clean(text):
+    """A line without colours, control characters and characters that change the direction of writing; the
+    loader's own messages in English.
+    """
+    text = _LISTED.sub("", _CONTROL.sub("", _ANSI.sub("", text)).rstrip())
+    for here, abroad in read_patterns()["abroad"].items() if text and max(text) > "~" else ():
+        text = re.sub(abroad, here, text)
+    return text
+
+
+def redact(text):
+    """A line without tokens, passwords and the like: lines in a report can be shown around."""
+
+    def hidden(found):
+        if found.group("scheme"):
+            return found.group("scheme") + "[redacted]@"
+        return (found.group("key") or "") + "[redacted]"
+
+    return _SECRET.sub(hidden, text)
+
+
+def read_all(names):
+    """A :class:`TextReading` of files; ``-`` is the standard input. OSError if one cannot be read."""
+    reading = TextReading()
+    for name in names:
+        if name == "-":
+            reading.add("standard input", getattr(sys.stdin, "buffer", sys.stdin))
+        else:
+            with open(name, "rb") as stream:
+                about = os.fstat(stream.fileno())
+                size = about.st_size if stat.S_ISREG(about.st_mode) else None
+                reading.add(os.path.basename(name), stream, size)
+    return reading
+
+
+def read_text_given(text):
+    """A :class:`TextReading` of one text, as an argument gives it."""
+    reading = TextReading()
+    reading.add("the text", io.BytesIO(text.encode("utf-8", "replace")))
+    return reading

@@ -1,0 +1,332 @@
+"""Facts of a machine out of a text: card, driver, CUDA, packages, the place where it ran; and the conditions,
+by which such facts decide on the line that failed.
+
+The expressions are in ``patterns.ini``, and compiled at their first use: most runs of the probe read no text.
+"""
+
+import re
+
+from ....core.cards import cards_in
+from ..common.distributions import canonical
+from ..common.framework_remedies import card_within
+from ..common.remedies import Remedies
+from ..common.tables import (
+    cudnn_of_torch,
+    driver_floor,
+    read_cards,
+    read_facts,
+    read_frameworks,
+    read_patterns,
+)
+from ..common.versions import cuda_tuple, cudnn_tuple, dotted, numbers
+
+
+def _package_names():
+    """An expression for the names under which frameworks are installed, the longest first."""
+    rows = read_frameworks().values()
+    names = {name for row in rows for name in [row["told"], *row.get("aliases", ()), row.get("distribution")]}
+    names = sorted(filter(None, names), key=lambda name: (-len(name), name))
+    return "|".join(
+        [row["packages"] for row in rows if "packages" in row] + [re.escape(name) for name in names]
+    )
+
+
+def _find_all(name, text):
+    """The groups that hold something, of each match of an expression."""
+    for found in re.finditer(read_patterns()["told"][name].replace("FRAMEWORKS", _package_names()), text):
+        yield {key: value for key, value in found.groupdict().items() if value}
+
+
+def _groups(name, text):
+    """The groups of an expression's first match that hold something; {} without a match."""
+    return next(_find_all(name, text), {})
+
+
+def _fitting(section, text):
+    """The keys of a section whose expressions are found in a text."""
+    return [key for key, pattern in read_patterns()[section].items() if re.search(pattern, text)]
+
+
+def printed_by(text):
+    """The frameworks whose files, modules or names a text has."""
+    rows = {row["told"]: row["printed_by"] for row in read_frameworks().values() if "printed_by" in row}
+    rows.update(read_patterns()["printed-by"])
+    return {name for name, pattern in rows.items() if re.search(pattern, text)}
+
+
+class TextFacts(object):
+    """Facts out of texts. Versions are texts; memory is in bytes; None or empty if no text says it."""
+
+    def __init__(self, lines):
+        self.packages = {}
+        self.cudnn_here, self.cuda_majors = set(), set()
+        text = "\n".join(line.text for line in lines)
+        self.__dict__.update((name, False) for name in read_patterns()["flags"])
+        self.__dict__.update((name, True) for name in _fitting("flags", text))
+        self._packages(text)
+        self._machine(text)
+        self._cudnn(text)
+        self._visible(text)
+        self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
+
+    def _packages(self, text):
+        rows = read_frameworks().values()
+        names = {alias: row["told"] for row in rows for alias in row.get("aliases", ())}
+        for pattern in ("pinned", "asked", "wordy"):
+            for found in _find_all(pattern, text):
+                name = canonical(found["name"])
+                self.packages.setdefault(names.get(name, name), found["version"].rstrip(".,;)"))
+        majors = [_groups("plus", version).get("major") for version in self.packages.values()]
+        self.cuda_majors = {int(major) if major != "92" else 9 for major in majors if major}
+        for names in ([n for n in self.packages if "cudnn" not in n], self.packages):
+            found = [re.search(r"-cu(?:da)?(\d\d)", name) for name in names]
+            self.cuda_majors = self.cuda_majors or {int(match.group(1)) for match in found if match}
+        self.cuda_majors |= {int(major) for major in _groups("jax_cuda", text).values()}
+
+    def _machine(self, text):
+        said = _groups("driver", text)
+        self.driver = said.get("driver") or said.get("hint")
+        said = _groups("driver_cuda", text)
+        number = dotted(cuda_tuple(said["number"])) if "number" in said else None
+        self.driver_cuda = number or said.get("cuda") or said.get("told")
+        known, cards = read_cards(), {}
+        for written, name in cards_in(text, known):
+            cards.setdefault(written, known.capabilities[name])
+        self.cards, by_card = list(cards), next(iter(cards.values()), None)
+        digits = _groups("capability", text).get("cc")
+        self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else by_card
+        self.python = _groups("python", text).get("version")
+        self.library_path, self.noexec = (
+            _groups("path", text).get("value"),
+            _groups("noexec", text).get("path"),
+        )
+        said, self.memory_free, self.memory_total = _groups("memory", text), None, None
+        if said:
+            self.memory_total = int(said["total"]) << 20
+            self.memory_free = self.memory_total - (int(said["used"]) << 20)
+        said = _groups("memory_bytes", text)
+        if said:
+            self.memory_free, self.memory_total = int(said["free"]), int(said["total"])
+
+    def _cudnn(self, text):
+        for name, version in self.packages.items():
+            if re.match(r"nvidia-cudnn-cu\d+$|libcudnn\d|cudnn$", name):
+                self.cudnn_here.add(version)
+        for name in ("cudnn", "debian", "found"):
+            for found in _find_all(name, text):
+                version = found["version"]
+                as_number = len(version) > 3 and version.isdigit()
+                self.cudnn_here.add(dotted(cudnn_tuple(version)) if as_number else version)
+                self.cuda_majors |= {int(found["cuda"])} if "cuda" in found else set()
+
+    def _visible(self, text):
+        """Whether a variable keeps the cards, or CUDA's part of the driver, away."""
+        listed = re.findall(r"(?m)^\s*GPU (\d+): |^\|\s+(\d+)\s+[A-Z][^|]*(?:On|Off|WDDM|TCC|N/A)\s*\|", text)
+        listed = [int(number or other) for number, other in listed]
+        self.cards_listed = bool(listed)
+        found = re.search(r"CUDA_VISIBLE_DEVICES\W{1,6}(\d+)", text)
+        beyond = found and listed and int(found.group(1)) > max(listed)
+        none = re.search(r"CUDA_VISIBLE_DEVICES\W{1,4}(?:-1|[\"']{2}|\s*$|NoDevFiles)", text, re.M)
+        self.hidden = bool(beyond or none)
+        lists = " ".join(found["list"] for found in _find_all("capabilities", text))
+        words = set(re.findall(r"\w+", lists.lower()))
+        self.no_compute = "utility" in words and not words & {"compute", "all"}
+
+    def cudnn_majors(self):
+        """The major versions of cuDNN that the text says are here."""
+        return {numbers(version)[0] for version in self.cudnn_here if numbers(version)}
+
+    def as_document(self):
+        names = "cards capability driver driver_cuda python packages library_path memory_free memory_total"
+        found = {name: getattr(self, name) for name in names.split()}
+        return dict(found, cudnn=sorted(self.cudnn_here), places=sorted(self.places))
+
+
+# Conditions: a sentence if the fact is so, or nothing.
+
+
+def _memory(facts, free):
+    # in 512 MiB cuDNN's handle and a small workspace fit
+    if facts.memory_free is None or (facts.memory_free >= 512 << 20) is not free:
+        return None
+    return "%d MiB of %d MiB were free" % (facts.memory_free >> 20, (facts.memory_total or 0) >> 20)
+
+
+def _driver_old(facts, detail):
+    remedies = Remedies(facts, detail)
+    cuda = _cuda_of_build(facts)
+    floor = cuda and read_facts()["drivers"].get(dotted(cuda[:2]))
+    if floor and facts.driver:
+        here = "driver %s; CUDA %s needs %s" % (facts.driver, dotted(cuda[:2]), floor)
+        return here if numbers(facts.driver) < numbers(floor) else None
+    major = max(facts.cuda_majors) if facts.cuda_majors else remedies.cuda
+    if major is None or not (facts.driver or facts.driver_cuda):
+        return None
+    api, driver = numbers(facts.driver_cuda), numbers(facts.driver)
+    floor = driver_floor(major)
+    if (api and api[0] < major) or (floor and driver and driver < floor):
+        here = facts.driver or "for CUDA " + facts.driver_cuda
+        return "driver %s; CUDA %d needs %s" % (here, major, dotted(floor))
+    return None
+
+
+def _driver_new(facts, detail):
+    remedies = Remedies(facts, detail)
+    names = {remedies.framework} - {None} or set(facts.printed_by)
+    builds = [rows for rows in (remedies.releases.builds(name, None) for name in names) if rows]
+    rows = builds[0] if len(builds) == 1 else []
+    majors = set(facts.cuda_majors) or {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
+    return remedies.driver_that_serves(max(majors)) if majors else None
+
+
+def _cuda_other(facts, detail):
+    """The library is of another CUDA than the packages, which are all built for one."""
+    major = Remedies(facts, detail).library_major()
+    if not major or len(facts.cuda_majors) != 1 or major in facts.cuda_majors:
+        return None
+    here = (detail["library"], major, next(iter(facts.cuda_majors)))
+    return "%s is of CUDA %d, and the packages here are built for CUDA %d" % here
+
+
+def _not_the_wheels(facts, detail):
+    """The library that failed is none of the wheels', and PyTorch, which brings its own, is here."""
+    found = re.search(r"/\S*/libcudnn\w*\.so\S*?(?=: )", detail.get("line") or "")
+    outside = found and not re.search(r"(?:site|dist)-packages|/torch/lib", found.group(0))
+    if outside and ("torch" in facts.packages or "torch" in facts.printed_by):
+        return "PyTorch brings its own cuDNN, and the loader took %s" % found.group(0)
+    return None
+
+
+def _versions(holds, text):
+    """The condition ``holds(loaded, compiled)``; both versions stand in its sentence."""
+
+    def condition(_, detail):
+        loaded, compiled = numbers(detail.get("loaded")), numbers(detail.get("compiled"))
+        if not (loaded and compiled and holds(loaded, compiled)):
+            return None
+        return text.format(loaded=dotted(loaded), compiled=dotted(compiled[:2]))
+
+    return condition
+
+
+def _torch_of(major):
+    says = "PyTorch %%s brings cuDNN %d" % major
+    return lambda facts, _: (
+        says % facts.packages["torch"] if cudnn_of_torch(facts.packages) == major else None
+    )
+
+
+_torch_of_8 = _torch_of(8)
+
+
+def _onnxruntime_of_9(facts, _):
+    """From 1.19 on: https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html"""
+    version = facts.packages.get("onnxruntime")
+    brings = _torch_of_8(facts, None)
+    new = numbers(version) >= (1, 19) and brings
+    return "ONNX Runtime %s needs cuDNN 9, and %s" % (version, brings) if new else None
+
+
+def _attention_by_cudnn(facts, _):
+    """2.5.0 asked cuDNN first, 2.5.1 does not: https://github.com/pytorch/pytorch/issues/138649"""
+    text = "PyTorch 2.5.0 lets cuDNN compute attention wherever it can; 2.5.1 does not"
+    return text if numbers(facts.packages.get("torch"))[:3] == (2, 5, 0) else None
+
+
+def _mapping(why):
+    return lambda _, detail: why if why in (detail.get("why") or "") else None
+
+
+def _cudnn_other_here(facts, detail):
+    wanted, here = numbers(detail.get("major"))[:1], facts.cudnn_majors()
+    if wanted and here and wanted[0] not in here:
+        return "cuDNN %d is asked for, and %d is here" % (wanted[0], max(here))
+    return None
+
+
+def _cuda_same(facts, detail):
+    number = numbers(detail.get("number"))
+    same = number and facts.cuda_majors == {number[0]}
+    return "everything here is built for CUDA %d" % number[0] if same else None
+
+
+def _card(facts, by):
+    card = facts.cards[0] if facts.cards else "the card"
+    return "%s has compute capability %s, which %s" % (card, facts.capability, by)
+
+
+def _card_of_build(facts, served):
+    """Whether the CUDA of the build that is here has code for the card that is here."""
+    capability, cuda = numbers(facts.capability), _cuda_of_build(facts)
+    if not capability or not cuda or card_within(cuda, capability) is not served:
+        return None
+    unserved = _card(facts, "CUDA %s has no code for" % dotted(cuda))
+    return "CUDA %s has code for this card" % dotted(cuda) if served else unserved
+
+
+def _card_old(facts, _):
+    old = () < numbers(facts.capability) < (5, 0)
+    return _card(facts, "cuDNN for CUDA 12 and cuDNN 9 do not serve") if old else None
+
+
+def _cudnn_too_new_for_card(facts, _):
+    new = [v for v in facts.cudnn_here if len(numbers(v)) > 1 and numbers(v)[:2] >= (9, 11)]
+    old = () < numbers(facts.capability) < (7, 5)
+    return "cuDNN %s serves compute capability 7.5 and newer" % new[0] if new and old else None
+
+
+def _cuda_of_build(facts):
+    """The CUDA that the framework here is built for, as (major, minor), or the most that its release had."""
+    for name in ("torch", "tensorflow", "jaxlib"):
+        plus = re.search(r"\+cu(?:da)?(\d\d)(\d)?", facts.packages.get(name) or "")
+        if plus:
+            return int(plus.group(1)), int(plus.group(2) or 0)
+    toolkit = numbers(facts.packages.get("cudatoolkit"))[:2]
+    if len(toolkit) == 2:
+        return toolkit
+    # 1.5 and 1.6 came with 10.2 at the most: https://pytorch.org/get-started/previous-versions/
+    return (10, 2) if () < numbers(facts.packages.get("torch")) < (1, 7) else None
+
+
+CONDITIONS = {
+    "memory-free": lambda facts, _: _memory(facts, True),
+    "memory-full": lambda facts, _: _memory(facts, False),
+    "driver-old": _driver_old,
+    "driver-new": _driver_new,
+    "slept": lambda facts, _: facts.slept and "the machine slept",
+    "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
+    "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
+    "hidden": lambda facts, _: facts.hidden and "CUDA_VISIBLE_DEVICES hides the cards",
+    "cards-listed": lambda facts, _: facts.cards_listed and "nvidia-smi lists a card",
+    "no-compute": lambda facts, _: facts.no_compute and "`compute` is not among the container's capabilities",
+    "no-memory-errno": _mapping("Cannot allocate memory"),
+    "no-permission-errno": _mapping("Operation not permitted"),
+    "noexec": lambda facts, _: facts.noexec and "%s is mounted noexec" % facts.noexec,
+    "address-limit": lambda facts, _: facts.address_limit and "the address space is limited",
+    "torch-of-8": _torch_of_8,
+    "onnxruntime-of-9": _onnxruntime_of_9,
+    "attention-by-cudnn": _attention_by_cudnn,
+    "cpu-build": lambda facts, _: facts.cpu_build and "a build for the CPU is installed",
+    "library-path": lambda facts, _: (
+        facts.library_path and "LD_LIBRARY_PATH leads to %s" % facts.library_path
+    ),
+    "not-the-wheels": _not_the_wheels,
+    "loaded-older": _versions(lambda loaded, compiled: loaded < compiled, "{loaded} is older"),
+    "exact-era": _versions(
+        lambda loaded, compiled: loaded[0] == compiled[0] and loaded[:2] > compiled[:2],
+        "this old build accepts only cuDNN {compiled}, and the one loaded is newer",
+    ),
+    "other-major": _versions(lambda a, b: a[0] != b[0], "nothing crosses a major version of cuDNN"),
+    "cudnn-9-here": lambda facts, _: (
+        9 in facts.cudnn_majors() and "cuDNN 9 is here" or _torch_of(9)(facts, _)
+    ),
+    "cudnn-8-here": lambda facts, _: facts.cudnn_majors() & {8, 9} == {8} and "cuDNN 8 is here",
+    "cudnn-other-here": _cudnn_other_here,
+    "cuda-same": _cuda_same,
+    "cuda-other": _cuda_other,
+    "card-unserved": lambda facts, _: _card_of_build(facts, False),
+    "card-served": lambda facts, _: _card_of_build(facts, True),
+    "card-old": _card_old,
+    "cudnn-too-new-for-card": _cudnn_too_new_for_card,
+}
+"""By the names in ``signatures.ini``: functions of the text's facts and of the line's detail."""
