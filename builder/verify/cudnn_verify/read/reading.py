@@ -84,7 +84,8 @@ class TextReading(object):
                 if size is None or stream.tell() >= size or not stream.seekable():
                     return  # nothing says where a device, a pipe or a file that grows would end
                 stream.seek(max(stream.tell(), size - 4 * _CHUNK))
-                size, deadline = None, deadline + _SECONDS
+                yield stream.read(4 * _CHUNK)
+                return
             piece = stream.read(_CHUNK)
 
     def _document(self, name, data):
