@@ -10,7 +10,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = Path(__file__).resolve().parent
-BUNDLE = HERE.parent.parent / "builder" / "image" / "recipe" / "bundle.py"
+BUNDLE = HERE.parent.parent / "builder" / "image" / "recipe" / "probe_file.py"
 
 
 class CustomBuildHook(BuildHookInterface):
