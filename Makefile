@@ -33,8 +33,8 @@ test: setup lint  ## lint, unit tests, doubles of a driver, a real engine and a 
 	$(PYTEST) -q -n 2 -m 'not docker and not wheels and not long'
 	$(PYTEST) -q -m 'docker and not wheels and not long'
 
-test-unit: $(BIN)/rtbuild  ## the fast part: no engine; of the network NVIDIA's headers, once
-	$(PYTEST) -q -m 'not docker and not wheels'
+test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network; the faults and what takes long are in make test
+	RTBUILD_FUZZ=1000 $(PYTEST) -q -n 2 -m 'not docker and not wheels and not long and not slow' tests/unit
 
 fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what comes from outside; an hour
 	RTBUILD_FUZZ=1000000 $(PYTEST) -q tests/unit/fuzz

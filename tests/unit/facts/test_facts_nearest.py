@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import pytest
 
 from builder.core.model import Base, Cell, Cuda
 from builder.plan.facts.rules import checking as module
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome, summary
 from builder.plan.facts.tables import loader as facts
-
-if TYPE_CHECKING:
-    import pytest
 
 PYTHONS = ("3.8", "3.10", "3.12", "3.13")
 
@@ -46,6 +44,7 @@ def different_cells(count: int) -> list[Cell]:
     ]
 
 
+@pytest.mark.slow
 def test_a_thousand_different_cells_take_few_looks_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted, because a clock says more about the machine: cells resolved against the tables."""
     cells = different_cells(1000)

@@ -77,6 +77,7 @@ def with_more(tmp_path, monkeypatch):
         cache.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("with_more")
 def test_a_framework_and_a_card_of_the_tables_are_known_to_every_reader(make) -> None:
     release = tables.load().frameworks["madeup-gpu"].rows[-1].version

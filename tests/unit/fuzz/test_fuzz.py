@@ -1,4 +1,4 @@
-"""Ten thousand generated inputs over all readers; ``RTBUILD_FUZZ=1000000`` in ``make fuzz``."""
+"""Ten thousand generated inputs over all readers; in ``make test-unit`` 1,000, in ``make fuzz`` a million."""
 
 from __future__ import annotations
 
