@@ -1,4 +1,4 @@
-"""What stands in for what a machine of the tests lacks: one double for each idea.
+"""What stands in for what a machine of the tests lacks.
 
 =====================  ====================================================================================
 ``http_server``        an HTTP server whose answers are values; the servers below answer with it
@@ -7,9 +7,7 @@
 ``package_index``      a package index of made-up wheels
 ``python_mirror``      a mirror of python-build-standalone with this machine's CPythons
 ``kubernetes``         a Kubernetes API server for the real kubectl
-``engine``             a Docker Engine whose containers print what a test says
-``cosign``             cosign, whose signatures anybody can make
-``programs``           a script in a program's place
+``engine``             what verify asks of a Docker Engine; its containers print what a test says
 ``docker_on_a_node``   the docker client on a node of the tests' cluster
 ``small_image``        an image of a few bytes, and what a T4 would have the probe say of it
 ``project``            a matrix, its lock, staged images and reports, as a user has them
