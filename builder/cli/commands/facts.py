@@ -123,7 +123,7 @@ def _write(where: Path, texts: dict[str, str]) -> None:
         changed = [path for path in paths if not path.exists() or path.read_text("utf-8") != paths[path]]
         for path in changed:
             write_whole(path, paths[path].encode())
-        if changed and (where.parents[2] / "docs" / "facts.md").is_file():
+        if changed and any((above / "docs" / "facts.md").is_file() for above in where.parents):
             say("note: `make golden` writes docs/facts.md, which is made from the tables")
     except OSError as problem:
         raise UsageError(

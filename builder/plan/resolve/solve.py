@@ -23,7 +23,15 @@ from builder.plan.facts.rules.checking import until_refused
 from builder.plan.facts.rules.finding import Finding, Outcome, entry, summary
 from builder.plan.facts.rules.image_contents import stack_of
 from builder.plan.facts.tables.loader import load, mistaken_names, table_name
-from builder.plan.facts.tables.versions import NO_NUMBER, contains, key, newest_first, release
+from builder.plan.facts.tables.versions import (
+    NO_NUMBER,
+    contains,
+    key,
+    newest_first,
+    release,
+    requirement,
+)
+from builder.plan.matrix import cell_id
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 
 MOST = 6000
@@ -256,7 +264,7 @@ def distinct(proposals: list[Proposal]) -> list[Proposal]:
 
 
 def to_matrix_yaml(proposals: Sequence[Proposal], name: str = "resolved") -> str:
-    """A matrix file that holds the proposed cells."""
+    """A matrix file that holds the proposed cells; those that differ in an extra alone have it as variant."""
     frameworks = ", ".join(dict.fromkeys(text for proposal in proposals for text in proposal.cell.frameworks))
     lines = [
         "version: 1",
@@ -265,6 +273,15 @@ def to_matrix_yaml(proposals: Sequence[Proposal], name: str = "resolved") -> str
         "",
         "include:",
     ]
+    taken: set[str] = set()
     for proposal in proposals:
-        lines += entry(proposal.cell)
+        cell = proposal.cell
+        if cell_id(cell) in taken:
+            parsed = (requirement(text) for text in cell.frameworks)
+            extras = sorted(extra for one in parsed if one is not None for extra in one.extras)
+            cell = replace(cell, variant="-".join(extras) or "other")
+            if cell_id(cell) in taken:
+                cell = replace(cell, variant=f"{cell.variant}-{len(taken)}")
+        taken.add(cell_id(cell))
+        lines += entry(cell)
     return "\n".join(lines) + "\n"

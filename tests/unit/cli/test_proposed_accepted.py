@@ -1,0 +1,84 @@
+"""``check`` accepts what ``resolve`` and ``init`` propose: of every framework, for each kind of machine."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from foreign_input import typed
+from packaging.requirements import Requirement
+
+from builder.plan.facts.rules.candidates import choices
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.tables.loader import load
+from builder.plan.facts.tables.versions import key
+from builder.plan.matrix import load as load_matrix
+from builder.plan.resolve import requirements as reading
+from builder.plan.resolve.solve import Demand, search, split, to_matrix_yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MACHINES = (
+    {},
+    {"gpus": ("T4",), "driver": "535.183.01"},
+    {"gpus": ("K80",), "driver": "470.256.02"},
+    {"gpus": ("RTX 5090",), "driver": "580.95.05"},
+    {"gpus": ("V100", "H100"), "driver": "560.35.03"},
+    {"python": "3.10"},
+)
+
+
+def _releases() -> list[str]:
+    """The first and the last release of each framework, under each of its names, and one between."""
+    found = []
+    for table in load().frameworks.values():
+        names = sorted({row.distribution for row in table.rows})
+        for name in names:
+            versions = sorted({r.version for r in table.rows if r.distribution == name}, key=key)
+            chosen = dict.fromkeys((versions[0], versions[len(versions) // 2], versions[-1]))
+            texts = [f"{name}=={version}" for version in chosen]
+            found += [text for text in texts if any(choices(Requirement(text)))]
+    return found
+
+
+@pytest.mark.parametrize("text", _releases())
+def test_check_accepts_what_is_proposed_and_says_the_same_of_it(text: str, tmp_path: Path) -> None:
+    frameworks, companions = split(reading.from_arguments((text,)))
+    for number, machine in enumerate(MACHINES):
+        demand = Demand(frameworks=frameworks, companions=companions, **machine)
+        proposed = search(demand).possible[:3]
+        if not proposed:
+            continue
+        path = tmp_path / f"m{number}.yaml"
+        path.write_text(to_matrix_yaml(proposed))
+        for cell, one in zip(load_matrix(path).cells, proposed, strict=True):
+            findings = check(cell, driver=machine.get("driver"))
+            assert summary(findings) is not Outcome.IMPOSSIBLE, (machine, [f.message for f in findings])
+            assert summary(findings) is one.outcome, (machine, [f.message for f in findings])
+
+
+@pytest.mark.parametrize("card", ["T4", "H100"])
+@pytest.mark.parametrize("name", sorted(load().frameworks))
+def test_check_accepts_what_init_writes(
+    name: str,
+    card: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RTBUILD_CACHE", str(tmp_path / "cache"))
+    asked = "cupy-cuda12x" if name == "cupy" else name
+    code = typed("init", asked, "--offline", "--gpu", card, monkeypatch=monkeypatch)
+    said = capsys.readouterr().err
+    if code:
+        assert "nothing is possible" in said, said
+        assert not list(tmp_path.rglob("*.yaml"))
+        return
+    assert typed("check", "--json", monkeypatch=monkeypatch) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert cells
+    assert {cell["answer"] for cell in cells} <= {"possible"}, cells
