@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doubles import small_image
+from doubles.cosign import VerifyingDouble
 from doubles.registry import INDEX, RegistryDouble
 
 from builder.core.errors import MissingToolError, RegistryError
@@ -17,7 +18,7 @@ from builder.release.audit.findings import AuditOutcome, Question
 from builder.release.audit.run import Audit, audit
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
-from builder.verify.evidence.cosign import Signed, Verifier
+from builder.verify.evidence.cosign import Verifier
 from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
 
 if TYPE_CHECKING:
@@ -254,16 +255,7 @@ class TestSignatures:
     def signed(self, monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
         statements: list[Statement] = []
 
-        class CosignDouble:
-            @classmethod
-            def find(cls) -> CosignDouble:
-                return cls()
-
-            def verify(self, image: str, kind: str, verifier: Verifier) -> Signed:
-                found = tuple(s for s in statements if s.predicate_type == kind)
-                return Signed(statements=found, reason="invalid signature", present=bool(statements))
-
-        monkeypatch.setattr(sys.modules["builder.release.audit.run"], "Cosign", CosignDouble)
+        monkeypatch.setattr(sys.modules["builder.release.audit.run"], "Cosign", VerifyingDouble(statements))
         return statements
 
     def test_unsigned_evidence_does_not_count(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from doubles import small_image
+from doubles.cosign import VerifyingDouble
 from test_audit import hang_on
 
 from builder.cli.commands.audit import answer, document, page
@@ -18,7 +19,7 @@ from builder.cli.console.terminal import Terminal
 from builder.release.audit.findings import AuditOutcome, Question
 from builder.release.audit.run import Audit, audit
 from builder.verify.evidence.attach import attach_statements, failure_statement, statements
-from builder.verify.evidence.cosign import Signed, Verifier
+from builder.verify.evidence.cosign import Verifier
 from builder.verify.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
@@ -224,16 +225,7 @@ class TestSignatures:
     def signed(self, monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
         made: list[Statement] = []
 
-        class CosignDouble:
-            @classmethod
-            def find(cls) -> CosignDouble:
-                return cls()
-
-            def verify(self, image: str, kind: str, verifier: Verifier) -> Signed:
-                found = tuple(s for s in made if s.predicate_type == kind)
-                return Signed(statements=found, reason="invalid signature", present=bool(made))
-
-        monkeypatch.setattr(sys.modules["builder.release.audit.run"], "Cosign", CosignDouble)
+        monkeypatch.setattr(sys.modules["builder.release.audit.run"], "Cosign", VerifyingDouble(made))
         return made
 
     KEY = Verifier(key="k")
