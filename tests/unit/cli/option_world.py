@@ -41,7 +41,7 @@ from builder.plan.lock.file import lock_path, merge
 from builder.plan.matrix import load
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
-from builder.verify.evidence.cosign import Cosign
+from builder.verify.evidence.cosign import Cosign, Signed
 from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.runner.document import EXIT_CODES
 
@@ -134,6 +134,7 @@ class World:
             (r" at 0x[0-9a-f]+", ""),
             (r"\b[0-9a-f]{12,64}\b", "HEX"),
             (r"rtbuild-[\w-]*[a-z0-9_]{6,}", "TEMPORARY"),
+            (r"uploads/\d+", "UPLOAD"),
             (r"\d{8}T\d{6}Z-\d+", "MOMENT"),
             (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?", "MOMENT"),
             (r"\b\d{4}-\d\d-\d\d\b", "DAY"),
@@ -154,8 +155,10 @@ class World:
         self.server.requests.clear()
         out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
         name, *inner = command.split()
-        text = "\n".join((*inner, *arguments))
-        words = text.replace("REGISTRY", self.server.host).replace("DIGEST", self.staged).split("\n")
+        words = [
+            one.replace("REGISTRY", self.server.host).replace("DIGEST", self.staged)
+            for one in (*inner, *arguments)
+        ]
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = _code(name, words)
         out.flush()
@@ -288,9 +291,9 @@ class _Cosign(SigningDouble):
         self.world.record("cosign.sign", image, signer)
         raise CellError("the double signs nothing")
 
-    def verify(self, *arguments: object, **options: object) -> str:
+    def verify(self, *arguments: object, **options: object) -> Signed:
         self.world.record("cosign.verify", *arguments, **options)
-        return "the double verifies nothing"
+        return Signed(statements=(), reason="the double verifies nothing", present=False)
 
 
 def _made() -> Any:
@@ -344,6 +347,13 @@ def furnish(folder: Path, server: RegistryDouble) -> tuple[dict[str, StoredImage
     (folder / "environment.yml").write_text("dependencies: [pip, {pip: [torch==2.9.1]}]\n")
     (folder / "fleet.yaml").write_text(FLEET.format(host=server.host))
     (folder / "report.json").write_text(json.dumps(report()))
+    for name in ("lists", "others"):
+        (folder / name).mkdir()
+        (folder / name / "pip-freeze.gpu.txt").write_text(f"numpy==2.0.2\n{name}==1.0\n")
+        (folder / name / "apt-list-gpu.txt").write_text(
+            "libcudnn9-cuda-12/now 9.2.1.18-1 amd64 [installed,local]\n"
+        )
+        (folder / name / "os-info-gpu.txt").write_text("Ubuntu 22.04.4 LTS\nPython 3.11.13\n")
     (folder / ".venv").mkdir()
     wish = MatrixWish(words=("torch",), gpu="T4", driver="535", jupyter=True, offline=True)
     (folder / "up.yaml").write_text(matrix_text(wish))
@@ -422,7 +432,7 @@ def open_world(  # noqa: C901 - one recorder after the other
     world.held, world.staged = furnish(world.template, server)
     patch = monkeypatch.setattr
     for name in ("HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(world.folder / "home"))
+        monkeypatch.setenv(name, str(folder / "home"))
     monkeypatch.setenv("RTBUILD_CACHE", str(world.folder / "cache"))
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://index.invalid/simple")
     monkeypatch.setenv("COLUMNS", "200")
@@ -458,7 +468,7 @@ def open_world(  # noqa: C901 - one recorder after the other
         if command[1:2] == ["venv"]:
             Path(command[-1], "bin").mkdir(parents=True, exist_ok=True)
         if command[1:2] == ["pull"]:
-            world.held[command[-1].replace(server.host, "REGISTRY")] = next(iter(world.held.values()))
+            world.held[command[-1].replace(server.host, "REGISTRY")] = world.held[f"rtbuild/colab:{CELL}"]
         if command[0] == "sbatch":
             text = "1;cluster\n"
         elif command[0] in {"squeue", "scontrol", "sacct"}:
@@ -470,8 +480,10 @@ def open_world(  # noqa: C901 - one recorder after the other
     class Process:
         def __init__(self, command: Any, **_options: Any) -> None:
             world.record("process", command)
-            self.stdout = self.stderr = None
+            self.stdout, self.stderr = io.BytesIO(json.dumps(report()).encode() + b"\n"), None
             self.returncode = 0
+            self.pid = 1 << 30
+            """Above every process's."""
 
         def __class_getitem__(cls, _inner: object) -> object:
             return cls
@@ -492,6 +504,20 @@ def open_world(  # noqa: C901 - one recorder after the other
             return 0
 
     patch(subprocess, "Popen", Process)
+    there = SimpleNamespace(which=lambda name: f"/usr/bin/{name}")
+    patch("builder.release.dispatch.node.shutil", there)
+
+    class Limit:
+        def __init__(self, seconds: float, _ends: object) -> None:
+            world.record("limit", seconds)
+
+        def start(self) -> None:
+            pass
+
+        cancel = start
+
+    patch("builder.release.dispatch.node.threading.Timer", Limit)
+    patch("builder.image.engine.doctor.require", world.recorded("sandbox"))
 
     def pool(workers: int, **options: Any) -> ThreadPoolExecutor:
         world.record("threads", workers)
@@ -502,10 +528,15 @@ def open_world(  # noqa: C901 - one recorder after the other
     _record_making(world)
     patch("builder.cli.commands.facts.survey", world.recorded("survey", Survey()))
     patch("builder.cli.commands.facts.refresh", world.recorded("refresh", Refresh()))
+    patch("builder.cli.commands.facts.portable", lambda: "{}")
+    patch("builder.cli.commands.facts.write_whole", world.recorded("write"))
     patch("builder.cli.commands.colab.parities.listed", world.recorded("runtime"))
     patch("builder.cli.commands.colab.parities.labelled", world.recorded("labelled", ()))
     patch(
         "builder.cli.commands.colab.measure",
         world.recorded("measure", CellError("the double measures nothing")),
     )
+    public = ["matrices/tf.yaml", "--from", f"{server.host}/staging", "--to", f"{server.host}/known"]
+    with contextlib.chdir(world.template), contextlib.redirect_stderr(io.StringIO()) as said:
+        assert _code("publish", public) == 0, said.getvalue()
     return world
