@@ -27,7 +27,7 @@ COMMANDS = {
     "up": "Resolve, build, verify and start in one go. For this machine's card and driver.",
     "venv": "Make a cell a virtual environment here. Installs its locked wheels and runs cudnn-verify.",
     "list": "Show the cells of matrices. Says which are chosen, and why others are not.",
-    "check": "Say which cells are possible. Gives the reasons, takes milliseconds and builds nothing.",
+    "check": "Say which cells are possible. Gives the reasons, takes half a second and builds nothing.",
     "explain": "Explain the verdict on a cell, a cause or an error text.",
     "lock": "Write the lock: every base, wheel and package by hash.",
     "render": "Write a folder for plain `docker build`, one for each cell.",

@@ -40,7 +40,7 @@ def init(
     write_matrix(matrix_text(wish), path, force=force)
     file = shlex.quote(str(path))
     show(
-        f"rtbuild check {file}    # can it work? in milliseconds",
+        f"rtbuild check {file}    # can it work? in half a second",
         f"rtbuild build {file}    # lock, build and verify the image",
         f"rtbuild venv {file}     # or the same without Docker",
     )

@@ -17,6 +17,7 @@ from builder.core.documents import shown
 from builder.core.errors import CellError, UsageError
 from builder.core.model import Cell
 from builder.plan.facts.reading.base import has_own_python, system_of
+from builder.plan.facts.reading.observed import Truth
 from builder.plan.facts.rules import devices
 from builder.plan.facts.rules.candidates import Choice, cells, choices, combinations, common_pythons
 from builder.plan.facts.rules.checking import until_refused
@@ -183,7 +184,9 @@ def search(
         if combination is hopeless:
             continue
         cell = _with_companions(sketch, demand)
-        proposal = Proposal(cell=cell, findings=until_refused(cell, demand.driver))
+        # a variant without an index of its own is one that the user's indexes list
+        offered = Truth(offered=frozenset((*cell.frameworks, *cell.pip)))
+        proposal = Proposal(cell=cell, findings=until_refused(cell, demand.driver, offered))
         if proposal.outcome.severity < Outcome.UNKNOWN.severity:
             ranked.append((_rank(proposal, combination, number), proposal))
         else:

@@ -158,7 +158,20 @@ def test_without_a_lock_a_wheel_that_is_not_there_is_said(world: World, changes,
     cell = replace(locked(world)[0], **changes)
     truth = world.read((cell, None)).truths[0]
     assert reason in truth.unread[0]
-    assert summary(check(cell, truth)) in {Outcome.UNKNOWN, Outcome.IMPOSSIBLE}
+    assert summary(check(cell, truth)) is Outcome.IMPOSSIBLE
+
+
+def test_what_an_index_lacks_is_impossible_and_what_a_silent_one_lacks_is_not_known(world: World) -> None:
+    cell = replace(locked(world)[0], frameworks=("torch==2.9.1+cu118",))
+    truth = world.read((cell, None)).truths[0]
+    assert truth.absent == ("torch==2.9.1+cu118",)
+    findings = check(cell, truth)
+    assert [f.outcome for f in findings if f.rule == "index"] == [Outcome.IMPOSSIBLE]
+    world.server.stop()
+    world.server._http.server_close()
+    silent = world.read((cell, None)).truths[0]
+    assert silent.absent == ()
+    assert summary(check(cell, silent)) is Outcome.UNKNOWN
 
 
 def test_a_deep_reading_tells_gpu_code_and_numpy_and_is_known_from_then_on(world: World) -> None:
@@ -238,6 +251,11 @@ def unlocked():
     )
 
 
+def of_the_base(cell, truth) -> Outcome:
+    """The answer if the index had the wheel: that of these tests has none for Python 3.12."""
+    return summary(check(cell, replace(truth, absent=())))
+
+
 def test_a_base_is_read_from_its_registry_and_kept_for_some_days(world: World, monkeypatch) -> None:
     world.image(["CUDA_VERSION=12.8.1", "NV_CUDNN_VERSION=9.8.0.87-1"])
     cell = unlocked()
@@ -259,7 +277,7 @@ def test_a_vanished_tag_is_refused_but_only_on_the_registrys_own_word(world: Wor
     truth = world.read((cell, None)).truths[0]
     assert truth.base is None
     assert "does not exist" in truth.unread[0]
-    assert summary(check(cell, truth)) is Outcome.UNKNOWN
+    assert of_the_base(cell, truth) is Outcome.UNKNOWN
     said = json.dumps({"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}).encode()
     world.server.on(path, Answer(404, said, {"Content-Type": "application/json"}))
     truth = world.read((cell, None)).truths[0]
@@ -289,7 +307,7 @@ def test_a_registry_that_spoils_the_answer_makes_unknown(world: World, answer, r
     truth = world.read((cell, None)).truths[0]
     assert truth.base is None
     assert reason in truth.unread[0]
-    assert summary(check(cell, truth)) is Outcome.UNKNOWN
+    assert of_the_base(cell, truth) is Outcome.UNKNOWN
 
 
 def test_nobody_listening_is_unknown_and_a_damaged_cache_is_read_again(world: World) -> None:
@@ -305,7 +323,7 @@ def test_nobody_listening_is_unknown_and_a_damaged_cache_is_read_again(world: Wo
     index = Index(IndexSettings(default="http://127.0.0.1:9/simple"), client=world.client)
     truth = read([(cell, None)], index=index, registry=nobody, memory=memory).truths[0]
     assert "connection refused" in truth.unread[0]
-    assert summary(check(cell, truth)) is Outcome.UNKNOWN
+    assert of_the_base(cell, truth) is Outcome.UNKNOWN
 
 
 def test_a_registry_that_falls_silent_leaves_what_it_said_before_but_no_yes(world: World) -> None:
@@ -316,7 +334,7 @@ def test_a_registry_that_falls_silent_leaves_what_it_said_before_but_no_yes(worl
     truth = world.read((cell, None)).truths[0]
     assert truth.base == known
     assert "503" in truth.unread[0]
-    assert summary(check(cell, truth)) is Outcome.UNKNOWN
+    assert of_the_base(cell, truth) is Outcome.UNKNOWN
 
 
 def test_a_locked_base_is_asked_for_by_its_digest(world: World) -> None:

@@ -182,8 +182,8 @@ def test_frameworks_for_two_cuda_majors_are_asked_about_once(monkeypatch) -> Non
     """Their refusal is the same on every Python and base."""
     asked: dict[tuple[str, ...], list[str]] = {}
 
-    def judge(cell, driver):
-        found = until_refused(cell, driver)
+    def judge(cell, driver, truth):
+        found = until_refused(cell, driver, truth)
         asked.setdefault(cell.frameworks, []).append(found[-1].rule)
         return found
 

@@ -93,7 +93,9 @@ def read(
         base, why = about_bases[reference, cell.platform] if reference else (None, ())
         missing = (reason for reason in found if isinstance(reason, str))
         unread = [*why, *missing, *(reason for _, reasons, _ in mine for reason in reasons)]
-        truths.append(together(pinned, [truth for truth, _, _ in mine if truth is not None], base, unread))
+        told = [truth for truth, _, _ in mine if truth is not None]
+        absent = tuple(_absent(cell, told, offered)) if pinned is None else ()
+        truths.append(replace(together(pinned, told, base, unread), absent=absent))
     return Reading(
         truths=tuple(truths),
         wheels=len(wheels),
@@ -121,15 +123,57 @@ def _plugins(parsed: Requirement) -> list[str]:
 def _wanted(cell: Cell, pinned: Pinned | None, offered: Offered) -> Iterator[Wheel | str]:
     """The wheel of each framework and plug-in that is locked, or that the cell would get; or why none."""
     yield from framework_wheels(cell, pinned)
-    if pinned is not None or (system := system_of(cell)) is None:
+    fitting = _tags(cell)
+    if pinned is not None or not fitting:
         return
-    fitting = target.Target(python=cell.python, platform=cell.platform, glibc=system.glibc).tags()
     for parsed in filter(None, map(requirement, cell.frameworks)):
         first = _newest(parsed, offered, fitting, cell)
         yield first
         if isinstance(first, Wheel):
             for name in _plugins(parsed):
                 yield _newest(Requirement(f"{name}=={first.version}"), offered, fitting, cell)
+
+
+def _absent(cell: Cell, told: Iterable[WheelTruth], offered: Offered) -> Iterator[str]:
+    """Requirements on frameworks, and their own on plug-ins, that no wheel meets, whatever its age or tags.
+
+    What an index that did not answer has is not known, and a package that is compiled needs no wheel.
+    """
+    fitting = _tags(cell)
+    asked: list[tuple[WheelTruth | None, str]] = [(None, text) for text in cell.frameworks]
+    named = {name for text in cell.frameworks if (r := requirement(text)) for name in _plugins(r)}
+    asked += [(wheel, text) for wheel in told for text in wheel.requires]
+    for by, parsed in ((by, requirement(text)) for by, text in asked):
+        name = canonical(parsed.name) if parsed is not None else ""
+        if parsed is None or (by is not None and name not in named) or name in cell.from_source:
+            continue
+        files = offered.get((name, cell.index), "not asked")
+        if isinstance(files, str):
+            continue
+        wanted = f"{parsed.name}{parsed.specifier}"
+        wanted += "" if by is None else f", which {by.name} {by.version} asks for"
+        meeting = [file for file in files if _meets(file, parsed)]
+        if not meeting:
+            yield wanted
+        elif fitting and all(target.rank(file.name, fitting) is None for file in meeting):
+            yield f"{wanted} for {_where(cell)}"
+
+
+def _where(cell: Cell) -> str:
+    return f"Python {cell.python} on {cell.platform} and the glibc of {cell.base}"
+
+
+def _tags(cell: Cell) -> dict[Tag, int]:
+    """The tags of wheels that a cell takes; none if its base's glibc is not known."""
+    system = system_of(cell)
+    if system is None:
+        return {}
+    return target.Target(python=cell.python, platform=cell.platform, glibc=system.glibc).tags()
+
+
+def _meets(file: IndexFile, parsed: Requirement) -> bool:
+    wheel = target.wheel_name(file.name)
+    return wheel is not None and parsed.specifier.contains(wheel.version, prereleases=True)
 
 
 def _newest(parsed: Requirement, offered: Offered, fitting: dict[Tag, int], cell: Cell) -> Wheel | str:
@@ -144,8 +188,7 @@ def _newest(parsed: Requirement, offered: Offered, fitting: dict[Tag, int], cell
     ranks = [(version, target.rank(file.name, fitting), file) for version, file in admitted]
     ranked = [(version, rank, file) for version, rank, file in ranks if rank is not None]
     if not ranked:
-        where = f"Python {cell.python} on {cell.platform} and the glibc of {cell.base}"
-        return f"the package index has wheels of {parsed}, but none for {where}"
+        return f"the package index has wheels of {parsed}, but none for {_where(cell)}"
     newest = max(version for version, _, _ in ranked)
     _, _, file = min((one for one in ranked if one[0] == newest), key=lambda one: one[1])
     version = file.name.split("-")[1]

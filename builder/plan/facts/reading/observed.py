@@ -78,6 +78,10 @@ class Truth:
     """The resolver's reason if the last lock of these requirements failed."""
     unread: tuple[str, ...] = ()
     """Wheels and bases that could not be read, each with the reason."""
+    absent: tuple[str, ...] = ()
+    """Requirements that no wheel of theirs meets on the package indexes, all of which answered."""
+    offered: frozenset[str] = frozenset()
+    """Requirements that the user's own indexes meet, as far as they were asked without reading wheels."""
 
     def wheel(self, name: str) -> WheelTruth | None:
         wanted = canonical(name)

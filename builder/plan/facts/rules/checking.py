@@ -14,6 +14,7 @@ from builder.plan.facts.tables.versions import canonical, requirement
 
 RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "unread": system.unread,
+    "index": system.index,
     "yanked": system.yanked,
     "names": packages.names,
     "framework-known": system.known_framework,

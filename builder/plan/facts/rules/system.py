@@ -12,13 +12,24 @@ from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables.loader import TagRow, load
 from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import at_least, canonical, contains, key, release, requirement, short
+from builder.plan.facts.tables.versions import (
+    at_least,
+    canonical,
+    contains,
+    key,
+    pinned,
+    release,
+    requirement,
+    short,
+)
 from builder.sources.index import glibc_of, takes
 
 _STANDALONE_GLIBC = "2.17"
 _RUNNING = Source(
     "table", "https://github.com/astral-sh/python-build-standalone/blob/main/docs/running.md", "2026-11-22"
 )
+
+_TORCH_INDEX = re.compile(r"cu\d+|cpu|xpu|rocm[\d.]+")
 
 _OTHERS = {"cpu": "the CPU", "rocm": "AMD's GPUs", "xpu": "Intel's GPUs"}
 """Variants of PyTorch's without CUDA."""
@@ -102,6 +113,26 @@ def unread(stack: Stack) -> Iterator[Finding]:
     """``unread``: registry and index answered. If one did not, the tables alone are no yes."""
     for reason in stack.truth.unread:
         yield unknown(reason)
+
+
+def index(stack: Stack) -> Iterator[Finding]:
+    """``index``: an index has the frameworks; for builds the default lacks, the cell names it."""
+    cell, truth = stack.cell, stack.truth
+    for text in truth.absent:
+        yield impossible(f"the package index has no wheel of {text}", Value("requirement", text, CELL))
+    if cell.index or truth.locked or truth.absent:
+        return
+    for text in dict.fromkeys((*cell.frameworks, *cell.pip)):
+        parsed = requirement(text)
+        local = (pinned(parsed) or "").partition("+")[2] if parsed is not None else ""
+        if parsed is None or not local or text in truth.offered or truth.wheel(parsed.name) is not None:
+            continue
+        way = "name the index that has it in `index`"
+        if parsed.name.startswith("torch") and _TORCH_INDEX.fullmatch(local):
+            way = f'write `index: ["https://download.pytorch.org/whl/{local}"]`'
+        none = f"the default package index has no +{local} build, and the cell names no index: {way}"
+        known = "`rtbuild check --read` asks the indexes of your own configuration"
+        yield unknown(f"{text}: {none}; {known}", Value("requirement", text, CELL))
 
 
 def last_lock(stack: Stack) -> Iterator[Finding]:
