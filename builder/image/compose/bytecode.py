@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.core.digests import digest_of
-from builder.image.compose.rootfs_tree import Scratch
+from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.layers import FORMAT, MTIME, Content, Lease, Pack, Packed, find_pack, keep_pack
 from builder.image.recipe import RecipeStep
 from builder.image.wheels import SITE, is_source
@@ -101,7 +101,7 @@ def _python_files(root: Path) -> list[Path]:
     return sorted(found)
 
 
-def lay_known(parts: Sequence[BytecodePart], scratch: Scratch, lease: Lease) -> list[BytecodePart]:
+def unpack_known(parts: Sequence[BytecodePart], rootfs: RootfsTree, lease: Lease) -> list[BytecodePart]:
     """Lay out the bytecode that is in the store, and return the parts that have to be compiled."""
     missing = []
     for part in parts:
@@ -110,18 +110,18 @@ def lay_known(parts: Sequence[BytecodePart], scratch: Scratch, lease: Lease) -> 
             missing.append(part)
             continue
         for content in pack.contents(lambda _file: True):
-            scratch.lay(content, _OUT)
+            rootfs.write(content, _OUT)
     return missing
 
 
-def lay_sources(wanted: Callable[[Packed], bool], packs: Sequence[Pack], scratch: Scratch) -> None:
+def unpack_sources(wanted: Callable[[Packed], bool], packs: Sequence[Pack], rootfs: RootfsTree) -> None:
     """Lay out sources that are ``wanted``, with the RECORDs, as old as they are in their layers."""
     for pack in packs:
         for content in pack.contents(lambda file: is_source(file.path) and wanted(file)):
-            scratch.lay(content, mtime=MTIME)
+            rootfs.write(content, mtime=MTIME)
 
 
-def keep_compiled(parts: Sequence[BytecodePart], root: Path, lease: Lease) -> None:
+def store_compiled(parts: Sequence[BytecodePart], root: Path, lease: Lease) -> None:
     @functools.cache
     def made(folder: str) -> dict[str, Path]:
         """The files of a cache by the names of their modules: ``module.cpython-39.pyc``."""

@@ -22,7 +22,7 @@ _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO, errno.EROFS, er
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Scratch:
+class RootfsTree:
     """Modes and links are kept, owners are not, nor times, but for those of the wheels' sources."""
 
     def __init__(self, root: Path, cancel: threading.Event) -> None:
@@ -55,7 +55,7 @@ class Scratch:
         """Write one more file; ``path`` is absolute."""
         self._write(self._place(path.lstrip("/")), [(0, content)], len(content), mode)
 
-    def lay(self, content: Content, below: str = "", *, mtime: int | None = None) -> None:
+    def write(self, content: Content, below: str = "", *, mtime: int | None = None) -> None:
         """Write a packed file, as much of it as there is, ``below`` a folder."""
         file = content.file
         ranges = [(offset, data) for (offset, _), data in zip(file.ranges, content.pieces, strict=True)]

@@ -19,9 +19,9 @@ from pathlib import Path
 from builder.core.digests import digest_of
 from builder.core.errors import CellError
 from builder.core.temporary import disk_errors
-from builder.image.compose.bytecode import compiler, keep_compiled, lay_known, lay_sources, parts_of
+from builder.image.compose.bytecode import compiler, parts_of, store_compiled, unpack_known, unpack_sources
 from builder.image.compose.layer_plan import Elsewhere, Plan
-from builder.image.compose.rootfs_tree import Scratch
+from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.compose.step_runners import StepRunner
 from builder.image.layers import (
     BaseLayers,
@@ -96,9 +96,9 @@ def added_layers(work: ComposeInput) -> tuple[Record, ...]:
 def _made(work: ComposeInput, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:
     """The folders with these keys, each as a layer in the store."""
     needed = {step for name in keys for step in work.recipe.steps_of(name)}
-    with work.base_cache.system(work, alone=_see_wheels(needed), memory=memory) as scratch:
-        _run(work, needed, scratch)
-        return {name: _keep(work, key, name, scratch.root / "out" / name) for name, key in keys.items()}
+    with work.base_cache.system(work, alone=_see_wheels(needed), memory=memory) as rootfs:
+        _run(work, needed, rootfs)
+        return {name: _keep(work, key, name, rootfs.root / "out" / name) for name, key in keys.items()}
 
 
 class BaseCache(AbstractContextManager["BaseCache"]):
@@ -106,26 +106,26 @@ class BaseCache(AbstractContextManager["BaseCache"]):
 
     def __init__(self) -> None:
         self._open = ExitStack()
-        self._bases: dict[str, Scratch] = {}
+        self._bases: dict[str, RootfsTree] = {}
         self._guard = threading.Lock()
 
     def __exit__(self, *_: object) -> None:
         self._open.close()  # an error of the run is none of a base's place
 
     @contextmanager
-    def system(self, work: ComposeInput, *, alone: bool, memory: bool) -> Iterator[Scratch]:
+    def system(self, work: ComposeInput, *, alone: bool, memory: bool) -> Iterator[RootfsTree]:
         """The base of ``work``, with nothing below ``/out``, for this block alone.
 
         ``alone`` where it will be changed: then it is of no use to anybody later.
         """
         if alone:
-            with _laid_base(work, memory=memory) as scratch:
-                yield scratch
+            with _unpacked_base(work, memory=memory) as rootfs:
+                yield rootfs
             return
         name = digest_of([layer.diff_id for layer in work.below])
         with self._guard:
             if name not in self._bases:
-                self._bases[name] = self._open.enter_context(_laid_base(work, memory=memory))
+                self._bases[name] = self._open.enter_context(_unpacked_base(work, memory=memory))
             try:
                 yield self._bases[name]
             finally:
@@ -133,16 +133,16 @@ class BaseCache(AbstractContextManager["BaseCache"]):
 
 
 @contextmanager
-def _laid_base(work: ComposeInput, *, memory: bool) -> Iterator[Scratch]:
+def _unpacked_base(work: ComposeInput, *, memory: bool) -> Iterator[RootfsTree]:
     # Of some layers only the compressed size is known. Sources, bytecode and skeletons of TensorFlow with all
     # of CUDA take 0.2 GB.
     need = (512 << 20) + sum(layer.unpacked or 4 * layer.size for layer in work.below)
     with workplace(work.lease.store.folder("tmp"), need, memory=memory) as folder:
-        scratch = Scratch(folder / "root", work.cancel)
+        rootfs = RootfsTree(folder / "root", work.cancel)
         for layer in work.below:
             work.progress(f"looking into {layer.title}")
-            scratch.unpack(work.blob(layer), layer.media_type)
-        yield scratch
+            rootfs.unpack(work.blob(layer), layer.media_type)
+        yield rootfs
 
 
 def layer_keys(recipe: Recipe, base: Sequence[Layer], wheels: Sequence[Layer]) -> dict[str, str]:
@@ -180,54 +180,54 @@ def _see_wheels(steps: Iterable[RecipeStep]) -> bool:
     return any(step.reads != "nothing" for step in steps)
 
 
-def _run(work: ComposeInput, needed: set[RecipeStep], scratch: Scratch) -> None:
-    packs = _lay_wheels(work, scratch) if _see_wheels(needed) else []
+def _run(work: ComposeInput, needed: set[RecipeStep], rootfs: RootfsTree) -> None:
+    packs = _unpack_wheels(work, rootfs) if _see_wheels(needed) else []
     for step in (one for one in work.recipe.steps if one in needed):
         work.progress(f"making {', '.join(step.makes)}")
         for path, file in _seen(work.recipe, step).items():
-            scratch.put(path, file.content, file.mode)
+            rootfs.put(path, file.content, file.mode)
         if step.name == "bytecode":
-            _compile(work, step, scratch, packs)
+            _compile(work, step, rootfs, packs)
         else:
             if step.reads == "sources":
-                lay_sources(lambda _file: True, packs, scratch)
-            _run_step(work, step, scratch)
+                unpack_sources(lambda _file: True, packs, rootfs)
+            _run_step(work, step, rootfs)
 
 
-def _run_step(work: ComposeInput, step: RecipeStep, scratch: Scratch) -> None:
+def _run_step(work: ComposeInput, step: RecipeStep, rootfs: RootfsTree) -> None:
     work.runner.run(
         step.script,
-        scratch.root,
+        rootfs.root,
         what=f"the step `{step.name}`",
         env=environment(work.base.environment),
         cancel=work.cancel,
     )
 
 
-def _lay_wheels(work: ComposeInput, scratch: Scratch) -> list[Pack]:
+def _unpack_wheels(work: ComposeInput, rootfs: RootfsTree) -> list[Pack]:
     """Lay out the folders and libraries of the wheels; the packs that have their sources."""
     packs = []
     for layer in work.wheels:
         work.progress(f"looking at {layer.title}")
         pack = excerpt_of(layer, work.blob, work.lease, work.cancel)
         for folder in pack.notes["folders"]:
-            scratch.folder(folder)
+            rootfs.folder(folder)
         for content in pack.contents(lambda file: is_library(file.path)):
-            scratch.lay(content)
+            rootfs.write(content)
         packs.append(pack)
     return packs
 
 
-def _compile(work: ComposeInput, step: RecipeStep, scratch: Scratch, packs: Sequence[Pack]) -> None:
+def _compile(work: ComposeInput, step: RecipeStep, rootfs: RootfsTree, packs: Sequence[Pack]) -> None:
     """Run the bytecode step over what was not compiled before."""
-    parts = parts_of(packs, made_by=compiler(step, scratch.root, work.base.environment))
-    missing = lay_known(parts, scratch, work.lease)
+    parts = parts_of(packs, made_by=compiler(step, rootfs.root, work.base.environment))
+    missing = unpack_known(parts, rootfs, work.lease)
     wanted = {file.path for part in missing for file in part.files}
     if wanted:
-        lay_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, scratch)
+        unpack_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, rootfs)
         work.progress(f"compiling {len(wanted)} files")
-    _run_step(work, step, scratch)
-    keep_compiled(missing, scratch.root, work.lease)
+    _run_step(work, step, rootfs)
+    store_compiled(missing, rootfs.root, work.lease)
 
 
 def _keep(work: ComposeInput, key: str, name: str, folder: Path) -> Record:

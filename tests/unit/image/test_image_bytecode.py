@@ -19,12 +19,12 @@ from builder.core.errors import MissingToolError
 from builder.image import sandbox
 from builder.image.compose.bytecode import (
     compiler,
-    keep_compiled,
-    lay_known,
-    lay_sources,
     parts_of,
+    store_compiled,
+    unpack_known,
+    unpack_sources,
 )
-from builder.image.compose.rootfs_tree import Scratch
+from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.layers.pack import Pack, keep_pack
 from builder.image.layers.store import LayerStore
 from builder.image.layers.tar import MTIME
@@ -116,18 +116,18 @@ def compiled(
     step: RecipeStep, root: Path, packs: list[Pack], store: LayerStore
 ) -> tuple[list[str], dict[str, Any]]:
     """Which parts were compiled now, and the layer: each path with mode, time and content."""
-    scratch = Scratch(root, threading.Event())
+    scratch = RootfsTree(root, threading.Event())
     lease = store.lease()
     for pack in packs:
         for folder in pack.notes["folders"]:
             scratch.folder(folder)
     parts = parts_of(packs, made_by=compiler(step, scratch.root, {}))
-    missing = lay_known(parts, scratch, lease)
+    missing = unpack_known(parts, scratch, lease)
     wanted = {file.path for part in missing for file in part.files}
-    lay_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, scratch)
+    unpack_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, scratch)
     env = sandbox.environment({})
     sandbox.run_script(step.script, scratch.root, what="it", env=env, cancel=threading.Event())
-    keep_compiled(missing, scratch.root, lease)
+    store_compiled(missing, scratch.root, lease)
     out = scratch.root / "out/bytecode"
     found = {}
     for path in sorted(out.rglob("*")):
@@ -206,13 +206,13 @@ def test_a_part_that_was_cut_short_is_compiled_again(tmp_path: Path) -> None:
     cache = root / "out/bytecode" / SITE / "__pycache__"
     cache.mkdir(parents=True)
     (cache / "three.cpython-39.pyc").write_bytes(b"compiled")
-    keep_compiled([part], root, lease)
-    scratch = Scratch(tmp_path / "next", threading.Event())
-    assert lay_known([part], scratch, lease) == []
+    store_compiled([part], root, lease)
+    scratch = RootfsTree(tmp_path / "next", threading.Event())
+    assert unpack_known([part], scratch, lease) == []
     again = scratch.root / "out/bytecode" / SITE / "__pycache__/three.cpython-39.pyc"
     assert again.read_bytes() == b"compiled"
     record = store.find(part.key, lease)
     assert record is not None
     blob = store.blob(record.layer.digest)
     blob.write_bytes(blob.read_bytes()[:-1])
-    assert lay_known([part], scratch, lease) == [part]
+    assert unpack_known([part], scratch, lease) == [part]

@@ -22,7 +22,7 @@ from layer_wheels import Builder, make_missing, pinned
 from builder.core.errors import CellError, CommandError, MissingToolError, UsageError
 from builder.image.compose.compose import ComposedImage, compose_image, go_json
 from builder.image.compose.layer_plan import plan
-from builder.image.compose.rootfs_tree import Scratch
+from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.compose.run_steps import BaseCache, ComposeInput
 from builder.image.compose.step_runners import NamespaceRunner
 from builder.image.layers import tmpfs as memory
@@ -238,15 +238,15 @@ def test_memory_that_is_not_enough_is_no_error(
     """Neither where it is seen before, nor where it runs out on the way."""
     first = bench.compose()
     places: list[Path] = []
-    put = Scratch.put
+    put = RootfsTree.put
 
-    def full(scratch: Scratch, path: str, content: bytes, mode: int) -> None:
+    def full(scratch: RootfsTree, path: str, content: bytes, mode: int) -> None:
         places.append(scratch.root)
         if scratch.root.is_relative_to(memory.SHARED):
             raise OSError(errno.ENOSPC, "No space left on device")
         put(scratch, path, content, mode)
 
-    monkeypatch.setattr(Scratch, "put", full)
+    monkeypatch.setattr(RootfsTree, "put", full)
     if memory.roomy(1 << 30):
         aside = Bench(LayerStore(tmp_path / "one"), bench.system, bench.builder)
         with pytest.raises(MissingToolError, match="no room left"):

@@ -17,7 +17,7 @@ from layer_wheels import Builder, Content, make_missing, pinned
 
 from builder.core.errors import CancelledError, CellError
 from builder.image.compose.layer_plan import Plan, plan
-from builder.image.compose.rootfs_tree import Scratch
+from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.layers.store import LayerStore
 from builder.image.wheels.excerpt import Skeleton, excerpt_of
 from builder.plan.lock.wheel_layers import OWN_LAYER
@@ -148,9 +148,9 @@ def test_ldconfig_sees_no_difference(made: Plan, library: Path, tmp_path: Path) 
     command = shutil.which("ldconfig", path="/sbin:/usr/sbin")
     assert command is not None
     seen = []
-    scratch = Scratch(tmp_path / "skeleton", threading.Event())
+    scratch = RootfsTree(tmp_path / "skeleton", threading.Event())
     for content in look(layers(made)[0], made).contents(lambda file: ".so" in file.path):
-        scratch.lay(content)
+        scratch.write(content)
     folder = f"{SITE}/nvidia/thing/lib"
     whole = tmp_path / "whole"
     (whole / folder).mkdir(parents=True)

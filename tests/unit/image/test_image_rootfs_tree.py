@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from builder.core.errors import CancelledError, CellError, CommandError, MissingToolError
-from builder.image.compose.rootfs_tree import Scratch
+from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.layers.types import MEDIA_TYPES
 from builder.image.sandbox import require, run_script
 
@@ -48,11 +48,11 @@ def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarIn
 
 
 @pytest.fixture
-def scratch(tmp_path: Path) -> Scratch:
-    return Scratch(tmp_path / "root", threading.Event())
+def scratch(tmp_path: Path) -> RootfsTree:
+    return RootfsTree(tmp_path / "root", threading.Event())
 
 
-def test_what_no_step_reads_stays_away(tmp_path: Path, scratch: Scratch) -> None:
+def test_what_no_step_reads_stays_away(tmp_path: Path, scratch: RootfsTree) -> None:
     path = layer(
         tmp_path, ("./usr/share/doc/a", b"1"), ("./usr/lib/a", b"2"), ("./var/lib/dpkg/status", b"3"),
         link("./usr/share/b", "usr/share/doc/a", tarfile.LNKTYPE),
@@ -63,7 +63,7 @@ def test_what_no_step_reads_stays_away(tmp_path: Path, scratch: Scratch) -> None
     assert (scratch.root / "usr/lib/a").read_bytes() == b"2"
 
 
-def test_headers_of_every_kind(tmp_path: Path, scratch: Scratch) -> None:
+def test_headers_of_every_kind(tmp_path: Path, scratch: RootfsTree) -> None:
     """Each form in which archives hold long names, and numbers that do not fit."""
     deep = "d" * 90 + "/" + "e" * 90 + "/" + "ü" * 40
     for number, kind in enumerate((tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)):
@@ -83,7 +83,7 @@ def test_headers_of_every_kind(tmp_path: Path, scratch: Scratch) -> None:
             assert str((scratch.root / str(number) / "link").readlink()) == "x" * 300
 
 
-def test_no_tar_stream_is_an_error(tmp_path: Path, scratch: Scratch) -> None:
+def test_no_tar_stream_is_an_error(tmp_path: Path, scratch: RootfsTree) -> None:
     for damage in (b"x" * 512, b"", b"\1" * 1024):
         (tmp_path / "layer").write_bytes(zstandard.compress(damage))
         with pytest.raises(CellError, match="cannot be unpacked"):
@@ -94,7 +94,7 @@ def test_no_tar_stream_is_an_error(tmp_path: Path, scratch: Scratch) -> None:
         scratch.unpack(layer(tmp_path, sparse), ZSTD)
 
 
-def test_links_whiteouts_and_modes(tmp_path: Path, scratch: Scratch) -> None:
+def test_links_whiteouts_and_modes(tmp_path: Path, scratch: RootfsTree) -> None:
     folder = tarfile.TarInfo("./etc")
     folder.type, folder.mode = tarfile.DIRTYPE, 0o700
     scratch.unpack(layer(tmp_path, folder, ("./etc/a", b"a"), link("./usr/b", "../etc/a")), ZSTD)
@@ -108,7 +108,7 @@ def test_links_whiteouts_and_modes(tmp_path: Path, scratch: Scratch) -> None:
 
 
 @pytest.mark.parametrize("name", ["../outside", "./a/../../outside", "./link/outside"])
-def test_nothing_is_written_outside(tmp_path: Path, scratch: Scratch, name: str) -> None:
+def test_nothing_is_written_outside(tmp_path: Path, scratch: RootfsTree, name: str) -> None:
     path = layer(tmp_path, link("./link", str(tmp_path)), (name, b"x"))
     with pytest.raises(CellError, match=r"no plain path|leads out of the image"):
         scratch.unpack(path, ZSTD)
@@ -119,11 +119,11 @@ def test_a_damaged_layer_and_a_cancelled_run(tmp_path: Path) -> None:
     path = layer(tmp_path, ("./a", os.urandom(1 << 16)))
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(CellError, match="cannot be unpacked"):
-        Scratch(tmp_path / "one", threading.Event()).unpack(path, ZSTD)
+        RootfsTree(tmp_path / "one", threading.Event()).unpack(path, ZSTD)
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(CancelledError):
-        Scratch(tmp_path / "two", cancel).unpack(layer(tmp_path, ("./a", b"")), ZSTD)
+        RootfsTree(tmp_path / "two", cancel).unpack(layer(tmp_path, ("./a", b"")), ZSTD)
 
 
 @pytest.fixture
@@ -192,14 +192,14 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_layer_that_no_folder_can_hold(tmp_path: Path, scratch: Scratch, name: str) -> None:
+def test_a_layer_that_no_folder_can_hold(tmp_path: Path, scratch: RootfsTree, name: str) -> None:
     """Each of them ended the run for all other cells."""
     with pytest.raises(CellError, match=r"cannot be unpacked|no plain path|not there"):
         scratch.unpack(layer(tmp_path, *HOSTILE[name]), ZSTD)
     assert not list(tmp_path.parent.glob("x"))
 
 
-def test_a_large_file_is_written_as_it_comes(tmp_path: Path, scratch: Scratch) -> None:
+def test_a_large_file_is_written_as_it_comes(tmp_path: Path, scratch: RootfsTree) -> None:
     info = tarfile.TarInfo("./a")
     info.size = 400 << 20
     packer = zstandard.ZstdCompressor().compressobj()
