@@ -243,6 +243,8 @@ class AddedRow(Row):
     architectures: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     pip: tuple[str, ...] = ()
+    cpu_only: tuple[str, ...] = ()
+    """Platforms whose wheel is without CUDA although nothing that is read of it says so."""
 
     def fits(self, row: FrameworkRow) -> bool:
         return (
@@ -332,7 +334,7 @@ def _generated(raw: Mapping[str, Any], date: str) -> FrameworkRow:
 def _with_added(row: FrameworkRow, added: Iterable[AddedRow]) -> FrameworkRow:
     changed: dict[str, Any] = {}
     sources: dict[str, Source] = {}
-    names = ["pip", "numpy_abi"]
+    names = ["pip", "numpy_abi", "cpu_only"]
     if set(row.cpu_only) != set(row.platforms):
         names += ["cuda", "cudnn", "architectures", "needs"]
     for one in added:
