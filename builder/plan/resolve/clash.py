@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from builder.core.errors import CellError
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.rules.finding import Outcome, summary
 from builder.plan.resolve.solve import Demand, Proposal, Search, search
 
 First = Callable[[Demand], Proposal | None]
@@ -29,12 +29,15 @@ def nothing(demand: Demand, found: Search, available: Mapping[str, Sequence[str]
     culprits = _culprits(demand, first)
     if culprits:
         only = _only(demand, culprits)
-        reasons = _reasons(ask(only), only)
+        asked = ask(only)
+        reasons = _reasons(asked, only)
         names = " and ".join(culprits)
         head = f"possible: {names} clash" if len(culprits) == 2 else f"possible for {names}"
     else:
-        reasons = _reasons(found, demand)
+        asked, reasons = found, _reasons(found, demand)
         head = "possible for all of " + ", ".join(name for name, _ in demand.parts())
+    if _left_open(asked, demand):
+        head = head.replace("possible", "known to be possible", 1)
     lines = [f"nothing is {head}", *(f"  {reason}" for reason in reasons)]
     ways = list(_ways_out(demand, culprits, first))
     if ways:
@@ -85,6 +88,12 @@ def _any_version(demand: Demand, name: str) -> Demand | None:
 def _said(proposal: Proposal) -> str:
     cell = proposal.cell
     return f"{', '.join(cell.frameworks)} on Python {cell.python}"
+
+
+def _left_open(found: Search, demand: Demand) -> bool:
+    """Whether a candidate is refused by nothing, and only a value is not known that decides."""
+    judged = (check(cell, driver=demand.driver, suggest=False) for cell in found.refused)
+    return any(summary(findings) is Outcome.UNKNOWN for findings in judged)
 
 
 def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:

@@ -216,3 +216,11 @@ def test_every_framework_s_releases_are_ranked_the_newest_first(name: str) -> No
             if (one.outcome is Outcome.POSSIBLE) is clean
         ]
         assert ranked == sorted(ranked, reverse=True)
+
+
+def test_what_is_not_known_is_not_said_to_be_impossible() -> None:
+    """No one read the GPU code of the wheel for ARM; 4.8.5 is known to have none."""
+    for version, head in (("4.8.4", "nothing is known to be possible"), ("4.8.5", "nothing is possible")):
+        (wish,) = reading.from_arguments([f"ctranslate2=={version}"]).wishes
+        demand = Demand(frameworks=(wish,), gpus=("GH200",))
+        assert str(nothing(demand, search(demand))).startswith(head)
