@@ -183,24 +183,9 @@ def card(text: str, *, alike: bool = True) -> str:
     With ``alike`` a laptop's chip stands for the card of the same compute capability: good for a question to
     the rules, too much for a question about reports. Raises UsageError if no table has it.
     """
-    from builder.plan.facts.tables.gpus import card_of, known_class, maker_of, near_names
+    from builder.plan.facts.tables import named_card
 
-    row = card_of(text) if alike else None
-    found = row.name if row is not None else None if alike else known_class(text)
-    if found is not None:
-        return found
-    maker = maker_of(text)
-    if maker is not None:
-        raise UsageError(
-            f"--gpu {text} is a GPU of {maker}, and CUDA runs on NVIDIA's alone",
-            hint="rtbuild knows builds for CUDA alone; for other GPUs see the framework's own documentation",
-        )
-    near = near_names(text)
-    raise UsageError(
-        f"--gpu {text} is no GPU that rtbuild knows",
-        hint=(f"one of {', '.join(near)}? " if near else "")
-        + "Its compute capability is taken too: --gpu 8.9, as `nvidia-smi --query-gpu=compute_cap` prints it",
-    )
+    return named_card("--gpu", text, alike=alike)
 
 
 def age(text: str | None) -> timedelta | None:

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from builder.core.digests import digest_of
 
@@ -76,6 +76,14 @@ class Options:
     """Leave out of wheels what an image does without: see :mod:`builder.image.recipe.slim`."""
 
 
+class HasPythons(Protocol):
+    """An operating system as the facts have it."""
+
+    @property
+    def python(self) -> tuple[str, ...]:
+        """Versions in its own archive."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One combination out of a matrix. ``id`` is a legal Docker tag and the same string everywhere."""
@@ -118,6 +126,12 @@ class Cell:
     def image_name(self, repository: str = IMAGES) -> str:
         """The name of its image in an engine's store: ``<repository>/<matrix>:<cell id>``."""
         return f"{repository}/{self.matrix}:{self.id}"
+
+    def has_own_python(self, system: HasPythons | None) -> bool:
+        """Whether the image's Python is the base's own, as the matrix says, or as its system has it."""
+        if self.python_patch is not None or self.python_from is not None:
+            return self.python_patch is None and self.python_from == "base"
+        return system is None or self.python in system.python
 
     @property
     def named_python(self) -> str:

@@ -1,3 +1,4 @@
+from .build import build_cells
 from .events import (
     PUBLISHING,
     CellFinished,
@@ -17,6 +18,7 @@ from .reproduce import Comparison, check_reproducible
 from .run_context import LAYER_LIMIT, Locks
 from .schedule import CellRun, Hooks, each
 from .stages import lock_cells, render_cells
+from .verifying import verify_cells
 
 __all__ = [
     "LAYER_LIMIT",
@@ -41,6 +43,7 @@ __all__ = [
     "StageProgress",
     "StageStarted",
     "VerifyOptions",
+    "build_cells",
     "check_reproducible",
     "each",
     "error_document",
@@ -48,5 +51,6 @@ __all__ = [
     "lock_cells",
     "render_cells",
     "run_document",
+    "verify_cells",
     "write_record",
 ]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from builder.verify.runner import ReportStore
 
 
-def build(
+def build_cells(
     matrices: Sequence[Matrix], cells: Sequence[Cell], options: BuildOptions, hooks: Hooks
 ) -> list[CellResult]:
     """Check, lock, build and verify every cell; without an engine nothing is verified.

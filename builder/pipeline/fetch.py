@@ -10,7 +10,7 @@ from builder.image.recipe import Recipe
 from builder.pipeline.events import Stage
 from builder.pipeline.run_context import RunContext
 from builder.pipeline.schedule import CellRun
-from builder.plan.facts.reading.base import pinned_system
+from builder.plan.facts.reading import system_of
 
 
 def fetch_blobs(cell_run: CellRun, context: RunContext, recipe: Recipe) -> dict[str, Path]:
@@ -53,7 +53,7 @@ def python_tar(
 ) -> Path:
     """The tar of a standalone Python, held against the base's glibc."""
     cell_run.progress(f"CPython {python.version}", quiet=False)
-    system = pinned_system(base)
+    system = system_of(base)
     return context.sources.pythons.tar(
         python,
         glibc=system.glibc if system is not None else None,

@@ -14,10 +14,9 @@ from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.options import Gpus, LockOptions, RenderOptions
 from builder.pipeline.run_context import RunContext, open_context
 from builder.pipeline.schedule import CellRun, Hooks, walk_all
-from builder.plan.facts.reading.cache import Memory
-from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome as Judgement
-from builder.plan.facts.rules.finding import summary
+from builder.plan.facts.reading import Memory
+from builder.plan.facts.rules import Outcome as Judgement
+from builder.plan.facts.rules import check, summary
 
 if TYPE_CHECKING:
     from builder.image.compose import ComposedImage

@@ -18,7 +18,7 @@ from builder.verify.evidence import People, origin_of, share
 from builder.verify.runner import ReportStore, SealedReport
 
 
-def verify(
+def verify_cells(
     matrices: Sequence[Matrix], cells: Sequence[Cell], options: VerifyOptions, hooks: Hooks
 ) -> list[CellResult]:
     """Run the probe in images that are in the engine's store already, or come from a staging repository.

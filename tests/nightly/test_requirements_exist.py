@@ -10,12 +10,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from builder.core.model import Base, Cell, Cuda
-from builder.plan.facts.reading.availability import pages
 from builder.plan.facts.reading.wheel import metadata_of
 from builder.plan.facts.reading.wheelread import read_wheel
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.loader import load
+from builder.sources.index.availability import pages
 from builder.sources.index.client import Index
 from builder.sources.index.target import Target, environment, rank, takes, wheel_name
 

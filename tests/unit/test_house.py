@@ -74,10 +74,11 @@ def test_nobody_imports_upward_or_sideways(capsys: pytest.CaptureFixture[str]) -
 
 def room(module: str) -> str:
     """``plan.lock.file`` is in the room ``plan.lock``. ``pipeline`` is one room, and so is each module of
-    ``core``.
+    ``core``; ``plan.facts`` has rooms of its own.
     """
     parts = module.split(".")
     depth = {"pipeline": 1, "cli": 1 if parts[1:2] != ["console"] else 2}.get(parts[0], 2)
+    depth += parts[:2] == ["plan", "facts"]
     return ".".join(parts[:depth])
 
 
@@ -91,6 +92,35 @@ TAKEN = {
 
 def test_a_room_is_entered_by_its_face() -> None:
     assert not {name for _, name in TAKEN if name != room(name)}
+
+
+def takes(path: Path) -> set[tuple[str, str]]:
+    """Modules of ours and the names that a file imports of each."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return {
+        (_module(node.module), alias.name)
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module
+        for alias in node.names
+    }
+
+
+def test_a_face_shows_what_others_take_and_nothing_else() -> None:
+    """Other rooms, or tests. A name of a room's own use is no part of its face."""
+    faces = {dotted(path): path for path in BUILDER.rglob("__init__.pyi")}
+    others = [(module, path) for module, path in MODULES.items() if path.name != "__init__.py"]
+    others += [("", path) for path in BUILDER.parent.glob("tests/**/*.py")]
+    taken = {pair for module, path in others for pair in takes(path) if room(pair[0]) != room(module)}
+    unused = []
+    for face, path in faces.items():
+        (names,) = [
+            ast.literal_eval(node.value)
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.Assign)
+        ]
+        unused += [f"{face}.{name}" for name in names if (face, name) not in taken]
+    assert len(faces) > 20
+    assert not unused
 
 
 def test_nothing_imports_what_goes_into_images() -> None:

@@ -124,7 +124,7 @@ OF_ONE_ITEM = {
     ("image/compose/layer_build.py", "wheel"): "layers of one image",
     ("image/compose/layer_plan.py", "plan"): "layers of one image",
     ("image/layers/compression.py", "_send"): "pieces of one layer",
-    ("plan/facts/reading/availability.py", "pages"): "pages of an index; each answers with its own reason",
+    ("sources/index/availability.py", "pages"): "pages of an index; each answers with its own reason",
     ("plan/facts/maintain/release_survey.py", "_reader"): "tables of the maintainers: all or none",
     ("plan/resolve/proof.py", "prove"): "proposals; each answers with its own reason",
     ("release/colab/match.py", "match_packages"): "packages of a runtime; an error leaves the rest unasked",
@@ -183,7 +183,7 @@ def test_every_loop_in_threads_has_the_boundary() -> None:
     ("file", "command"),
     [
         ("pipeline/stages.py", "lock_cells"), ("pipeline/stages.py", "render_cells"),
-        ("pipeline/build.py", "build"), ("pipeline/verifying.py", "verify"),
+        ("pipeline/build.py", "build_cells"), ("pipeline/verifying.py", "verify_cells"),
         ("pipeline/reproduce.py", "check_reproducible"), ("release/publish/run.py", "publish"),
     ],
 )  # fmt: skip

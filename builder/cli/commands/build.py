@@ -11,8 +11,7 @@ from builder.cli.console import Progress, Terminal, print_json, run_summary
 from builder.cli.walking import exit_code, finished, walk
 from builder.core.errors import UsageError
 from builder.core.model import Cell, Matrix
-from builder.pipeline import BuildOptions, EngineOptions, LayerSource
-from builder.pipeline import build as pipeline
+from builder.pipeline import BuildOptions, EngineOptions, LayerSource, build_cells
 
 
 def build(
@@ -87,7 +86,7 @@ def build(
     loaded, cells = opt.choose(matrices, select, skip)
     if check_reproducible:
         return _compare_builds(loaded, cells, options, terminal, as_json=json_)
-    run = partial(pipeline.build, loaded, cells, options)
+    run = partial(build_cells, loaded, cells, options)
     return finished(terminal, run, results, require_verified=require_verified, json=json_)
 
 

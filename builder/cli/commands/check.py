@@ -12,13 +12,12 @@ from builder.cli.console import Terminal, counted, human_bytes, print_json, say,
 from builder.core.errors import CellError, NothingSelectedError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix, Pinned
-from builder.plan.facts.reading.cache import Memory
-from builder.plan.facts.reading.observed import Truth
-from builder.plan.facts.rules.checking import check as check_cell
-from builder.plan.facts.rules.checking import explain as explain_cell
-from builder.plan.facts.rules.finding import Finding, Outcome, entry, summary, unknown
+from builder.plan.facts.reading import Memory, Truth
+from builder.plan.facts.rules import Finding, Outcome, summary
+from builder.plan.facts.rules import check as check_cell
+from builder.plan.facts.rules import explain as explain_cell
 from builder.plan.lock import LockEntry, LockStatus, lock_path, pinned_cell, read_lock, state, status
-from builder.plan.matrix import Replacement, amend, cell_id
+from builder.plan.matrix import Replacement, amend, cell_id, entry
 
 FAULT = "fault"
 """The rule of a finding on a cell that could not be judged."""
@@ -123,9 +122,7 @@ def _judge(
         _say_ignored(matrix, [cell for cell in cells if cell.matrix == matrix.name], locks[matrix.name])
     memory = Memory(mirrors=mirrors)
     if read or deep:
-        from builder.plan.facts.reading.cells import (
-            read as read_all,  # with an HTTP client: a tenth of a second
-        )
+        from builder.plan.facts.reading import read as read_all
         from builder.sources.index import Index
         from builder.sources.oci import Registry
 
@@ -145,7 +142,7 @@ def _judge(
                 truth = truths[cell] if cell in truths else memory.truth(cell, pinned)
                 return check_cell(cell, truth, driver=asked)
         except CellError as error:
-            return (unknown(error.message, rule=FAULT),)
+            return (Finding(Outcome.UNKNOWN, error.message, rule=FAULT),)
 
     return {cell.id: judged(cell, pinned) for cell, pinned in pairs}, figures
 

@@ -35,6 +35,8 @@ from builder.pipeline import (
 from builder.plan.matrix import load
 from builder.release.colab import (
     ABOUT,
+    PRESENT_GOAL,
+    SAME_GOAL,
     ColabGpu,
     Imported,
     Login,
@@ -42,7 +44,10 @@ from builder.release.colab import (
     ParityRow,
     ParityStatus,
     Runtime,
+    compare,
     import_runtime,
+    labelled,
+    listed,
     matrix_text,
     measure,
     probe_runtime,
@@ -51,7 +56,6 @@ from builder.release.colab import (
     record_text,
     save,
 )
-from builder.release.colab import diff as parities
 from builder.release.colab import load as load_report
 from builder.sources.debian import Debian
 from builder.sources.index import Index
@@ -184,12 +188,12 @@ def diff(
     json_: bool = opt.JSON,
 ) -> int:
     """Compare an image with a Colab runtime. Lists equal, different, missing and extra packages."""
-    runtime = parities.listed(against)
+    runtime = listed(against)
     with Engine.connect(context=context) as engine:
-        labelled = parities.labelled(runtime)
+        labels = labelled(runtime)
         wanted = engine.facts().gpu.usable if gpus == "auto" else gpus == "all"
-        measured = measure(engine, image, probe=bundle(), labelled=labelled, gpus=wanted)
-    parity = parities.compare(runtime, measured)
+        measured = measure(engine, image, probe=bundle(), labelled=labels, gpus=wanted)
+    parity = compare(runtime, measured)
     report = measured.report
     if json_:
         probe: dict[str, Any] = {"verdict": report.verdict, "cause": report.cause, "summary": report.summary}
@@ -203,8 +207,8 @@ def diff(
 def _table(image: str, parity: Parity, *, verbose: bool) -> Iterator[str]:
     """The figures, then every exception with its reason."""
     yield from (f"{image} against Colab {parity.runtime}", "", *map(_line, parity.core), "")
-    present = f"present {parity.present:.1f} % (goal {parities.PRESENT_GOAL:g} %)"
-    same = f"same version {parity.same:.1f} % (goal {parities.SAME_GOAL:g} %)"
+    present = f"present {parity.present:.1f} % (goal {PRESENT_GOAL:g} %)"
+    same = f"same version {parity.same:.1f} % (goal {SAME_GOAL:g} %)"
     yield f"  {parity.listed} other packages: {present}, {same}"
     yield "  " + ", ".join(f"{name} {parity.count(status)}" for status, name in _WORDS.items())
     for status in (ParityStatus.OTHER, ParityStatus.MISSING, ParityStatus.UNASKED, ParityStatus.EXTRA):

@@ -14,7 +14,7 @@ from builder.pipeline import (
     VerifyOptions,
     lock_cells,
     render_cells,
-    verifying,
+    verify_cells,
 )
 
 
@@ -97,6 +97,6 @@ def verify(
         key=key,
     )
     loaded, cells = opt.choose(matrices, select, skip)
-    run = partial(verifying.verify, loaded, cells, options)
+    run = partial(verify_cells, loaded, cells, options)
     terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
     return finished(terminal, run, results, require_verified=True, json=json_)

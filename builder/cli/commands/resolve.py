@@ -8,30 +8,33 @@ from typing import Any
 from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core.errors import CellError, UsageError
+from builder.core.versions import pinned
 from builder.image.engine import nvidia_smi
-from builder.plan.facts.reading import availability
-from builder.plan.facts.reading.availability import Offer
-from builder.plan.facts.rules.finding import Outcome
-from builder.plan.facts.tables import loader as tables
-from builder.plan.facts.tables.versions import pinned
+from builder.plan.facts.rules import Outcome
+from builder.plan.facts.tables import load
 from builder.plan.resolve import (
     Demand,
+    NamedRequirement,
     Proposal,
     Wishes,
     brought,
     distributions,
+    from_arguments,
+    from_notebook,
+    from_pyproject,
+    from_requirements,
     in_wheels,
     meant,
     needs_standalone,
     nothing,
     prove,
     read,
+    read_text,
     search,
     split,
     to_matrix_yaml,
 )
-from builder.plan.resolve import requirements as reading
-from builder.sources.index import Index
+from builder.sources.index import Index, Offer, ask
 
 
 def machine(gpus: Sequence[str], driver: str | None) -> tuple[tuple[str, ...], str | None]:
@@ -97,14 +100,14 @@ def wishes(
     environment: Path | None = None,
 ) -> Wishes:
     """All requirements, with notes on those left out. Raises UsageError and CellError."""
-    found = reading.from_arguments(arguments)
-    others = [reading.from_requirements(path) for path in files]
+    found = from_arguments(arguments)
+    others = [from_requirements(path) for path in files]
     if pyproject is not None:
-        others.append(reading.from_pyproject(pyproject))
+        others.append(from_pyproject(pyproject))
     if notebook is not None:
-        others.append(reading.from_notebook(notebook))
+        others.append(from_notebook(notebook))
     if environment is not None:
-        others.append(in_wheels(*read(reading.read_text(environment)), str(environment)))
+        others.append(in_wheels(*read(read_text(environment)), str(environment)))
     for other in others:
         found.wishes += other.wishes
         found.index += [url for url in other.index if url not in found.index]
@@ -145,7 +148,7 @@ def propose(
     )
     if not frameworks:
         demand = _with_brought(demand, index)
-    offers = availability.ask(distributions(demand.frameworks), index) if index is not None else {}
+    offers = ask(distributions(demand.frameworks), index) if index is not None else {}
     _refuse_absent(demand, offers)
     available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
     found = search(demand, available=available)
@@ -182,7 +185,7 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
     """The demand with the frameworks that the other packages bring: faster-whisper brings ctranslate2."""
     found: list[str] = []
     for wish in demand.companions:
-        found += tables.companion_asks(wish.name, pinned(wish.parsed))
+        found += load().companion_asks(wish.name, pinned(wish.parsed))
         other = meant(wish.name)
         if other is not None:
             raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
@@ -195,16 +198,16 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
     if not found:
         raise UsageError(
             f"{names} brings no framework that is on record",
-            hint=f"name one beside: {', '.join(sorted(tables.load().frameworks))}",
+            hint=f"name one beside: {', '.join(sorted(load().frameworks))}",
         )
     added = tuple(
-        reading.NamedRequirement(parsed=wish.parsed, place=f"brought by {names}")
-        for wish in reading.from_arguments(found).merged().wishes
+        NamedRequirement(parsed=wish.parsed, place=f"brought by {names}")
+        for wish in from_arguments(found).merged().wishes
     )
     return replace(demand, frameworks=added)
 
 
-def _origin(wish: reading.NamedRequirement, offers: Mapping[str, Offer]) -> tuple[str, str]:
+def _origin(wish: NamedRequirement, offers: Mapping[str, Offer]) -> tuple[str, str]:
     """The source of a framework's versions, ``index`` or ``facts``, and why."""
     mine = [offers[project] for project in distributions([wish]) if project in offers]
     answered = [offer for offer in mine if offer.unknown is None]

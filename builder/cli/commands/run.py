@@ -25,9 +25,13 @@ from builder.release.colab import (
     Mode,
     Wish,
     address_in,
-    launch,
     plan,
+    user_named,
     verdict_exit,
+    write_devcontainer,
+)
+from builder.release.colab import (
+    devcontainer as described,
 )
 
 IMAGE_OR_CELL = opt.of("IMAGE|CELL: An image, or a cell's id or glob.", ...)
@@ -136,14 +140,14 @@ def devcontainer(
         stored = find_image(image, matrices, engine)
         passwd = engine.read_file(stored.reference, "/etc/passwd") or b""
         memory = engine.facts().memory
-    user = launch.user_named(passwd.decode("utf-8", "replace"), IMAGE_USER[0])
-    content = launch.devcontainer(
+    user = user_named(passwd.decode("utf-8", "replace"), IMAGE_USER[0])
+    content = described(
         stored.reference,
         name=stored.label("io.rtbuild.cell") or stored.reference,
         user=user if is_colab(stored) else None,
         memory=memory,
     )
-    path = launch.write_devcontainer(content, output, force=force)
+    path = write_devcontainer(content, output, force=force)
     if json_:
         print_json({"schema": 1, "path": str(path), "document": content})
     if "remoteUser" in content and output.stat().st_uid == 0:

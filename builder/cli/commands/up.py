@@ -14,8 +14,7 @@ from builder.cli.walking import finished
 from builder.core import resources
 from builder.core.errors import UsageError
 from builder.image.engine import nvidia_smi
-from builder.pipeline import BuildOptions, EngineOptions
-from builder.pipeline import build as pipeline
+from builder.pipeline import BuildOptions, EngineOptions, build_cells
 from builder.plan.lock import lock_path
 from builder.release.colab import Mode
 from builder.sources.oci import Registry
@@ -53,7 +52,7 @@ def up(
         options = BuildOptions(
             engine=EngineOptions(context=context), results=resources.cache() / "up" / "results"
         )
-        run = partial(pipeline.build, loaded, [cell], options)
+        run = partial(build_cells, loaded, [cell], options)
         if code := finished(Terminal.of(progress), run, options.results, json=False):
             return code
     mode: Mode = "shell" if shell else "jupyter"

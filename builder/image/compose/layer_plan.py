@@ -13,8 +13,8 @@ from builder.image.compose import pythons
 from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers import Layer, LayerStore, Lease, Record, codec
 from builder.image.recipe import LEFT_OUT, pip_of
-from builder.image.wheels import LAYOUT, Archive, Tree, check_tags, refuse_collisions
-from builder.image.wheels import launchers as scripts
+from builder.image.wheels import LAYOUT, NAMED_FOR_PYTHON, Archive, Tree, check_tags, refuse_collisions
+from builder.image.wheels import style as launcher_style
 from builder.plan.lock import Group, groups_of, stands_alone
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
@@ -127,8 +127,8 @@ def python_title(python: StandalonePython) -> str:
 
 def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:
     """The keys of a layer: first for wheels without scripts, then with all that scripts depend on."""
-    style = scripts.style(pip_of(pinned).version)
-    names_python = any(wheel.name in scripts.NAMED_FOR_PYTHON for wheel in wheels)
+    style = launcher_style(pip_of(pinned).version)
+    names_python = any(wheel.name in NAMED_FOR_PYTHON for wheel in wheels)
     variant = f"{style}-py{pinned.cell.python}" if names_python else style
     shas = [wheel.sha256 for wheel in wheels]
     alone = len(shas) == 1
@@ -145,5 +145,5 @@ def title_of(group: Group) -> str:
 
 def installed(archive: Archive, wheel: Wheel, pinned: Pinned) -> Tree:
     """The files that installing an open wheel would leave in the lock's image."""
-    cell, style = pinned.cell, scripts.style(pip_of(pinned).version)
+    cell, style = pinned.cell, launcher_style(pip_of(pinned).version)
     return Tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)

@@ -18,15 +18,15 @@ from typing import BinaryIO
 from builder.core.digests import file_sha256
 from builder.core.documents import shown
 from builder.core.elf import INTERP_SEGMENT, elf_machine, elf_segments, reader_of
+from builder.core.elf_needs import needs_of
 from builder.core.errors import CellError
 from builder.core.files import read_cached, write_whole
 from builder.core.model import StandalonePython
 from builder.core.temporary import locked
+from builder.core.versions import at_least, key
 from builder.image.layers import MTIME, TarEntry, TarReader, decompressed
 from builder.image.wheels import parents
-from builder.plan.facts.reading.binary import needs_of
-from builder.plan.facts.tables.loader import standalone_sums
-from builder.plan.facts.tables.versions import at_least, key
+from builder.plan.facts.tables import load
 from builder.sources.index import PythonArchives, choose, machine_platform
 
 FORMAT = 2
@@ -228,7 +228,7 @@ class Pythons:
             tree = PythonTree(path, file=one.file, version=one.version, platform=platform)
             _refuse_older(tree.glibc, glibc, one.file)
 
-        known = standalone_sums().get(one.file)
+        known = load().standalone_sums.get(one.file)
         return self._archives.pin(one, known=known, check=check, note=note or (lambda _text: None))
 
     def tar(

@@ -1,4 +1,4 @@
-from .build import BuildRequest, ca_bundle, hint_for, proxies
+from .build import ca_bundle, hint_for, proxies
 from .container import ProbeRun
 from .doctor import diagnose, gpu_checks
 from .engine import Engine
@@ -10,7 +10,6 @@ from .stage import SavedImage, built_stage
 __all__ = [
     "TOOLKIT_GUIDE",
     "TOOLKIT_SETUP",
-    "BuildRequest",
     "Engine",
     "EngineFacts",
     "GpuFacts",

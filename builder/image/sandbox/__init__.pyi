@@ -1,5 +1,5 @@
+from .bwrap import View, environment, require, run, run_script
 from .group import control_group
-from .run import View, environment, require, run, run_script
 from .watch import Limits
 
 __all__ = [

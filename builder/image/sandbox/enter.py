@@ -1,6 +1,6 @@
 """Becomes bubblewrap, with a keyring, a user and limits of its own: ``python -I enter.py < PLAN``.
 
-Run by :mod:`builder.image.sandbox.run`. Standard library only. The plan is JSON: ``bwrap`` and its
+Run by :mod:`builder.image.sandbox.bwrap`. Standard library only. The plan is JSON: ``bwrap`` and its
 ``arguments`` with ``{name}`` for each of ``sources``; ``owned``, the sources that the program may write to;
 ``limits`` by name of ``resource``; ``filter``, base64; ``program``.
 

@@ -3,7 +3,7 @@
 import re
 
 from builder.core.model import Sdist
-from builder.plan.facts.tables.loader import load
+from builder.plan.facts.tables import load
 
 NETWORK = "its build asks the network"
 COMPILED = "it is compiled"

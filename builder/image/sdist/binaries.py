@@ -6,10 +6,10 @@ from pathlib import Path
 
 from builder.core.documents import shown
 from builder.core.elf import ELF_MACHINES, elf_machine, reader_of
+from builder.core.elf_needs import needs_of
 from builder.core.errors import CellError
 from builder.image.compose import FOLDER
 from builder.image.sdist.wheel import Content
-from builder.plan.facts.reading.binary import needs_of
 
 _HINT = "pin another version of it, or name an index that has a wheel (`index:`)"
 

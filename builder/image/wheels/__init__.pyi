@@ -1,13 +1,14 @@
 from .archive import DEEPEST_PATH, LONGEST_PATH, Archive, Member
 from .convert import LAYOUT, refuse_collisions, write_layer
 from .excerpt import Excerpt, excerpt_of, is_library, is_source, keep_excerpt
-from .launchers import EntryPointError, entry_points, scripts
+from .launchers import NAMED_FOR_PYTHON, EntryPointError, entry_points, scripts, style
 from .wheel import SITE, Tree, check_python, check_tags, parents
 
 __all__ = [
     "DEEPEST_PATH",
     "LAYOUT",
     "LONGEST_PATH",
+    "NAMED_FOR_PYTHON",
     "SITE",
     "Archive",
     "EntryPointError",
@@ -24,5 +25,6 @@ __all__ = [
     "parents",
     "refuse_collisions",
     "scripts",
+    "style",
     "write_layer",
 ]

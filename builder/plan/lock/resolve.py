@@ -4,10 +4,8 @@ from collections.abc import Callable, Collection
 
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython
-from builder.plan.facts.reading.base import has_own_python, pinned_system
-from builder.plan.facts.reading.cache import forget_failure, remember_failure
-from builder.plan.facts.reading.observed import SYSTEM_LABELS
-from builder.plan.facts.tables.loader import load
+from builder.plan.facts.reading import BaseTruth, Memory, system_of
+from builder.plan.facts.tables import load
 from builder.plan.lock import sources
 from builder.plan.lock.sources import PythonSource, SdistBuilder
 from builder.plan.lock.wheel_layers import lock_order
@@ -47,11 +45,11 @@ def pin(
     base = None if base_moves else _kept_base(cell, previous)
     if base is None:
         base = _new_base(cell, registry, debian)
-    row = pinned_system(base)
+    row = system_of(base)
     unknown = f"{cell.base} is of no known system, so only wheels for glibc {_OLDEST_GLIBC} are taken"
     if row is None:
         note(unknown)
-    own = has_own_python(cell, row)
+    own = cell.has_own_python(row)
     if own and row is not None and cell.python not in row.python:
         has = " and ".join(row.python)
         raise CellError(
@@ -88,12 +86,12 @@ def pin(
         )
     except PackageIndexError as problem:
         if isinstance(problem, NoSolutionError):
-            remember_failure(cell, problem.message)
+            Memory().keep_failure(cell, problem.message)
         if row is not None:
             raise
-        hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(SYSTEM_LABELS)})"
+        hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(BaseTruth.LABELS)})"
         raise PackageIndexError(problem.message, hint=hint) from problem
-    forget_failure(cell)
+    Memory().keep_failure(cell, None)
     epochs = [wheel.uploaded for wheel in wheels]
     if isinstance(base, RootfsBase):
         epochs.append(base.epoch)
@@ -126,7 +124,7 @@ def requirements(cell: Cell) -> tuple[str, ...]:
 def _kept_base(cell: Cell, previous: Pinned | None) -> RegistryBase | RootfsBase | None:
     if previous is None or _stands_on(previous.cell) != _stands_on(cell):
         return None
-    own = has_own_python(cell, load().systems.get(cell.base.name))
+    own = cell.has_own_python(load().systems.get(cell.base.name))
     if isinstance(previous.base, RootfsBase) and own != (previous.python is None):
         return None
     return previous.base
@@ -136,7 +134,7 @@ def _new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | 
     if cell.base.kind == "registry":
         return registry.inspect(cell.base.name, cell.platform)
     suite = cell.base.name.rpartition("/")[2]
-    python = has_own_python(cell, load().systems.get(cell.base.name))
+    python = cell.has_own_python(load().systems.get(cell.base.name))
     return debian.resolve(suite, platform=cell.platform, packages=sorted(cell.apt), python=python)
 
 

@@ -19,10 +19,9 @@ from packaging.version import Version
 
 from builder.core.errors import CellError, PackageIndexError
 from builder.core.model import Base, Cell, RootfsBase, Sdist, StandalonePython, Wheel
-from builder.plan.facts.tables.loader import load
+from builder.plan.facts.tables import load
 from builder.sources.debian import Debian
-from builder.sources.index import Index, IndexFile, LocalWheel, Target
-from builder.sources.index import target as targets
+from builder.sources.index import MACHINES, Index, IndexFile, LocalWheel, Target, rank, takes, wheel_name
 
 _NEWEST = "trixie"
 """Debian's newest release, which has the newest glibc: any standalone Python runs on it."""
@@ -171,15 +170,15 @@ def suite_of(python: str) -> str | None:
 def host_platform() -> str:
     """This machine's platform: its own programs run here, and pure Python is the same on each."""
     machine = platform.machine()
-    return next((name for name, known in targets.MACHINES.items() if known == machine), "linux/amd64")
+    return next((name for name, known in MACHINES.items() if known == machine), "linux/amd64")
 
 
 def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> Sdist | None:
     """The source to build; None if a wheel fits. Raises PackageIndexError if no source does either."""
     fitting = target.tags()
-    wheels = [file for file in files if targets.rank(file.name, fitting) is not None]
-    admitted = [file for file in wheels if targets.takes(file.requires_python, target.python)]
-    versions = [str(wheel.version) for file in admitted if (wheel := targets.wheel_name(file.name))]
+    wheels = [file for file in files if rank(file.name, fitting) is not None]
+    admitted = [file for file in wheels if takes(file.requires_python, target.python)]
+    versions = [str(wheel.version) for file in admitted if (wheel := wheel_name(file.name))]
     if next(iter(wanted.specifier.filter(versions)), None) is not None:
         return None
     sources = {v: file for file in files if (v := sdist_version(file, wanted.name)) is not None}
@@ -188,19 +187,19 @@ def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> S
         raise PackageIndexError(
             f"no index has a wheel or sources of {wanted}", hint="check the name and the version"
         )
-    takes = [v for v in allowed if targets.takes(sources[v].requires_python, target.python)]
-    if not takes:
+    usable = [v for v in allowed if takes(sources[v].requires_python, target.python)]
+    if not usable:
         file = sources[allowed[0]]
         raise PackageIndexError(
             f"{file.name} needs Python {file.requires_python}, but the cell has {target.python}",
             hint="take another version of it, or another Python",
         )
-    file = sources[takes[0]]
+    file = sources[usable[0]]
     if file.sha256 is None:
         raise PackageIndexError(f"the index gives no sha256 for {file.name}", hint="use an index that does")
     return Sdist(
         name=canonicalize_name(wanted.name),
-        version=takes[0],
+        version=usable[0],
         file=file.name,
         sha256=file.sha256,
         size=file.size,

@@ -1,5 +1,6 @@
 from .amendment import Replacement, amend
 from .bases import SUITES
+from .entry_text import entry
 from .expand import cell_id, load
 from .nodes import Hole, Items, Node, Scalar, Table, compose
 from .profiles import OLDEST_PYTHON
@@ -22,6 +23,7 @@ __all__ = [
     "amend",
     "cell_id",
     "compose",
+    "entry",
     "load",
     "matches",
     "nearest",

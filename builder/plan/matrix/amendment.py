@@ -19,7 +19,7 @@ class Replacement:
     """The id of the cell that goes."""
     reason: str
     entry: tuple[str, ...]
-    """Lines of YAML, as ``builder.plan.facts.rules.finding.entry`` writes them; empty if the cell is there
+    """Lines of YAML, as :func:`.entry_text.entry` writes them; empty if the cell is there
     already.
     """
 

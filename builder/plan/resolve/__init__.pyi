@@ -1,21 +1,35 @@
 from .clash import nothing
 from .conda import in_wheels, read
 from .proof import brought, prove
-from .requirements import Wishes
+from .requirements import (
+    NamedRequirement,
+    Wishes,
+    from_arguments,
+    from_notebook,
+    from_pyproject,
+    from_requirements,
+    read_text,
+)
 from .solve import Demand, Proposal, distributions, meant, needs_standalone, search, split, to_matrix_yaml
 
 __all__ = [
     "Demand",
+    "NamedRequirement",
     "Proposal",
     "Wishes",
     "brought",
     "distributions",
+    "from_arguments",
+    "from_notebook",
+    "from_pyproject",
+    "from_requirements",
     "in_wheels",
     "meant",
     "needs_standalone",
     "nothing",
     "prove",
     "read",
+    "read_text",
     "search",
     "split",
     "to_matrix_yaml",

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from builder.core.errors import CellError
-from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules import Outcome, check, summary
 from builder.plan.resolve.solve import Demand, Proposal, Search, search
 
 First = Callable[[Demand], Proposal | None]

@@ -16,8 +16,8 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core.documents import CONTROL, shown
 from builder.core.errors import CellError, UsageError
-from builder.plan.facts.tables.loader import FrameworkRow, load, table_name
-from builder.plan.facts.tables.versions import NO_NUMBER, agree, canonical, contains, key, release, short
+from builder.core.versions import NO_NUMBER, agree, canonical, contains, key, release, short
+from builder.plan.facts.tables import FrameworkRow, load
 from builder.plan.resolve.requirements import Wishes
 from builder.plan.resolve.solve import pythons
 
@@ -147,7 +147,7 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], place: str) 
         found.append(wheel)
     exported = any(package.build is not None for package in packages)
     for package in packages:
-        framework = table_name(package.name) in load().frameworks
+        framework = load().table_name(package.name) in load().frameworks
         if package.name in _PYTORCH or package.name == "python":
             continue
         if framework and package.build and re.match(r"(?:mkl|eigen|cpu)", package.build):

@@ -9,13 +9,12 @@ from dataclasses import replace
 
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Wheel
-from builder.plan.facts.reading.availability import page
-from builder.plan.facts.reading.base import system_of
-from builder.plan.facts.tables.loader import load
-from builder.plan.facts.tables.versions import canonical, pinned, release, requirement
+from builder.core.versions import canonical, pinned, release, requirement
+from builder.plan.facts.reading import system_of
+from builder.plan.facts.tables import load
 from builder.plan.lock import requirements
 from builder.plan.resolve.solve import Demand, Proposal, distinct, search
-from builder.sources.index import Index, Target
+from builder.sources.index import Index, Target, page
 
 SECONDS = 12.0
 """After which no further proposal is tried."""

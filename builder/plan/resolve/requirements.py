@@ -21,8 +21,8 @@ from packaging.requirements import Requirement
 
 from builder.core.documents import CONTROL, MalformedError, parse_json, parse_toml, read_file, redact, shown
 from builder.core.errors import UsageError
-from builder.plan.facts.tables.loader import companions, framework_files, table_name
-from builder.plan.facts.tables.versions import NO_NUMBER, canonical
+from builder.core.versions import NO_NUMBER, canonical
+from builder.plan.facts.tables import load
 from builder.sources.index import environment, wheel_name
 
 MOST_BYTES = 16 << 20
@@ -96,7 +96,7 @@ class Wishes:
             raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_AS_IN)
         found = _WHEEL.fullmatch(text.strip())
         wheel = wheel_name(unquote(found["file"])) if found else None
-        if found and wheel and {table_name(wheel.name), wheel.name} & {*framework_files(), *companions()}:
+        if found and wheel and _is_on_record(wheel.name):
             exact = f"{wheel.name}=={wheel.version}"
             self.note(place, text, f"taken as {exact}: an image installs versions from an index")
             text = exact + (found["marker"] or "")
@@ -378,3 +378,7 @@ def read_text(path: Path) -> str:
         return read_file(path, most=MOST_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as problem:
         raise UsageError(f"{path}: {getattr(problem, 'strerror', None) or problem}") from problem
+
+
+def _is_on_record(name: str) -> bool:
+    return load().table_name(name) in load().frameworks or name in load().companions

@@ -16,23 +16,20 @@ from packaging.specifiers import SpecifierSet
 from builder.core.documents import shown
 from builder.core.errors import CellError, UsageError
 from builder.core.model import Cell
-from builder.plan.facts.reading.base import has_own_python, system_of
-from builder.plan.facts.reading.observed import Truth
-from builder.plan.facts.rules import devices
-from builder.plan.facts.rules.candidates import Choice, cells, choices, combinations, common_pythons
-from builder.plan.facts.rules.checking import until_refused
-from builder.plan.facts.rules.finding import Finding, Outcome, entry, summary
-from builder.plan.facts.rules.image_contents import stack_of
-from builder.plan.facts.tables.loader import load, mistaken_names, table_name
-from builder.plan.facts.tables.versions import (
-    NO_NUMBER,
-    contains,
-    key,
-    newest_first,
-    release,
-    requirement,
+from builder.core.versions import NO_NUMBER, contains, key, newest_first, release, requirement
+from builder.plan.facts.reading import Truth, system_of
+from builder.plan.facts.rules import (
+    Choice,
+    Combination,
+    Finding,
+    Outcome,
+    check,
+    choices,
+    summary,
+    until_refused,
 )
-from builder.plan.matrix import cell_id
+from builder.plan.facts.tables import load
+from builder.plan.matrix import cell_id, entry
 from builder.plan.resolve.requirements import NamedRequirement, Wishes
 
 MOST = 6000
@@ -96,7 +93,7 @@ def split(
     frameworks: dict[str, NamedRequirement] = {}
     beside = []
     for wish in wishes.wishes:
-        if table_name(wish.name) not in load().frameworks:
+        if load().table_name(wish.name) not in load().frameworks:
             beside.append(wish)
         elif (other := frameworks.setdefault(wish.name, wish)) is not wish:
             kept, left = sorted((other, wish), key=lambda one: _newest(one, python), reverse=True)
@@ -124,7 +121,7 @@ def distributions(wishes: Iterable[NamedRequirement]) -> list[str]:
 def meant(name: str) -> str | None:
     """The package that was probably meant: ``pytorch`` → ``torch``, ``tensrflow`` → ``tensorflow``."""
     if (
-        (row := mistaken_names().get(name)) is not None
+        (row := load().mistaken_names.get(name)) is not None
         and row.outcome == "impossible"
         and row.versions is None
     ):
@@ -178,7 +175,7 @@ def search(
     """
     ways = [_ways(wish, available) for wish in demand.frameworks]
     ranked: list[tuple[tuple[object, ...], Proposal]] = []
-    refused: dict[tuple[Choice, ...], Cell] = {}
+    refused: dict[Combination, Cell] = {}
     hopeless = None
     for number, (combination, sketch) in enumerate(itertools.islice(_candidates(demand, ways), most)):
         if combination is hopeless:
@@ -205,7 +202,8 @@ def _ways(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | None)
     found = list(choices(wish.parsed, available))
     if not found:
         offered = " that the package index has" if available else ""
-        latest = sorted((row.version for row in load().frameworks[table_name(wish.name)].rows), key=release)
+        table = load().frameworks[load().table_name(wish.name)]
+        latest = sorted((row.version for row in table.rows), key=release)
         raise CellError(
             f"no release on record{offered} fits {wish} ({wish.place})",
             hint=f"on record are {latest[0]} to {latest[-1]}: `docs/facts.md` lists them",
@@ -213,22 +211,22 @@ def _ways(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | None)
     return found
 
 
-def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[tuple[Choice, ...], Cell]]:
+def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[Combination, Cell]]:
     fitting = [[choice for choice in way if _alone(choice, demand)] or way for way in ways]
-    for combination in combinations(fitting):
-        for python in common_pythons(combination):
+    for combination in Combination.of(fitting):
+        for python in combination.pythons:
             if demand.takes_python(python):
-                for cell in cells(combination, python, demand.gpus):
+                for cell in combination.cells(python, demand.gpus):
                     yield combination, cell
 
 
 def _alone(choice: Choice, demand: Demand) -> bool:
     """Whether the machine lets one framework run at all: saves asking about its every Python and base."""
-    every = (cell for python in common_pythons((choice,)) for cell in cells((choice,), python, demand.gpus))
+    alone = Combination((choice,))
+    every = (cell for python in alone.pythons for cell in alone.cells(python, demand.gpus))
     if (cell := next(every, None)) is None:
         return False
-    stack = stack_of(cell, driver=demand.driver)
-    return summary((*devices.driver(stack), *devices.gpus(stack))) is not Outcome.IMPOSSIBLE
+    return summary(check(cell, driver=demand.driver, only=("driver", "gpu"))) is not Outcome.IMPOSSIBLE
 
 
 def _with_companions(cell: Cell, demand: Demand) -> Cell:
@@ -240,7 +238,7 @@ def _with_companions(cell: Cell, demand: Demand) -> Cell:
     )
 
 
-def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> tuple[object, ...]:
+def _rank(proposal: Proposal, combination: Combination, number: int) -> tuple[object, ...]:
     return (
         any(finding.outcome is Outcome.WARNS for finding in proposal.findings),
         [newest_first(choice.row.version) for choice in combination],
@@ -254,7 +252,7 @@ def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> t
 
 def needs_standalone(cell: Cell) -> bool:
     """Whether the base has no Python of that version."""
-    return not has_own_python(cell, system_of(cell))
+    return not cell.has_own_python(system_of(cell))
 
 
 def distinct(proposals: list[Proposal]) -> list[Proposal]:

@@ -6,14 +6,11 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from builder.core.errors import ImageMissingError, RegistryError, UsageError
-from builder.plan.facts.rules.finding import Finding, Outcome, Value
-from builder.plan.facts.rules.packages import bad_pairs
-from builder.plan.facts.tables.loader import load
-from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import agree, at_least, key, short
+from builder.core.versions import agree, at_least, key, short
+from builder.plan.facts.rules import Finding, Outcome, bad_pairs
+from builder.plan.facts.tables import load
 from builder.release.audit.findings import AuditFinding, fails, mind, not_run, passes
-from builder.sources.oci import Registry, Staged
-from builder.sources.oci import spec as oci
+from builder.sources.oci import INDEXES, Registry, Staged, choose, parse_reference
 from builder.verify.evidence import JudgedReport, python_packages, timestamp
 
 OLD = timedelta(days=90)
@@ -35,17 +32,15 @@ def base(registry: Registry, image: Staged) -> AuditFinding:
         return not_run("base", "the base is no registry image: its Debian packages are in the SBOM")
     try:
         if not registry.may_ask(name, beside=image.repository):
-            hint = (
-                f"with a mirror of it, it is asked: --registry-mirror {oci.parse_reference(name).host}=HOST"
-            )
+            hint = f"with a mirror of it, it is asked: --registry-mirror {parse_reference(name).host}=HOST"
             return not_run(
                 "base", f"{name} is in another registry, which only the image names: not asked", hint=hint
             )
         manifest = registry.manifest(name)
         now = manifest.digest
-        if manifest.media_type in oci.INDEXES:  # that of the platform, as in a lock
+        if manifest.media_type in INDEXES:  # that of the platform, as in a lock
             platform = "/".join(image.platform.split("/")[:2])
-            now = oci.choose(manifest.document, platform, name, baseline=True)
+            now = choose(manifest.document, platform, name, baseline=True)
     except ImageMissingError:
         return mind("base", f"{name} was removed from its registry: the image cannot be built again on it")
     except (RegistryError, UsageError) as error:
@@ -106,7 +101,7 @@ def known_bad(verifications: Sequence[JudgedReport], classes: Iterable[str]) -> 
         yield passes("known-bad", "nothing in it is listed as a bad combination")
 
 
-def _measured(verified: JudgedReport) -> dict[str, Value]:
+def _measured(verified: JudgedReport) -> dict[str, str]:
     """The report's versions, by the names of ``known-bad.toml``."""
     texts: dict[str, str] = {}
     for name, version in (python_packages(verified.document) or {}).items():
@@ -115,8 +110,7 @@ def _measured(verified: JudgedReport) -> dict[str, Value]:
     texts["python"] = verified.report.python_version() or ""
     loaded = {"cudnn": _loaded(verified, "cudnn"), "cuda": _loaded(verified, "cuda")}
     texts |= {what: versions[0] for what, versions in loaded.items() if versions}
-    source = Source("registry", "the report")
-    return {name: Value(name, text, source) for name, text in texts.items() if _VERSION.match(text)}
+    return {name: text for name, text in texts.items() if _VERSION.match(text)}
 
 
 def rollback(verifications: Sequence[JudgedReport], seen: datetime) -> AuditFinding:

@@ -13,10 +13,9 @@ from urllib.parse import unquote
 from packaging.utils import canonicalize_name
 
 from builder.core.model import Base, Cell, Cuda
-from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth
-from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome
-from builder.plan.facts.tables.versions import at_least, key, major
+from builder.core.versions import at_least, key, major
+from builder.plan.facts.reading import BaseTruth, Truth, WheelTruth
+from builder.plan.facts.rules import Outcome, check
 from builder.release.audit.findings import AuditFinding, fails, mind, not_run, passes
 from builder.verify.evidence import JudgedReport
 

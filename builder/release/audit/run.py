@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from builder.core.errors import ImageMissingError, RegistryError
-from builder.plan.facts.reading.observed import BaseTruth
+from builder.plan.facts.reading import BaseTruth
 from builder.release.audit import drift, machine
 from builder.release.audit.checked_statements import Held, Weighed, judge_all
 from builder.release.audit.findings import AuditFinding, AuditOutcome, Question, fails, mind, passes
-from builder.sources.oci import Registry, Staged, parse_reference, read_image
-from builder.sources.oci import spec as oci
+from builder.sources.oci import INDEXES, Registry, Staged, choose, parse_reference, read_image
 from builder.verify.evidence import (
     CLOCKS,
     CYCLONEDX,
@@ -129,8 +128,8 @@ def resolve(registry: Registry, reference: str) -> Staged:
     if digest is None:
         raise ImageMissingError(f"{name} does not exist", hint="check the name and the tag")
     manifest = registry.manifest(name.at(digest))
-    if manifest.media_type in oci.INDEXES:
-        digest = oci.choose(manifest.document, PLATFORM, reference)
+    if manifest.media_type in INDEXES:
+        digest = choose(manifest.document, PLATFORM, reference)
     return read_image(registry, f"{name.host}/{name.repository}", digest)
 
 

@@ -12,8 +12,8 @@ from builder.core.documents import MalformedError, parse_moment, parse_object, r
 from builder.core.errors import CellError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix, RegistryBase
-from builder.plan.facts.rules.checking import check
-from builder.plan.facts.tables.gpus import class_of
+from builder.plan.facts.rules import check
+from builder.plan.facts.tables import class_of
 from builder.plan.lock import LockEntry, lock_path, read_lock
 from builder.release.catalogue.releases import cards_of, judgement, releases_of
 from builder.release.catalogue.values import (

@@ -12,7 +12,7 @@ from typing import Any
 
 from builder.core.documents import parse_object, shown
 from builder.core.model import Base, Cell, Cuda, Profile
-from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules import check
 from builder.release.audit import BASE_NAME, Question, cell_of, evidence_of, judge_all
 from builder.release.catalogue.collection import noted
 from builder.release.catalogue.releases import judgement

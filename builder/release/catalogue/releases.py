@@ -7,13 +7,9 @@ from typing import cast
 from packaging.requirements import Requirement
 
 from builder.core.model import Cell
-from builder.plan.facts.rules import devices
-from builder.plan.facts.rules.candidates import Choice, cells, choices, common_pythons
-from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Finding, Outcome, summary
-from builder.plan.facts.rules.image_contents import stack_of
-from builder.plan.facts.tables.loader import FrameworkRow, FrameworkTable, load
-from builder.plan.facts.tables.versions import key, release
+from builder.core.versions import key, release
+from builder.plan.facts.rules import Choice, Combination, Finding, Outcome, check, choices, summary
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
 from builder.plan.resolve import Proposal, needs_standalone, to_matrix_yaml
 from builder.release.catalogue.values import Answer, Card, Judgement, Release
 
@@ -82,7 +78,7 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
         return replace(base, cards=dict.fromkeys(models, Judgement(answer="unknown", reason=reason)))
     choice, cell, findings = found[0]
     whole = judgement(findings)
-    floors = (value.text for finding in devices.driver(stack_of(cell)) for value in finding.values)
+    floors = (value.text for finding in check(cell, only=("driver",)) for value in finding.values)
     base = replace(base, requirement=choice.text, index=choice.index, driver=next(floors, None))
     if whole.answer != "possible":
         return replace(base, cards=dict.fromkeys(models, whole))
@@ -100,7 +96,7 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
 
 def _on_card(cell: Cell, model: str) -> Judgement:
     """Only the card differs from a cell that is possible, so only the rules about cards are asked."""
-    return judgement(list(devices.gpus(stack_of(replace(cell, gpus=(model,))))))
+    return judgement(check(replace(cell, gpus=(model,)), only=("gpu",)))
 
 
 def _cells_by_python(
@@ -113,7 +109,8 @@ def _cells_by_python(
     for choice in choices(_requirement(table, row)):
         if choice.row is not row:
             continue
-        for cell in (c for python in common_pythons((choice,)) for c in cells((choice,), python, ())):
+        alone = Combination((choice,))
+        for cell in (c for python in alone.pythons for c in alone.cells(python, ())):
             if cell.python in possible or len(refused) == _CANDIDATES:
                 continue
             findings = check(cell, suggest=False)

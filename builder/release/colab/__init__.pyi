@@ -1,13 +1,27 @@
-from .diff import Listed, Parity, ParityRow, ParityStatus, listed
+from .diff import PRESENT_GOAL, SAME_GOAL, Listed, Parity, ParityRow, ParityStatus, compare, labelled, listed
 from .fresh import ABOUT, ColabGpu, Login, load, probe_runtime, save
 from .imports import Imported, import_runtime, matrix_text, record, record_text
-from .launch import IMAGE_USER, LaunchPlan, Machine, Mode, Wish, address_in, plan, verdict_exit
+from .launch import (
+    IMAGE_USER,
+    LaunchPlan,
+    Machine,
+    Mode,
+    Wish,
+    address_in,
+    devcontainer,
+    plan,
+    user_named,
+    verdict_exit,
+    write_devcontainer,
+)
 from .measurement import measure
 from .runtimes import Runtime, read_runtime
 
 __all__ = [
     "ABOUT",
     "IMAGE_USER",
+    "PRESENT_GOAL",
+    "SAME_GOAL",
     "ColabGpu",
     "Imported",
     "LaunchPlan",
@@ -21,7 +35,10 @@ __all__ = [
     "Runtime",
     "Wish",
     "address_in",
+    "compare",
+    "devcontainer",
     "import_runtime",
+    "labelled",
     "listed",
     "load",
     "matrix_text",
@@ -32,5 +49,7 @@ __all__ = [
     "record",
     "record_text",
     "save",
+    "user_named",
     "verdict_exit",
+    "write_devcontainer",
 ]

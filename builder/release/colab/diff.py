@@ -11,9 +11,9 @@ import pydantic
 from packaging.utils import canonicalize_name
 
 from builder.core.errors import UsageError
+from builder.core.versions import equal
 from builder.image.recipe import first_parts
-from builder.plan.facts.tables.loader import framework_files, table_name
-from builder.plan.facts.tables.versions import equal
+from builder.plan.facts.tables import load
 from builder.release.colab.runtimes import NAMED
 from builder.verify.runner import ProbeDocument
 
@@ -144,13 +144,13 @@ def labelled(runtime: Listed) -> tuple[str, ...]:
 
 def _is_framework(key: str) -> bool:
     """Whether a distribution is a framework's, or the compiled half of JAX."""
-    return table_name(key) in framework_files() or key == "jaxlib"
+    return load().table_name(key) in load().frameworks or key == "jaxlib"
 
 
 def _rank(key: str) -> tuple[int, str]:
     """The place of a framework in the registry; JAX's compiled half comes behind JAX."""
-    name = "jax" if key == "jaxlib" else table_name(key)
-    return [*framework_files()].index(name), key
+    name = "jax" if key == "jaxlib" else load().table_name(key)
+    return [*load().frameworks].index(name), key
 
 
 def compare(runtime: Listed, image: Inventory) -> Parity:

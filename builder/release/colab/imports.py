@@ -15,13 +15,7 @@ from packaging.utils import canonicalize_name
 
 from builder.core.errors import CellError
 from builder.core.model import Profile
-from builder.image.compose import Pythons
-from builder.image.sdist import Workshop
-from builder.plan.facts.rules.candidates import choices, own_wheels
-from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome
-from builder.plan.facts.tables.loader import framework_names, load
-from builder.plan.facts.tables.versions import (
+from builder.core.versions import (
     at_least,
     canonical,
     contains,
@@ -30,7 +24,11 @@ from builder.plan.facts.tables.versions import (
     release,
     requirement,
 )
-from builder.plan.facts.tables.versions import key as version_key
+from builder.core.versions import key as version_key
+from builder.image.compose import Pythons
+from builder.image.sdist import Workshop
+from builder.plan.facts.rules import Combination, Outcome, check, choices
+from builder.plan.facts.tables import load
 from builder.plan.matrix import OLDEST_PYTHON, SUITES
 from builder.plan.matrix import load as read_matrix
 from builder.release.colab.match import Match, Matching, Progress, match_packages
@@ -101,7 +99,7 @@ class Imported:
 
 def imported_frameworks() -> list[str]:
     """What stands under ``framework`` of an import; the probe finds the others by itself."""
-    return [row.distribution for row in framework_names() if row.distribution is not None and row.colab]
+    return [row.distribution for row in load().registry if row.distribution is not None and row.colab]
 
 
 def import_runtime(
@@ -373,8 +371,8 @@ def _asked(frameworks: Sequence[str]) -> list[str]:
         version = exact or min(known, key=release, default=lower_bound(pin))
         if version is not None:
             found.setdefault(name, f"{name}=={version}")
-    alone = tuple(some[0] for some in ways if some and not any(way.brings for way in some))
-    wheels = own_wheels(alone) if alone else None
+    alone = Combination(some[0] for some in ways if some and not any(way.brings for way in some))
+    wheels = alone.own_wheels if alone else None
     for text in wheels.packages if wheels is not None else ():
         found.setdefault(text.partition("==")[0], text)
     return sorted(found.values())

@@ -14,11 +14,10 @@ from packaging.version import Version
 
 from builder.core.errors import PackageIndexError
 from builder.core.model import Compilation
-from builder.plan.facts.reading.wheelread import read_wheel
+from builder.plan.facts.reading import read_wheel
 from builder.plan.lock import sdist_version
 from builder.release.colab.parse import PipPackage
-from builder.sources.index import Index, IndexFile
-from builder.sources.index import target as targets
+from builder.sources.index import Index, IndexFile, Target, rank, takes, wheel_name
 
 Progress = Callable[[str, int, int], None]
 """Told of the work in words, how many are done, and of how many."""
@@ -87,7 +86,7 @@ def match_packages(
     packages: Sequence[PipPackage],
     *,
     index: Index,
-    target: targets.Target,
+    target: Target,
     progress: Progress = lambda _text, _done, _of: None,
 ) -> Matching:
     """Ask the user's index about every package.
@@ -154,7 +153,7 @@ def _silent(named: Mapping[PipPackage, str], index: Index) -> dict[str, str]:
 @dataclass(frozen=True, kw_only=True)
 class _Asker:
     index: Index
-    target: targets.Target
+    target: Target
     fitting: Mapping[Tag, int]
     named: Mapping[PipPackage, str]
     silent: Mapping[str, str]
@@ -226,8 +225,8 @@ class _Asker:
         ranked = [
             (key, file.name, file)
             for file in files
-            if targets.takes(file.requires_python, self.target.python)
-            and (key := targets.rank(file.name, self.fitting)) is not None
+            if takes(file.requires_python, self.target.python)
+            and (key := rank(file.name, self.fitting)) is not None
         ]
         return min(ranked, key=lambda row: row[:2])[2] if ranked else None
 
@@ -238,7 +237,7 @@ class _Asker:
             if any(sdist_version(file, package.name) == version for file in files):
                 return _no(package, "source-only", f"the index has only the sources of {version}, no wheel")
             return _no(package, "vanished", f"the index no longer has {version}")
-        tags = {tag for file in same if (wheel := targets.wheel_name(file.name)) for tag in wheel.tags}
+        tags = {tag for file in same if (wheel := wheel_name(file.name)) for tag in wheel.tags}
         ours = [tag for tag in tags if "linux" in tag.platform or tag.platform == "any"]
         if not ours:
             systems = sorted({tag.platform.split("_")[0] for tag in tags})
@@ -283,7 +282,7 @@ def _remark(package: PipPackage, file: IndexFile) -> str:
 
 def _is(file: IndexFile, version: str, *, local: bool = False) -> bool:
     """Whether a file is a wheel of this version; without ``local`` a label after '+' does not count."""
-    wheel = targets.wheel_name(file.name)
+    wheel = wheel_name(file.name)
     if wheel is None:
         return False
     return (wheel.version if local else Version(wheel.version.public)) == Version(version)

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from builder.core.errors import CellError, CommandError
 from builder.core.model import Base, Sdist, StandalonePython
 from builder.image.sdist import COMPILED, LACKS, NETWORK
-from builder.plan.facts.tables.loader import load
+from builder.plan.facts.tables import load
 from builder.plan.lock import (
     BuildRoot,
     SdistBuilder,

@@ -22,7 +22,7 @@ from typing import Literal, TypeVar
 from builder.core import errors
 from builder.core.documents import readable
 from builder.core.errors import CellError, MissingToolError, RegistryError
-from builder.plan.facts.tables.gpus import class_of
+from builder.plan.facts.tables import class_of
 from builder.release.dispatch.plan import conclusive
 from builder.sources.oci import CELL_LABEL, MATRIX_LABEL, Registry, Staged, read_image
 from builder.verify.evidence import Cosign, People, Signer, share, shared

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from builder.plan.facts.tables.gpus import class_of
+from builder.plan.facts.tables import class_of
 from builder.sources.oci import staged_reference
 from builder.verify.evidence import no_proof
 from builder.verify.runner import SealedReport, parse

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from builder.core.errors import CellError
 from builder.core.model import Cell, Exemption
-from builder.plan.facts.tables.gpus import known_class
+from builder.plan.facts.tables import known_class
 from builder.plan.matrix import matches
 from builder.release.publish.tags import measure
 from builder.sources.oci import Staged

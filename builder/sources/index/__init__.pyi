@@ -1,3 +1,4 @@
+from .availability import Files, Offer, ask, page, pages
 from .client import Index, LocalWheel, cache_path
 from .pythons import PythonArchives, choose, machine_platform, offered
 from .remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
@@ -9,13 +10,16 @@ __all__ = [
     "DEEP_LIMIT",
     "LIMIT",
     "MACHINES",
+    "Files",
     "Index",
     "IndexFile",
     "LocalWheel",
+    "Offer",
     "PythonArchives",
     "RemoteZip",
     "Target",
     "UnknownError",
+    "ask",
     "cache_path",
     "choose",
     "environment",
@@ -23,6 +27,8 @@ __all__ = [
     "is_html",
     "machine_platform",
     "offered",
+    "page",
+    "pages",
     "pip_settings",
     "rank",
     "takes",

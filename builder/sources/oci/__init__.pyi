@@ -3,12 +3,13 @@ from .copying import Tally, copy_image, push_image, put_tag
 from .layout import OciImage, archive_parts, image_manifest, plain_image, write_layout
 from .registry import Registry
 from .spec import (
-    INDEX,
+    INDEXES,
     MANIFEST,
     Descriptor,
     Manifest,
     Reference,
     blobs_of,
+    choose,
     is_digest,
     is_tag,
     parse_config,
@@ -32,7 +33,7 @@ from .staging import (
 
 __all__ = [
     "CELL_LABEL",
-    "INDEX",
+    "INDEXES",
     "MANIFEST",
     "MATRIX_LABEL",
     "PREFIX",
@@ -51,6 +52,7 @@ __all__ = [
     "archive_parts",
     "attach",
     "blobs_of",
+    "choose",
     "copy_image",
     "find_staged",
     "image_manifest",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from builder.core.digests import canonical_json
 from builder.core.errors import EvidenceError
-from builder.plan.facts.tables.gpus import class_of
+from builder.plan.facts.tables import class_of
 from builder.sources.oci import Staged
 from builder.verify.evidence.cosign import People
 from builder.verify.evidence.documents import Refusal

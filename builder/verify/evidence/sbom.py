@@ -22,8 +22,8 @@ from builder import __version__
 from builder.core import model
 from builder.core.documents import shown
 from builder.core.errors import CellError, EvidenceError
+from builder.core.versions import equal
 from builder.image.layers import open_layer
-from builder.plan.facts.tables.versions import equal
 from builder.sources.oci import Registry, Staged, parse_reference
 from builder.verify.evidence.documents import Evidence
 from builder.verify.evidence.verification import timestamp

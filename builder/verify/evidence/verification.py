@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from builder.core.digests import canonical_json
 from builder.core.documents import parse_moment
 from builder.core.errors import CellError, EvidenceError
-from builder.plan.facts.tables.gpus import class_of
+from builder.plan.facts.tables import class_of
 from builder.sources.oci import Staged
 from builder.verify.runner import AGAINST_IMAGE, ProbeDocument, SealedReport, parse
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from builder.core.errors import CellError
 from builder.core.model import Difference, Pinned
 from builder.image.recipe import expectation, first_parts
-from builder.plan.facts.tables.loader import framework_files, framework_names
+from builder.plan.facts.tables import load
 
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 """How ``cudnn-verify`` ends for each verdict; 30 is the probe's own failure."""
@@ -192,7 +192,9 @@ def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Differenc
     if asked.python and python and first_parts(python, asked.python.count(".") + 1) != asked.python:
         yield Difference(what="python", asked=asked.python, found=python)
     installed = {family(row.name): row.version for row in found.frameworks}
-    probed = set(framework_files().values())  # the probe reports them whenever they are installed
+    probed = {
+        row.name for row in load().registry if row.distribution is not None
+    }  # the probe reports them whenever they are installed
     for name, version in asked.frameworks:
         actual = installed.get(family(name))
         if actual is not None and not same_version(version, actual):
@@ -210,7 +212,7 @@ def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Differenc
 def family(name: str) -> str:
     """The framework behind a distribution's name: ``tensorflow`` of ``tensorflow-gpu``."""
     plain = _without_flavour(canonicalize_name(name))
-    for row in framework_names():
+    for row in load().registry:
         if plain in {row.name, *row.aliases, _without_flavour(row.distribution or row.name)}:
             return row.name
     return plain

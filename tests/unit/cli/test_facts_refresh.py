@@ -48,7 +48,7 @@ class Tags(Nobody):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The tables, in a checkout of their own with the page that is made from them."""
-    where = tmp_path / "builder" / "plan" / "facts" / "tables"
+    where = tmp_path / "builder" / "plan" / "facts" / "tables" / "data"
     shutil.copytree(resources.facts(), where)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "facts.md").write_text("old\n")
@@ -143,7 +143,7 @@ def test_a_framework_without_a_table_is_named(folder) -> None:
 
 
 def test_a_mistyped_mirror_is_refused_before_anything_is_read(monkeypatch) -> None:
-    monkeypatch.setattr(command, "survey", lambda *_, **__: pytest.fail("wheels are read for hours"))
+    monkeypatch.setattr(command, "reread", lambda *_, **__: pytest.fail("wheels are read for hours"))
     with pytest.raises(UsageError, match="nonsense"):
         called(command.refresh_tables, mirror=["nonsense"])
 

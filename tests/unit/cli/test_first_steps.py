@@ -64,7 +64,7 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
     started = []
 
     def build(_terminal, run, *_: object, **__: object) -> int:
-        assert run.func is up.pipeline.build
+        assert run.func is up.build_cells
         (cell,) = run.args[0][0].cells
         started.append(cell)
         return 0

@@ -9,11 +9,11 @@ import pytest
 from foreign_input import typed
 from packaging.requirements import Requirement
 
+from builder.core.versions import key
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome, summary
 from builder.plan.facts.tables.loader import load
-from builder.plan.facts.tables.versions import key
 from builder.plan.matrix import load as load_matrix
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve.solve import Demand, search, split, to_matrix_yaml

@@ -13,8 +13,8 @@ from builder.cli.commands import resolve as command
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError, UsageError
 from builder.core.model import Wheel
 from builder.image.engine.facts import Gpu
-from builder.plan.facts.reading.availability import ask
 from builder.plan.matrix import load
+from builder.sources.index.availability import ask
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target, rank
 

@@ -7,13 +7,13 @@ from itertools import groupby
 import pytest
 from packaging.requirements import Requirement
 
+from builder.core.versions import at_least
 from builder.plan.facts.reading.cells import _plugins
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import summary
 from builder.plan.facts.tables.loader import load
-from builder.plan.facts.tables.versions import at_least
 
 JAX = load().frameworks["jax"]
 TORCH = load().frameworks["torch"]

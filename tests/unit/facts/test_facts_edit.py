@@ -9,8 +9,8 @@ import pytest
 
 from builder.core import resources
 from builder.plan.facts.maintain.side_tables import Change, apply
+from builder.plan.facts.tables import FactsError
 from builder.plan.facts.tables import loader as facts
-from builder.plan.facts.tables.loader import FactsError
 
 TABLE = """\
 # a comment that stays

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.plan.facts.reading.binary import Needs, needs_of
+from builder.core.elf_needs import Needs, needs_of
 from builder.plan.facts.reading.observed import Truth, WheelTruth
 from builder.plan.facts.reading.wheel import Told
 from builder.plan.facts.reading.wheel import truth_of as truth_of_reading

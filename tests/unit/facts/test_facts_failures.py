@@ -9,7 +9,7 @@ import pytest
 
 from builder.core.errors import NoSolutionError
 from builder.core.model import RootfsBase, Wheel
-from builder.plan.facts.reading.cache import Memory, forget_failure, last_failure, remember_failure
+from builder.plan.facts.reading.cache import Memory
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import summary
 from builder.plan.lock.resolve import pin
@@ -58,14 +58,14 @@ def test_a_failed_lock_is_remembered_until_one_succeeds(cell, make) -> None:
 
 
 def test_an_old_answer_and_a_damaged_one_count_for_nothing(cell, tmp_path) -> None:
-    assert last_failure(cell) is None
-    remember_failure(cell, "said")
+    assert Memory().last_failure(cell) is None
+    Memory().keep_failure(cell, "said")
     (path,) = (tmp_path / "lockfail").iterdir()
     document = json.loads(path.read_text())
     path.write_text(json.dumps(document | {"when": time.time() - 8 * 86400}))
-    assert last_failure(cell) is None
+    assert Memory().last_failure(cell) is None
     path.write_text("{")
-    assert last_failure(cell) is None
-    forget_failure(cell)
-    forget_failure(cell)
+    assert Memory().last_failure(cell) is None
+    Memory().keep_failure(cell, None)
+    Memory().keep_failure(cell, None)
     assert not path.exists()

@@ -10,12 +10,12 @@ import pytest
 from packaging.requirements import Requirement
 from rtbuild_command import rtbuild
 
+from builder.core.versions import canonical
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome, summary
 from builder.plan.facts.tables import loader as tables
-from builder.plan.facts.tables.versions import canonical
 
-NAMES = tables.mistaken_names()
+NAMES = tables.load().mistaken_names
 
 
 def said(cell):
@@ -51,7 +51,7 @@ def test_each_framework_is_found_by_its_title_and_its_module() -> None:
     """Its distribution has the name, or the table says which one has."""
     known = tables.load()
     titles = (table.title.replace(" ", "-") for table in known.frameworks.values())
-    people = {*(row.name for row in tables.framework_names()), *map(canonical, titles)}
+    people = {*(row.name for row in tables.load().registry), *map(canonical, titles)}
     assert len(people) > len(known.frameworks)
     distributions = {row.distribution for table in known.frameworks.values() for row in table.rows}
     distributions |= {*known.frameworks, *known.without}

@@ -59,8 +59,6 @@ def with_more(tmp_path, monkeypatch):
     (where / "releases/madeup.json").write_text(releases.replace('"ctranslate2"', '"madeup-gpu"'), "utf-8")
     caches = (
         tables.load,
-        tables.framework_names,
-        tables.framework_files,
         gpus._known,
         gpus._by_words,
         gpus.card_of,
@@ -100,8 +98,8 @@ def test_a_framework_and_a_card_of_the_tables_are_known_to_every_reader(make) ->
 
 
 def test_each_framework_that_a_matrix_can_name_has_an_adapter_and_the_other_way_round() -> None:
-    assert set(FRAMEWORKS) == set(tables.framework_files().values())
-    for row in tables.framework_names():
+    assert set(FRAMEWORKS) == {row.name for row in tables.load().registry if row.distribution is not None}
+    for row in tables.load().registry:
         if row.name in FRAMEWORKS:
             assert (FRAMEWORKS[row.name].title, FRAMEWORKS[row.name].module) == (row.title, row.module)
             assert tables.load().frameworks[row.distribution].title == row.title
@@ -109,7 +107,7 @@ def test_each_framework_that_a_matrix_can_name_has_an_adapter_and_the_other_way_
 
 def lists_of_frameworks(path: Path) -> list[str]:
     """Literals with the names of three frameworks or more, ``file:line``."""
-    rows = tables.framework_names()
+    rows = tables.load().registry
     names = {name for row in rows for name in (row.name, row.distribution, row.told)} - {None}
     found = []
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -132,4 +130,4 @@ def test_frameworks_are_listed_in_the_registry_alone() -> None:
 
 def test_the_registry_is_read_where_the_probe_reads_it() -> None:
     carried = json.loads(data.TABLES)["frameworks"]
-    assert list(carried) == [row.name for row in tables.framework_names()]
+    assert list(carried) == [row.name for row in tables.load().registry]

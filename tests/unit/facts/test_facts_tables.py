@@ -14,9 +14,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from builder.core import resources
+from builder.core.versions import contains, key, requirement
+from builder.plan.facts.tables import FactsError, Source
 from builder.plan.facts.tables import loader as facts
-from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import contains, key, requirement
 
 TABLES = facts.load()
 
@@ -106,7 +106,7 @@ def test_a_wrong_table_is_an_error(tmp_path, find, replace, message) -> None:
     shutil.copytree(resources.facts(), tmp_path / "facts")
     path = tmp_path / "facts" / "gpus.toml"
     path.write_text(path.read_text().replace(find, replace))
-    with pytest.raises(facts.FactsError, match=message):
+    with pytest.raises(FactsError, match=message):
         facts.read(tmp_path / "facts")
 
 
@@ -118,7 +118,9 @@ def test_what_compiling_needs_goes_by_the_version() -> None:
 
 
 def test_a_companion_s_release_is_the_same_however_it_is_written() -> None:
-    assert facts.companion_asks("torchvision", "0.20") == facts.companion_asks("torchvision", "0.20.0") != ()
-    assert facts.companion_asks("torchvision", "0.20.0+cu124") == facts.companion_asks(
+    assert (
+        TABLES.companion_asks("torchvision", "0.20") == TABLES.companion_asks("torchvision", "0.20.0") != ()
+    )
+    assert TABLES.companion_asks("torchvision", "0.20.0+cu124") == TABLES.companion_asks(
         "torchvision", "0.20.0"
     )

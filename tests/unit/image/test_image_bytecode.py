@@ -69,7 +69,7 @@ def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Rec
     def with_folders(program: list[str], view: sandbox.View, **options: Any) -> bytes:
         return run(program, replace(view, folders=FOLDERS), **options)
 
-    monkeypatch.setattr(importlib.import_module("builder.image.sandbox.run"), "run", with_folders)
+    monkeypatch.setattr(importlib.import_module("builder.image.sandbox.bwrap"), "run", with_folders)
     found = bytecode_step()
     assert '"/usr/bin/$python" -B' in found.script
     script = found.script.replace('"/usr/bin/$python" -B', f'"{request.param}" -B')

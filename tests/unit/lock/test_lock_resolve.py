@@ -10,7 +10,7 @@ from lock_values import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
 from builder.core.errors import CellError, PackageIndexError
 from builder.core.model import Base, RootfsBase, StandalonePython
-from builder.plan.facts.reading.base import pinned_system, system_of
+from builder.plan.facts.reading.base import system_of
 from builder.plan.facts.reading.observed import truth_of_base
 from builder.plan.lock.resolve import pin, requirements
 from builder.plan.lock.wheel_layers import LISTED_EARLY, lock_order
@@ -242,7 +242,7 @@ def test_the_order_of_layers() -> None:
     ],
 )
 def test_the_system_of_a_base(reference: str, labels: dict[str, str], expected: str | None) -> None:
-    row = pinned_system(lock_registry_base(reference, **labels))
+    row = system_of(lock_registry_base(reference, **labels))
     assert (row.name if row is not None else None) == expected
     told = truth_of_base(lock_registry_base(reference, **labels))
     assert system_of(lock_cell("a", base=Base(kind="registry", name=reference)), told) == row

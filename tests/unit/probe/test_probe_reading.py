@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.plan.facts.tables.loader import companions
+from builder.plan.facts.tables.loader import load
 from builder.verify.cudnn_verify.common.causes import CAUSES
 from builder.verify.cudnn_verify.read import reading as probe_reading
 from builder.verify.cudnn_verify.read.diagnosis import diagnose
@@ -81,7 +81,7 @@ def test_a_text_from_outside_gets_these_causes_and_these_commands_only(thread):
 
 
 def test_torchvision_is_named_to_the_patch_for_every_release_of_pytorch():
-    for line in companions()["torchvision"].requires:
+    for line in load().companions["torchvision"].requires:
         vision, _, wanted = line.partition(" torch==")
         text = f"torch=={wanted}\nRuntimeError: operator torchvision::nms does not exist\n"
         assert not wanted or f"'torchvision=={vision}'" in commands(ask(text))[0]

@@ -8,11 +8,11 @@ import pytest
 from packaging.requirements import Requirement
 
 from builder.core.errors import CellError, UsageError
+from builder.core.versions import newest_first, pinned, release, requirement
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome, summary
 from builder.plan.facts.tables.loader import load as load_facts
-from builder.plan.facts.tables.versions import newest_first, pinned, release, requirement
 from builder.plan.matrix import load
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve import solve

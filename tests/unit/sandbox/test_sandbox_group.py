@@ -11,7 +11,7 @@ from sandbox_system import system
 
 from builder.core.errors import CommandError
 from builder.image.sandbox import Limits, View
-from builder.image.sandbox import run as foreign
+from builder.image.sandbox import bwrap as foreign
 from builder.image.sandbox.group import control_group
 
 TOGETHER = """
@@ -28,7 +28,7 @@ time.sleep(20)
 @pytest.mark.parametrize("by", ["control group", "looking"])
 def test_memory_is_bounded_in_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     if by == "looking":
-        monkeypatch.setattr(sys.modules["builder.image.sandbox.run"], "control_group", lambda *_: None)
+        monkeypatch.setattr(sys.modules["builder.image.sandbox.bwrap"], "control_group", lambda *_: None)
     else:
         group = control_group(1 << 30, 100)
         if group is None:

@@ -18,7 +18,7 @@ from sandbox_system import system
 
 from builder.core.errors import CancelledError, CommandError
 from builder.image.sandbox import Limits, View
-from builder.image.sandbox import run as foreign
+from builder.image.sandbox import bwrap as foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +118,7 @@ exec sleep 300
 RUNNER = """
 from threading import Event
 from pathlib import Path
-from builder.image.sandbox.run import Limits, View, _run
+from builder.image.sandbox.bwrap import Limits, View, _run
 _run(["/bin/true"], View(root=Path("/")), {}, Limits(), Event())
 """
 

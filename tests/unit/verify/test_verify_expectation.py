@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from builder.core.model import Base, Cell, Cuda, Difference, Pinned, RegistryBase, RootfsBase, Wheel
-from builder.plan.facts.tables.loader import framework_files
+from builder.plan.facts.tables.loader import load
 from builder.verify.runner.document import Expectation, compare, family, first_parts, parse, same_version
 
 ASKED = Expectation(python="3.9", frameworks=(("tensorflow", "2.8.4"),), cuda="11.8", cudnn="8.6.0")
@@ -69,7 +69,7 @@ def test_a_cpu_image_asks_for_no_cuda() -> None:
     assert Expectation.of(pinned) == Expectation(python="3.9")
 
 
-@pytest.mark.parametrize("name", sorted(framework_files()))
+@pytest.mark.parametrize("name", sorted(load().frameworks))
 def test_a_framework_that_is_asked_for_and_not_there_is_a_difference(document, name: str) -> None:
     asked = replace(ASKED, frameworks=((name, "1.2.3"),))
     found = [one for one in differences(document(frameworks=[]), asked) if one.found == "nothing"]

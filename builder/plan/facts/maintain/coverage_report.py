@@ -4,8 +4,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from builder.plan.facts.tables.frameworks import FrameworkRow, FrameworkTable
-from builder.plan.facts.tables.loader import load
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
 
 VALUES = {
     "cuda": "CUDA",

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from builder.core.versions import key, requirement, short
 from builder.plan.facts.maintain import release_rows as assemble
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease
-from builder.plan.facts.reading.wheel import Told, metadata_of
-from builder.plan.facts.tables.versions import key, requirement, short
+from builder.plan.facts.reading import Told, metadata_of
 from builder.sources.index import MACHINES
 
 Found = Mapping[str, Mapping[str, WheelRelease]]

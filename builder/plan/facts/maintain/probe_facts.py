@@ -10,17 +10,16 @@ from typing import Any
 
 from packaging.version import Version
 
-from builder.plan.facts.tables.gpus import known_cards
-from builder.plan.facts.tables.loader import (
+from builder.core.versions import key, requirement, short
+from builder.plan.facts.tables import (
     BadRow,
     Facts,
     FrameworkName,
     FrameworkRow,
     FrameworkTable,
-    framework_names,
+    known_cards,
     load,
 )
-from builder.plan.facts.tables.versions import key, requirement, short
 
 _ELSEWHERE = frozenset({"name", "sources", "brings", "colab"})
 """Values of a framework's row that the probe has no use for."""
@@ -48,7 +47,7 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
     for words, capability in sorted(cards.capabilities.items(), key=lambda item: (key(item[1]), item[0])):
         names.setdefault(capability, []).append(words)
     return {
-        "frameworks": {row.name: _framework(row) for row in framework_names()},
+        "frameworks": {row.name: _framework(row) for row in facts.registry},
         "cards": names,
         "short": sorted(cards.short),
         "generations": {name: list(served) for name, served in cards.generations.items()},

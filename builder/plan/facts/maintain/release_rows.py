@@ -15,9 +15,7 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag
 from packaging.version import Version
 
-from builder.plan.facts.reading.wheel import Metadata, Told, metadata_of
-from builder.plan.facts.tables.frameworks import FrameworkRow
-from builder.plan.facts.tables.versions import (
+from builder.core.versions import (
     at_least,
     canonical,
     exact_pin,
@@ -27,6 +25,8 @@ from builder.plan.facts.tables.versions import (
     requirement,
     short,
 )
+from builder.plan.facts.reading import Metadata, Told, metadata_of
+from builder.plan.facts.tables import FrameworkRow
 from builder.sources.index import MACHINES, IndexFile, environment, glibc_of, takes, wheel_name
 
 Raw = dict[str, Any]

@@ -17,10 +17,8 @@ from packaging.version import Version
 
 from builder.plan.facts.maintain.framework_sources import FAMILIES, Family
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease, releases, total
-from builder.plan.facts.reading.availability import pages
-from builder.plan.facts.reading.wheel import Kind, Told
-from builder.plan.facts.reading.wheelread import read_wheel
-from builder.sources.index import Index, IndexFile
+from builder.plan.facts.reading import Kind, Told, read_wheel
+from builder.sources.index import Index, IndexFile, pages
 
 Listed = Mapping[str, Mapping[str, WheelRelease]]
 Identity = tuple[str, str, str]

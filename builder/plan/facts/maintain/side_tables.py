@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from builder.core.errors import RtbuildError
-from builder.plan.facts.reading.availability import ask, page
-from builder.plan.facts.reading.base import TAG
-from builder.plan.facts.reading.wheel import metadata_of
-from builder.plan.facts.reading.wheelread import read_wheel
-from builder.plan.facts.tables.loader import FactsError, framework_files
-from builder.plan.facts.tables.versions import canonical, key, requirement, short
-from builder.sources.index import Index, environment
+from builder.core.versions import canonical, key, requirement, short
+from builder.plan.facts.reading import TAG, metadata_of, read_wheel
+from builder.plan.facts.tables import FactsError, load
+from builder.sources.index import Index, ask, environment, page
 from builder.sources.oci import Registry
 
 IMAGE = "nvidia/cuda"
@@ -133,7 +130,7 @@ def _companion(
         lines += [
             f"{version} {canonical(one.name)}{one.specifier}"
             for one in asked
-            if one is not None and one.specifier and canonical(one.name) in framework_files()
+            if one is not None and one.specifier and canonical(one.name) in load().frameworks
             if one.marker is None or one.marker.evaluate(environment(_PYTHON))
         ]
     lines.sort(key=lambda line: key(line.partition(" ")[0]), reverse=True)

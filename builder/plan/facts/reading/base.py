@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from builder.core.model import Base, Cell, RegistryBase, RootfsBase
 from builder.plan.facts.reading.observed import BaseTruth, truth_of_base
-from builder.plan.facts.tables.loader import SystemRow, TagRow, load
+from builder.plan.facts.tables import SystemRow, TagRow, load
 
 TAG = re.compile(
     r"(?P<registry>.*/)?nvidia/cuda:(?P<cuda>\d+\.\d+(?:\.\d+)?)(?:-(?P<infix>cudnn\d*))?"
@@ -28,18 +28,17 @@ class CudaTag:
     row: TagRow | None
 
 
-def system_of(cell: Cell, read: BaseTruth | None = None) -> SystemRow | None:
-    """The row of a base's system: as read from the registry, else as the reference says."""
-    if cell.base.kind == "rootfs":
-        return load().systems.get(cell.base.name)
-    return _system(cell.base.name, read.system if read is not None else None)
-
-
-def pinned_system(base: RegistryBase | RootfsBase) -> SystemRow | None:
-    """The same for a base that is locked."""
-    if isinstance(base, RootfsBase):
-        return load().systems.get(f"debian/{base.suite}")
-    return _system(base.reference, truth_of_base(base).system)
+def system_of(of: Cell | RegistryBase | RootfsBase, read: BaseTruth | None = None) -> SystemRow | None:
+    """The row of the system of a cell's base, as read from the registry, else as the reference says; or of
+    a base that is locked.
+    """
+    if isinstance(of, RootfsBase):
+        return load().systems.get(f"debian/{of.suite}")
+    if isinstance(of, RegistryBase):
+        return _system(of.reference, truth_of_base(of).system)
+    if of.base.kind == "rootfs":
+        return load().systems.get(of.base.name)
+    return _system(of.base.name, read.system if read is not None else None)
 
 
 def _system(reference: str, told: str | None) -> SystemRow | None:
@@ -59,13 +58,6 @@ def _system(reference: str, told: str | None) -> SystemRow | None:
     name, _, tag = end.partition(":")
     words = {*name.split("-"), *tag.split("-"), name + tag.partition("-")[0]}  # ubuntu:24.04 is two
     return next((row for key, row in systems.items() if re.sub(r"debian/|\.", "", key) in words), None)
-
-
-def has_own_python(cell: Cell, system: SystemRow | None) -> bool:
-    """Whether the image's Python is the base's own, as the matrix says, or as the base has it."""
-    if cell.python_patch is not None or cell.python_from is not None:
-        return cell.python_patch is None and cell.python_from == "base"
-    return system is None or cell.python in system.python
 
 
 def tag_of(base: Base) -> CudaTag | None:

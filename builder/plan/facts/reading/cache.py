@@ -13,9 +13,9 @@ from builder.core import resources
 from builder.core.digests import digest_of
 from builder.core.files import read_cached, write_cached
 from builder.core.model import Cell, Pinned, RegistryBase, Wheel
+from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.plan.facts.reading.wheel import kept, place_of, truth_of, with_deep
-from builder.plan.facts.tables.versions import canonical, requirement
 from builder.sources.oci import parse_reference
 
 BASE_DAYS = 7
@@ -35,6 +35,7 @@ class Memory:
         folder = cache or resources.cache()
         self.wheel_folder = folder / "wheelfacts"
         self._base_folder = folder / "basemeta"
+        self._failures = folder / "lockfail"
         self._mirrors = dict(mirrors or {})
         self._wheels: dict[str, WheelTruth | None] = {}
         self._bases: dict[tuple[str, str], BaseTruth | None] = {}
@@ -44,7 +45,7 @@ class Memory:
         reference = base_reference(cell, pinned)
         base = self.base(reference, cell.platform) if reference else None
         truth = together(pinned, filter(None, map(self.wheel, framework_wheels(cell, pinned))), base)
-        return truth if pinned is not None else replace(truth, failed=last_failure(cell))
+        return truth if pinned is not None else replace(truth, failed=self.last_failure(cell))
 
     def wheel(self, wheel: Wheel) -> WheelTruth | None:
         """The truth by a small reading of this very wheel, and a deep one if there was one."""
@@ -69,6 +70,31 @@ class Memory:
     def mirror(self, reference: str) -> str | None:
         """The mirror that is asked for an image in its registry's place."""
         return self._mirrors.get(parse_reference(reference).host)
+
+    def keep_failure(self, cell: Cell, said: str | None) -> None:
+        """Keep why there is no set of wheels for a cell, or that there is one: None. A cache that cannot be
+        written is no error.
+        """
+        if said is not None:
+            document = {"when": int(time.time()), "cell": cell.id, "said": said[:4000]}
+            write_cached(self._failure_path(cell), document)
+            return
+        with contextlib.suppress(OSError):
+            self._failure_path(cell).unlink(missing_ok=True)
+
+    def last_failure(self, cell: Cell) -> str | None:
+        """The reason given for these very requirements in the last :data:`FAILURE_DAYS` days, on one line."""
+        if not self._failures.is_dir():
+            return None
+
+        def fresh(document: dict[str, Any]) -> str | None:
+            lately = 0 <= time.time() - document["when"] <= FAILURE_DAYS * 86400
+            return " ".join(str(document["said"]).split())[:600] if lately else None
+
+        return read_cached(self._failure_path(cell), fresh)
+
+    def _failure_path(self, cell: Cell) -> Path:
+        return self._failures / f"{digest_of(cell.inputs()).rpartition(':')[2]}.json"
 
     def _path(self, reference: str, platform: str) -> Path:
         mirror = self.mirror(reference) or ""
@@ -123,30 +149,3 @@ def together(
         for wheel in pinned.wheels
     )
     return replace(found, wheels=tuple(locked), base=base, locked=True)
-
-
-def _failure_path(cell: Cell) -> Path:
-    return resources.cache() / "lockfail" / f"{digest_of(cell.inputs()).rpartition(':')[2]}.json"
-
-
-def remember_failure(cell: Cell, said: str) -> None:
-    """Keep why there is no set of wheels for a cell. A cache that cannot be written is no error."""
-    write_cached(_failure_path(cell), {"when": int(time.time()), "cell": cell.id, "said": said[:4000]})
-
-
-def forget_failure(cell: Cell) -> None:
-    """A lock succeeded."""
-    with contextlib.suppress(OSError):
-        _failure_path(cell).unlink(missing_ok=True)
-
-
-def last_failure(cell: Cell) -> str | None:
-    """The reason given for these very requirements in the last :data:`FAILURE_DAYS` days, on one line."""
-    if not (resources.cache() / "lockfail").is_dir():
-        return None
-
-    def fresh(document: dict[str, Any]) -> str | None:
-        lately = 0 <= time.time() - document["when"] <= FAILURE_DAYS * 86400
-        return " ".join(str(document["said"]).split())[:600] if lately else None
-
-    return read_cached(_failure_path(cell), fresh)

@@ -15,19 +15,18 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag
 from packaging.version import Version
 
+from builder.core import versions
 from builder.core.errors import CellError, ImageMissingError, RtbuildError
 from builder.core.items import item
 from builder.core.model import Cell, Pinned, Wheel
-from builder.plan.facts.reading.availability import Files, page
+from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.base import system_of
 from builder.plan.facts.reading.cache import Memory, base_reference, framework_wheels, together
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.plan.facts.reading.wheel import truth_of, with_deep
 from builder.plan.facts.reading.wheelread import read_wheel
-from builder.plan.facts.tables import versions
-from builder.plan.facts.tables.loader import jax_cuda
-from builder.plan.facts.tables.versions import canonical, requirement
-from builder.sources.index import Index, IndexFile, target
+from builder.plan.facts.tables import jax_cuda
+from builder.sources.index import Files, Index, IndexFile, Target, page, rank, wheel_name
 from builder.sources.oci import Registry
 
 Pair = tuple[Cell, Pinned | None]
@@ -155,7 +154,7 @@ def _absent(cell: Cell, told: Iterable[WheelTruth], offered: Offered) -> Iterato
         meeting = [file for file in files if _meets(file, parsed)]
         if not meeting:
             yield wanted
-        elif fitting and all(target.rank(file.name, fitting) is None for file in meeting):
+        elif fitting and all(rank(file.name, fitting) is None for file in meeting):
             yield f"{wanted} for {_where(cell)}"
 
 
@@ -168,11 +167,11 @@ def _tags(cell: Cell) -> dict[Tag, int]:
     system = system_of(cell)
     if system is None:
         return {}
-    return target.Target(python=cell.python, platform=cell.platform, glibc=system.glibc).tags()
+    return Target(python=cell.python, platform=cell.platform, glibc=system.glibc).tags()
 
 
 def _meets(file: IndexFile, parsed: Requirement) -> bool:
-    wheel = target.wheel_name(file.name)
+    wheel = wheel_name(file.name)
     return wheel is not None and parsed.specifier.contains(wheel.version, prereleases=True)
 
 
@@ -185,7 +184,7 @@ def _newest(parsed: Requirement, offered: Offered, fitting: dict[Tag, int], cell
     admitted = [(version, file) for version, file in _releases(files) if parsed.specifier.contains(version)]
     if not admitted:
         return f"the package index has no wheel of {parsed}"
-    ranks = [(version, target.rank(file.name, fitting), file) for version, file in admitted]
+    ranks = [(version, rank(file.name, fitting), file) for version, file in admitted]
     ranked = [(version, rank, file) for version, rank, file in ranks if rank is not None]
     if not ranked:
         return f"the package index has wheels of {parsed}, but none for {_where(cell)}"
@@ -198,7 +197,7 @@ def _newest(parsed: Requirement, offered: Offered, fitting: dict[Tag, int], cell
 def _releases(files: Iterable[IndexFile]) -> Iterator[tuple[Version, IndexFile]]:
     """Final releases that were not yanked."""
     for file in files:
-        wheel = target.wheel_name(file.name)
+        wheel = wheel_name(file.name)
         if wheel is not None and not wheel.version.is_prerelease and file.yanked is None:
             yield wheel.version, file
 

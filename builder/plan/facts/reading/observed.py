@@ -1,10 +1,11 @@
 """Values read from wheels and base images themselves; the facts fill in the missing ones."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from builder.core.model import RegistryBase
-from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import canonical
+from builder.core.versions import canonical
+from builder.plan.facts.tables import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,10 @@ class WheelTruth:
 class BaseTruth:
     """A registry's answer about a base image: its config's environment, or that there is no such tag."""
 
+    LABELS: ClassVar = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
+    """Of the system, set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base),
+    inherited by NVIDIA's."""
+
     reference: str
     digest: str = ""
     env: tuple[tuple[str, str], ...] = ()
@@ -88,13 +93,9 @@ class Truth:
         return next((wheel for wheel in self.wheels if wheel.name == wanted), None)
 
 
-# Set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), inherited by NVIDIA's.
-SYSTEM_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
-
-
 def truth_of_base(base: RegistryBase) -> BaseTruth:
     """From an inspection by the registry client."""
     labels = dict(base.labels)
-    name, version = map(labels.get, SYSTEM_LABELS)
+    name, version = map(labels.get, BaseTruth.LABELS)
     system = f"{name}{version}" if name and version else None
     return BaseTruth(reference=base.reference, digest=base.digest, env=base.env, system=system)

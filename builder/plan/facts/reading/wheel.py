@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from builder.core import resources
 from builder.core.files import read_cached, write_cached
+from builder.core.versions import canonical, exact_pin, key, more_exact, short
 from builder.plan.facts.reading.observed import WheelTruth
-from builder.plan.facts.tables.versions import canonical, exact_pin, key, more_exact, short
 from builder.sources.index import wheel_name
 
 Values = dict[str, Any]

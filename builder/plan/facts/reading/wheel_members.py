@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from builder.core.elf_needs import needs_of
 from builder.plan.facts.reading import binary
 from builder.plan.facts.reading.wheel import Kind, Values
 from builder.sources.index import wheel_name
@@ -149,7 +150,7 @@ def _fatbin(content: bytes) -> Values:
 
 def _glibc(content: bytes) -> Values:
     """The oldest glibc with all symbols that a library asks for; nothing if it was not read to its end."""
-    linked = binary.needs_of(content)
+    linked = needs_of(content)
     return _told(glibc=linked.glibc if linked else None)
 
 
@@ -200,7 +201,7 @@ def _ctranslate2(content: bytes) -> Values:
 
 def _linked(content: bytes) -> Values:
     """What a library is linked with: cuDNN's major version is in the name of its library."""
-    linked = binary.needs_of(content)
+    linked = needs_of(content)
     if linked is None:
         return {}
     found = {m[1] for name in linked.libraries if (m := re.fullmatch(r"libcudnn\.so\.(\d+)", name))}

@@ -8,12 +8,12 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 
 from builder.core.model import Base, Cell, Cuda
+from builder.core.versions import canonical, key, major, minor, newest_first, requirement
 from builder.plan.facts.rules import candidates, packages
 from builder.plan.facts.rules.candidates import Choice
 from builder.plan.facts.rules.finding import Nearest, Outcome
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables.loader import TagRow, load
-from builder.plan.facts.tables.versions import canonical, key, major, minor, newest_first, requirement
+from builder.plan.facts.tables import TagRow, load
 
 Judge = Callable[[Cell], Outcome]
 
@@ -179,9 +179,9 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
         return
     every = (
         other
-        for combination in candidates.combinations(ways)
-        for python in sorted(candidates.common_pythons(combination), key=lambda python: python != cell.python)
-        for other in candidates.cells(combination, python, cell.gpus, standalone=python == cell.python)
+        for combination in candidates.Combination.of(ways)
+        for python in sorted(combination.pythons, key=lambda python: python != cell.python)
+        for other in combination.cells(python, cell.gpus, standalone=python == cell.python)
     )
     own = {name: getattr(cell, name) for name in ("id", "matrix", "apt", "env", "options")}
     for other in every:

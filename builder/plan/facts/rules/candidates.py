@@ -13,9 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from builder.core.model import Base, Cell, Cuda
-from builder.plan.facts.tables.gpus import card_of
-from builder.plan.facts.tables.loader import FrameworkRow, FrameworkTable, TagRow, load, table_name
-from builder.plan.facts.tables.versions import (
+from builder.core.versions import (
     at_least,
     canonical,
     contains,
@@ -26,6 +24,7 @@ from builder.plan.facts.tables.versions import (
     requirement,
     short,
 )
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, TagRow, card_of, load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class Choice:
 def choices(asked: Requirement, available: Mapping[str, Sequence[str]] | None = None) -> Iterator[Choice]:
     """The ways to install a framework on record, the newest first; ``available`` as :func:`search` has it."""
     distribution = canonical(asked.name)
-    table = load().frameworks[table_name(distribution)]
+    table = load().frameworks[load().table_name(distribution)]
     # newest first, and of one release the variant that the default index has
     exact = pinned(asked)
     for row in _newest_first(table) if exact is None else table.of(exact):
@@ -106,34 +105,64 @@ def _ways(
             yield Choice(text=f"{name}=={version}", row=row, brings=False)
 
 
-def combinations(ways: Sequence[Sequence[Choice]]) -> Iterator[tuple[Choice, ...]]:
-    """One choice for each framework, best first: by the sum of their ranks in their own lists.
+class Combination(tuple[Choice, ...]):
+    """One choice for each framework of an image."""
 
-    Frameworks that share no Python, or pin the same package to two versions, are left out.
-    """
-    if not ways or not all(ways):
-        return
-    start = (0,) * len(ways)
-    queue, seen = [(0, start)], {start}
-    while queue:
-        total, at = heapq.heappop(queue)
-        combination = tuple(way[n] for way, n in zip(ways, at, strict=True))
-        if _together(combination):
-            yield combination
-        for place, n in enumerate(at):
-            further = (*at[:place], n + 1, *at[place + 1 :])
-            if n + 1 < len(ways[place]) and further not in seen:
-                seen.add(further)
-                heapq.heappush(queue, (total + 1, further))
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, ways: Sequence[Sequence[Choice]]) -> Iterator["Combination"]:
+        """One choice for each framework, best first: by the sum of their ranks in their own lists.
+
+        Frameworks that share no Python, or pin the same package to two versions, are left out.
+        """
+        if not ways or not all(ways):
+            return
+        start = (0,) * len(ways)
+        queue, seen = [(0, start)], {start}
+        while queue:
+            total, at = heapq.heappop(queue)
+            combination = cls(way[n] for way, n in zip(ways, at, strict=True))
+            if _together(combination):
+                yield combination
+            for place, n in enumerate(at):
+                further = (*at[:place], n + 1, *at[place + 1 :])
+                if n + 1 < len(ways[place]) and further not in seen:
+                    seen.add(further)
+                    heapq.heappush(queue, (total + 1, further))
+
+    @property
+    def pythons(self) -> list[str]:
+        """Pythons that every framework has wheels for, newest first."""
+        common = set.intersection(*(set(choice.row.python) for choice in self))
+        return sorted(common, key=key, reverse=True)
+
+    @property
+    def own_wheels(self) -> Cuda | None:
+        """NVIDIA's wheels for the frameworks that pin none; None if there are no such wheels."""
+        return _own_wheels(self)
+
+    def cells(self, python: str, gpus: tuple[str, ...], *, standalone: bool = True) -> Iterator[Cell]:
+        """The ways to put it on one Python: systems and CUDA providers.
+
+        If no base of a kind has the Python, the newest base of that kind stands in with a standalone Python,
+        if ``standalone`` allows it.
+        """
+        compiled = next((choice.row.cuda for choice in self if choice.row.cuda), None)
+        if compiled is not None:
+            inside = any(choice.brings for choice in self)
+            sketch = _sketch(self, gpus)
+            for base, cuda in _bases(compiled, self.own_wheels, python, inside=inside, standalone=standalone):
+                yield replace(sketch, python=python, base=base, cuda=cuda)
 
 
-def _together(combination: tuple[Choice, ...]) -> bool:
+def _together(combination: Combination) -> bool:
     if len(combination) == 1:
         return True
     exact: dict[str, str] = {}
     pins = (pin for choice in combination for pin in _exact_pins(choice))
     apart = any(exact.setdefault(name, version) != version for name, version in pins)
-    return not apart and bool(common_pythons(combination))
+    return not apart and bool(combination.pythons)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -142,30 +171,8 @@ def _exact_pins(choice: Choice) -> tuple[tuple[str, str], ...]:
     return tuple((canonical(r.name), exact) for r in parsed if r is not None and (exact := pinned(r)))
 
 
-def common_pythons(combination: tuple[Choice, ...]) -> list[str]:
-    """Pythons that every framework has wheels for, newest first."""
-    common = set.intersection(*(set(choice.row.python) for choice in combination))
-    return sorted(common, key=key, reverse=True)
-
-
-def cells(
-    combination: tuple[Choice, ...], python: str, gpus: tuple[str, ...], *, standalone: bool = True
-) -> Iterator[Cell]:
-    """The ways to put one combination on one Python: systems and CUDA providers.
-
-    If no base of a kind has the Python, the newest base of that kind stands in with a standalone Python, if
-    ``standalone`` allows it.
-    """
-    compiled = next((choice.row.cuda for choice in combination if choice.row.cuda), None)
-    if compiled is not None:
-        inside = any(choice.brings for choice in combination)
-        sketch, wheels = _sketch(combination, gpus), own_wheels(combination)
-        for base, cuda in _bases(compiled, wheels, python, inside=inside, standalone=standalone):
-            yield replace(sketch, python=python, base=base, cuda=cuda)
-
-
 @functools.lru_cache(maxsize=4096)
-def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...]) -> Cell:
+def _sketch(combination: Combination, gpus: tuple[str, ...]) -> Cell:
     """All of a cell that neither its Python nor its base decides."""
     rows = [choice.row for choice in combination]
     pip = dict.fromkeys(text for row in rows for text in row.pip)
@@ -262,8 +269,7 @@ def _tags(cuda: str) -> tuple[TagRow, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def own_wheels(combination: tuple[Choice, ...]) -> Cuda | None:
-    """NVIDIA's wheels for the frameworks that pin none; None if there are no such wheels."""
+def _own_wheels(combination: Combination) -> Cuda | None:
     brought = {major(c.row.cuda) for c in combination if c.brings and c.row.cuda}
     packages: dict[str, str] = {}
     for choice in combination:

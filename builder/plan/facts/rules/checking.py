@@ -1,16 +1,15 @@
 """The rules, each of which looks at one stack and yields findings; the outcome of all, and its text."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from builder.core.model import Cell
-from builder.plan.facts.reading.base import has_own_python, system_of
-from builder.plan.facts.reading.observed import Truth, WheelTruth
+from builder.core.versions import canonical, requirement
+from builder.plan.facts.reading import Truth, WheelTruth, system_of
 from builder.plan.facts.rules import cuda, cudnn, devices, packages, system
 from builder.plan.facts.rules.finding import Finding, Nearest, Outcome, summary
 from builder.plan.facts.rules.image_contents import Stack, stack_of
-from builder.plan.facts.tables.versions import canonical, requirement
 
 RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "unread": system.unread,
@@ -54,15 +53,23 @@ def _findings(stack: Stack) -> Iterator[Finding]:
 
 
 def check(
-    cell: Cell, truth: Truth | None = None, *, driver: str | None = None, suggest: bool = True
+    cell: Cell,
+    truth: Truth | None = None,
+    *,
+    driver: str | None = None,
+    suggest: bool = True,
+    only: Collection[str] = (),
 ) -> tuple[Finding, ...]:
     """All findings on a cell, in the order of the rules; ``summary`` gives the outcome.
 
     ``truth`` is what was read from wheels and the base image; without it the tables alone decide.
     ``driver`` is the driver of the machine that is to run the image, ``535`` or ``535.104.05``.
     With ``suggest``, a finding that refuses carries the nearest possible cell, if there is one.
+    ``only`` these rules are asked, and nothing is suggested: a cell of which the others are known.
     """
     stack = stack_of(cell, truth, driver)
+    if only:
+        return tuple(finding for name in only for finding in RULES[name](stack))
     found = [*_findings(stack), *stack.disagreements]
     if not suggest or summary(found) is not Outcome.IMPOSSIBLE:
         return tuple(found)
@@ -157,7 +164,7 @@ _WORDS = {
 def _python(cell: Cell) -> str:
     """``3.12, standalone (Debian bookworm has 3.11)``; the version alone if it is the base's own."""
     system = system_of(cell)
-    if has_own_python(cell, system):
+    if cell.has_own_python(system):
         return cell.python
     there = f" ({system.name} has {', '.join(system.python)})" if system is not None else ""
     return f"{cell.named_python}, standalone{there}"

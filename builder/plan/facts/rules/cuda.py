@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from builder.core.model import Cell
+from builder.core.versions import agree, at_least, canonical, major, minor, short
 from builder.plan.facts.rules.finding import (
     CELL,
     Finding,
@@ -16,8 +17,7 @@ from builder.plan.facts.rules.finding import (
 )
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables.loader import framework_names, load
-from builder.plan.facts.tables.versions import agree, at_least, canonical, major, minor, short
+from builder.plan.facts.tables import load
 
 # wheels that bring others of the same family with them (Requires-Dist of the wheels themselves)
 BROUGHT_ALONG = {
@@ -116,7 +116,7 @@ def _families(stack: Stack) -> set[str]:
     families |= {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
     if stack.truth.locked:
         return families
-    pinned = {row.distribution: row.brings for row in framework_names()}
+    pinned = {row.distribution: row.brings for row in load().registry}
     families |= {n for f in stack.frameworks if f.brings == "pins" for n in pinned.get(f.name, ())}
     return families.union(*(BROUGHT_ALONG.get(family, ()) for family in families))
 

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from builder.core.versions import agree, at_least, canonical, key, major, minor, short
 from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables.versions import agree, at_least, canonical, key, major, minor, short
 
 
 def copies(stack: Stack) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from builder.core.versions import agree, at_least, contains, key, major, short
 from builder.plan.facts.rules.finding import (
     CELL,
     Finding,
@@ -16,10 +17,7 @@ from builder.plan.facts.rules.finding import (
 )
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables.gpus import card_of, maker_of, near_names
-from builder.plan.facts.tables.loader import CudnnRow, GpuRow, load
-from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import agree, at_least, contains, key, major, short
+from builder.plan.facts.tables import CudnnRow, GpuRow, Source, card_of, load, maker_of, near_names
 
 
 def cuda_versions(stack: Stack) -> tuple[Value, ...]:

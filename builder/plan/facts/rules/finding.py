@@ -2,14 +2,14 @@
 
 import enum
 import functools
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from builder.core.model import Cell
-from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import agree, key
+from builder.core.versions import agree, key
+from builder.plan.facts.tables import Source
+from builder.plan.matrix import entry
 
 
 class Outcome(enum.StrEnum):
@@ -130,30 +130,3 @@ def decide(truth: Value | None, table: Value | None, notes: list[Finding]) -> Va
 def summary(findings: Iterable[Finding]) -> Outcome:
     """The worst outcome among findings; ``possible`` where there is none."""
     return max((finding.outcome for finding in findings), key=lambda o: o.severity, default=Outcome.POSSIBLE)
-
-
-def entry(cell: Cell) -> list[str]:
-    """A cell as YAML: the lines of an entry of ``include``, to paste into a matrix file as they stand.
-
-    Every value is quoted, so nothing in it can be misread.
-    """
-    python, cuda = json.dumps(cell.named_python), json.dumps(cell.cuda.provider)
-    if cell.python_from is not None:
-        python = f"{{version: {python}, from: {cell.python_from}}}"
-    if cell.cuda.packages:
-        cuda = f"{{from: {cuda}, packages: {json.dumps(cell.cuda.packages)}}}"
-    lines = [
-        f"  - framework: {json.dumps(cell.frameworks)}",
-        f"    python: {python}",
-        f"    base: {json.dumps(str(cell.base))}",
-        f"    cuda: {cuda}",
-    ]
-    others = {
-        **{name: getattr(cell, name) for name in ("pip", "apt", "gpus", "index")},
-        "from-source": [*cell.from_source, *({name: needs} for name, needs in cell.compiled)],
-        "env": dict(cell.env),
-        **{name: getattr(cell, name) for name in ("dependencies", "profile", "platform", "variant")},
-    }
-    usual = {"dependencies": "resolved", "profile": "plain", "platform": "linux/amd64"}
-    said = ((name, value) for name, value in others.items() if value and value != usual.get(name))
-    return lines + [f"    {name}: {json.dumps(value)}" for name, value in said]

@@ -8,12 +8,10 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from builder.core.model import Cell
-from builder.plan.facts.reading.observed import Truth, WheelTruth
+from builder.core.versions import canonical, pinned, requirement
+from builder.plan.facts.reading import Truth, WheelTruth
 from builder.plan.facts.rules.finding import Finding, Value, decide
-from builder.plan.facts.tables.frameworks import Brings, FrameworkRow, FrameworkTable
-from builder.plan.facts.tables.loader import jax_cuda, load, table_name
-from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import canonical, pinned, requirement
+from builder.plan.facts.tables import Brings, FrameworkRow, FrameworkTable, Source, jax_cuda, load
 from builder.sources.index import MACHINES, environment
 
 
@@ -55,7 +53,7 @@ def framework_of(text: str, cell: Cell, truth: Truth, notes: list[Finding]) -> C
     wheel = truth.wheel(distribution)
     version = wheel.version if wheel else pinned(parsed) if parsed else None
     cupy = re.fullmatch(r"cupy-(cuda\d+x?)", distribution)
-    name = table_name(distribution)
+    name = load().table_name(distribution)
     table = load().frameworks.get(name)
     extras = frozenset(canonical(extra) for extra in parsed.extras) if parsed else frozenset()
     variant = cupy[1] if cupy else _variant(name, version, extras, cell)

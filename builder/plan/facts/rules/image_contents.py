@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 
 from builder.core.model import Cell
-from builder.plan.facts.reading.base import CudaTag, system_of, tag_of
-from builder.plan.facts.reading.observed import BaseTruth, Truth
-from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
-from builder.plan.facts.rules.framework import CellFramework, framework_of
-from builder.plan.facts.tables.loader import SystemRow, load
-from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import (
+from builder.core.versions import (
     canonical,
     contains,
     key,
@@ -26,6 +20,10 @@ from builder.plan.facts.tables.versions import (
     pinned,
     requirement,
 )
+from builder.plan.facts.reading import BaseTruth, CudaTag, Truth, system_of, tag_of
+from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
+from builder.plan.facts.rules.framework import CellFramework, framework_of
+from builder.plan.facts.tables import Source, SystemRow, load
 
 RUNTIME = r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit"
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+~-]{0,40}")

@@ -7,14 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from builder.core.versions import canonical, contains, key, major, pinned, requirement, short
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack, component_versions
-from builder.plan.facts.tables import loader as tables
-from builder.plan.facts.tables.gpus import card_of
-from builder.plan.facts.tables.loader import BadRow, GpuRow, load
-from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import canonical, contains, key, major, pinned, requirement, short
+from builder.plan.facts.tables import BadRow, GpuRow, Source, card_of, load
 from builder.sources.index import MACHINES, environment
 
 Wish = tuple[str, "Requirement", Source]
@@ -106,9 +103,9 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
 def _companion(parsed: Requirement) -> Iterator[Wish]:
     """Requirements of a pinned release of torchvision and its like on the frameworks."""
     name, version = canonical(parsed.name), pinned(parsed)
-    for text in tables.companion_asks(name, version) if version is not None else ():
+    for text in load().companion_asks(name, version) if version is not None else ():
         if (wanted := requirement(text)) is not None:
-            yield f"{name} {version}", wanted, tables.companions()[name].source
+            yield f"{name} {version}", wanted, load().companions[name].source
 
 
 def pins(stack: Stack) -> Iterator[Finding]:
@@ -143,7 +140,7 @@ def names(stack: Stack) -> Iterator[Finding]:
     cell = stack.cell
     for text in dict.fromkeys((*cell.frameworks, *cell.pip)):
         parsed = requirement(text)
-        row = tables.mistaken_names().get(canonical(parsed.name)) if parsed is not None else None
+        row = load().mistaken_names.get(canonical(parsed.name)) if parsed is not None else None
         if parsed is None or row is None or not _meant(parsed, row.versions):
             continue
         outcome = Outcome.WARNS if cell.index else Outcome(row.outcome)
@@ -164,10 +161,16 @@ def _meant(parsed: Requirement, versions: SpecifierSet | None) -> bool:
 def known_bad(stack: Stack) -> Iterator[Finding]:
     """``known-bad``: combinations that others found broken, only if every part is known for certain."""
     gpus = [row for name in stack.cell.gpus if (row := card_of(name)) is not None]
-    yield from bad_pairs(component_versions(stack), gpus)
+    yield from _bad_pairs(component_versions(stack), gpus)
 
 
-def bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> Iterator[Finding]:
+def bad_pairs(measured: Mapping[str, str], gpus: Sequence[GpuRow]) -> Iterator[Finding]:
+    """The findings on versions that a report says were in an image, by the names of ``known-bad.toml``."""
+    source = Source("registry", "the report")
+    yield from _bad_pairs({name: Value(name, text, source) for name, text in measured.items()}, gpus)
+
+
+def _bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> Iterator[Finding]:
     """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses."""
     for row in load().bad:
         met = _met(row, known, gpus)

@@ -6,22 +6,12 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from builder.core.errors import CellError, RtbuildError
-from builder.plan.facts.reading.base import DOCKER_HUB, CudaTag, has_own_python
+from builder.core.versions import at_least, canonical, contains, key, pinned, release, requirement, short
+from builder.plan.facts.reading import DOCKER_HUB, CudaTag
 from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables.loader import TagRow, load
-from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import (
-    at_least,
-    canonical,
-    contains,
-    key,
-    pinned,
-    release,
-    requirement,
-    short,
-)
+from builder.plan.facts.tables import Source, TagRow, load
 from builder.sources.index import glibc_of, takes
 
 _STANDALONE_GLIBC = "2.17"
@@ -221,7 +211,7 @@ def python(stack: Stack) -> Iterator[Finding]:
     cell, system = stack.cell, stack.system
     wanted = cell.named_python
     asked = Value("python", cell.python, CELL)
-    if not has_own_python(cell, system):
+    if not cell.has_own_python(system):
         from builder.sources.index import choose  # with an HTTP client: a tenth of a second
 
         try:
@@ -285,7 +275,7 @@ def glibc(stack: Stack) -> Iterator[Finding]:
     system = stack.system
     if system is None:
         return
-    if not has_own_python(stack.cell, system) and not at_least(system.glibc, _STANDALONE_GLIBC):
+    if not stack.cell.has_own_python(system) and not at_least(system.glibc, _STANDALONE_GLIBC):
         yield impossible(
             f"a standalone Python needs glibc {_STANDALONE_GLIBC}, {system.name} has {system.glibc}",
             Value("glibc that a standalone Python needs", _STANDALONE_GLIBC, _RUNNING),

@@ -21,8 +21,8 @@ from typing import Any, Literal, TypeVar
 
 from packaging.specifiers import SpecifierSet
 
+from builder.core.versions import key, more_exact, release
 from builder.plan.facts.tables.source import Source
-from builder.plan.facts.tables.versions import key, more_exact, release
 
 
 class FactsError(ValueError):

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from builder.core.cards import KnownCards, first_card, words_of
+from builder.core.errors import UsageError
 from builder.plan.facts.tables.loader import Facts, GpuRow, load
 
 _MAKERS = {
@@ -57,6 +58,31 @@ def card_of(text: str) -> GpuRow | None:
     if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
         return _longest(f"RTX {text}")[0] or _longest(f"GTX {text}")[0]
     return known
+
+
+def named_card(option: str, text: str, *, alike: bool = True) -> str:
+    """The name of a card as the tables have it, or ``sm_75`` for a compute capability.
+
+    With ``alike`` a laptop's chip stands for the card of the same compute capability. Raises UsageError, in
+    terms of the ``option`` that was given, if no table has it.
+    """
+    row = card_of(text) if alike else None
+    found = row.name if row is not None else None if alike else known_class(text)
+    if found is not None:
+        return found
+    maker = maker_of(text)
+    if maker is not None:
+        raise UsageError(
+            f"{option} {text} is a GPU of {maker}, and CUDA runs on NVIDIA's alone",
+            hint="rtbuild knows builds for CUDA alone; for other GPUs see the framework's own documentation",
+        )
+    near = near_names(text)
+    first = f"one of {', '.join(near)}? " if near else ""
+    asked = "`nvidia-smi --query-gpu=compute_cap`"
+    raise UsageError(
+        f"{option} {text} is no GPU that rtbuild knows",
+        hint=f"{first}Its compute capability is taken too: {option} 8.9, as {asked} prints it",
+    )
 
 
 def near_names(text: str) -> list[str]:

@@ -14,18 +14,14 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 
 from builder.core import resources
+from builder.core.versions import equal, key
 from builder.plan.facts.tables.frameworks import (
-    FactsError,
-    FrameworkRow,
     FrameworkTable,
     R,
     Row,
     TableFile,
     read_table,
 )
-from builder.plan.facts.tables.versions import equal, key
-
-__all__ = ["FactsError", "FrameworkRow", "FrameworkTable", "Row"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,11 +226,14 @@ class CompanionRow(Row):
     """A release and what it asks for, newest first: ``0.20.1 torch==2.5.1``."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
     """All tables."""
 
+    registry: tuple["FrameworkName", ...]
+    """The frameworks that are known, and all by which they are recognised."""
     frameworks: Mapping[str, FrameworkTable]
+    """By the distribution by which a matrix asks for it; one that only the probe knows is not among them."""
     toolkits: tuple[ToolkitRow, ...]
     families: Mapping[str, FamilyRow]
     architectures: tuple[ArchitectureRow, ...]
@@ -251,6 +250,34 @@ class Facts:
     systems: Mapping[str, SystemRow]
     wheels: Mapping[str, WheelRow]
     builds: tuple[BuildRow, ...]
+    folder: Path
+    """Of the tables that are read when they are first asked for."""
+
+    @functools.cached_property
+    def companions(self) -> Mapping[str, CompanionRow]:
+        """Packages built for single releases of a framework, by name."""
+        return {row.name: row for row in TableFile(self.folder / "companions.toml").rows(CompanionRow)}
+
+    @functools.cached_property
+    def mistaken_names(self) -> Mapping[str, NameRow]:
+        """Names that are none of the packages that people mean by them."""
+        return {row.name: row for row in TableFile(self.folder / "names.toml").rows(NameRow)}
+
+    @functools.cached_property
+    def standalone_sums(self) -> Mapping[str, str]:
+        """The sha256 of archives of python-build-standalone, by the name of the file."""
+        return {row.file: row.sha256 for row in TableFile(self.folder / "standalone.toml").rows(ArchiveRow)}
+
+    def companion_asks(self, name: str, version: str | None) -> tuple[str, ...]:
+        """Requirements on frameworks of a companion's release, or the frameworks alone without a version."""
+        row = self.companions.get(name)
+        return _asked(row, version) if row is not None else ()
+
+    def table_name(self, distribution: str) -> str:
+        """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
+        if re.fullmatch(r"cupy-cuda\d+x?", distribution):
+            return "cupy"
+        return "tensorflow" if distribution == "tensorflow-gpu" else distribution
 
     def soname(self, library: str, cuda: str) -> SonameRow | None:
         """The name of a library in a release of CUDA; None if no row has it."""
@@ -287,37 +314,29 @@ class FrameworkName(Row):
     cuda: Mapping[str, str] = field(default_factory=dict)
 
 
-@functools.cache
-def framework_names() -> tuple[FrameworkName, ...]:
-    """The registry of frameworks, in its order."""
-    return TableFile(resources.facts() / "frameworks.toml").rows(FrameworkName)
-
-
-@functools.cache
-def framework_files() -> Mapping[str, str]:
-    """The distributions by which matrices ask for frameworks, and the stems of the files about them."""
-    return {row.distribution: row.name for row in framework_names() if row.distribution is not None}
-
-
 class _Frameworks(Mapping[str, FrameworkTable]):
     """Each framework's table, read when it is first asked for: few questions are about all."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, stems: Mapping[str, str]) -> None:
+        """``stems``: of the files about the frameworks, by the distributions that matrices ask for."""
+        self._folder, self._stems = folder, stems
         self._read: dict[str, FrameworkTable] = {}
         self._guard = threading.Lock()
 
     def __getitem__(self, name: str) -> FrameworkTable:
         with self._guard:
             if name not in self._read:
-                self._read[name] = read_table(self._folder, framework_files()[name])
+                self._read[name] = read_table(self._folder, self._stems[name])
             return self._read[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._stems
+
     def __iter__(self) -> Iterator[str]:
-        return iter(framework_files())
+        return iter(self._stems)
 
     def __len__(self) -> int:
-        return len(framework_files())
+        return len(self._stems)
 
 
 @functools.cache
@@ -333,8 +352,11 @@ def read(where: Path) -> Facts:
         return TableFile(where / f"{stem}.toml").rows(kind)
 
     cuda = TableFile(where / "cuda.toml")
+    registry = table("frameworks", FrameworkName)
+    stems = {row.distribution: row.name for row in registry if row.distribution is not None}
     return Facts(
-        frameworks=_Frameworks(where),
+        registry=registry,
+        frameworks=_Frameworks(where, stems),
         toolkits=cuda.rows(ToolkitRow, "toolkits"),
         families={row.major: row for row in cuda.rows(FamilyRow, "families")},
         architectures=cuda.rows(ArchitectureRow, "architectures"),
@@ -351,42 +373,16 @@ def read(where: Path) -> Facts:
         systems={row.name: row for row in table("systems", SystemRow)},
         wheels={row.name: row for row in table("nvidia-wheels", WheelRow)},
         builds=table("builds", BuildRow),
+        folder=where,
     )
 
 
-@functools.cache
-def standalone_sums() -> dict[str, str]:
-    """The sha256 of archives of python-build-standalone, by the name of the file."""
-    return {row.file: row.sha256 for row in TableFile(resources.facts() / "standalone.toml").rows(ArchiveRow)}
-
-
-@functools.cache
-def companions() -> dict[str, CompanionRow]:
-    """Packages built for single releases of a framework, by name."""
-    return {row.name: row for row in TableFile(resources.facts() / "companions.toml").rows(CompanionRow)}
-
-
-@functools.cache
-def mistaken_names() -> dict[str, NameRow]:
-    """Names that are none of the packages that people mean by them."""
-    return {row.name: row for row in TableFile(resources.facts() / "names.toml").rows(NameRow)}
-
-
 @functools.lru_cache(maxsize=4096)
-def companion_asks(name: str, version: str | None) -> tuple[str, ...]:
-    """Requirements on frameworks of a companion's release, or the frameworks alone without a version."""
-    row = companions().get(name)
-    lines = [line.partition(" ") for line in (row.requires if row else ())]
+def _asked(row: CompanionRow, version: str | None) -> tuple[str, ...]:
+    lines = [line.partition(" ") for line in row.requires]
     if version is None:
         return tuple(dict.fromkeys(re.split(r"[<>=!~]", text)[0] for _, _, text in lines))
     return tuple(text for release, _, text in lines if equal(release, version.partition("+")[0]))
-
-
-def table_name(distribution: str) -> str:
-    """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
-    if re.fullmatch(r"cupy-cuda\d+x?", distribution):
-        return "cupy"
-    return "tensorflow" if distribution == "tensorflow-gpu" else distribution
 
 
 def jax_cuda(extras: Iterable[str], version: str | None) -> str | None:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from builder.core.errors import RtbuildError
-from builder.plan.facts.tables.versions import canonical
+from builder.core.versions import canonical
 from builder.sources.index import Index, IndexFile, wheel_name
 
 Files = tuple[IndexFile, ...] | str

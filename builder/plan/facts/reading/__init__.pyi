@@ -1,0 +1,24 @@
+from .base import DOCKER_HUB, TAG, CudaTag, system_of, tag_of
+from .cache import Memory
+from .cells import read
+from .observed import BaseTruth, Truth, WheelTruth
+from .wheel import Kind, Metadata, Told, metadata_of
+from .wheelread import read_wheel
+
+__all__ = [
+    "DOCKER_HUB",
+    "TAG",
+    "BaseTruth",
+    "CudaTag",
+    "Kind",
+    "Memory",
+    "Metadata",
+    "Told",
+    "Truth",
+    "WheelTruth",
+    "metadata_of",
+    "read",
+    "read_wheel",
+    "system_of",
+    "tag_of",
+]

@@ -1,0 +1,17 @@
+from .candidates import Choice, Combination, choices
+from .checking import check, explain, until_refused
+from .finding import Finding, Outcome, summary
+from .packages import bad_pairs
+
+__all__ = [
+    "Choice",
+    "Combination",
+    "Finding",
+    "Outcome",
+    "bad_pairs",
+    "check",
+    "choices",
+    "explain",
+    "summary",
+    "until_refused",
+]

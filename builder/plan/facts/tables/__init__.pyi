@@ -1,0 +1,38 @@
+from .frameworks import Brings, FactsError, FrameworkRow, FrameworkTable
+from .gpus import card_of, class_of, known_cards, known_class, maker_of, named_card, near_names
+from .loader import (
+    BadRow,
+    CudnnRow,
+    Facts,
+    FrameworkName,
+    GpuRow,
+    SystemRow,
+    TagRow,
+    jax_cuda,
+    load,
+)
+from .source import Source
+
+__all__ = [
+    "BadRow",
+    "Brings",
+    "CudnnRow",
+    "Facts",
+    "FactsError",
+    "FrameworkName",
+    "FrameworkRow",
+    "FrameworkTable",
+    "GpuRow",
+    "Source",
+    "SystemRow",
+    "TagRow",
+    "card_of",
+    "class_of",
+    "jax_cuda",
+    "known_cards",
+    "known_class",
+    "load",
+    "maker_of",
+    "named_card",
+    "near_names",
+]
