@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import textwrap
 from typing import TYPE_CHECKING
 
 from fault_list import fault
@@ -237,3 +239,88 @@ def older_cudnn_on_the_path(scene: Scene) -> None:
     other = scene.folder("opt/cudnn")
     link_tree(scene.build.cudnn("9.0.0"), other)
     scene.search(other)
+
+
+@fault("a hard limit of memory that stays, and wheels that do not fit", verdict="host", cause="host-memory")
+def hard_limit_of_memory(scene: Scene) -> None:
+    """``ulimit -v`` sets the hard limit, too; the framework's own remedy hides the loader's message."""
+    package = scene.folder(scene.site.relative_to(scene.root) / "onnxruntime")
+    module = """
+        __version__ = "1.22.0"
+
+        def get_available_providers():
+            return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+        def preload_dlls():
+            print("Failed to load libcufft.so.11")
+        """
+    (package / "__init__.py").write_text(textwrap.dedent(module))
+    (package / "capi").mkdir()
+    fft = scene.folder(scene.site.relative_to(scene.root) / "nvidia/cufft/lib") / "libcufft.so.11"
+    (scene.root / "fft.c").write_text("char room[2000000000UL];\n")
+    command = ["gcc", "-shared", "-fPIC", "-mcmodel=large", "-Wl,-soname,libcufft.so.11", "fft.c"]
+    subprocess.run([*command, "-o", str(fft)], cwd=scene.root, check=True)
+    provider = package / "capi" / "libonnxruntime_providers_cuda.so"
+    scene.build.requester(provider, (fft,))
+    scene.record("onnxruntime-gpu", "1.22.0", [package / "__init__.py", provider])
+    scene.record("nvidia-cufft-cu12", "11.4.1.4", [fft])
+    python = str(scene.venv / "bin" / "python")
+    unprivileged = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
+    scene.command = [*unprivileged, "prlimit", "--as=1000000000", python, str(scene.probe)]
+
+
+@fault(
+    "NVRTC's builtins need a library of the system that is an empty file",
+    verdict="broken",
+    cause="system-library-missing",
+)
+def empty_system_library(scene: Scene) -> None:
+    nvrtc = scene.nvrtc()
+    system = scene.folder("system")
+    (system / "libstdc++.so.6").hardlink_to(scene.build.toolkit("libstdc++.so.6"))
+    builtins = next(nvrtc.glob("libnvrtc-builtins.so.*"))
+    builtins.unlink()
+    scene.build.requester(builtins, (system / "libstdc++.so.6",))
+    replace(system / "libstdc++.so.6", b"")
+    scene.search(system)
+
+
+@fault(
+    "cuDNN 8 of CUDA 12 on LD_LIBRARY_PATH, and no driver, which both cuDNNs need",
+    verdict="broken",
+    cause="cudnn-shadowed",
+)
+def cudnn_8_on_the_path_without_a_driver(scene: Scene) -> None:
+    scene.framework("torch", cudnn="8.5.0", compiled="8.5.0", cuda="11.7")
+    shim = scene.cudnn("8.5.0", flavour=11) / "libcudnn.so.8"
+    run_path = ("-Wl,--disable-new-dtags,-rpath,$ORIGIN/../../nvidia/cudnn/lib",)
+    scene.build.requester(scene.site / "torch" / "lib" / "libtorch_cuda.so", (shim,), *run_path)
+    (scene.site / "torch" / "version.py").write_text("cuda = '11.7'\n")
+    other = link_tree(scene.build.cudnn("8.9.7"), scene.folder("opt/cudnn"))
+    driver = scene.build.toolkit("libcuda.so.1")
+    for part in (shim.with_name("libcudnn_ops_infer.so.8"), other / "libcudnn_cnn_infer.so.8"):
+        part.unlink()
+        scene.build.requester(part, (driver,))
+    files = sorted(shim.parent.iterdir())
+    scene.record("nvidia-cudnn-cu11", "8.5.0.0", files)
+    scene.search(other)
+
+
+@fault("a C++ run-time without versions on LD_LIBRARY_PATH", verdict="broken", cause="libc-too-old")
+def libstdcxx_without_versions(scene: Scene) -> None:
+    other, new = scene.folder("other"), scene.folder("gcc-14")
+    (new / "versions").write_text("CXXABI_1.3 {global: f;};")
+    for folder, text, flags in (
+        (new, "int f(void) { return 0; }\n", ["-Wl,--version-script=versions"]),
+        (other, "int x;\n", []),
+    ):
+        (folder / "f.c").write_text(text)
+        command = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libstdc++.so.6", "f.c", "-o", "libstdc++.so.6"]
+        subprocess.run([*command, *flags], cwd=folder, check=True)
+    scene.framework("torch")
+    (scene.folder("g") / "g.c").write_text("int f(void);\nint (*g)(void) = f;\n")
+    library = scene.site / "torch" / "lib" / "libtorch_cuda.so"
+    library.parent.mkdir()
+    links = [str(new / "libstdc++.so.6"), f"-Wl,--enable-new-dtags,-rpath,{new}", "-o", str(library)]
+    subprocess.run(["gcc", "-shared", "-fPIC", str(scene.root / "g" / "g.c"), *links], check=True)
+    scene.search(scene.cudnn(into=scene.folder("opt/cudnn")), other)

@@ -34,6 +34,7 @@ FREE = {
     "cudnn-where-nobody-looks": "export",
     "device-hidden": "unset",
     "dlopen-wrapper": "unset",
+    "libstdcxx-without-versions": "export",
     "old-libstdcxx-on-the-path": "unset",
     "one-of-three-variables": "unset",
     "shadowed-by-an-incomplete-folder": "unset",

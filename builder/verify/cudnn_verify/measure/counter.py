@@ -6,14 +6,20 @@ If the stage then passes, that thing is the cause, and this the proof.
 import os
 import re
 
+from ..common.distributions import wheels_of
 from .environment import memory_limit, preload_file
+from .library_files import parts_of
+from .resolver import Loader
 from .run import SETTINGS
 
 ABSENT_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 MISSING_SYMBOL = re.compile(
     r"undefined symbol|not defined in file|version `[^']+' not found|symbol lookup error"
 )
-TOO_OLD = re.compile(r"\S+: version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found.*")
+TOO_OLD = re.compile(
+    r"\S+: version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found.*"
+    r"|\S+: undefined symbol: \S+, version (?:GLIBC|GLIBCXX|CXXABI)_[\d.]+.*"
+)
 _MIXED = re.compile(r"lib(cublas|cudart|nvJitLink|cusparse|cusolver|cufft|curand|nvrtc|cupti)")
 
 
@@ -28,6 +34,12 @@ def by_counter_tests(run, check, shadow="cudnn-shadowed"):
     present = _present(run, shadow)
     for test, cause, what in present:
         again = run.again(test)
+        unmade = None if _cured(again, check) else why_unmade(again)
+        if unmade:
+            run.prove(test, "not made", "the same stage without %s could not be made: %s" % (what, unmade))
+            if test == "cleared-path" and _other_by_path(run, again, check):
+                return cause
+            continue
         record(run, again, test, what, check)
         if _cured(again, check):
             if test == "cleared-settings":
@@ -35,6 +47,56 @@ def by_counter_tests(run, check, shadow="cudnn-shadowed"):
             check["evidence"]["cured_by"] = test
             return cause
     return _together(run, check, present) if len(present) > 1 else None
+
+
+def why_unmade(again):
+    """Why a counter-test, which the stage did not pass, says nothing; None if it does.
+
+    Either its condition could not be made, or the stage ended by the absence of a driver, which no machine
+    without a GPU has, before it came to what is asked.
+    """
+    kept = dict(again.new_facts).get("kept_limit")
+    if kept:
+        return "the hard limit (%s) stays" % kept
+    if ended_without_driver(again):
+        return "this cuDNN needs a driver to load, and there is none here"
+    return None
+
+
+def ended_without_driver(run):
+    """True for an abort over ``libcuda.so`` where there is neither a GPU nor a driver.
+
+    The parts of cuDNN 8 that compute open the driver as they are loaded, and the process dies without it.
+    """
+    wants_driver = re.search(r"(libcuda\.so(?:\.1)?): cannot open shared object file", run.stderr)
+    excused = wants_driver and run.ending["kind"] == "signal" and run.facts.get("gpu_state") == "none"
+    return bool(excused) and Loader().resolve("libcuda.so.1")["path"] is None
+
+
+def _other_by_path(run, again, check):
+    """True if the loader alone shows that LD_LIBRARY_PATH brings a cuDNN for another CUDA than is wanted.
+
+    Without the variable the shim has to be of a package for the wanted CUDA, with parts beside it; with it,
+    those come from another folder.
+    """
+    shims = [(each.params.get("candidate") or {}).get("path") for each in (run, again)]
+    wanted = {major for major, _ in check["evidence"].get("wanted") or ()}
+    if None in shims or not wanted & set(wheels_of(shims[1], run.facts.get("packages") or {}).values()):
+        return False
+    paths = (os.environ.get("LD_LIBRARY_PATH"), "")
+    with_it, without = [_folders_of_parts(*pair) for pair in zip(shims, paths)]
+    differs = without == {os.path.dirname(os.path.realpath(shims[1]))} and not with_it & without
+    if differs:
+        folders = [", ".join(sorted(each)) for each in (with_it, without)]
+        what = "the parts of cuDNN come from %s with LD_LIBRARY_PATH, from %s without it"
+        run.prove("resolve the parts", "confirmed", what % tuple(folders))
+    return differs
+
+
+def _folders_of_parts(shim, library_path):
+    loader = Loader(library_path=library_path)
+    found = [loader.resolve(part, shim)["path"] for part in parts_of(shim)]
+    return {os.path.dirname(os.path.realpath(path)) for path in found if path}
 
 
 def _together(run, check, present):

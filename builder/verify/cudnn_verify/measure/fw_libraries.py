@@ -3,12 +3,13 @@
 import os
 import re
 
+from ..common.distributions import find_wheel_folders
 from ..common.versions import cuda_tuple, cudnn_rule, dotted, numbers
 from .cuda import ctypes, open_library
 from .cudnn import VERSION_MISMATCH, Cudnn
-from .environment import start_environment
+from .environment import NO_MEMORY, start_environment
 from .expectation import asked_for
-from .library_files import mapped_libraries, shim_name
+from .library_files import in_folders, mapped_libraries, shim_name
 from .protocol import WITHOUT_CUDA
 from .resolver import Loader
 
@@ -68,6 +69,7 @@ def check_wanted(ctx, framework):
         note = "%s finds %s only after the line %s, before its first session: without it, it uses the CPU"
         summary = "%s can open all %d libraries it asks for, after %s" % (framework.title, len(names), remedy)
         return ctx.passed("R02", summary, missing, note=note % (framework.title, named, remedy))
+    missing.update(_refused(ctx, missing))
     summary = "%s asks for %s, which cannot be opened" % (framework.title, named)
     optional = not framework.needs_cudnn and not asked_for(framework.name, ctx.expect)
     needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
@@ -77,6 +79,22 @@ def check_wanted(ctx, framework):
     cause = cause_of_missing(needed, ctx.facts.get("copies") or ())
     evidence = {"cannot be opened": missing, "otherwise": cause, "shadow": shadow}
     return ctx.fails("R02", summary, None, evidence)
+
+
+def _refused(ctx, names):
+    """{name: the loader's message} of libraries that the machine has no memory for, though a wheel has them.
+
+    A framework that opens them by their paths keeps that message to itself.
+    """
+    found = {name: in_folders(name, find_wheel_folders()) for name in names}
+    answers = {}
+    for name, path in sorted(found.items()):
+        try:
+            with ctx.call("dlopen %s" % path):
+                open_library(path or name)
+        except OSError as error:
+            answers[name] = str(error)
+    return {name: text for name, text in answers.items() if NO_MEMORY.search(text)}
 
 
 def loaded_row(cudnn):

@@ -8,7 +8,16 @@ import os
 import re
 
 from ..common.distributions import read_distributions, read_record, search_folders
-from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, TOO_OLD, by_counter_tests, record, shadow_cause, shorten
+from .counter import (
+    ABSENT_LIBRARY,
+    MISSING_SYMBOL,
+    TOO_OLD,
+    by_counter_tests,
+    ended_without_driver,
+    record,
+    shadow_cause,
+    shorten,
+)
 from .cuda import open_library
 from .environment import NO_MEMORY, memory_limit, no_temporary_folder, on_noexec_mount
 from .library_files import is_cuda_library, parts_of
@@ -66,7 +75,7 @@ def dlerror_of(path):
 
 def default_judge(run):
     """Turn a run that died, raised or failed without a cause into checks with causes."""
-    if run.ending["kind"] != "done":
+    if run.ending["kind"] != "done" and not run.excused:
         identifier = _check_of_call(run)
         where = " in %s" % run.in_flight if run.in_flight else ""
         evidence = {"in_flight": run.in_flight, "ending": run.ending, "stderr": run.stderr[-4000:]}
@@ -76,9 +85,14 @@ def default_judge(run):
     for check in run.checks:
         if check["outcome"] == "failed" and check["cause"] is None:
             otherwise = check["evidence"].get("otherwise")
-            if otherwise and run.ending["kind"] == "done":
+            if otherwise and (run.excused or run.ending["kind"] == "done"):
                 shadow = check["evidence"].get("shadow", "cudnn-shadowed")
-                check["cause"] = by_counter_tests(run, check, shadow) or otherwise
+                refused = "\n".join((check["evidence"].get("cannot be opened") or {}).values())
+                check["cause"] = (
+                    by_counter_tests(run, check, shadow)
+                    or (refused and by_machine(run, refused))
+                    or otherwise
+                )
             else:
                 check["cause"] = find_cause(run, check)
 
@@ -92,13 +106,8 @@ def _check_of_call(run):
 
 
 def judge_cudnn(run):
-    """An abort over ``libcuda.so`` without a trace of a GPU is no fault of the image; the rest by default.
-
-    The parts of cuDNN 8.6 that convolve open the driver as they are loaded, and the process dies without it.
-    """
-    wants_driver = re.search(r"(libcuda\.so(?:\.1)?): cannot open shared object file", run.stderr)
-    excused = wants_driver and run.ending["kind"] == "signal" and run.facts.get("gpu_state") == "none"
-    if not excused or Loader().resolve("libcuda.so.1")["path"] is not None:
+    """An abort over ``libcuda.so`` without a trace of a GPU is no fault of the image; the rest by default."""
+    if not ended_without_driver(run):
         default_judge(run)
         return
     run.prove("resolve libcuda.so.1", "confirmed", "there is no driver here, which this cuDNN needs to load")
@@ -106,6 +115,7 @@ def judge_cudnn(run):
     text = "this cuDNN needs the driver to load its convolutions, and there is none here"
     for number in sorted({"C03", "C04", "C05"} - {check["id"] for check in run.checks}):
         run.excuse(number, text, evidence)
+    default_judge(run)
 
 
 def find_cause(run, check):

@@ -149,7 +149,13 @@ class MachineRemedies(Remedies):
 
     def _libc_too_old(self):
         old = re.findall(r"(/[^:]*)/[^/:]+: version `", self.check["summary"])
-        return self._without(lambda folder: folder.rstrip("/") in old, "without the older library's folder")
+        # a missing symbol is told of the library that asks for it
+        asked = re.search(r"undefined symbol: \S+, version (GLIBCXX|CXXABI|GLIBC)_", self.check["summary"])
+        name = r"libc\.so\.6" if asked and asked.group(1) == "GLIBC" else r"libstdc\+\+\.so\.6"
+        return self._without(
+            lambda folder: folder.rstrip("/") in old or (asked and _first(folder, name)),
+            "without the older library's folder",
+        )
 
     def _driver_stub(self):
         return self._without(lambda folder: "stubs" in folder.split("/"), "without the folder of stubs")

@@ -18,7 +18,7 @@ import warnings
 from ..common.distributions import read_text
 from ..common.isolation import USER_PATH, flush_output, return_to_user
 from .cuda import need_ctypes, open_library
-from .environment import hide_preload_file, raise_memory_limits, restore_file_limit
+from .environment import hide_preload_file, memory_limit, raise_memory_limits, restore_file_limit
 from .library_files import mapped_libraries
 from .protocol import STAGES, Ctx
 from .shapes import ShapeError
@@ -39,6 +39,8 @@ def child_main(name, params, fd):
             USER_PATH[:] = params["path"]
         if "unlimited" in ctx.counter:
             raise_memory_limits()
+            who = memory_limit()[1]
+            ctx.fact("kept_limit", who if who and who.startswith("ulimit") else None)
         row = find_stage(name)
         if row.layer in ("framework", "coimport"):
             return_to_user("unshadowed" not in ctx.counter)

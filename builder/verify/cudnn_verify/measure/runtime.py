@@ -24,17 +24,19 @@ def judge_toolkit(run):
     for check in run.checks:
         if check["outcome"] == "failed" and not check["evidence"].get("problem"):
             said = check["summary"]
-            if damaged_system_library(said):
+            builtins = check["evidence"].get("builtins") or ""
+            if damaged_system_library(said + "\n" + builtins):
+                check["summary"] += (": " + builtins) * bool(builtins)
                 check["cause"] = "system-library-missing"
                 continue
             check["cause"] = ("map segment" in said and by_machine(run, said)) or check["cause"]
             cudnn = check["evidence"].get("by") == "cuDNN"
             found = by_counter_tests(run, check, "cudnn-shadowed" if cudnn else "toolkit-mixed")
             mixed = MISSING_SYMBOL.search(check["summary"])
-            absent = ABSENT_LIBRARY.search(check["evidence"].get("builtins") or "")
+            absent = ABSENT_LIBRARY.search(builtins)
             if absent:
                 check["cause"] = absent_cause(absent.group(1), Loader(), run.facts)
-                check["summary"] += ": " + check["evidence"]["builtins"]
+                check["summary"] += ": " + builtins
             otherwise = "toolkit-mixed" if mixed else "toolkit-library-missing"
             check["cause"] = found or check["cause"] or otherwise
 
