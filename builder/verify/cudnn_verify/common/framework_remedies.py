@@ -166,9 +166,12 @@ class FrameworkRemedies(object):
             note = "the last with CUDA on Windows itself; newer ones in WSL 2"
             return [self._pip("tensorflow<2.11", note=note)]
         if self.framework == "tensorflow":
-            uninstall = Command("pip", "pip uninstall -y tensorflow-cpu", None)
             mend = self._pip("tensorflow[and-cuda]")
-            return [uninstall, mend] if "tensorflow-cpu" in self.here.packages else [mend]
+            if "tensorflow-cpu" not in self.here.packages:
+                return [mend]
+            both = [name for name in ("tensorflow", "tensorflow-cpu") if name in self.here.packages]
+            text = "pip uninstall -y %s" % " ".join(both)
+            return [Command("pip", text, "they own the same files"), mend]
         if self.framework == "onnxruntime":
             extra = "[cuda,cudnn]" if numbers(self.version) >= (1, 21) else ""
             known = numbers(self.version)

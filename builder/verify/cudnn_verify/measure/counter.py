@@ -80,7 +80,7 @@ def _other_by_path(run, again, check):
     those come from another folder.
     """
     shims = [(each.params.get("candidate") or {}).get("path") for each in (run, again)]
-    wanted = {major for major, _ in check["evidence"].get("wanted") or ()}
+    wanted = set(check["evidence"].get("wanted_majors") or ())
     if None in shims or not wanted & set(wheels_of(shims[1], run.facts.get("packages") or {}).values()):
         return False
     paths = (os.environ.get("LD_LIBRARY_PATH"), "")

@@ -93,6 +93,7 @@ def _check_cuda_flavour(ctx, cudnn, cudart):
     wanted = [(numbers(row["cuda"])[0], row["framework"]) for row in rows]
     wanted = wanted or [(major, "%(name)s %(version)s" % packages[name]) for major, name in wheels]
     evidence, built = {"cudart": cudart, "wanted": wanted}, cuda_tuple(cudart)
+    evidence["wanted_majors"] = sorted({major for major, _ in wanted})
     wrong = [(major, who) for major, who in wanted if major != built[0]]
     if not wrong:
         return ctx.passed("C02", "built for CUDA %s, as its users are" % dotted(built), evidence)

@@ -1,6 +1,6 @@
 """Commands that mend the cause found here, with the packages, pins and paths of this machine."""
 
-import importlib.util
+import importlib.machinery
 import os
 import re
 import sys
@@ -9,10 +9,13 @@ from shlex import quote
 from ..common.causes import CAUSES
 from ..common.distributions import cudnn_wheels, list_folder, requirement
 from ..common.framework_remedies import Command, torch_index
+from ..common.isolation import user_path
 from ..common.remedies import Remedies, cuda_package
 from ..common.tables import read_frameworks, read_patterns
 from ..common.versions import dotted, numbers
-from .library_files import in_folders
+from .library_files import in_folders, read_elf
+
+_NOT_FOUND = ("cudnn-missing", "cudnn-sublibrary-missing", "toolkit-library-missing", "nvrtc-missing")
 
 
 class MachineFacts(object):
@@ -79,11 +82,16 @@ def thing_at_fault(machine):
 def installer():
     """The words before a requirement that install into this very interpreter: pip's, or uv's without pip."""
     python = quote(sys.executable or "python3")
-    if importlib.util.find_spec("pip") is None:
+    if not _has_pip():
         for folder in os.environ.get("PATH", "").split(os.pathsep):
             if os.access(os.path.join(folder, "uv"), os.X_OK):
                 return "uv pip %s --python " + python
     return python + " -m pip %s"
+
+
+def _has_pip():
+    """Whether this interpreter, with the user's own search path, has pip."""
+    return importlib.machinery.PathFinder.find_spec("pip", list(user_path())) is not None
 
 
 class MachineRemedies(Remedies):
@@ -105,8 +113,39 @@ class MachineRemedies(Remedies):
     def commands(self, cause):
         """Those that change this environment or its variables; the remedy of a host is said in words."""
         pins = self._pinned() if self.check["id"] == "P01" else []
-        found = pins or super(MachineRemedies, self).commands(cause)
-        return [c for c in found if c.where in ("pip", "link") or c.text.startswith(("unset ", "export "))]
+        found = (
+            pins or (cause in _NOT_FOUND and self._by_path()) or super(MachineRemedies, self).commands(cause)
+        )
+        kept = ("unset ", "export ", "mv /etc/ld.so.preload ")
+        found = [_for_this_python(c) for c in found if c.where in ("pip", "link") or c.text.startswith(kept)]
+        if _has_pip():
+            return found
+        first = "this Python has no pip: first %s -m ensurepip" % quote(sys.executable or "python3")
+        return [
+            c._replace(note="; ".join(filter(None, (c.note, first)))) if " -m pip " in c.text else c
+            for c in found
+        ]
+
+    def _by_path(self):
+        """LD_LIBRARY_PATH with the wheels' folders, if all that cannot be opened lies there; [] otherwise."""
+        names = sorted(self.evidence.get("cannot be opened") or ())
+        found = [in_folders(name, self.facts.get("wheel_folders") or ()) for name in names]
+        if not found or not all(found) or any(read_elf(path)["problem"] for path in found):
+            return []
+        folders = list(dict.fromkeys(map(os.path.dirname, found)))
+        entries = folders + [e for e in (self.here.library_path or "").split(":") if e and e not in folders]
+        note = "they are installed, and not where the loader looks"
+        return [Command("shell", "export LD_LIBRARY_PATH=" + quote(":".join(entries)), note)]
+
+    def _preload_interference(self):
+        if self.evidence.get("cured_by") == "no-preload-file":
+            text = "mv /etc/ld.so.preload /etc/ld.so.preload.off"
+            return [Command("shell", text, "as root; every program here loads what that file names")]
+        return self._written("preload-interference")
+
+    def _ptxas_missing(self):
+        hurt = [name for name in self.evidence.get("packages") or () if name in self.here.packages]
+        return [self._again(name) for name in hurt] or self._written("ptxas-missing")
 
     def _cudnn_not_equal(self):
         pin = self.releases.cudnn_wheel(self.cuda, self.detail.get("compiled")) if self.cuda else None
@@ -213,14 +252,27 @@ class MachineRemedies(Remedies):
         names = list(cudnn_wheels(self.here.packages))
         keep = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
         hurt = [name for name in self.evidence.get("packages") or () if name in self.here.packages]
+        rows = [row for row in self.evidence.get("changed") or () if row["as_in"]]
+        both = {name for row in rows for name in row["not_as_in"] + row["as_in"]}
+        if len(both) > 1 and both <= set(self.here.distributions) and not both <= set(names):
+            return self._keep_one(sorted(both), rows[0]["as_in"][0])
         if len(names) < 2 or not set(hurt) & set(names):
             return [self._again(name) for name in hurt]
         if keep not in names:
             return []
-        words = installer() % "uninstall"
-        words += " " if words.startswith("uv") else " -y "
         wanted = self._cudnn_pin() or "%s==%s" % (keep, self.here.packages[keep])
-        return [Command("pip", words + " ".join(names), None), self._pip(wanted, flags="--no-deps ")]
+        return [_uninstall(names), self._pip(wanted, flags="--no-deps ")]
+
+    def _keep_one(self, names, last):
+        """Uninstall packages that own the same files, then install the one to keep: the build with CUDA, of
+        the CUDA here; else ``last``, the one whose files are there.
+        """
+        with_cuda = [name for name in names if name.endswith("-gpu") or name + "-cpu" in names]
+        of_cuda = [name for name in names if self.cuda and re.search(r"cuda%dx$" % self.cuda, name)]
+        keep = (with_cuda + of_cuda + [last])[0]
+        version, _, local = self.here.distributions[keep]["version"].partition("+")
+        wanted, flags = "%s==%s" % (keep, version), "--no-deps%s " % torch_index(local)
+        return [_uninstall(names), self._pip(wanted, flags=flags)]
 
     def _pinned(self, name=None):
         """The requirements that are missed: those of the check itself, or of all packages here.
@@ -232,10 +284,19 @@ class MachineRemedies(Remedies):
             missed = [
                 row for row in self.facts.get("not_installed") or () if _package_holds(row["name"], name)
             ]
-        wanted = list(dict.fromkeys(entry["wants"] for entry in missed))
+        wanted = [text for entry in missed for text in self._both_halves(entry)]
+        wanted = list(dict.fromkeys(wanted))
         return [self._pip(*wanted[:5], flags="--no-deps ")] if wanted else []
 
     _package_pin_mismatch = _pinned
+
+    def _both_halves(self, entry):
+        """The requirement that is missed; for JAX's plug-in its two halves, which are of one release."""
+        half = re.match(r"(jax-cuda\d+)-(plugin|pjrt)$", entry.get("name") or "")
+        version = (self.here.packages.get("jaxlib") or "").partition("+")[0]
+        if not half or not version:
+            return [entry["wants"]]
+        return ["%s-%s==%s" % (half.group(1), part, version) for part in ("plugin", "pjrt")]
 
     # -- CUDA's libraries
 
@@ -264,6 +325,27 @@ class MachineRemedies(Remedies):
             if re.match(name + r"\.so\.\d", row["name"]) and os.access(folder, os.W_OK):
                 return [_link(row["path"], os.path.join(folder, name + ".so"), None)]
         return []
+
+
+def _uninstall(names):
+    words = installer() % "uninstall"
+    words += " " if words.startswith("uv") else " -y "
+    return Command("pip", words + " ".join(names), "all of them: they own the same files")
+
+
+def _for_this_python(command):
+    """A command whose ``pip`` is that of this interpreter, or uv's for it."""
+    if command.where != "pip":
+        return command
+    verbs = (("pip install ", "install", ""), ("pip uninstall -y ", "uninstall", " -y"))
+    text = command.text
+    for plain, verb, yes in verbs:
+        words = installer() % verb
+        words += "" if words.startswith("uv") else yes
+        text = re.sub(r"(^|&& )" + plain, lambda found, words=words: found.group(1) + words + " ", text)
+    if text.startswith("uv"):
+        text = text.replace("--force-reinstall", "--reinstall")
+    return command._replace(text=text)
 
 
 def _package_holds(package, library):

@@ -15,6 +15,8 @@ EVIDENCE_SHAPES = {
     "by": str,
     "by_status": _TEXT_OR_NONE,
     "builtins": _TEXT_OR_NONE,
+    "cannot be opened": {str: str},  # library: the loader's message
+    "changed": [{"path": str, "not_as_in": _TEXTS, "as_in": _TEXTS}],
     "compiled": (str, dict, None),
     "cured_by": str,
     "dlerror": str,
@@ -34,6 +36,7 @@ EVIDENCE_SHAPES = {
     "shadow": str,
     "stderr": str,
     "variable": str,
+    "wanted_majors": [int],
     "weak": bool,
     "yields": bool,
 }

@@ -1,0 +1,89 @@
+"""The commands that mend a cause on this machine, from the facts and the failed check."""
+
+import re
+import sys
+
+import pytest
+
+from builder.verify.cudnn_verify.measure import machine_facts
+from builder.verify.cudnn_verify.measure.machine_facts import commands_here
+
+
+def _package(name, version, requires=()):
+    row = {"name": name, "version": version, "requires": list(requires), "location": "/x", "info": "i"}
+    return {name: row}
+
+
+def _texts(facts, cause, **evidence):
+    check = {
+        "id": evidence.pop("id", "P02"),
+        "stage": evidence.pop("stage", "packages"),
+        "summary": "",
+        "cause": cause,
+        "evidence": evidence,
+    }
+    return [row["text"] for row in commands_here(facts, check)]
+
+
+def test_of_two_packages_with_the_same_files_both_go_and_the_build_with_cuda_comes():
+    facts = {"packages": {**_package("onnxruntime", "1.23.2"), **_package("onnxruntime-gpu", "1.22.0")}}
+    row = {"path": "/x/a.so", "not_as_in": ["onnxruntime-gpu"], "as_in": ["onnxruntime"]}
+    first, second = _texts(facts, "package-overwritten", changed=[row], packages=["onnxruntime-gpu"])
+    assert first.endswith("onnxruntime onnxruntime-gpu")
+    assert second.endswith("--no-deps onnxruntime-gpu==1.22.0")
+    facts = {"packages": {**_package("cupy-cuda11x", "13.6.0"), **_package("cupy-cuda12x", "13.6.0")}}
+    row = {"path": "/x/a.so", "not_as_in": ["cupy-cuda11x"], "as_in": ["cupy-cuda12x"]}
+    first, second = _texts(facts, "package-overwritten", changed=[row], packages=["cupy-cuda11x"])
+    assert first.endswith("cupy-cuda11x cupy-cuda12x")
+    assert second.endswith("cupy-cuda12x==13.6.0")
+
+
+def test_a_tool_that_is_gone_is_installed_again_by_force():
+    facts = {"packages": _package("nvidia-cuda-nvcc-cu12", "12.9.86")}
+    (text,) = _texts(facts, "ptxas-missing", packages=["nvidia-cuda-nvcc-cu12"])
+    assert re.search(r"reinstall --no-deps nvidia-cuda-nvcc-cu12==12\.9\.86$", text)
+
+
+def test_both_halves_of_jaxs_plugin_are_of_jaxlibs_release():
+    names = ("jaxlib", "jax", "jax-cuda12-plugin", "jax-cuda12-pjrt")
+    facts = {"packages": {k: v for name in names for k, v in _package(name, "0.6.2").items()}}
+    missed = [{"name": "jax-cuda12-plugin", "wants": "jax-cuda12-plugin<=0.6.2,>=0.6.2"}]
+    (text,) = _texts(facts, "package-pin-mismatch", missed=missed, id="P01", stage="packages")
+    assert text.endswith("--no-deps jax-cuda12-plugin==0.6.2 jax-cuda12-pjrt==0.6.2")
+
+
+def test_libraries_that_are_installed_are_led_to_and_not_installed_again(tmp_path, monkeypatch):
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.setattr(machine_facts, "read_elf", lambda path: {"problem": None})
+    folders = [tmp_path / "nvidia" / part / "lib" for part in ("cublas", "cudnn")]
+    for folder, name in zip(folders, ("libcublas.so.12", "libcudnn_ops.so.9"), strict=True):
+        folder.mkdir(parents=True)
+        (folder / name).touch()
+    facts = {"packages": _package("nvidia-cudnn-cu12", "9.1.0.70"), "wheel_folders": list(map(str, folders))}
+    missing = {"cannot be opened": {"libcublas.so.12": "", "libcudnn_ops.so.9": ""}}
+    texts = _texts(facts, "cudnn-sublibrary-missing", id="R02", stage="ctranslate2", **missing)
+    assert texts == [f"export LD_LIBRARY_PATH={folders[0]}:{folders[1]}"]
+
+
+def test_the_file_that_preloads_is_named_and_not_the_variable():
+    (text,) = _texts({}, "preload-interference", cured_by="no-preload-file")
+    assert "/etc/ld.so.preload" in text
+    assert "LD_PRELOAD" not in text
+
+
+@pytest.mark.parametrize("pip", [True, False])
+def test_every_pip_is_that_of_this_interpreter_and_its_absence_is_said(monkeypatch, pip):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(machine_facts, "_has_pip", lambda: pip)
+    facts = {"packages": {**_package("tensorflow", "2.20.0"), **_package("tensorflow-cpu", "2.20.0")}}
+    check = {
+        "id": "P03",
+        "stage": "tensorflow",
+        "summary": "",
+        "cause": "framework-cpu-build",
+        "evidence": {},
+    }
+    rows = commands_here(facts, check)
+    assert rows[0]["text"] == f"{sys.executable} -m pip uninstall -y tensorflow tensorflow-cpu"
+    assert all(row["text"].startswith(f"{sys.executable} -m pip ") for row in rows)
+    assert all(("-m ensurepip" in (row["note"] or "")) is not pip for row in rows)
