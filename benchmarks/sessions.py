@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from builder.pipeline.site import Locks
+
 from benchmarks.rig import BenchError, Engine, Registry
 from benchmarks.slow_index import download
 from builder.core import resources
 from builder.core.model import RootfsBase
 from builder.image.compose.rootfs import cached_rootfs
-from builder.pipeline.site import Locks
 from builder.plan.matrix import load
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ def on_cards(folder: Path = REPORTS) -> dict[str, dict[str, set[str]]]:
 def checks() -> list[str]:
     """All checks that the probe's sources name."""
     sources = "".join(
-        path.read_text() for path in (ROOT / "builder" / "verify" / "cudnn_verify").glob("*.py")
+        path.read_text() for path in (ROOT / "builder" / "verify" / "cudnn_verify").rglob("*.py")
     )
     return sorted(set(re.findall(r'"([CDEFHPRX]\d\d)"', sources)))
 

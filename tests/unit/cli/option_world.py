@@ -531,8 +531,8 @@ def open_world(  # noqa: C901 - one recorder after the other
     patch("builder.plan.facts.maintain.rereading.write_whole", world.recorded("write"))
     patch("builder.cli.commands.facts.portable", lambda: "{}")
     patch("builder.cli.commands.facts.write_whole", world.recorded("write"))
-    patch("builder.cli.commands.colab.parities.listed", world.recorded("runtime"))
-    patch("builder.cli.commands.colab.parities.labelled", world.recorded("labelled", ()))
+    patch("builder.cli.commands.colab.listed", world.recorded("runtime"))
+    patch("builder.cli.commands.colab.labelled", world.recorded("labelled", ()))
     patch(
         "builder.cli.commands.colab.measure",
         world.recorded("measure", CellError("the double measures nothing")),

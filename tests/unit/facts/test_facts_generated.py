@@ -95,8 +95,14 @@ def requirement(row: FrameworkRow) -> str:
     return f"{row.distribution}{extra}=={row.version}{local}"
 
 
-NAMED_BAD = {"tensorflow": {"2.15.0"}, "torch": {"1.8.0", "1.8.1"}}
-"""Releases that known-bad.toml has a row about: a package of an extra is missing, code for a card is."""
+NAMED_BAD = {"tensorflow": {"2.15.0"}, "torch": {"1.8.0", "1.8.1"}, "jax": {"0.4.32"}}
+"""Releases of which known-bad.toml says that an extra lacks a package, or a card its code, or a yank."""
+
+
+def index_of(wanted: str) -> tuple[str, ...]:
+    """The index beside the default one that has a build with a local version."""
+    local = wanted.partition("+")[2]
+    return (f"https://index.example/{local}",) if local else ()
 
 
 def sound() -> Iterator[Made]:
@@ -121,6 +127,7 @@ def sound() -> Iterator[Made]:
                             cuda=Cuda(provider="wheels"),
                             pip=tuple(dict.fromkeys((*row.pip, *old))),
                             gpus=tuple(cards[:2]),
+                            index=index_of(requirement(row)),
                         ),
                         FLOORS[row.cuda.partition(".")[0]],
                         row,

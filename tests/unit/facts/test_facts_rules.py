@@ -488,6 +488,7 @@ def test_a_list_with_jaxs_plugin_beside_is_no_cpu_build(make) -> None:
         make,
         frameworks=("tensorflow==2.17.0", "jax==0.4.26"),
         pip=("numpy==1.26.4", "jaxlib==0.4.26+cuda12.cudnn89"),
+        index=("https://index.example/jax",),
     )
     assert summary(check(old)).answer == "possible"
     without = colabs_of_2024(make, pip=("numpy==1.26.4", "jaxlib==0.4.33"))

@@ -20,8 +20,7 @@ import pytest
 from sandbox_system import system
 
 from builder.core.errors import CommandError
-from builder.image.sandbox import Limits, View, seccomp, watch
-from builder.image.sandbox import bwrap as run
+from builder.image.sandbox import Limits, View, run, seccomp, watch
 
 PRELUDE = """
 import ctypes, errno, os, platform, socket, struct, sys

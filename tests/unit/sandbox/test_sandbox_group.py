@@ -11,7 +11,7 @@ from sandbox_system import system
 
 from builder.core.errors import CommandError
 from builder.image.sandbox import Limits, View
-from builder.image.sandbox import bwrap as foreign
+from builder.image.sandbox import run as foreign
 from builder.image.sandbox.group import control_group
 
 TOGETHER = """

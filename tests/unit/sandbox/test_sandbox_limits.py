@@ -18,7 +18,7 @@ from sandbox_system import system
 
 from builder.core.errors import CancelledError, CommandError
 from builder.image.sandbox import Limits, View
-from builder.image.sandbox import bwrap as foreign
+from builder.image.sandbox import run as foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable

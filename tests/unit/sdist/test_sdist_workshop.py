@@ -16,8 +16,7 @@ from sdist_files import backend, sdist
 
 from builder.core.errors import CellError, CommandError, PackageIndexError
 from builder.core.model import Compilation, RootfsBase, Sdist
-from builder.image.sandbox import Limits, View
-from builder.image.sandbox import bwrap as run
+from builder.image.sandbox import Limits, View, run
 from builder.image.sdist import Workshop, bench, workshop
 from builder.plan.lock.sources import BuildRoot
 from builder.sources.debian.archive import Debian
