@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit fuzz kills facts sound-installs colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit fuzz faults kills facts sound-installs colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what com
 facts: $(BIN)/rtbuild  ## every row of the facts against its wheels, read again; reads 6 GB, keeps nothing; half an hour
 	$(BIN)/rtbuild facts refresh --verify
 	$(PYTEST) -q tests/nightly/test_requirements_exist.py
+
+faults: $(BIN)/rtbuild  ## each library of a real cuDNN and its toolkit broken in each way, and named; half an hour
+	RTBUILD_EVERY_FAULT=1 $(PYTEST) -q -n 2 tests/faults/test_faults_each_library.py
 
 sound-installs: $(BIN)/rtbuild  ## the probe beside each minor release of three years; downloads 200 GB, keeps none of it
 	$(PYTEST) -q -s tests/nightly/test_sound_installs.py

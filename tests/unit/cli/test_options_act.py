@@ -167,11 +167,12 @@ beside it in both runs."""
 _UNSEEN = "no run of this world has shown it yet"
 OPEN: dict[str, str] = {
     "publish --overwrite": "the registry's double has one list of tags, so no tag is another matrix's",
+    "publish --built-by": "this machine made the image, and nobody signed it at `build`: no key is asked",
     "dispatch --reported-by": "no report lies beside the staged image",
     "dispatch --wait": "the scheduler's double ends no task, so that the run would not end",
     "dispatch --every": "it acts beside --wait",
     **dict.fromkeys(
-        ("up --shell", "up --port"), "the client's double answers in bytes when it is asked for text"
+        ("up --shell", "up --port", "up --from"), "the client's double answers in bytes, not text"
     ),
     **dict.fromkeys(("cache --verify",), "no layer of the world is damaged"),
     **dict.fromkeys(("build --verbose", "dispatch --junit", "dispatch --json"), _UNSEEN),
