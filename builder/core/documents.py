@@ -25,7 +25,9 @@ CONTROL = re.compile(
 """Moves a terminal's cursor, or turns the order of letters."""
 _LOGIN = re.compile(r"(?<=://)[^/\s?#\"]*@(?!sha256:)")
 _SECRET = re.compile(
-    r"([?&][\w.-]*(?:token|secret|passw|key|auth|sig|credential)[\w.-]*=)[^&#\s\"']+", re.IGNORECASE
+    r"https?://(?:localhost|127\.0\.0\.1|\[::1\]):\d+/\?token=[^&#\s\"']+"  # a runtime that was started here
+    r"|([?&][\w.-]*(?:token|secret|passw|key|auth|sig|credential)[\w.-]*=)[^&#\s\"']+",
+    re.IGNORECASE,
 )
 _ORDER = re.compile(r"^\s*:(?=:)|##(?=\[)", re.MULTILINE)
 _LONG_NUMBER = re.compile(r"[0-9]{19}")
@@ -110,8 +112,11 @@ def read_file(path: Path, *, most: int = LARGEST, cut: bool = False) -> bytes:
 
 
 def redact(text: str) -> str:
-    """The text without the login of any URL in it, and without a secret in its query."""
-    return _SECRET.sub(r"\1[redacted]", _LOGIN.sub("", text))
+    """The text without the login of any URL in it, and without a secret in its query.
+
+    The address of a runtime on this machine keeps its token, which `rtbuild run` is there to hand out.
+    """
+    return _SECRET.sub(lambda found: f"{found[1]}[redacted]" if found[1] else found[0], _LOGIN.sub("", text))
 
 
 def readable(text: str) -> str:

@@ -74,6 +74,8 @@ class Imported:
     profile: Profile = "colab"
     standalone: str | None = None
     """The very Python of the runtime, if there is a standalone one."""
+    cpu_only: bool = False
+    """None of its frameworks has code for GPUs as it is listed: JAX without its plug-in."""
 
     @property
     def name(self) -> str:
@@ -183,12 +185,15 @@ def _accepted(imported: Imported) -> Imported:
         path = Path(folder) / "imported.yaml"
         path.write_text(matrix_text(imported), encoding="utf-8")
         cells = read_matrix(path).cells
-    refused = {
-        choice: finding.message
-        for choice, cell in zip(imported.choices, cells, strict=True)
-        for finding in check(cell, suggest=False)
-        if finding.outcome is Outcome.IMPOSSIBLE
-    }
+    refused, without_code = {}, set()
+    for choice, cell in zip(imported.choices, cells, strict=True):
+        wrong = [found for found in check(cell, suggest=False) if found.outcome is Outcome.IMPOSSIBLE]
+        if wrong:
+            refused[choice] = wrong[-1].message
+        if wrong and {found.rule for found in wrong} == {"framework-known"}:
+            without_code.add(len(wrong) == len(imported.frameworks))
+    if without_code == {True} and not imported.cpu_only:
+        return _accepted(replace(imported, cpu_only=True))
     left = tuple(choice for choice in imported.choices if choice not in refused)
     said = (*imported.no_base, *(f"{choice.base}: {reason}" for choice, reason in refused.items()))
     if not left:
@@ -342,6 +347,8 @@ def _cuda(imported: Imported) -> list[str]:
 
     Until August 2024 the lists name none: Colab's were Ubuntu's packages.
     """
+    if imported.cpu_only:
+        return ["cuda: none"]
     found = imported.matching.found
     if any(match.package.key.startswith("nvidia-") for match in found):
         wanted = re.compile(r"nvidia-(cudnn|cuda-runtime)(-cu\d+)?")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from foreign_input import typed
 
+from builder.core.documents import redact
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -103,3 +105,11 @@ def test_no_secret_of_an_address_is_told(
     for path in tmp_path.rglob("*"):
         if path.is_file() and path != conf and sources.get(path) != path.read_bytes():
             assert SECRET.encode() not in path.read_bytes(), path
+
+
+def test_the_address_of_a_runtime_here_keeps_its_token() -> None:
+    """`rtbuild run` is there to hand it out; an index here, or another machine, keeps none."""
+    for address in ("http://127.0.0.1:9000/?token=abc", "http://localhost:8888/?token=abc"):
+        assert redact(f"open {address} now") == f"open {address} now"
+    for address in ("http://127.0.0.1:9/simple?token=", "http://127.0.0.1.example:9/?token="):
+        assert redact(f"{address}abc") == f"{address}[redacted]"
