@@ -45,26 +45,26 @@ report["differences"] = {
 compared, calls = framework.convolve, []
 
 
-def stale(device, dtype, case):
+def stale(device, dtype, case, *tail):
     """The answer to the numbers before: an output that nobody wrote to."""
-    calls.append(compared(device, dtype, case))
+    calls.append(compared(device, dtype, case, *tail))
     return calls[-2] if len(calls) > 1 else calls[0]
 
 
-def stored(device, dtype, case):
+def stored(device, dtype, case, *tail):
     """The answer to the first numbers, again and again."""
-    calls.append(compared(device, dtype, case))
+    calls.append(compared(device, dtype, case, *tail))
     return calls[0]
 
 
-def first_wrong(device, dtype, case):
-    found = compared(device, dtype, case)
+def first_wrong(device, dtype, case, *tail):
+    found = compared(device, dtype, case, *tail)
     calls.append(None)
     return found if len(calls) > 1 else dict(found, y=[value + 1 for value in found["y"]])
 
 
-def nan_corner(device, dtype, case):
-    found = compared(device, dtype, case)
+def nan_corner(device, dtype, case, *tail):
+    found = compared(device, dtype, case, *tail)
     return dict(found, y=[*found["y"][:-1], float("nan")])
 
 
