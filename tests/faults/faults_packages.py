@@ -168,11 +168,12 @@ def shim_with_another_run_path(scene: Scene) -> None:
     replace(path, data.replace(b"$ORIGIN", b"/nothin"))
 
 
-@fault("a sitecustomize that fakes PyTorch", verdict="broken", cause="startup-preload")
+@fault("a line in a .pth that fakes PyTorch", verdict="broken", cause="startup-preload")
 def framework_faked_at_start(scene: Scene) -> None:
     _torch(scene)
-    fake = "import sys, types\nsys.modules['torch'] = types.ModuleType('torch')\n"
-    (scene.site / "sitecustomize.py").write_text(fake)
+    # as .pth, since Debian's Python has a sitecustomize of its own before site-packages
+    fake = "import sys, types; sys.modules['torch'] = types.ModuleType('torch')\n"
+    (scene.site / "fake.pth").write_text(fake)
 
 
 @fault("an empty libgcc_s under NVRTC", verdict="broken", cause="system-library-missing")

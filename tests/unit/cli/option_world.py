@@ -39,6 +39,7 @@ from builder.plan.facts.maintain.release_survey import Survey
 from builder.plan.facts.maintain.side_tables import Refresh
 from builder.plan.lock.file import lock_path, merge
 from builder.plan.matrix import load
+from builder.sources.index import settings
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign, Signed
@@ -132,7 +133,7 @@ class World:
         text = text.replace(self.server.host, "REGISTRY")
         for pattern, shown in (
             (r" at 0x[0-9a-f]+", ""),
-            (r"\b[0-9a-f]{12,64}\b", "HEX"),
+            (r"(?:\b|(?<=%3A))[0-9a-f]{12,64}\b", "HEX"),
             (r"rtbuild-[\w-]*[a-z0-9_]{6,}", "TEMPORARY"),
             (r"uploads/\d+", "UPLOAD"),
             (r"\d{8}T\d{6}Z-\d+", "MOMENT"),
@@ -286,6 +287,10 @@ class _Cosign(SigningDouble):
 
     def __init__(self, world: World) -> None:
         self.world = world
+
+    def sign_text(self, text: bytes, signer: Any) -> str:  # type: ignore[override]
+        self.world.record("cosign.sign_text", signer)
+        return super().sign_text(text, signer)
 
     def sign(self, image: str, _statement: object, signer: Any) -> None:
         self.world.record("cosign.sign", image, signer)
@@ -455,9 +460,11 @@ def open_world(  # noqa: C901 - one recorder after the other
     real_send = requests.adapters.HTTPAdapter.send
     patch(requests.adapters.HTTPAdapter, "send", send)
 
+    # asked once in a process: an answer of the world would be kept for the tests after it
+    patch(settings, "_uv_builtin", lambda: "http://index.invalid/simple")
+
     def ran(command: Any, **options: Any) -> Any:
         if "--only-downloads" in command or "--emit-index-url" in command:
-            # asked once in a process
             text = "[]" if "--only-downloads" in command else "--index-url http://index.invalid/simple\n"
             return subprocess.CompletedProcess(command, 0, text, "")
         world.record("process", command, (options.get("env") or {}).get("LD_LIBRARY_PATH"))

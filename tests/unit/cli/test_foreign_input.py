@@ -64,16 +64,15 @@ def test_commands_print_by_the_console_alone() -> None:
     """So that its one filter sees every foreign text; the exceptions print bytes, or run elsewhere."""
     root = Path(builder.__file__).parent
     apart = {
-        "console/__init__.py",
-        "items.py",
-        "recipe/slim.py",
-        "colab/fresh.py",
-        "colab/measure.py",
-        "dispatch/node.py",
+        "cli/console/terminal.py",
+        "image/recipe/slim.py",
+        "release/colab/fresh.py",
+        "release/colab/measurement.py",
     }
+    assert all((root / name).is_file() for name in apart)
     for path in root.rglob("*.py"):
         name = path.relative_to(root).as_posix()
-        if name in apart or name.startswith(("probe/", "runtime/")):
+        if name in apart or name.startswith(("verify/cudnn_verify/", "release/colab/runtime/")):
             continue
         found = re.findall(r"sys\.std(?:out|err)\.write\w*\(|^\s*print\(", path.read_text(), re.MULTILINE)
         assert found == [], name
