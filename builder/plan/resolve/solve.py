@@ -35,7 +35,7 @@ from builder.plan.resolve.requirements import NamedRequirement, Wishes
 MOST = 6000
 """Candidates that the rules are asked about at most."""
 ENOUGH = 200
-"""Possible cells after which no older ones are looked for."""
+"""Possible cells without reservations after which no older ones are looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +148,11 @@ class Proposal:
     def outcome(self) -> Outcome:
         return summary(self.findings)
 
+    @property
+    def possible(self) -> bool:
+        """Whether nothing refuses it, and no value that decides is unknown."""
+        return self.outcome.severity < Outcome.UNKNOWN.severity
+
 
 @dataclass(kw_only=True)
 class Search:
@@ -165,37 +170,48 @@ def search(
     enough: int = ENOUGH,
     most: int = MOST,
 ) -> Search:
-    """Possible cells for a demand: first those without warnings, the newest release, Python, system.
+    """Possible cells for a demand: first those without reservations, the newest release, Python, system.
 
     ``available`` are the versions that the package index has, by distribution; without it the releases that
-    the facts know are taken. There is one cell for each release, Python and CUDA provider.
+    the facts know are taken. There is one cell for each release, Python and CUDA provider. After ``enough``
+    cells without reservations no older ones are looked for.
 
     Raises:
         CellError: No release on record fits one of the requirements.
     """
-    ways = [_ways(wish, available) for wish in demand.frameworks]
     ranked: list[tuple[tuple[object, ...], Proposal]] = []
     refused: dict[Combination, Cell] = {}
+    unreserved = 0
+    for number, (combination, proposal) in enumerate(judged(demand, available=available, most=most)):
+        if proposal.possible:
+            ranked.append((_rank(proposal, combination, number), proposal))
+            unreserved += proposal.outcome is Outcome.POSSIBLE
+        else:
+            refused.setdefault(combination, proposal.cell)
+        if unreserved >= enough:
+            break
+    ranked.sort(key=lambda pair: pair[0])
+    return Search(possible=distinct([proposal for _, proposal in ranked]), refused=list(refused.values()))
+
+
+def judged(
+    demand: Demand, *, available: Mapping[str, Sequence[str]] | None = None, most: int = MOST
+) -> Iterator[tuple[Combination, Proposal]]:
+    """Candidates with the rules' answer to each, the newest releases first. Raises as :func:`search`."""
+    ways = [_ways(wish, available) for wish in demand.frameworks]
     hopeless = None
-    for number, (combination, sketch) in enumerate(itertools.islice(_candidates(demand, ways), most)):
+    for combination, sketch in itertools.islice(_candidates(demand, ways), most):
         if combination is hopeless:
             continue
         cell = _with_companions(sketch, demand)
         # a variant without an index of its own is one that the user's indexes list
         offered = Truth(offered=frozenset((*cell.frameworks, *cell.pip)))
         proposal = Proposal(cell=cell, findings=until_refused(cell, demand.driver, offered))
-        if proposal.outcome.severity < Outcome.UNKNOWN.severity:
-            ranked.append((_rank(proposal, combination, number), proposal))
-        else:
-            refused.setdefault(combination, cell)
-            # they are for several CUDA majors, and refuse each other on every Python and base
-            last = proposal.findings[-1]
-            refusal = last.rule == "cuda-provider" and last.outcome is Outcome.IMPOSSIBLE
-            hopeless = combination if refusal else None
-        if len(ranked) >= enough:
-            break
-    ranked.sort(key=lambda pair: pair[0])
-    return Search(possible=distinct([proposal for _, proposal in ranked]), refused=list(refused.values()))
+        # they are for several CUDA majors, and refuse each other on every Python and base
+        last = proposal.findings[-1:]
+        if any(f.rule == "cuda-provider" and f.outcome is Outcome.IMPOSSIBLE for f in last):
+            hopeless = combination
+        yield combination, proposal
 
 
 def _ways(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | None) -> list[Choice]:

@@ -370,7 +370,7 @@ def _asked(frameworks: Sequence[str]) -> list[str]:
     found: dict[str, str] = {}
     ways = [list(choices(parsed)) for text in frameworks if (parsed := requirement(text)) is not None]
     brought = [next((way for way in some if way.brings), None) for some in ways]
-    pins = [pin for way in brought if way is not None for pin in map(requirement, way.row.pins) if pin]
+    pins = [pin for way in brought if way is not None for pin in map(requirement, way.pins) if pin]
     for pin in sorted(pins, key=lambda pin: pinned(pin) is None):
         name, exact = canonical(pin.name), pinned(pin)
         row = load().wheels.get(name)

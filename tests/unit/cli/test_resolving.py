@@ -264,7 +264,7 @@ def test_where_an_index_is_silent_an_older_release_of_the_others_is_found(capsys
         torch=[wheel("2.14.1"), wheel("2.10.0")], onnxruntime_gpu=[wheel("1.26.0", name="onnxruntime_gpu")]
     )
     assert resolve("torch", "onnxruntime-gpu", index=index, gpus=("T4",), driver="535", limit=1) == 0
-    assert "1. torch==2.10.0, onnxruntime-gpu==1.26.0" in capsys.readouterr().err
+    assert "1. torch==2.10.0, onnxruntime-gpu[cuda,cudnn]==1.26.0" in capsys.readouterr().err
 
 
 def test_what_a_package_brings_is_resolved_with_it(capsys) -> None:

@@ -145,6 +145,7 @@ def test_a_name_that_is_nearly_one() -> None:
         (["torch"], {"gpus": ("K80",)}, r"torch==2\.0\."),
         (["tensorflow"], {"gpus": ("K80",)}, r"tensorflow==2\.11\."),
         (["tensorflow"], {"driver": "470.82.01"}, r"tensorflow\[and-cuda\]==2\.14\."),
+        (["tensorflow"], {"gpus": ("T4",), "driver": "470"}, r"tensorflow\[and-cuda\]==2\.14\.1"),
         (["torch"], {"gpus": ("T4", "H100", "RTX5090")}, r"torch==2\.1\d\."),
         (["torch"], {"gpus": ("V100", "B200")}, r"torch==2\.10\.\d$"),
         (["jax[cuda12]"], {"python": "3.9"}, r"jax\[cuda12\]==0\.4\.30"),
@@ -224,3 +225,34 @@ def test_what_is_not_known_is_not_said_to_be_impossible() -> None:
         (wish,) = reading.from_arguments([f"ctranslate2=={version}"]).wishes
         demand = Demand(frameworks=(wish,), gpus=("GH200",))
         assert str(nothing(demand, search(demand))).startswith(head)
+
+
+@pytest.mark.parametrize("driver", ["470", "535"])
+@pytest.mark.parametrize("name", sorted(load_facts().frameworks))
+def test_what_has_no_reservation_is_proposed_before_all_that_has(name: str, driver: str) -> None:
+    """However many newer ones have: a base with cuda-compat starts each of them on a T4."""
+    found = proposals(name, gpus=("T4",), driver=driver)
+    order = [one.outcome is not Outcome.POSSIBLE for one in found]
+    assert order == sorted(order)
+    if all(order):
+        every = (one for _, one in solve.judged(demanded(name, gpus=("T4",), driver=driver)))
+        assert all(one.outcome is not Outcome.POSSIBLE for one in every)
+
+
+def test_the_extras_that_bring_cuda_are_proposed_of_every_release_that_has_them() -> None:
+    """ONNX Runtime's bring CUDA by one and cuDNN by the other; a release without them is no answer."""
+    for row in load_facts().frameworks["onnxruntime-gpu"].rows:
+        texts = {one.cell.frameworks[0] for one in proposals(f"onnxruntime-gpu=={row.version}")}
+        both = f"onnxruntime-gpu[cuda,cudnn]=={row.version}"
+        # of 1.27.0 the index lacks the packages that the extra names
+        assert (both in texts) is ("cudnn" in row.extras and row.version != "1.27.0"), texts
+        asked = list(choices(Requirement(both)))
+        assert [choice.text for choice in asked] == ([both] if "cudnn" in row.extras else [])
+        assert all({"nvidia-cufft", "nvidia-cudnn"} <= _families(choice.pins) for choice in asked)
+    first = proposals("onnxruntime-gpu==1.22.0", gpus=("T4",), driver="535")[0]
+    assert first.cell.frameworks == ("onnxruntime-gpu[cuda,cudnn]==1.22.0",)
+    assert (first.cell.cuda.provider, first.cell.cuda.packages) == ("wheels", ())
+
+
+def _families(pins: tuple[str, ...]) -> set[str]:
+    return {re.sub(r"-cu\d+$", "", requirement(pin).name) for pin in pins}

@@ -37,6 +37,13 @@ class Choice:
     """True if its wheels bring CUDA and cuDNN."""
     index: tuple[str, ...] = ()
 
+    @functools.cached_property
+    def pins(self) -> tuple[str, ...]:
+        """The requirements on NVIDIA's wheels that come with it, by its extras too."""
+        parsed = requirement(self.text)
+        extras = ("", *sorted(parsed.extras)) if parsed is not None and self.brings else ()
+        return tuple(line for extra in extras for line in self.row.extras.get(canonical(extra), ()))
+
 
 def choices(asked: Requirement, available: Mapping[str, Sequence[str]] | None = None) -> Iterator[Choice]:
     """The ways to install a framework on record, the newest first; ``available`` as :func:`search` has it."""
@@ -99,8 +106,9 @@ def _ways(
     elif table.name == "cupy":
         yield Choice(text=f"cupy-{row.variant}=={version}", row=row, brings=False)
     else:
-        if row.brings == "extra" and row.extra == "and-cuda":
-            yield Choice(text=f"{name}[{row.extra}]=={version}", row=row, brings=True)
+        bringing = ",".join(sorted({*row.extras, *map(canonical, parsed.extras)} - {""}))
+        if row.brings == "extra":
+            yield Choice(text=f"{name}[{bringing}]=={version}", row=row, brings=True)
         if not parsed.extras:
             yield Choice(text=f"{name}=={version}", row=row, brings=False)
 
@@ -167,7 +175,7 @@ def _together(combination: Combination) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _exact_pins(choice: Choice) -> tuple[tuple[str, str], ...]:
-    parsed = [requirement(text) for text in choice.row.pins] if choice.brings else []
+    parsed = (requirement(text) for text in choice.pins)
     return tuple((canonical(r.name), exact) for r in parsed if r is not None and (exact := pinned(r)))
 
 
@@ -178,7 +186,7 @@ def _sketch(combination: Combination, gpus: tuple[str, ...]) -> Cell:
     pip = dict.fromkeys(text for row in rows for text in row.pip)
     if any(row.numpy_abi == "1" for row in rows) and not any("numpy" in text for text in pip):
         pip["numpy<2"] = None
-    pins = [requirement(text) for choice in combination if choice.brings for text in choice.row.pins]
+    pins = [requirement(text) for choice in combination for text in choice.pins]
     if bound := cudnn_bound(filter(None, pins), [row.cudnn for row in rows if row.cudnn], gpus):
         pip[bound] = None
     platforms = [card.platform for gpu in gpus if (card := card_of(gpu)) is not None and card.platform]
