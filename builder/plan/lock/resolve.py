@@ -1,9 +1,9 @@
 """One cell, fixed by content: its base, its wheels and the epoch."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError
-from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython
+from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
 from builder.plan.facts.reading import BaseTruth, Memory, system_of
 from builder.plan.facts.tables import load
 from builder.plan.lock import sources
@@ -92,10 +92,22 @@ def pin(
         hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(BaseTruth.LABELS)})"
         raise PackageIndexError(problem.message, hint=hint) from problem
     Memory().keep_failure(cell, None)
+    _refuse_stubs(wheels)
     epochs = [wheel.uploaded for wheel in wheels]
     if isinstance(base, RootfsBase):
         epochs.append(base.epoch)
     return Pinned(cell=cell, base=base, wheels=lock_order(wheels), epoch=max(epochs), python=python)
+
+
+def _refuse_stubs(wheels: Iterable[Wheel]) -> None:
+    """Of a name of NVIDIA's that is no longer one, the index has an empty wheel 0.0.0a0: uv takes that."""
+    for wheel in wheels:
+        row = load().stub(wheel.name, wheel.version)
+        if row is not None:
+            raise NoSolutionError(
+                f"{wheel.name} {wheel.version} is empty: its name is {row.instead} now",
+                hint=f"name {row.instead}, or another version of the package that asks for {wheel.name}",
+            )
 
 
 def _python(

@@ -10,6 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from rtbuild_command import rtbuild
 
+from builder.core.model import Cuda
 from builder.core.versions import canonical
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome, summary
@@ -56,6 +57,37 @@ def test_each_framework_is_found_by_its_title_and_its_module() -> None:
     distributions = {row.distribution for table in known.frameworks.values() for row in table.rows}
     distributions |= {*known.frameworks, *known.without}
     assert people - distributions - {"mxnet"} <= NAMES.keys()
+
+
+@pytest.mark.parametrize(
+    ("family", "cuda", "name"),
+    [
+        ("cublas", "12", "nvidia-cublas-cu12"),
+        ("cublas", "13", "nvidia-cublas"),
+        ("cuda-runtime", "13", "nvidia-cuda-runtime"),
+        ("cudnn", "13", "nvidia-cudnn-cu13"),
+        ("nccl", "13", "nvidia-nccl-cu13"),
+        ("cusparselt", "13", "nvidia-cusparselt-cu13"),
+        ("nvshmem", "13", "nvidia-nvshmem-cu13"),
+    ],
+)
+def test_the_suffix_of_nvidia_s_wheels_goes_by_family_and_cuda(family, cuda, name) -> None:
+    assert tables.load().wheel_families[family].distribution(cuda) == name
+    assert name not in NAMES
+
+
+def test_the_way_out_of_a_stub_has_the_right_name(make) -> None:
+    cell = make("torch==2.9.1", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    found = check(replace(cell, pip=("nvidia-npp-cu13", "rich")))
+    (near,) = {one.nearest for one in found if one.nearest is not None}
+    assert (near.changes, near.cell.pip) == ((("pip", "nvidia-npp"),), ("nvidia-npp", "rich"))
+
+
+def test_a_stub_among_cudas_packages_is_refused(make) -> None:
+    cell = make("numpy==2.2.6", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    packages = ("nvidia-cublas-cu13==13.0.2.14", "nvidia-cudnn-cu13")
+    ((outcome, line),) = said(replace(cell, cuda=Cuda(provider="wheels", packages=packages)))
+    assert (outcome, "did you mean nvidia-cublas?" in line) == (Outcome.IMPOSSIBLE, True)
 
 
 def test_what_is_meant_is_mistaken_for_nothing() -> None:

@@ -14,6 +14,7 @@ from doubles.package_index import PackageIndexDouble, make_wheel, sha256
 
 from builder.core.errors import PackageIndexError
 from builder.core.model import Sdist, Wheel
+from builder.sources.index.availability import ask
 from builder.sources.index.client import Index, LocalWheel, cache_path
 from builder.sources.index.settings import IndexSettings
 from builder.sources.index.target import Target
@@ -57,6 +58,20 @@ def test_resolve_and_fetch(
     assert paths == {wheel.sha256: cache_path(wheel, tmp_path / "cache") for wheel in (found, leaf)}
     assert paths[found.sha256].read_bytes() == top.read_bytes()
     assert sum(counts) == found.size + leaf.size
+
+
+@pytest.mark.parametrize("html", [False, True], ids=["json", "html"])
+def test_wheel_variants_are_passed_over(index: Index, fake_index: PackageIndexDouble, html: bool) -> None:
+    """PEP 825 gives a file name a sixth part, which no installer of today may take for a build tag."""
+    fake_index.html = html
+    plain = fake_index.add("thing", "1.0", tag="cp39-cp39-manylinux_2_17_x86_64")
+    for tag in ("cp39-cp39-manylinux_2_17_x86_64-cu130", "1-cp39-cp39-manylinux_2_17_x86_64-x8664v3"):
+        fake_index.add("thing", "1.0", tag=tag)
+    fake_index.add("thing", "2.0", tag="cp39-cp39-manylinux_2_17_x86_64-cu130")
+    (found,) = index.resolve(["thing"], **TARGET)
+    assert found.file == plain.name
+    assert ask(["thing"], index)["thing"].wheels == {"1.0": [plain.name]}
+    assert len(index.offers("thing")) == 4
 
 
 @pytest.mark.parametrize("listed", [False, True])

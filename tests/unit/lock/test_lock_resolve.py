@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lock_values import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
-from builder.core.errors import CellError, PackageIndexError
+from builder.core.errors import CellError, NoSolutionError, PackageIndexError
 from builder.core.model import Base, RootfsBase, StandalonePython
 from builder.plan.facts.reading.base import system_of
 from builder.plan.facts.reading.observed import truth_of_base
@@ -158,6 +158,19 @@ def test_a_system_that_nothing_names() -> None:
     with pytest.raises(PackageIndexError, match=r"glibc 2\.17") as caught:
         lock(outside, lock_cell("a", base=base, python="3.12"))
     assert "of no known system" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("version", "refused"), [("0.0.0a0", True), ("0.0.1", True), ("13.1.2.81", False)])
+def test_a_stub_of_nvidia_s_is_not_locked(version: str, refused: bool) -> None:
+    """uv takes nvidia-npp-cu13 0.0.0a0, which is empty, also where another package asks for it."""
+    outside = Outside()
+    outside.wheels += (lock_wheel("nvidia-npp-cu13", version),)
+    if not refused:
+        assert lock(outside, lock_cell("a")).wheels
+        return
+    with pytest.raises(NoSolutionError, match="its name is nvidia-npp now") as caught:
+        lock(outside, lock_cell("a"))
+    assert "nvidia-npp" in (caught.value.hint or "")
 
 
 def test_what_was_locked_stays() -> None:

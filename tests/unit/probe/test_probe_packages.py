@@ -16,8 +16,11 @@ from builder.verify.cudnn_verify.common.versions import satisfies
 from builder.verify.cudnn_verify.measure import contents
 from builder.verify.cudnn_verify.measure.expectation import find_differences, read_expectation
 from builder.verify.cudnn_verify.measure.files import files_stage
+from builder.verify.cudnn_verify.measure.machine_facts import MachineFacts
 from builder.verify.cudnn_verify.measure.packages import check_pins, marker_applies, packages_stage
 from builder.verify.cudnn_verify.measure.protocol import UsageError
+from builder.verify.cudnn_verify.measure.resolver import Loader
+from builder.verify.cudnn_verify.measure.runtime import needed_libraries
 
 INSTALLED = 1_700_000_000
 """Seconds since 1970: what a test writes later is newer."""
@@ -115,6 +118,56 @@ def test_the_extras_that_another_package_asks_for_decide(recorder, tmp_path):
     ctx = recorder()
     check_pins(ctx, read_distributions([str(tmp_path)]))
     assert ctx.found("P01")["evidence"] == {"missed": [], "allowed": [], "not_installed": [], "lost": []}
+
+
+def test_a_library_of_a_wheel_whose_name_has_no_suffix_is_looked_for_elsewhere(
+    recorder, tmp_path, monkeypatch
+):
+    """Of CUDA 13 the requirement's version alone tells which libcublas.so.N would serve."""
+    install(tmp_path / "site", "thing", "1.0", requires=["nvidia-cublas==13.4.1.3"])
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "lib"))
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libcublas.so.12").touch()
+    found = []
+    for name in ("libcublas.so.12", "libcublas.so.13"):
+        (tmp_path / "lib" / name).touch()
+        ctx = recorder()
+        check_pins(ctx, read_distributions([str(tmp_path / "site")]))
+        found.append(len(ctx.found("P01")["evidence"]["lost"]))
+    assert found == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("cuda", "asked", "opened"),
+    [
+        (12, "nvidia-cublas-cu12", ["libcublas.so.12", "libcublasLt.so.12"]),
+        (13, "nvidia-cublas", ["libcublas.so.13", "libcublasLt.so.13"]),
+        (13, "nvidia-cuda-runtime", []),
+    ],
+)
+def test_the_cublas_that_cudnn_opens(tmp_path, cuda, asked, opened):
+    install(tmp_path, f"nvidia-cudnn-cu{cuda}", "9.26.0.51", requires=[asked])
+    folder = tmp_path / "nvidia" / "cudnn" / "lib"
+    write_elf(folder / "libcudnn.so.9", soname="libcudnn.so.9")
+    packages = read_distributions([str(tmp_path)])
+    facts = {"candidates": [{"path": str(folder / "libcudnn.so.9")}], "packages": packages}
+    found = [name for name, _, who in needed_libraries(facts, Loader()) if who == f"nvidia-cudnn-cu{cuda}"]
+    assert found == opened
+
+
+@pytest.mark.parametrize(
+    ("wheels", "majors"),
+    [
+        ({"nvidia-cuda-runtime": "13.2.86", "nvidia-cufft": "12.2.0.57"}, {13}),
+        ({"nvidia-cublas-cu12": "12.9.1.4"}, {12}),
+        ({"nvidia-cufft": "12.2.0.57"}, set()),
+        ({"cuda-toolkit": "13.2.2"}, {13}),
+    ],
+)
+def test_the_cuda_of_wheels_by_their_names_or_versions(tmp_path, wheels, majors):
+    for name, version in wheels.items():
+        install(tmp_path, name, version)
+    assert MachineFacts({"packages": read_distributions([str(tmp_path)])}).cuda_majors == majors
 
 
 def test_an_extra_of_a_packages_own_tests_explains_no_import_that_fails(recorder, tmp_path):

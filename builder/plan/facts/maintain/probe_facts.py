@@ -17,6 +17,7 @@ from builder.plan.facts.tables import (
     FrameworkName,
     FrameworkRow,
     FrameworkTable,
+    WheelFamilyRow,
     known_cards,
     load,
 )
@@ -56,6 +57,7 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
         },
         "drivers": _own_drivers(facts),
         "known_bad": list(_known_bad(facts.bad)),
+        "families": {row.name: _family(row) for row in facts.wheel_families.values()},
         "wheels": {wheel.name: wheel.versions for wheel in facts.wheels.values() if "cudnn" in wheel.name},
         "builds": [line for table in facts.frameworks.values() for line in _lines(table)],
     }
@@ -64,6 +66,10 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
 def _framework(row: FrameworkName) -> dict[str, Any]:
     """What is set in its row, but for its sources."""
     return {name: value for name, value in vars(row).items() if value and name not in _ELSEWHERE}
+
+
+def _family(row: WheelFamilyRow) -> dict[str, Any]:
+    return {"plain": int(row.plain_from) if row.plain_from else None, "libraries": list(row.libraries)}
 
 
 def _own_drivers(facts: Facts) -> dict[str, str]:

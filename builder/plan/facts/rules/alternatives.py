@@ -40,8 +40,14 @@ def nearest(stack: Stack, judge: Judge) -> Nearest | None:
 
 
 def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
-    """The same cell with bounds on NumPy and cuDNN that its frameworks and its oldest card need."""
+    """The same cell with its packages by their names, and with bounds on NumPy and cuDNN that its frameworks
+    and its oldest card need.
+    """
     cell, changes = stack.cell, list[tuple[str, str]]()
+    if (right := packages.by_their_names(cell)) != cell:
+        changes += [("pip", text) for text in right.pip if text not in cell.pip]
+        changes += [("cuda.packages", text) for text in right.cuda.packages if text not in cell.cuda.packages]
+        cell = right
     if any(finding.outcome is Outcome.IMPOSSIBLE for finding in packages.numpy(stack)):
         kept = tuple(t for t in cell.pip if (r := requirement(t)) is None or canonical(r.name) != "numpy")
         cell = replace(cell, pip=(*kept, "numpy<2"))

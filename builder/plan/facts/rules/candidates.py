@@ -297,7 +297,9 @@ def _own_wheels(combination: Combination) -> Cuda | None:
 def _wheel(family: str, row: FrameworkRow) -> str | None:
     """One of NVIDIA's wheels, pinned: all from one toolkit, cuDNN the oldest that the framework accepts."""
     cuda = row.cuda or "0"
-    wheel, cublas = (load().wheels.get(f"nvidia-{name}-cu{major(cuda)}") for name in (family, "cublas"))
+    families = load().wheel_families
+    names = (families[name].distribution(str(major(cuda))) for name in (family, "cublas"))
+    wheel, cublas = map(load().wheels.get, names)
     if wheel is None or cublas is None or cublas.toolkit is None or not at_least(cublas.toolkit, cuda):
         return None
     fitting = list(wheel.versions)

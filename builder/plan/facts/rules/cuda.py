@@ -19,14 +19,6 @@ from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import load
 
-# wheels that bring others of the same family with them (Requires-Dist of the wheels themselves)
-BROUGHT_ALONG = {
-    "cudnn": {"cublas"},
-    "cusolver": {"cublas", "cusparse", "nvjitlink"},
-    "cusparse": {"nvjitlink"},
-    "cufft": {"nvjitlink"},
-}
-
 NOT_IN_RUNTIME = frozenset({"cuda-cupti", "cuda-nvcc"})
 """What NVIDIA's devel images add (gitlab.com/nvidia/container-images/cuda, ``dist/*/devel``)."""
 
@@ -110,15 +102,16 @@ def _families(stack: Stack) -> set[str]:
     """Families (``cublas``) that wheels bring, with the ones brought along."""
     names = {canonical(parsed.name) for parsed, _ in stack.asked}
     names |= {wheel.name for wheel in stack.truth.wheels}
-    families = {name[7:].rsplit("-cu", 1)[0] for name in names if name.startswith("nvidia-")}
+    families = {re.sub(r"^nvidia-|-cu\d+$", "", name) for name in names if name.startswith("nvidia-")}
+    known = load().wheel_families
     # the extras of cuda-toolkit[cublas,cudart] are named after the libraries
     extras = {extra for parsed, _ in stack.asked if parsed.name == "cuda-toolkit" for extra in parsed.extras}
-    families |= {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
+    families |= {row.name for row in known.values() if row.extra in extras or (row.extra and "all" in extras)}
     if stack.truth.locked:
         return families
     pinned = {row.distribution: row.brings for row in load().registry}
     families |= {n for f in stack.frameworks if f.brings == "pins" for n in pinned.get(f.name, ())}
-    return families.union(*(BROUGHT_ALONG.get(family, ()) for family in families))
+    return families.union(*(known[family].brings for family in families if family in known))
 
 
 def linked(stack: Stack) -> Iterator[Finding]:

@@ -3,10 +3,12 @@
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from builder.core.model import Cell
 from builder.core.versions import canonical, contains, key, major, pinned, requirement, short
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
@@ -138,7 +140,7 @@ def names(stack: Stack) -> Iterator[Finding]:
     An index of the cell's own may have any name.
     """
     cell = stack.cell
-    for text in dict.fromkeys((*cell.frameworks, *cell.pip)):
+    for text in dict.fromkeys((*cell.frameworks, *cell.cuda.packages, *cell.pip)):
         parsed = requirement(text)
         row = load().mistaken_names.get(canonical(parsed.name)) if parsed is not None else None
         if parsed is None or row is None or not _meant(parsed, row.versions):
@@ -148,6 +150,20 @@ def names(stack: Stack) -> Iterator[Finding]:
         yield Finding(
             outcome, said, (Value("requirement", text, CELL), Value(row.name, row.instead, row.source))
         )
+
+
+def by_their_names(cell: Cell) -> Cell:
+    """The cell with the distributions that the names in ``pip`` and ``cuda`` are mistaken for."""
+
+    def named(text: str) -> str:
+        parsed = requirement(text)
+        row = load().mistaken_names.get(canonical(parsed.name)) if parsed is not None else None
+        if parsed is None or row is None or row.outcome != "impossible" or not _meant(parsed, row.versions):
+            return text
+        return row.instead
+
+    cuda = replace(cell.cuda, packages=tuple(dict.fromkeys(map(named, cell.cuda.packages))))
+    return replace(cell, pip=tuple(dict.fromkeys(map(named, cell.pip))), cuda=cuda)
 
 
 def _meant(parsed: Requirement, versions: SpecifierSet | None) -> bool:

@@ -8,6 +8,7 @@ from .loader import (
     GpuRow,
     SystemRow,
     TagRow,
+    WheelFamilyRow,
     jax_cuda,
     load,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Source",
     "SystemRow",
     "TagRow",
+    "WheelFamilyRow",
     "card_of",
     "class_of",
     "jax_cuda",

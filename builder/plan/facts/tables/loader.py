@@ -216,6 +216,23 @@ class WheelRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WheelFamilyRow(Row):
+    """A family of NVIDIA's wheels; ``tables/nvidia-families.toml`` says what each field is."""
+
+    name: str
+    plain_from: str | None = None
+    """The first CUDA major whose wheel has no ``-cuNN``; None if each has it."""
+    extra: str | None = None
+    libraries: tuple[str, ...] = ()
+    brings: tuple[str, ...] = ()
+
+    def distribution(self, cuda: str) -> str:
+        """The wheel's name for a CUDA major: ``nvidia-cublas-cu12``, ``nvidia-cublas``."""
+        plain = self.plain_from is not None and int(cuda) >= int(self.plain_from)
+        return f"nvidia-{self.name}" if plain else f"nvidia-{self.name}-cu{cuda}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompanionRow(Row):
     """A package that is built for single releases of a framework, such as torchvision."""
 
@@ -249,6 +266,7 @@ class Facts:
     without: Mapping[str, WithoutRow]
     systems: Mapping[str, SystemRow]
     wheels: Mapping[str, WheelRow]
+    wheel_families: Mapping[str, WheelFamilyRow]
     builds: tuple[BuildRow, ...]
     folder: Path
     """Of the tables that are read when they are first asked for."""
@@ -261,7 +279,26 @@ class Facts:
     @functools.cached_property
     def mistaken_names(self) -> Mapping[str, NameRow]:
         """Names that are none of the packages that people mean by them."""
-        return {row.name: row for row in TableFile(self.folder / "names.toml").rows(NameRow)}
+        rows = [*TableFile(self.folder / "names.toml").rows(NameRow), *self._retired()]
+        return {row.name: row for row in rows}
+
+    def stub(self, name: str, version: str) -> NameRow | None:
+        """The row of a stub of NVIDIA's, in the versions 0.0.0a0 and 0.0.1; None for others."""
+        return next((row for row in self._retired() if row.name == name and key(version)[:2] < (0, 1)), None)
+
+    def _retired(self) -> Iterator[NameRow]:
+        """NVIDIA's names with a suffix that is no longer part of the name."""
+        for family in self.wheel_families.values():
+            for cuda in self.families if family.plain_from is not None else ():
+                name, plain = f"nvidia-{family.name}-cu{cuda}", family.distribution(cuda)
+                if plain != name:
+                    yield NameRow(
+                        name=name,
+                        instead=plain,
+                        outcome="impossible",
+                        reason=f"for CUDA {cuda} it has no suffix, and this one is an empty stub",
+                        sources=family.sources,
+                    )
 
     @functools.cached_property
     def standalone_sums(self) -> Mapping[str, str]:
@@ -372,6 +409,7 @@ def read(where: Path) -> Facts:
         without={row.name: row for row in table("without-cuda", WithoutRow)},
         systems={row.name: row for row in table("systems", SystemRow)},
         wheels={row.name: row for row in table("nvidia-wheels", WheelRow)},
+        wheel_families={row.name: row for row in table("nvidia-families", WheelFamilyRow)},
         builds=table("builds", BuildRow),
         folder=where,
     )

@@ -11,7 +11,7 @@ from shlex import quote
 from .causes import commands_by_place, remedy_at
 from .distributions import cudnn_wheels
 from .framework_remedies import CTRANSLATE2, ONNXRUNTIME, PRELOAD_DLLS, Command, FrameworkRemedies, serves
-from .tables import cudnn_of_torch, read_patterns
+from .tables import cuda_package, cudnn_of_torch, read_patterns
 from .versions import dotted, numbers
 
 _LINK_LIBCUDA = (
@@ -289,8 +289,3 @@ class Remedies(FrameworkRemedies):
             text = "echo /usr/lib64-nvidia > /etc/ld.so.conf.d/nvidia.conf && ldconfig"
             note = "Colab keeps the driver there"
         return [Command("shell", text, note)]
-
-
-def cuda_package(stem, major):
-    """NVIDIA's name of a wheel: from CUDA 13 on without ``-cuNN``."""
-    return "nvidia-%s" % stem if major >= 13 else "nvidia-%s-cu%d" % (stem, major)

@@ -103,6 +103,32 @@ def known_bad_words(row):
     return "%(message)s; take %(remedy)s (%(source)s)" % row
 
 
+def cuda_package(stem, major):
+    """NVIDIA's name of a wheel for a CUDA major: ``nvidia-cublas-cu12``, and ``nvidia-cublas`` for 13."""
+    plain = (read_facts()["families"].get(stem) or {}).get("plain")
+    return "nvidia-%s" % stem if plain and major >= plain else "nvidia-%s-cu%d" % (stem, major)
+
+
+def cuda_family(name):
+    """("cublas", 12) for ``nvidia-cublas-cu12``, ("cublas", None) for ``nvidia-cublas``; (None, None) for
+    what is no wheel of CUDA's libraries.
+    """
+    found = re.match(r"nvidia-(.+?)(?:-cu(\d+))?$", name)
+    if not found or found.group(1) not in read_facts()["families"]:
+        return None, None
+    return found.group(1), int(found.group(2)) if found.group(2) else None
+
+
+def cuda_major_of(name, version):
+    """The CUDA major of one of NVIDIA's wheels: of its name, else of the version of CUDA's runtime or of
+    ``cuda-toolkit``; None for others, which count by themselves (cuFFT 12 is of CUDA 13).
+    """
+    family, major = cuda_family(name)
+    told = numbers(version)
+    counted = family in ("cuda-runtime", "cuda-nvrtc", "cuda-nvcc") or name == "cuda-toolkit"
+    return major or (told[0] if counted and told else None)
+
+
 class Releases(object):
     """The releases of frameworks and of cuDNN's wheels that travel with the probe."""
 

@@ -4,6 +4,7 @@ import os
 import re
 
 from ..common.distributions import find_wheel_folders
+from ..common.tables import cuda_package
 from ..common.versions import cuda_tuple, cudnn_rule, dotted, numbers
 from .cuda import ctypes, open_library
 from .cudnn import VERSION_MISMATCH, Cudnn
@@ -194,5 +195,5 @@ def _cudart_without_driver(path, packages):
     """
     told = numbers(os.path.basename(os.path.realpath(path)).partition(".so.")[2])
     if len(told) < 3 and "/nvidia/" in path and told:
-        told = numbers((packages.get("nvidia-cuda-runtime-cu%d" % told[0]) or {}).get("version"))
+        told = numbers((packages.get(cuda_package("cuda-runtime", told[0])) or {}).get("version"))
     return dotted(told[:2]) if len(told) > 2 else None

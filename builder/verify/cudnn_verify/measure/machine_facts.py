@@ -10,8 +10,8 @@ from ..common.causes import CAUSES
 from ..common.distributions import cudnn_wheels, list_folder, requirement
 from ..common.framework_remedies import Command, torch_index
 from ..common.isolation import user_path
-from ..common.remedies import Remedies, cuda_package
-from ..common.tables import read_frameworks, read_patterns
+from ..common.remedies import Remedies
+from ..common.tables import cuda_family, cuda_major_of, cuda_package, read_facts, read_frameworks
 from ..common.versions import dotted, numbers
 from .library_files import in_folders, read_elf
 
@@ -52,9 +52,14 @@ class MachineFacts(object):
         return (
             {numbers(version)[0] for version in built if numbers(version)}
             or _numbered(r".*-cu(\d\d)$", pins)
-            or _numbered(r"nvidia-(?!cudnn).*-cu(\d\d)$", self.packages)
+            or self._brought()
             or _numbered(r"nvidia-cudnn-cu(\d\d)$", self.packages)
         )
+
+    def _brought(self):
+        """CUDA's majors by NVIDIA's wheels but cuDNN's, which others ask for in any combination."""
+        rows = [(name, version) for name, version in self.packages.items() if "cudnn" not in name]
+        return {cuda_major_of(name, version) for name, version in rows} - {None}
 
 
 def _numbered(pattern, names):
@@ -350,9 +355,8 @@ def _for_this_python(command):
 
 def _package_holds(package, library):
     """Whether one of NVIDIA's packages is known to hold a library of this name."""
-    stem = re.sub(r"^nvidia-|-cu\d+$", "", package)
-    known = read_patterns()["wheels"].get(stem)
-    return bool(known) and library.startswith(known.partition(".so")[0] + ".so")
+    known = read_facts()["families"].get(cuda_family(package)[0]) or {}
+    return any(library.startswith(name.partition(".so")[0] + ".so") for name in known.get("libraries", ()))
 
 
 def _link(path, name, note):

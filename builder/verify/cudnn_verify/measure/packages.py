@@ -20,7 +20,7 @@ from ..common.distributions import (
     search_folders,
 )
 from ..common.isolation import shadowed_modules, user_path
-from ..common.tables import read_frameworks, read_patterns
+from ..common.tables import cuda_family, read_facts, read_frameworks
 from ..common.versions import numbers, satisfies
 from .owners import check_owners
 from .protocol import STAGES, stage
@@ -235,11 +235,13 @@ def _compare(found, row, need, distributions, strict):
         found["lost"].append(dict(entry, cause="package-pin-mismatch"))
     elif name.startswith("nvidia-"):
         exact = any(operator in ("==", "===") for operator, _ in need["pins"])
-        stem, major = re.match(r"nvidia-(.*?)(?:-cu(\d+))?$", name).groups()
-        library = read_patterns()["wheels"].get(stem)
+        stem, major = cuda_family(name)
+        libraries = (read_facts()["families"].get(stem) or {}).get("libraries")
+        # a plain name tells no major, and an exact pin on CUDA 13's cuBLAS 13.4 does
+        major = major or next((numbers(text)[0] for _, text in need["pins"] if numbers(text)), None)
         # XLA opens NCCL only for more than one GPU
         needed = stem != "nccl" if need["optional"] else exact
-        if library and needed and not lies_somewhere(library, major):
+        if libraries and needed and not any(lies_somewhere(library, major) for library in libraries):
             found["lost"].append(dict(entry, cause=_ABSENT.get(stem, "toolkit-library-missing")))
         else:
             found["not_installed"].append(entry)

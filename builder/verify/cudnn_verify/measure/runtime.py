@@ -3,8 +3,8 @@
 import os
 import re
 
-from ..common.distributions import cudnn_wheels, find_wheel_folders, list_folder, wheels_of
-from ..common.tables import opened_libraries
+from ..common.distributions import cudnn_wheels, find_wheel_folders, list_folder, requirement, wheels_of
+from ..common.tables import cuda_family, opened_libraries
 from ..common.versions import numbers
 from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, by_counter_tests
 from .cuda import Library, ctypes, open_library, prototypes_of
@@ -112,13 +112,17 @@ def needed_libraries(facts, loader):
 
 
 def _opened_by_cudnn(shim, packages):
-    """cuDNN opens cuBLAS by name; its wheel says so by a requirement (``nvidia-cublas-cu12``)."""
+    """cuDNN opens cuBLAS by name; its wheel says so by a requirement (``nvidia-cublas-cu12``).
+
+    From CUDA 13 on that name tells no major (``nvidia-cublas``): it is the one of the cuDNN's own name.
+    """
     part = os.path.join(os.path.dirname(shim), "libcudnn_ops.so.9")
     requester = part if os.path.exists(part) else shim
-    needs = [(wheel, text) for wheel in wheels_of(shim, packages) for text in packages[wheel]["requires"]]
-    found = [(wheel, re.match(r"nvidia-cublas-cu(\d+)", text)) for wheel, text in needs]
-    majors = [(wheel, match.group(1)) for wheel, match in found if match]
-    return [("lib%s.so.%s" % (n, m), requester, wheel) for wheel, m in majors for n in ("cublas", "cublasLt")]
+    majors = []
+    for wheel, cuda in wheels_of(shim, packages).items():
+        asked = [cuda_family(need["name"]) for need in map(requirement, packages[wheel]["requires"]) if need]
+        majors += [(wheel, major or cuda) for family, major in asked if family == "cublas"]
+    return [("lib%s.so.%d" % (n, m), requester, wheel) for wheel, m in majors for n in ("cublas", "cublasLt")]
 
 
 def find_nvrtc(facts, loader, wheel_folders):

@@ -11,6 +11,7 @@ from ..common.distributions import canonical
 from ..common.framework_remedies import card_within
 from ..common.remedies import Remedies
 from ..common.tables import (
+    cuda_major_of,
     cudnn_of_torch,
     driver_floor,
     read_cards,
@@ -80,7 +81,9 @@ class TextFacts(object):
         self.cuda_majors = {int(major) if major != "92" else 9 for major in majors if major}
         for names in ([n for n in self.packages if "cudnn" not in n], self.packages):
             found = [re.search(r"-cu(?:da)?(\d\d)", name) for name in names]
-            self.cuda_majors = self.cuda_majors or {int(match.group(1)) for match in found if match}
+            told = {int(match.group(1)) for match in found if match}
+            told |= {cuda_major_of(name, self.packages[name]) for name in names} - {None}
+            self.cuda_majors = self.cuda_majors or told
         self.cuda_majors |= {int(major) for major in _groups("jax_cuda", text).values()}
 
     def _machine(self, text):
