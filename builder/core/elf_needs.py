@@ -23,7 +23,8 @@ def needs_of(content: bytes) -> Needs | None:
         links = elf_links(read, elf_segments(read)) if elf_machine(read) is not None else None
         if links is None:
             return None
-        glibc = [name.removeprefix("GLIBC_") for name in links.versions() if name.startswith("GLIBC_2")]
+        asked = (version for _, version, _ in links.asked())
+        glibc = [name.removeprefix("GLIBC_") for name in asked if name.startswith("GLIBC_2")]
     except ValueError:
         return None
     paths = [path for text in (links.rpath, links.runpath) for path in (text or "").split(":") if path]

@@ -7,12 +7,12 @@ import errno
 import os
 import re
 
+from ....core.elf import WAITS
 from ..common.distributions import find_wheel_folders, list_folder, read_distributions, search_folders
 from ..common.tables import read_frameworks
 from .consumers import find_consumers
 from .environment import on_noexec_mount
 from .library_files import (
-    WAITS,
     folder_version,
     is_cuda_library,
     required_sublibraries,

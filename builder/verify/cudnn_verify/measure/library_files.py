@@ -9,11 +9,10 @@ import re
 import stat
 import struct
 
-from ....core.elf import ELF_MACHINES, LOAD_SEGMENT, elf_links, elf_machine, elf_segments
+from ....core.elf import LOAD_SEGMENT, elf_file, elf_segments
 from ..common.distributions import read_text
 from ..common.versions import numbers
 
-WAITS = "a named pipe or a device"
 _SHT_NOBITS, _EXECUTABLE = 8, 1
 _ADDED = re.compile(r"-[0-9a-f]{8}$|\.alt$")
 """The hash that packagers put into a name, and NVRTC's second build."""
@@ -53,63 +52,8 @@ def in_folders(name, folders):
 
 
 def read_elf(path):
-    """A library's header: {problem, skipped, size, soname, needed, rpath, runpath}.
-
-    ``skipped`` is true if the loader passes over the file and goes on searching (no such file, another
-    word size, another machine), and false if it gives up (empty, text, bad header) or does not notice
-    (truncated).
-    """
-    facts = {"problem": None, "skipped": False, "size": None, "soname": None}
-    facts.update(needed=[], rpath=None, runpath=None)
-    try:
-        mode = os.stat(path).st_mode
-        if not stat.S_ISREG(mode):  # opening a pipe would wait for its other end
-            facts["problem"] = "a folder" if stat.S_ISDIR(mode) else WAITS
-            return facts
-        with open(path, "rb") as stream:
-            facts["size"] = os.fstat(stream.fileno()).st_size
-            facts["problem"], facts["skipped"] = _read_header(stream, facts)
-    except OSError as error:
-        dangling = os.path.islink(path) and not os.path.exists(path)
-        lost = "a link to %s, which is not there" % os.readlink(path) if dangling else None
-        facts.update(problem=lost or error.strerror or str(error), skipped=True)
-    except (struct.error, ValueError, OverflowError, MemoryError):
-        facts["problem"] = "its ELF header makes no sense"
-    return facts
-
-
-def _read_header(stream, facts):
-    """(problem, skipped) of an open file, with its size in ``facts``; the rest goes into them."""
-    head = stream.read(64)
-    if not head:
-        return "empty", False
-    if head[:4] != b"\x7fELF":
-        pointer = head.startswith(b"version https://git-lfs")
-        return "a Git LFS pointer, not the library" if pointer else "not an ELF file", False
-    if len(head) < 64:
-        return "truncated within its header", False
-    if head[4] != 2 or head[5] != 1:
-        return "a 32-bit library" if head[4] != 2 else "a big-endian library", True
-
-    def read(at, length):
-        stream.seek(at)
-        return stream.read(length)
-
-    machine, wanted = elf_machine(read), ELF_MACHINES.get(os.uname()[4].lower())
-    if wanted is not None and machine != wanted:
-        return "for another machine (ELF machine %d)" % machine, True
-    sections, (size, count) = struct.unpack_from("<Q", head, 40)[0], struct.unpack_from("<HH", head, 58)
-    missing = (sections and sections + size * count) - facts["size"]
-    if missing <= 0:  # otherwise the table of segments may be cut off, too
-        segments = elf_segments(read)
-        ends = [one.offset + one.length for one in segments if one.kind == LOAD_SEGMENT]
-        missing = max(ends + [0]) - facts["size"]
-    if missing > 0:
-        return "truncated: at least %d bytes are missing" % missing, False
-    links = elf_links(read, segments)
-    if links is not None:
-        facts.update(needed=links.needed, soname=links.soname, rpath=links.rpath, runpath=links.runpath)
-    return None, False
+    """:func:`core.elf.elf_file` as {problem, skipped, size, kind, soname, needed, rpath, runpath, ...}."""
+    return dict(elf_file(path)._asdict())
 
 
 def section_spans(path):

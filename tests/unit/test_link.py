@@ -1,0 +1,247 @@
+"""What the loader will do, worked out: rule by rule on files that are facts, and beside the real one."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from link_oracle import ask_loader, differences, work_out
+from small_libraries import lay_out, make_builds
+
+from builder.core.elf import NO_LIBRARY, ElfFile, Symbols
+from builder.core.link import (
+    DiskView,
+    LinkProcess,
+    ListedView,
+    Opened,
+    Search,
+    default_folders,
+    search_here,
+    system_library,
+)
+
+NOTHING = Search([], {}, ["/lib"], [], "lib64", {}, True)
+SITE = "/venv/site-packages"
+
+
+def library(
+    soname: str | None = None,
+    *needed: str,
+    asked: tuple[tuple[str, str, bool], ...] = (),
+    offered: list[str] | None = None,
+    **fields: object,
+) -> ElfFile:
+    """A library that neither lacks a symbol nor has one."""
+    return NO_LIBRARY._replace(
+        kind=3, soname=soname, needed=list(needed), asked=lambda: list(asked), offered=lambda: offered,
+        symbols=lambda: Symbols({}, {}, lambda lazy: set()), **fields,
+    )  # fmt: skip
+
+
+def opened(
+    files: dict[str, ElfFile], *names: str, search: Search = NOTHING, symbols: bool = True
+) -> list[Opened]:
+    process = LinkProcess(ListedView(files), search, symbols)
+    return [process.open(name) for name in names]
+
+
+def got(answer: Opened) -> dict[str, str | None]:
+    return {row.name: row.path for row in answer.rows}
+
+
+def test_rpath_beats_the_variable_which_beats_runpath_which_beats_the_cache() -> None:
+    places = {f"/{place}/libx.so": library("libx.so") for place in ("r", "v", "c", "lib")}
+    search = NOTHING._replace(library_path=["/v"], cache={"libx.so": "/c/libx.so"})
+    by_rpath, by_runpath = library(None, "libx.so", rpath="/r"), library(None, "libx.so", runpath="/r")
+
+    def step(files: dict[str, ElfFile], search: Search) -> str:
+        (answer,) = opened({**places, **files}, "/p/libp.so", search=search)
+        return answer.rows[1].step
+
+    assert step({"/p/libp.so": by_rpath}, search) == "DT_RPATH"
+    assert step({"/p/libp.so": by_runpath}, search) == "LD_LIBRARY_PATH"
+    assert step({"/p/libp.so": by_runpath}, search._replace(library_path=[])) == "DT_RUNPATH"
+    assert step({"/p/libp.so": library(None, "libx.so")}, search._replace(library_path=[])) == "ld.so.cache"
+    assert step({"/p/libp.so": library(None, "libx.so")}, NOTHING) == "default folder"
+    both = library(None, "libx.so", rpath="/r", runpath="/nowhere")
+    assert step({"/p/libp.so": both}, search) == "LD_LIBRARY_PATH"
+
+
+def test_rpath_is_handed_down_and_runpath_is_not() -> None:
+    """PyTorch's libraries have the first, TensorFlow's and cuDNN's the second."""
+    deep = {"/p/libmid.so": library("libmid.so", "libx.so"), "/q/libx.so": library("libx.so")}
+    handed = {**deep, "/p/libp.so": library(None, "libmid.so", rpath="$ORIGIN:$ORIGIN/../q")}
+    assert got(*opened(handed, "/p/libp.so"))["libx.so"] == "/p/../q/libx.so"
+    own = {**deep, "/p/libp.so": library(None, "libmid.so", runpath="$ORIGIN:/q")}
+    (answer,) = opened(own, "/p/libp.so")
+    assert (answer.loads, answer.kind, answer.library, answer.by) == (
+        False,
+        "absent",
+        "libx.so",
+        "/p/libmid.so",
+    )
+    other = {**handed, "/p/libmid.so": library("libmid.so", "libx.so", runpath="/nowhere")}
+    assert opened(other, "/p/libp.so")[0].loads is False, "one with DT_RUNPATH is handed none"
+
+
+def test_whoever_comes_first_decides_for_its_soname() -> None:
+    """NVIDIA's NCCL of CUDA 12 and 13 have one soname: the first in the process is everybody's."""
+    files = {
+        "/a/libnccl.so.2": library("libnccl.so.2"),
+        "/b/libnccl.so.2": library("libnccl.so.2"),
+        "/b/libtorch.so": library(None, "libnccl.so.2", rpath="$ORIGIN"),
+    }
+    assert got(opened(files, "/b/libtorch.so")[0])["libnccl.so.2"] == "/b/libnccl.so.2"
+    second = opened(files, "/a/libnccl.so.2", "/b/libtorch.so")[1]
+    assert got(second) == {"/b/libtorch.so": "/b/libtorch.so"}
+
+
+def test_a_library_found_under_another_name_is_another_one_until_its_soname_is_asked_for() -> None:
+    """libcudart-9335f6a2.so.12, as packagers rename it, does not serve libcudart.so.12."""
+    renamed = {
+        "/p/libcudart-9335f6a2.so.12": library("libcudart-9335f6a2.so.12"),
+        "/p/libq.so": library(None, "libcudart.so.12"),
+    }
+    assert opened(renamed, "/p/libcudart-9335f6a2.so.12", "/p/libq.so")[1].kind == "absent"
+    kept = {**renamed, "/p/libcudart-9335f6a2.so.12": library("libcudart.so.12")}
+    assert opened(kept, "/p/libcudart-9335f6a2.so.12", "/p/libq.so")[1].loads
+
+
+def test_a_call_that_fails_takes_back_what_it_loaded() -> None:
+    files = {
+        "/p/libbad.so": library(None, "libx.so", "libnone.so", rpath="/p"),
+        "/p/libx.so": library("libx.so"),
+        "/q/libgood.so": library(None, "libx.so"),
+    }
+    assert [answer.loads for answer in opened(files, "/p/libbad.so", "/q/libgood.so")] == [False, False]
+
+
+def test_a_version_has_to_be_there_and_a_weak_one_need_not() -> None:
+    def with_(offered: list[str] | None, *, weak: bool = False) -> Opened:
+        asks = library(None, "libnccl.so.2", asked=(("libnccl.so.2", "V_2.27", weak),), rpath="/n")
+        return opened(
+            {"/p/lib.so": asks, "/n/libnccl.so.2": library("libnccl.so.2", offered=offered)}, "/p/lib.so"
+        )[0]
+
+    old = with_(["V_2.14"])
+    assert (old.kind, old.library, old.by) == ("version", "/n/libnccl.so.2", "/p/lib.so")
+    assert [with_(["V_2.27"]).loads, with_(["V_2.14"], weak=True).loads, with_(None).loads] == [
+        True,
+        True,
+        True,
+    ]
+
+
+def test_symbols_are_looked_for_with_all_that_everybody_sees() -> None:
+    """torchvision's _C, which finds PyTorch's symbols in the library that PyTorch has loaded for all."""
+    need = Symbols({1: (b"_ZN3c10E", None, None)}, {}, lambda lazy: {1})
+    has = Symbols({}, {b"_ZN3c10E": [(None, False)]}, lambda lazy: set())
+    files = {
+        "/t/libc10.so": library("libc10.so")._replace(symbols=lambda: has),
+        "/v/_C.so": library()._replace(symbols=lambda: need),
+    }
+    (alone,) = opened(files, "/v/_C.so")
+    assert (alone.kind, alone.text, alone.library) == ("symbol", "undefined symbol: _ZN3c10E", "/v/_C.so")
+    process = LinkProcess(ListedView(files), NOTHING)
+    assert process.open("/t/libc10.so", everywhere=True).loads
+    assert process.open("/v/_C.so").loads
+    unused = files["/v/_C.so"]._replace(symbols=lambda: need._replace(used=lambda lazy: set()))
+    assert opened({**files, "/v/_C.so": unused}, "/v/_C.so")[0].loads, "no relocation asks for it"
+
+
+def test_what_nobody_read_is_no_yes() -> None:
+    unread = {"/p/lib.so": library()._replace(symbols=None)}
+    assert (opened(unread, "/p/lib.so")[0].loads, opened(unread, "/p/lib.so")[0].kind) == (None, "doubt")
+    assert opened(unread, "/p/lib.so", symbols=False)[0].loads, "symbols were not asked about"
+    needs = {"/p/lib.so": library(None, "libGL.so.1")}
+    partly = NOTHING._replace(complete=False)
+    assert opened(needs, "/p/lib.so", search=partly)[0].loads is None
+    assert opened(needs, "/p/lib.so")[0].loads is False
+    token = {
+        "/p/lib.so": library(None, "libx.so", runpath="/opt/$PLATFORM:/x"),
+        "/x/libx.so": library("libx.so"),
+    }
+    assert opened(token, "/p/lib.so")[0].loads is None
+    levels = {**token, "/p/lib.so": library(None, "libx.so", runpath="/x"), "/x/glibc-hwcaps": library()}
+    assert opened(levels, "/p/lib.so", search=NOTHING._replace(hwcaps=None))[0].loads is None
+
+
+def test_the_driver_brings_its_own_libraries() -> None:
+    search = NOTHING._replace(given={"libcuda.so.1": "cu[A-Z]"})
+    calls = Symbols({1: (b"cuInit", None, None)}, {}, lambda lazy: {1})
+    files = {"/p/lib.so": library(None, "libcuda.so.1")._replace(symbols=lambda: calls)}
+    assert opened(files, "/p/lib.so", search=search)[0].loads
+    other = Symbols({1: (b"nvrtcCompile", None, None)}, {}, lambda lazy: {1})
+    files = {"/p/lib.so": library(None, "libcuda.so.1")._replace(symbols=lambda: other)}
+    assert opened(files, "/p/lib.so", search=search)[0].kind == "symbol"
+    assert opened(files, "/p/lib.so")[0].kind == "absent"
+
+
+def test_the_floors_of_a_base() -> None:
+    base = {"/lib/libc.so.6": system_library("libc.so.6", {"GLIBC": "2.36"})}
+
+    def asking(version: str) -> bool | None:
+        asks = library(None, "libc.so.6", asked=(("libc.so.6", version, False),))
+        return opened({**base, "/p/lib.so": asks}, "/p/lib.so", symbols=False)[0].loads
+
+    assert [asking(v) for v in ("GLIBC_2.2.5", "GLIBC_2.36", "GLIBC_2.38", "GLIBCXX_3.4")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_loops_and_absurd_run_paths_end() -> None:
+    circle = {
+        f"/p/lib{n}.so": library(f"lib{n}.so", f"lib{(n + 1) % 9}.so", rpath="$ORIGIN") for n in range(9)
+    }
+    assert len(opened(circle, "/p/lib0.so")[0].rows) == 9
+    folders = ":".join(f"/nowhere/{n}" for n in range(20_000))
+    wide = {"/p/lib.so": library(None, *(f"lib{n}.so" for n in range(1000)), runpath=folders)}
+    wide |= {f"/lib/lib{n}.so": library(f"lib{n}.so") for n in range(1000)}
+    start = time.perf_counter()
+    assert len(opened(wide, "/p/lib.so")[0].rows) == 1001
+    absurd = {f"/p/lib{n}.so": library(f"lib{n}.so", f"libx{n}.so", runpath=folders) for n in range(100)}
+    absurd |= {f"/lib/libx{n}.so": library(f"libx{n}.so") for n in range(100)}
+    absurd["/p/lib.so"] = library(None, *(f"lib{n}.so" for n in range(100)), runpath="/p")
+    assert (opened(absurd, "/p/lib.so")[0].loads, opened(absurd, "/p/lib.so")[0].kind) == (None, "doubt")
+    assert time.perf_counter() - start < 20
+    long = {f"/lib/lib{n}.so": library(f"lib{n}.so", f"lib{n + 1}.so") for n in range(5000)}
+    assert opened(long, "/lib/lib0.so")[0].text == "more than 4096 libraries"
+
+
+def test_a_table_that_lies_is_a_doubt(tmp_path: Path) -> None:
+    def lie() -> list[str]:
+        raise ValueError("versions without an end")
+
+    files = {"/p/lib.so": library()._replace(asked=lie)}
+    assert (opened(files, "/p/lib.so")[0].loads, opened(files, "/p/lib.so")[0].kind) == (None, "doubt")
+    strange = {"/p/lib.so": library(None, asked=(("libghost.so", "V_1", False),))}
+    assert opened(strange, "/p/lib.so")[0].kind == "unusable", "glibc ends the process"
+
+
+def test_this_machines_search() -> None:
+    here = search_here("/a:;/b")
+    assert here.library_path == ["/a", ".", "/b"]
+    assert any(name.startswith("libc.so") for name in here.cache)
+    assert "/usr/lib" in default_folders() or "/usr/lib64" in default_folders()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+def test_small_libraries_load_as_the_loader_loads_them(tmp_path: Path) -> None:
+    chance = random.Random(26)
+    builds = make_builds(tmp_path, chance, each=1)
+    calls = loads = 0
+    for number in range(8):
+        layout = lay_out(tmp_path / f"layout{number}", builds, chance)
+        run = ask_loader(sys.executable, layout.calls, layout.variables)
+        start, answers = work_out(sys.executable, run, layout.calls, layout.variables, DiskView())
+        assert start.loads is bool(run.caller), layout
+        assert differences(layout.calls, run, answers) == []
+        calls, loads = calls + len(run.answers), loads + sum(answer.loads is True for answer in run.answers)
+    assert calls > loads > 0
