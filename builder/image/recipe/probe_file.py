@@ -8,6 +8,7 @@ and every top-level name unique across the folders) are checked by ``tests/unit/
 
 import ast
 import contextlib
+import functools
 import hashlib
 import re
 import sys
@@ -55,8 +56,9 @@ class _Module:
     """Import statements of the standard library, one each."""
 
 
+@functools.cache
 def bundle(folder: Path | None = None) -> bytes:
-    """The probe as one file."""
+    """The probe as one file; put together once in a process."""
     folder = resources.probe() if folder is None else folder
     paths = sources(folder)
     modules = {path.stem: _read(path.stem, _with_data(path, folder)) for path in paths}

@@ -6,27 +6,33 @@ this machine's loopback, gone with the test.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import functools
 import io
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
+import zlib
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+import pytest
 import requests
 from doubles.project import CELL, PROBE, Project, report
-from doubles.registry import RegistryDouble
+from doubles.registry import RegistryDouble, serve
 from doubles.small_image import SigningDouble
 from typer.exceptions import TyperException
+from urllib3 import HTTPResponse
 
 from builder.cli.app import loaded
 from builder.cli.commands.init import MatrixWish, matrix_text
@@ -39,17 +45,19 @@ from builder.plan.facts.maintain.release_survey import Survey
 from builder.plan.facts.maintain.side_tables import Refresh
 from builder.plan.lock.file import lock_path, merge
 from builder.plan.matrix import load
+from builder.release.catalogue import collection
+from builder.release.colab.diff import Inventory, Listed
 from builder.sources.index import settings
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign, Signed
 from builder.verify.evidence.local_builds import MadeImages
-from builder.verify.runner.document import EXIT_CODES
+from builder.verify.evidence.report_exchange import share
+from builder.verify.runner.document import EXIT_CODES, parse
+from builder.verify.runner.entry import read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import pytest
 
 OTHERS = """\
 version: 1
@@ -75,6 +83,19 @@ version: 1
 scheduler: slurm
 staging: {host}/staging
 classes: {{T4: {{partition: gpu}}}}
+"""
+AGAIN = """\
+version: 1
+name: again
+defaults:
+  framework: tensorflow==2.15.1
+  base: rootfs:debian/bookworm
+  python: 3.11
+  cuda: {from: wheels, packages: [nvidia-cudnn-cu12==8.9.4.25, nvidia-cuda-runtime-cu12==12.2.140]}
+  gpus: [T4]
+  env: {AGAIN: "1"}
+include:
+  - {}
 """
 UNLOCKED = """\
 version: 1
@@ -151,7 +172,7 @@ class World:
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(self.template, self.folder)
         held = dict(self.held)
-        before = deepcopy((self.server.blobs, self.server.manifests, self.server.tags))
+        before = [dict(one) for one in (self.server.blobs, self.server.manifests, self.server.tags)]
         self.calls.clear()
         self.server.requests.clear()
         out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
@@ -345,6 +366,10 @@ def furnish(folder: Path, server: RegistryDouble) -> tuple[dict[str, StoredImage
         (folder / name).write_text(name)
     staged = project.stage(registry, f"{server.host}/staging")
     project.report(staged)
+    _elsewhere(folder / "again", registry, server)
+    damaged = folder / "cache" / "layers" / "blobs" / "sha256" / ("d" * 64)
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("other bytes than its name says")
     (folder / "requirements.txt").write_text("torch==2.9.1\n")
     (folder / "pyproject.toml").write_text('[project]\nname = "p"\ndependencies = ["torch==2.9.1"]\n')
     lines = {"cell_type": "code", "source": ["!pip install torch==2.9.1"], "outputs": []}
@@ -354,7 +379,8 @@ def furnish(folder: Path, server: RegistryDouble) -> tuple[dict[str, StoredImage
     (folder / "report.json").write_text(json.dumps(report()))
     for name in ("lists", "others"):
         (folder / name).mkdir()
-        (folder / name / "pip-freeze.gpu.txt").write_text(f"numpy==2.0.2\n{name}==1.0\n")
+        lines = ("numpy==2.0.2", "tensorflow==2.18.0", f"{name}==1.0")
+        (folder / name / "pip-freeze.gpu.txt").write_text("\n".join(lines) + "\n")
         (folder / name / "apt-list-gpu.txt").write_text(
             "libcudnn9-cuda-12/now 9.2.1.18-1 amd64 [installed,local]\n"
         )
@@ -380,6 +406,71 @@ def furnish(folder: Path, server: RegistryDouble) -> tuple[dict[str, StoredImage
     )
     colab = replace(held, labels=(*held.labels, ("io.rtbuild.profile", "colab")))
     return {held.reference: held, f"rtbuild/colab:{CELL}": colab}, staged.digest
+
+
+def _elsewhere(folder: Path, registry: Registry, server: RegistryDouble) -> None:
+    """A cell of another matrix that another machine built, and whose report lies beside its image.
+
+    In the public repository its tag is already one of the matrix ``tf``.
+    """
+    project = Project(folder, AGAIN)
+    staged = project.stage(registry, f"{server.host}/staging", extra=b"again")
+    share(registry, staged, [read_entry(project.report(staged).read_text(), "x.json")])
+
+
+def _page(request: Any) -> requests.Response:
+    """A package index with a wheel of each project of the runtime's list but one, of which it has sources."""
+    project = urlsplit(request.url).path.strip("/").rpartition("/")[2]
+    files = {
+        "numpy": "numpy-2.0.2-py3-none-any.whl",
+        "tensorflow": "tensorflow-2.18.0-py3-none-any.whl",
+        "lists": "lists-1.0.tar.gz",
+    }
+    if project not in files:
+        raise requests.ConnectionError("the double answers nobody", request=request)
+    entry = {"filename": files[project], "url": files[project], "hashes": {"sha256": "a" * 64}, "size": 5}
+    answer = requests.Response()
+    answer.status_code, answer.url, answer.request = 200, request.url, request
+    answer.headers["Content-Type"] = "application/vnd.pypi.simple.v1+json"
+    page = {"meta": {"api-version": "1.0"}, "name": project, "files": [entry]}
+    answer.raw = HTTPResponse(io.BytesIO(json.dumps(page).encode()), preload_content=False)
+    return answer
+
+
+FEW, CAUSES = tuple(itertools.islice(collection.releases_of(), 2)), collection.causes_of()
+RUNTIME = Listed(
+    runtime="2025.07",
+    python="3.11.13",
+    cuda="12.5.1",
+    cudnn="9.2.1.18",
+    packages={"numpy": "2.0.2", **{f"package{number}": "1.0" for number in range(50)}},
+)
+
+
+def _inventory() -> Inventory:
+    """An image that has a little of the runtime."""
+    return Inventory(
+        python="3.11.13", packages={"numpy": "2.0.1"}, inside={}, report=parse(json.dumps(report()))
+    )
+
+
+def _colab_said() -> str:
+    """What Google's command line prints when the probe has run on one of its machines."""
+    changed = {"changes": [{"what": "driver", "before": "1", "now": "2"}]}
+    packed = base64.b64encode(zlib.compress(json.dumps(report() | changed).encode())).decode()
+    return f"rtbuild-report-begin\n{packed}\nrtbuild-report-end\n"
+
+
+class _Waiting(threading.Event):
+    """A test double of a dispatcher's patience: it waits for no time."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.world.record("wait", f"{timeout:g} of them")
+        return self.is_set()
 
 
 class _Missing:
@@ -429,12 +520,36 @@ def _record_making(world: World) -> None:
     )
 
 
+@dataclass(frozen=True)
+class Furnished:
+    """What every world begins with; a run changes a copy of it, and the registry is put back after each."""
+
+    template: Path
+    server: RegistryDouble
+    held: dict[str, StoredImage]
+    staged: str
+
+
+@contextlib.contextmanager
+def furnished(folder: Path) -> Iterator[Furnished]:
+    """A project with images, reports and one publication, in ``folder`` and in a registry that answers."""
+    with serve() as server, pytest.MonkeyPatch.context() as monkeypatch:
+        made = Furnished(folder / "template", server, *furnish(folder / "template", server))
+        world = open_world(folder, made, monkeypatch)
+        public = ["matrices/tf.yaml", "--from", f"{server.host}/staging", "--to", f"{server.host}/known"]
+        with contextlib.chdir(world.template), contextlib.redirect_stderr(io.StringIO()) as said:
+            assert _code("publish", public) == 0, said.getvalue()
+        monkeypatch.undo()
+        yield made
+
+
 def open_world(  # noqa: C901 - one recorder after the other
-    folder: Path, server: RegistryDouble, monkeypatch: pytest.MonkeyPatch
+    folder: Path, begin: Furnished, monkeypatch: pytest.MonkeyPatch
 ) -> World:
     """The world, with a recorder at each way out of rtbuild."""
-    world = World(folder / "here", folder / "template", server, monkeypatch)
-    world.held, world.staged = furnish(world.template, server)
+    server = begin.server
+    world = World(folder / "here", begin.template, server, monkeypatch, held=dict(begin.held))
+    world.staged = begin.staged
     patch = monkeypatch.setattr
     for name in ("HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(folder / "home"))
@@ -454,7 +569,10 @@ def open_world(  # noqa: C901 - one recorder after the other
     def send(adapter: Any, request: Any, **options: Any) -> Any:
         if request.url.startswith(f"http://{server.host}/"):
             return real_send(adapter, request, **options)
-        world.record("http", request.method, urlsplit(request.url).hostname)
+        host = urlsplit(request.url).hostname
+        world.record("http", request.method, host)
+        if host == "index.invalid":
+            return _page(request)
         raise requests.ConnectionError("the double answers nobody", request=request)
 
     real_send = requests.adapters.HTTPAdapter.send
@@ -478,6 +596,8 @@ def open_world(  # noqa: C901 - one recorder after the other
             world.held[command[-1].replace(server.host, "REGISTRY")] = world.held[f"rtbuild/colab:{CELL}"]
         if command[0] == "sbatch":
             text = "1;cluster\n"
+        elif command[0] == "colab":
+            text = _colab_said()
         elif command[0] in {"squeue", "scontrol", "sacct"}:
             text = ""
         return subprocess.CompletedProcess(command, 0, text if plain else text.encode(), "")
@@ -485,9 +605,12 @@ def open_world(  # noqa: C901 - one recorder after the other
     patch(subprocess, "run", ran)
 
     class Process:
-        def __init__(self, command: Any, **_options: Any) -> None:
+        def __init__(self, command: Any, **options: Any) -> None:
             world.record("process", command)
-            self.stdout, self.stderr = io.BytesIO(json.dumps(report()).encode() + b"\n"), None
+            said = json.dumps(report()) + "\n"
+            text = any(options.get(name) for name in ("text", "encoding", "universal_newlines"))
+            self.stdout: Any = io.StringIO(said) if text else io.BytesIO(said.encode())
+            self.stderr = None
             self.returncode = 0
             self.pid = 1 << 30
             """Above every process's."""
@@ -524,6 +647,9 @@ def open_world(  # noqa: C901 - one recorder after the other
         cancel = start
 
     patch("builder.release.dispatch.node.threading.Timer", Limit)
+    patch(
+        "builder.cli.commands.dispatch.threading", SimpleNamespace(Event=functools.partial(_Waiting, world))
+    )
     patch("builder.image.engine.doctor.require", world.recorded("sandbox"))
 
     def pool(workers: int, **options: Any) -> ThreadPoolExecutor:
@@ -534,17 +660,20 @@ def open_world(  # noqa: C901 - one recorder after the other
     patch("builder.image.engine.receive.sweep_passing", world.recorded("sweep"))
     _record_making(world)
     patch("builder.plan.facts.maintain.rereading.survey", world.recorded("survey", Survey()))
-    patch("builder.plan.facts.maintain.rereading.refresh", world.recorded("refresh", Refresh()))
+
+    def refreshed(folder: Path, *, registry: Registry, **_more: object) -> Refresh:
+        world.record("refresh", folder)
+        with contextlib.suppress(CellError):
+            registry.digest_of("nvidia/cuda:12.2.2-base-ubuntu22.04")
+        return Refresh()
+
+    patch("builder.plan.facts.maintain.rereading.refresh", refreshed)
     patch("builder.plan.facts.maintain.rereading.write_whole", world.recorded("write"))
     patch("builder.cli.commands.facts.portable", lambda: "{}")
     patch("builder.cli.commands.facts.write_whole", world.recorded("write"))
-    patch("builder.cli.commands.colab.listed", world.recorded("runtime"))
-    patch("builder.cli.commands.colab.labelled", world.recorded("labelled", ()))
-    patch(
-        "builder.cli.commands.colab.measure",
-        world.recorded("measure", CellError("the double measures nothing")),
-    )
-    public = ["matrices/tf.yaml", "--from", f"{server.host}/staging", "--to", f"{server.host}/known"]
-    with contextlib.chdir(world.template), contextlib.redirect_stderr(io.StringIO()) as said:
-        assert _code("publish", public) == 0, said.getvalue()
+    patch("builder.cli.commands.colab.listed", world.recorded("runtime", RUNTIME))
+    patch("builder.cli.commands.colab.measure", world.recorded("measure", _inventory()))
+    # a site has a page for each release, card and cause: two are enough here
+    for name, row in (("releases_of", FEW), ("cards_of", collection.cards_of()), ("causes_of", CAUSES)):
+        patch(collection, name, functools.partial(tuple, row[:2]))
     return world
