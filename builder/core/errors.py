@@ -5,10 +5,10 @@ A message says what happened and why it is likely; ``hint`` says what to do next
 elsewhere it ends with exit code 70 at the boundary in :mod:`builder.cli`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from builder.core.model import Span
 
@@ -31,6 +31,32 @@ class CellError(RtbuildError):
     """One cell failed: it did not lock, did not build, or a check in it failed. Other cells go on."""
 
     exit_code = 1
+
+
+class NothingPossibleError(CellError):
+    """No cell meets a demand. Carries the reasons, and what is possible in place of it."""
+
+    answer: ClassVar[str] = "impossible"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reasons: Sequence[str] = (),
+        instead: Sequence[Mapping[str, Any]] = (),
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reasons = tuple(reasons)
+        self.instead = tuple(instead)
+        """For each way out, as JSON has it, what it is in place of, and the cell."""
+
+
+class NotKnownError(NothingPossibleError):
+    """No cell is known to be possible, and none is ruled out: a value that decides was read nowhere."""
+
+    exit_code = 7
+    answer = "unknown"
 
 
 class FaultError(CellError):

@@ -59,6 +59,26 @@ newest_first = functools.cmp_to_key(_newer)
 """
 
 
+def closest_first(to: str, versions: Iterable[str]) -> list[str]:
+    """Versions, the closest first: by the lines (``2.14``) between them, a newer one first, then by patch.
+
+    >>> closest_first("2.3.1", ["2.1.4", "2.2.0", "2.2.3", "2.3.0", "2.4.0", "2.4.4"])
+    ['2.3.0', '2.4.0', '2.4.4', '2.2.3', '2.2.0', '2.1.4']
+    """
+    there = set(versions)
+    lines = {text: (*key(text), 0)[:2] for text in (*there, to)}
+    place = {line: n for n, line in enumerate(sorted(set(lines.values())))}
+
+    def away(text: str) -> tuple[int, bool, object]:
+        steps = place[lines[text]] - place[lines[to]]
+        if steps == 0:
+            patches = [(*key(one), 0, 0)[2] for one in (text, to)]
+            return 0, False, (abs(patches[0] - patches[1]), newest_first(text))
+        return abs(steps), steps < 0, release(text) if steps > 0 else newest_first(text)
+
+    return sorted(there, key=away)
+
+
 def at_least(found: str, wanted: str) -> bool:
     """True if ``found`` is not older than ``wanted``; missing parts count as 0."""
     a, b = key(found), key(wanted)

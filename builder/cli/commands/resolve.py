@@ -7,7 +7,7 @@ from typing import Any
 
 from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
-from builder.core.errors import CellError, UsageError
+from builder.core.errors import NothingPossibleError, UsageError
 from builder.core.versions import pinned
 from builder.image.engine import nvidia_smi
 from builder.plan.facts.rules import Outcome
@@ -79,11 +79,16 @@ def resolve(
     offline: bool = opt.of("--offline: Ask no package index: the tables alone, without the resolver.", False),
     json_: bool = opt.JSON,
 ) -> int:
-    """Print a matrix of the cells; errors as of :func:`propose`."""
+    """Print a matrix of the cells; errors as of :func:`propose`, with ``--json`` as a document, too."""
     asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_)
     on = machine(gpu or (), opt.driver(driver))
     index = None if offline else Index.from_user(once=True)
-    found = propose(asked, *on, python=python, limit=limit, name=name, index=index)
+    try:
+        found = propose(asked, *on, python=python, limit=limit, name=name, index=index)
+    except NothingPossibleError as none:
+        if json_:
+            print_json(_refusal(none, asked, *on))
+        raise
     if json_:
         print_json(document(found))
     else:
@@ -133,8 +138,8 @@ def propose(
 ) -> ProposedMatrix:
     """A matrix of at most ``limit`` cells, the best first. ``index`` None: the facts alone are asked.
 
-    Raises UsageError if a requirement is neither on record nor in the index, and CellError if no cell is
-    possible: which two demands clash, and which one to give up.
+    Raises UsageError if a requirement is neither on record nor in the index, NothingPossibleError if no cell
+    is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
     """
     python = python or asked.python
     frameworks, companions = split(asked, python)
@@ -160,9 +165,10 @@ def propose(
     else:
         standing, refused = prove(found.possible, demand, index, limit)
     if not standing:
-        raise CellError(
-            "the rules let it pass, and the resolver finds no set of wheels:\n"
-            + "\n".join(f"  {line}" for text in refused[:3] for line in text.splitlines()[:8]),
+        reasons = [line for text in refused[:3] for line in text.splitlines()[:8]]
+        raise NothingPossibleError(
+            "\n  ".join(("the rules let it pass, and the resolver finds no set of wheels:", *reasons)),
+            reasons=reasons,
             hint="loosen a requirement that the resolver names, or the Python",
         )
     text = to_matrix_yaml(standing, name)
@@ -170,13 +176,15 @@ def propose(
 
 
 def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:
-    """CellError for a framework that the index answers about, and has no wheel of."""
+    """NothingPossibleError for a framework that the index answers about, and has no wheel of."""
     for wish in demand.frameworks:
         mine = [offers[project] for project in distributions([wish]) if project in offers]
         # a +cu126 build may be on an index of its own alone
         if mine and "+" not in str(wish) and all(o.unknown is None and not o.wheels for o in mine):
-            raise CellError(
-                f"the package index has no wheel of {wish.name} for Linux on x86-64",
+            text = f"the package index has no wheel of {wish.name} for Linux on x86-64"
+            raise NothingPossibleError(
+                text,
+                reasons=[text],
                 hint="check UV_DEFAULT_INDEX or pip.conf; --offline asks only rtbuild's own tables",
             )
 
@@ -247,6 +255,7 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
     origins = [(str(wish), *_origin(wish, found.offers)) for wish in demand.frameworks]
     return {
         "schema": 1,
+        "answer": "possible",
         "requirements": [
             {"requirement": text, "versions_from": origin, "reason": why} for text, origin, why in origins
         ],
@@ -266,4 +275,22 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
             for one in found.proposals
         ],
         "matrix": found.text,
+    }
+
+
+def _refusal(
+    none: NothingPossibleError, asked: Wishes, gpus: Sequence[str], driver: str | None
+) -> dict[str, Any]:
+    """For ``--json``, if nothing is proposed: ``impossible`` or ``unknown``, why, and what is possible."""
+    return {
+        "schema": 1,
+        "answer": none.answer,
+        "requirements": [{"requirement": str(wish)} for wish in asked.wishes],
+        "notes": asked.notes,
+        "gpus": list(gpus),
+        "driver": driver,
+        "reasons": list(none.reasons),
+        "instead": list(none.instead),
+        "proposals": [],
+        "matrix": None,
     }

@@ -3,45 +3,79 @@
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from builder.core.errors import CellError
+from packaging.requirements import Requirement
+
+from builder.core.errors import NothingPossibleError, NotKnownError
+from builder.core.versions import lower_bound, pinned
 from builder.plan.facts.rules import Outcome, check, summary
-from builder.plan.resolve.solve import Demand, Proposal, Search, search
+from builder.plan.facts.tables import load
+from builder.plan.resolve.requirements import NamedRequirement
+from builder.plan.resolve.solve import Demand, Proposal, Search, closest, search
 
-First = Callable[[Demand], Proposal | None]
+Available = Mapping[str, Sequence[str]] | None
+First = Callable[[Demand, Mapping[str, str]], Proposal | None]
 _MOST = 1500
 """Candidates that the rules are asked about for each smaller question."""
 
 
-def nothing(demand: Demand, found: Search, available: Mapping[str, Sequence[str]] | None = None) -> CellError:
-    """The error for a demand that no cell meets."""
-    ask = functools.partial(search, available=available, enough=1, most=_MOST)
+@dataclass(frozen=True, kw_only=True)
+class WayOut:
+    """A possible cell, and the demands that were given up for it."""
 
-    def first(smaller: Demand) -> Proposal | None:
-        """The first possible cell, if there is one."""
-        try:
-            return next(iter(ask(smaller).possible), None) if smaller.frameworks else None
-        except CellError:
-            return None
+    given_up: tuple[str, ...]
+    another_version: bool
+    proposal: Proposal
 
-    culprits = _culprits(demand, first)
-    if culprits:
-        only = _only(demand, culprits)
-        asked = ask(only)
-        reasons = _reasons(asked, only)
-        names = " and ".join(culprits)
-        head = f"possible: {names} clash" if len(culprits) == 2 else f"possible for {names}"
+    def __str__(self) -> str:
+        cell, names = self.proposal.cell, " and ".join(self.given_up)
+        kept = f"another version in place of {names}" if self.another_version else f"without {names}"
+        return f"{kept}: {', '.join(cell.frameworks)} on Python {cell.python}"
+
+    def as_json(self) -> dict[str, object]:
+        """For ``rtbuild resolve --json``."""
+        cell = self.proposal.cell
+        return {
+            "given_up": list(self.given_up),
+            "another_version": self.another_version,
+            "cell": cell.inputs() | {"gpus": list(cell.gpus)},
+        }
+
+
+def nothing(demand: Demand, found: Search, available: Available = None) -> NothingPossibleError:
+    """The error for a demand that no cell meets; :class:`NotKnownError` if none is ruled out for certain."""
+    first = functools.partial(closest, available=available, most=_MOST)
+    if found.absent:
+        culprits = [f"{one.wish} ({one.wish.place})" for one in found.absent]
+        head = f"possible for {' and '.join(culprits)}"
+        reasons = [one.reason for one in found.absent]
+        left_open = all(one.outcome is Outcome.UNKNOWN for one in found.absent)
+        ways = list(_close_releases(demand, culprits, first))
     else:
-        asked, reasons = found, _reasons(found, demand)
-        head = "possible for all of " + ", ".join(name for name, _ in demand.parts())
-    if _left_open(asked, demand):
-        head = head.replace("possible", "known to be possible", 1)
-    lines = [f"nothing is {head}", *(f"  {reason}" for reason in reasons)]
-    ways = list(_ways_out(demand, culprits, first))
+        culprits = _culprits(demand, first)
+        if culprits:
+            demanded = _only(demand, culprits)
+            asked = search(demanded, available=available, enough=1, most=_MOST)
+            names = " and ".join(culprits)
+            head = f"possible: {names} clash" if len(culprits) == 2 else f"possible for {names}"
+        else:
+            demanded, asked = demand, found
+            head = "possible for all of " + ", ".join(name for name, _ in demand.parts())
+        reasons, left_open = _reasons(asked, demanded), _left_open(asked, demand)
+        ways = list(_ways_out(demand, culprits, first))
+    lines = [f"nothing is {'known to be ' * left_open}{head}", *(f"  {reason}" for reason in reasons)]
     if ways:
-        lines += ["give up one of them:", *(f"  {way}" for way in ways)]
-    return CellError("\n".join(lines), hint=None if ways else "loosen a version, the Python or the GPU")
+        lines += [
+            "the nearest on record:" if found.absent else "give up one of them:",
+            *(f"  {way}" for way in ways),
+        ]
+    return (NotKnownError if left_open else NothingPossibleError)(
+        "\n".join(lines),
+        reasons=reasons,
+        instead=[way.as_json() for way in ways],
+        hint=None if ways else "loosen a version, the Python or the GPU",
+    )
 
 
 def _culprits(demand: Demand, first: First) -> list[str]:
@@ -49,21 +83,50 @@ def _culprits(demand: Demand, first: First) -> list[str]:
     names = [name for name, _ in demand.parts()]
     for some in itertools.chain(itertools.combinations(names, 1), itertools.combinations(names, 2)):
         only = _only(demand, some)
-        if only.frameworks and first(only) is None:
+        if only.frameworks and first(only, {}) is None:
             return list(some)
     return []
 
 
-def _ways_out(demand: Demand, culprits: Sequence[str], first: First) -> Iterator[str]:
+def _ways_out(demand: Demand, culprits: Sequence[str], first: First) -> Iterator[WayOut]:
     """The cells that become possible without each demand, or with another version of it."""
     for name, without in demand.parts():
         if culprits and name not in culprits:
             continue
-        freed = _any_version(demand, name)
-        if freed is not None and (other := first(freed)) is not None:
-            yield f"another version in place of {name}: {_said(other)}"
-        elif (left := first(without)) is not None:
-            yield f"without {name}: {_said(left)}"
+        if other := list(_close_releases(demand, [name], first)):
+            yield from other
+        elif without.frameworks and (left := first(without, {})) is not None:
+            yield WayOut(given_up=(name,), another_version=False, proposal=left)
+
+
+def _close_releases(demand: Demand, names: Sequence[str], first: First) -> Iterator[WayOut]:
+    """The cell with the closest releases in place of the named ones."""
+    bound = [wish for wish in demand.frameworks if wish.parsed.specifier]
+    named = [wish for wish in bound if f"{wish} ({wish.place})" in names]
+    tried = list[Demand]()
+    for opened in zip(*map(_opened, named), strict=True):
+        others = dict(zip(named, opened, strict=True))
+        near = {other.name: _meant_version(wish.parsed) for wish, other in others.items()}
+        freed = replace(demand, frameworks=tuple(others.get(wish, wish) for wish in demand.frameworks))
+        if freed in tried:
+            continue
+        if (proposal := first(freed, near)) is not None:
+            yield WayOut(given_up=tuple(names), another_version=True, proposal=proposal)
+            return
+        tried.append(freed)
+
+
+def _opened(wish: NamedRequirement) -> Iterator[NamedRequirement]:
+    """Any release with the same extras, with any, and under any name of the framework's."""
+    yield wish.bound("")
+    yield wish.bound("", extras=False)
+    yield replace(wish, parsed=Requirement(load().table_name(wish.name)))
+
+
+def _meant_version(parsed: Requirement) -> str:
+    """The version that a requirement is about: the one that it pins, else its lower bound, else any other."""
+    bound = pinned(parsed) or lower_bound(parsed)
+    return bound or min(clause.version.removesuffix(".*") for clause in parsed.specifier)
 
 
 def _only(demand: Demand, names: Sequence[str]) -> Demand:
@@ -73,20 +136,6 @@ def _only(demand: Demand, names: Sequence[str]) -> Demand:
         if name not in names:
             kept = next(without for part, without in kept.parts() if part == name)
     return replace(kept, companions=())
-
-
-def _any_version(demand: Demand, name: str) -> Demand | None:
-    """The demand with one framework's version left open; None if it is open, or no framework is meant."""
-    for n, wish in enumerate(demand.frameworks):
-        if name == f"{wish} ({wish.place})" and wish.parsed.specifier:
-            open_ = (*demand.frameworks[:n], wish.bound(""), *demand.frameworks[n + 1 :])
-            return replace(demand, frameworks=open_)
-    return None
-
-
-def _said(proposal: Proposal) -> str:
-    cell = proposal.cell
-    return f"{', '.join(cell.frameworks)} on Python {cell.python}"
 
 
 def _left_open(found: Search, demand: Demand) -> bool:
@@ -101,5 +150,5 @@ def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
         return ["no Python and base on record suit all of them"]
     bad = {Outcome.IMPOSSIBLE, Outcome.UNKNOWN}
     judged = (check(cell, driver=demand.driver, suggest=False) for cell in found.refused)
-    closest = sorted(([f for f in findings if f.outcome in bad] for findings in judged), key=len)[:8]
-    return list(dict.fromkeys(finding.message for findings in closest for finding in findings))[:most]
+    nearest = sorted(([f for f in findings if f.outcome in bad] for findings in judged), key=len)[:8]
+    return list(dict.fromkeys(finding.message for findings in nearest for finding in findings))[:most]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from builder.core.errors import CellError, NoSolutionError, PackageIndexError
+from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Wheel
 from builder.core.versions import canonical, pinned, release, requirement
 from builder.plan.facts.reading import system_of
@@ -118,10 +118,7 @@ def _narrowed(
 
 def _heard(demand: Demand, *, python: str, silent: _Silent) -> list[Proposal]:
     """The possible cells with this Python all of whose indexes answer."""
-    try:
-        found = search(replace(demand, python=python), most=2000).possible
-    except CellError:
-        return []  # a release that no table has
+    found = search(replace(demand, python=python), most=2000).possible
     return [proposal for proposal in found if silent(proposal.cell.index) is None]
 
 

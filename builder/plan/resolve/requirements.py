@@ -64,10 +64,10 @@ class NamedRequirement:
     def __str__(self) -> str:
         return str(self.parsed)
 
-    def bound(self, specifier: str) -> Self:
-        """The same package with the same extras and other bounds, whatever its marker."""
-        extras = f"[{','.join(sorted(self.parsed.extras))}]" if self.parsed.extras else ""
-        return replace(self, parsed=Requirement(f"{self.parsed.name}{extras}{specifier}"))
+    def bound(self, specifier: str, *, extras: bool = True) -> Self:
+        """The same package with other bounds, whatever its marker; with the same ``extras``, or with none."""
+        kept = f"[{','.join(sorted(self.parsed.extras))}]" if extras and self.parsed.extras else ""
+        return replace(self, parsed=Requirement(f"{self.parsed.name}{kept}{specifier}"))
 
     def holds(self, python: str) -> bool:
         """Whether its marker, if it has one, holds for ``3.11`` on Linux."""

@@ -8,15 +8,24 @@ import difflib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from packaging.specifiers import SpecifierSet
 
 from builder.core.documents import shown
-from builder.core.errors import CellError, UsageError
+from builder.core.errors import UsageError
 from builder.core.model import Cell
-from builder.core.versions import NO_NUMBER, contains, key, newest_first, release, requirement
+from builder.core.versions import (
+    NO_NUMBER,
+    closest_first,
+    contains,
+    key,
+    newest_first,
+    pinned,
+    release,
+    requirement,
+)
 from builder.plan.facts.reading import Truth, system_of
 from builder.plan.facts.rules import (
     Choice,
@@ -156,11 +165,23 @@ class Proposal:
 
 @dataclass(kw_only=True)
 class Search:
-    """The possible cells, best first, and the refused candidate that came closest."""
+    """The possible cells, best first, and the refused candidates that came closest."""
 
     possible: list[Proposal]
-    refused: list[Cell]
-    """One for each combination of frameworks, in the order in which they were tried."""
+    refused: list[Cell] = field(default_factory=list)
+    """One for each combination of frameworks, in the order in which they were tried: one that only a value
+    that is not known stands against, if there is one."""
+    absent: list["Absent"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absent:
+    """A requirement that no release on record fits, so that no candidate was tried."""
+
+    wish: NamedRequirement
+    reason: str
+    outcome: Outcome
+    """``impossible`` if the package index answered that it has no such release, else ``unknown``."""
 
 
 def search(
@@ -175,30 +196,61 @@ def search(
     ``available`` are the versions that the package index has, by distribution; without it the releases that
     the facts know are taken. There is one cell for each release, Python and CUDA provider. After ``enough``
     cells without reservations no older ones are looked for.
-
-    Raises:
-        CellError: No release on record fits one of the requirements.
     """
+    if absent := [one for wish in demand.frameworks if (one := _absent(wish, available)) is not None]:
+        return Search(possible=[], absent=absent)
     ranked: list[tuple[tuple[object, ...], Proposal]] = []
-    refused: dict[Combination, Cell] = {}
+    refused: dict[Combination, Proposal] = {}
     unreserved = 0
     for number, (combination, proposal) in enumerate(judged(demand, available=available, most=most)):
         if proposal.possible:
             ranked.append((_rank(proposal, combination, number), proposal))
             unreserved += proposal.outcome is Outcome.POSSIBLE
-        else:
-            refused.setdefault(combination, proposal.cell)
+        elif refused.setdefault(combination, proposal).outcome.severity > proposal.outcome.severity:
+            refused[combination] = proposal
         if unreserved >= enough:
             break
     ranked.sort(key=lambda pair: pair[0])
-    return Search(possible=distinct([proposal for _, proposal in ranked]), refused=list(refused.values()))
+    return Search(
+        possible=distinct([proposal for _, proposal in ranked]),
+        refused=[proposal.cell for proposal in refused.values()],
+    )
+
+
+def closest(
+    demand: Demand,
+    near: Mapping[str, str],
+    *,
+    available: Mapping[str, Sequence[str]] | None = None,
+    most: int = MOST,
+) -> Proposal | None:
+    """The best possible cell of the closest releases; None if there is none.
+
+    ``near`` has the versions, by the frameworks' names, that releases are to be close to; of other frameworks
+    the newest come first.
+    """
+    found: list[tuple[tuple[object, ...], Proposal]] = []
+    first = None
+    for number, (combination, proposal) in enumerate(
+        judged(demand, available=available, near=near, most=most)
+    ):
+        if first not in {None, combination}:
+            break
+        if proposal.possible:
+            first = combination
+            found.append((_rank(proposal, combination, number), proposal))
+    return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def judged(
-    demand: Demand, *, available: Mapping[str, Sequence[str]] | None = None, most: int = MOST
+    demand: Demand,
+    *,
+    available: Mapping[str, Sequence[str]] | None = None,
+    near: Mapping[str, str] | None = None,
+    most: int = MOST,
 ) -> Iterator[tuple[Combination, Proposal]]:
-    """Candidates with the rules' answer to each, the newest releases first. Raises as :func:`search`."""
-    ways = [_ways(wish, available) for wish in demand.frameworks]
+    """Candidates with the rules' answer to each, the newest releases first, or those close to ``near``."""
+    ways = [_ways(wish, available, (near or {}).get(wish.name)) for wish in demand.frameworks]
     hopeless = None
     for combination, sketch in itertools.islice(_candidates(demand, ways), most):
         if combination is hopeless:
@@ -214,17 +266,51 @@ def judged(
         yield combination, proposal
 
 
-def _ways(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | None) -> list[Choice]:
+def _ways(
+    wish: NamedRequirement, available: Mapping[str, Sequence[str]] | None, near: str | None
+) -> list[Choice]:
     found = list(choices(wish.parsed, available))
-    if not found:
-        offered = " that the package index has" if available else ""
-        table = load().frameworks[load().table_name(wish.name)]
-        latest = sorted((row.version for row in table.rows), key=release)
-        raise CellError(
-            f"no release on record{offered} fits {wish} ({wish.place})",
-            hint=f"on record are {latest[0]} to {latest[-1]}: `docs/facts.md` lists them",
-        )
+    if near is not None:
+        order = closest_first(near, (choice.row.version for choice in found))
+        found.sort(key=lambda choice: order.index(choice.row.version))
     return found
+
+
+def _absent(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | None) -> Absent | None:
+    """Why no candidate has such a release; None if some have."""
+    if next(choices(wish.parsed, available), None) is not None:
+        return None
+    table = load().frameworks[load().table_name(wish.name)]
+    known = sorted({row.version for row in table.rows}, key=release)
+    span = f"on record are {known[0]} to {known[-1]} (`docs/facts.md`)"
+    if available and _is_not_listed(wish, available):
+        reason = f"no release on record that the package index has fits {wish} ({wish.place})"
+        return Absent(wish=wish, reason=reason, outcome=Outcome.IMPOSSIBLE)
+    exact = pinned(wish.parsed)
+    listed = [v for project in distributions([wish]) for v in (available or {}).get(project, ())]
+    none = table.no_such_release(exact, wish.name) if exact is not None and exact not in listed else None
+    if none is not None:
+        return Absent(wish=wish, reason=none, outcome=Outcome.IMPOSSIBLE)
+    elsewhere = [row for row in table.rows if contains(wish.parsed.specifier, row.version)]
+    reason = f"no release on record fits {wish} ({wish.place}): {span}"
+    if elsewhere and elsewhere[-1].distribution == wish.name:
+        row = elsewhere[-1]
+        why = next(iter(row.unread.values()), "they are on an index of their maker's")
+        label = f"{table.title} {row.version}"
+        reason = f"of {label}, which fits {wish} ({wish.place}), no wheels with CUDA are on record: {why}"
+    return Absent(wish=wish, reason=reason, outcome=Outcome.UNKNOWN)
+
+
+def _is_not_listed(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the index answered about a framework, and has no such release.
+
+    Its answer holds no pre-releases, and not the indexes of a maker's own that have variants.
+    """
+    projects = [project for project in distributions([wish]) if project in available]
+    if not projects or "+" in str(wish) or wish.parsed.specifier.prereleases:
+        return False
+    listed = (version for project in projects for version in available[project])
+    return not any(contains(wish.parsed.specifier, version) for version in listed)
 
 
 def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[Combination, Cell]]:

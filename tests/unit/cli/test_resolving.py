@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from foreign_input import typed
 from packaging.requirements import Requirement
 from packaging.version import Version
 from rtbuild_command import called
@@ -331,3 +332,21 @@ def test_a_companion_alone_brings_the_framework_that_it_was_built_for(capsys) ->
         CellError, match=r"tensorflow<2\.16,>=2\.15\.0 \(brought by tensorflow-text==2\.15\.0\)"
     ):
         resolve("tensorflow-text==2.15.0", index=None, python="3.12")
+
+
+def test_not_known_and_not_possible_differ_in_exit_code_and_in_json(capsys, monkeypatch) -> None:
+    """The document of either says why, and what is possible in place of it."""
+    for text, code, answer in (("torch==1.4.0", 7, "unknown"), ("tensorflow==2.3.0", 1, "impossible")):
+        words = ("resolve", text, "--offline", "--gpu", "T4", "--driver", "535")
+        assert typed(*words, monkeypatch=monkeypatch) == code
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert typed(*words, "--json", monkeypatch=monkeypatch) == code
+        document = json.loads(capsys.readouterr().out)
+        assert (document["answer"], document["proposals"], document["matrix"]) == (answer, [], None)
+        assert all(reason in shown.err for reason in document["reasons"])
+        assert document["reasons"]
+        (way,) = document["instead"]
+        assert way["given_up"] == [f"{text} (the command line)"]
+        assert resolve(*way["cell"]["frameworks"], index=None, gpus=("T4",), driver="535", json=True) == 0
+        assert json.loads(capsys.readouterr().out)["answer"] == "possible"

@@ -525,3 +525,17 @@ def test_pins_under_a_marker_are_those_of_the_cell_s_machine(make) -> None:
     cell = make("torch==2.9.1", python="3.12", base="rootfs:debian/bookworm", cuda="wheels")
     for platform, pins in (("linux/amd64", 1), ("linux/arm64", 0)):
         assert len(stack_of(replace(cell, platform=platform), told).frameworks[0].pins) == pins
+
+
+def test_a_jaxlib_that_is_on_no_package_index_is_no_yes(make) -> None:
+    """Before 0.4.22 JAX's CUDA build lay on a page of Google's alone; each release names its own extras."""
+    pip = ("numpy<2", "nvidia-cudnn-cu12<=8.9.7.29")
+    options = {"python": "3.11", "base": "rootfs:debian/bookworm", "cuda": "wheels", "pip": pip}
+    cell = make("jax[cuda12_pip]==0.4.16", **options)
+    findings = check(cell)
+    assert summary(findings) is Outcome.UNKNOWN
+    assert any("its jaxlib with CUDA lies on a page of its maker's" in f.message for f in findings)
+    named = replace(cell, index=("https://index.example/jax",))
+    assert summary(check(named)) is Outcome.POSSIBLE
+    (refused,) = (f for f in check(make("jax==0.4.16", **options)) if f.rule == "framework-known")
+    assert refused.message.endswith("ask for jax[cuda11-pip] or jax[cuda12-pip]")

@@ -7,7 +7,7 @@ import re
 import pytest
 from packaging.requirements import Requirement
 
-from builder.core.errors import CellError, UsageError
+from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import newest_first, pinned, release, requirement
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
@@ -125,10 +125,70 @@ def test_what_goes_beside_is_asked_about_by_the_rules_too() -> None:
     assert proposals("torch==2.1.*", "numpy==1.26.4")[0].cell.pip[:1] == ("numpy==1.26.4",)
 
 
-def test_a_version_that_no_table_has_is_refused_with_what_is_there() -> None:
-    with pytest.raises(CellError, match=r"no release on record fits tensorflow==2.99") as caught:
-        proposals("tensorflow==2.99.*")
-    assert "on record are" in (caught.value.hint or "")
+def refusal(*texts: str, available=None, **options) -> NothingPossibleError:
+    demand = demanded(*texts, **options)
+    found = search(demand, available=available)
+    assert found.possible == []
+    return nothing(demand, found, available)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "close"),
+    [
+        ("torch==0.4.1", {}, "torch==1.8.0"),
+        ("torch==1.7.1", {"gpus": ("T4",), "driver": "535"}, "torch==1.8.0+cu111"),
+        ("torch<1.5", {}, "torch==1.8.0"),
+        ("torch==2.99.*", {"gpus": ("T4",), "driver": "535"}, "torch==2.14.1+cu126"),
+        ("torch==2.3.0.dev2024", {}, "torch==2.3.0"),
+        ("torch===1foo", {}, "torch==1.8.0"),
+        ("tensorflow==1.12.0", {}, "tensorflow==2.4.0"),
+        ("tensorflow-gpu==1.12.0", {}, "tensorflow-gpu==2.4.0"),
+        ("paddlepaddle-gpu==1.8.5", {"gpus": ("T4",)}, "paddlepaddle-gpu==2.5.0"),
+        ("jax==0.4.16", {}, "jax[cuda12]==0.4.22"),
+        ("jax[cuda11_pip]==0.4.25", {}, "jax[cuda12]==0.4.25"),
+        ("cupy-cuda91==7.0.0", {"gpus": ("T4",), "driver": "535"}, "cupy-cuda112==9.0.0"),
+    ],
+)
+def test_what_is_not_on_record_is_unknown_with_the_nearest_that_is(text: str, options, close: str) -> None:
+    said = refusal(text, **options)
+    assert isinstance(said, NotKnownError), said
+    assert "on record" in said.message
+    (way,) = said.instead
+    assert (way["cell"]["frameworks"], way["another_version"]) == ([close], True)
+    assert f"another version in place of {text} (the command line): {close} on Python" in said.message
+
+
+def test_what_an_index_answered_that_it_lacks_is_impossible() -> None:
+    """And a version between those on record is no release at all."""
+    for text, available in (
+        ("torch==1.99.0", {"torch": ["1.13.1", "2.0.0"]}),
+        ("torch==2.3.7", None),
+        ("torch==1.7.1", {"torch": ["2.0.0"]}),
+    ):
+        assert type(refusal(text, available=available)) is NothingPossibleError
+    for text in ("torch==1.7.1", "torch==1.9.0+cu999", "torch==2.0.0rc1"):
+        assert isinstance(refusal(text, available={"torch": ["1.7.1", "2.0.0"]}), NotKnownError), text
+
+
+def test_the_version_to_take_instead_is_the_nearest_and_not_the_newest() -> None:
+    machine = {"gpus": ("T4",), "driver": "535"}
+    (way,) = refusal("tensorflow==2.3.0", **machine).instead
+    assert way["cell"]["frameworks"] == ["tensorflow==2.4.0"]
+    ways = refusal("tensorflow==2.18.0", "torch==2.3.1").instead
+    assert [way["cell"]["frameworks"] for way in ways] == [
+        ["tensorflow==2.17.1", "torch==2.3.1"],
+        ["tensorflow==2.18.0", "torch==2.6.0+cu126"],
+    ]
+
+
+def test_what_jax_leaves_to_the_system_is_proposed_on_images_with_all_of_cuda() -> None:
+    """Runtime images lack CUPTI."""
+    found = proposals("jax[cuda12_local]==0.5.0", gpus=("T4",), driver="535")
+    assert {one.cell.frameworks for one in found} == {("jax[cuda12-local]==0.5.0",)}
+    assert all(re.search(r"-cudnn-devel-ubuntu", str(one.cell.base)) for one in found)
+    assert {summary(check(one.cell, driver="535")) for one in found} == {Outcome.POSSIBLE}
+    older = proposals("jax[cuda12_pip]==0.4.30")[0]
+    assert older.cell.frameworks == ("jax[cuda12]==0.4.30",)
 
 
 def test_a_name_that_is_nearly_one() -> None:

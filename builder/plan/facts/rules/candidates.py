@@ -24,6 +24,7 @@ from builder.core.versions import (
     requirement,
     short,
 )
+from builder.plan.facts.rules.image_contents import NOT_IN_RUNTIME
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, TagRow, card_of, load
 
 
@@ -36,6 +37,8 @@ class Choice:
     brings: bool
     """True if its wheels bring CUDA and cuDNN."""
     index: tuple[str, ...] = ()
+    local: bool = False
+    """True if it is asked for by the extra that leaves CUDA to the system, ``cuda12-local`` of JAX."""
 
     @functools.cached_property
     def pins(self) -> tuple[str, ...]:
@@ -101,7 +104,10 @@ def _ways(
             index = () if listed else (f"https://download.pytorch.org/whl/{row.variant}",)
             yield Choice(text=f"{name}=={version}+{row.variant}", row=row, brings=True, index=index)
     elif table.name == "jax":
-        if row.default and (not parsed.extras or {row.extra, *row.aliases} & parsed.extras):
+        extras, local = set(map(canonical, parsed.extras)), f"{row.variant}-local"
+        if row.default and local in extras:
+            yield Choice(text=f"{name}[{local}]=={version}", row=row, brings=False, local=True)
+        elif row.default and (not extras or {row.extra, f"{row.variant}-pip", *row.aliases} & extras):
             yield Choice(text=f"{name}[{row.extra}]=={version}", row=row, brings=True)
     elif table.name == "cupy":
         yield Choice(text=f"cupy-{row.variant}=={version}", row=row, brings=False)
@@ -159,8 +165,10 @@ class Combination(tuple[Choice, ...]):
         compiled = next((choice.row.cuda for choice in self if choice.row.cuda), None)
         if compiled is not None:
             inside = any(choice.brings for choice in self)
+            lacking = any(NOT_IN_RUNTIME.intersection(choice.row.needs) for choice in self)
+            flavour = None if inside else "devel" if lacking else "runtime"
             sketch = _sketch(self, gpus)
-            for base, cuda in _bases(compiled, self.own_wheels, python, inside=inside, standalone=standalone):
+            for base, cuda in _bases(compiled, self.own_wheels, python, flavour, standalone=standalone):
                 yield replace(sketch, python=python, base=base, cuda=cuda)
 
 
@@ -231,25 +239,25 @@ def cudnn_bound(pins: Iterable[Requirement], built: Iterable[str], gpus: Sequenc
 
 @functools.lru_cache(maxsize=4096)
 def _bases(
-    cuda: str, wheels: Cuda | None, python: str, *, inside: bool, standalone: bool
+    cuda: str, wheels: Cuda | None, python: str, flavour: str | None, *, standalone: bool
 ) -> tuple[tuple[Base, Cuda], ...]:
     """Bases with the Python, newest system first, then bases without it.
 
-    ``inside``: a framework brings its CUDA, so the base's own serves none.
+    ``flavour``: of tags whose CUDA is taken; None if a framework brings its own.
     """
     systems = list(load().systems.values())[::-1]
     systems.sort(key=lambda system: python not in system.python)
     newest: dict[tuple[str, str], str] = {}
     found = []
     for system in systems:
-        for base, provided in _on(system.name, cuda, wheels, inside=inside):
+        for base, provided in _on(system.name, cuda, wheels, flavour):
             first = newest.setdefault((base.kind, provided.provider), system.name)
             if python in system.python or (standalone and first == system.name):
                 found.append((base, provided))
     return tuple(found)
 
 
-def _on(system: str, cuda: str, wheels: Cuda | None, *, inside: bool) -> Iterator[tuple[Base, Cuda]]:
+def _on(system: str, cuda: str, wheels: Cuda | None, flavour: str | None) -> Iterator[tuple[Base, Cuda]]:
     """The bases with one system, with CUDA from wheels and from the base."""
     if system.startswith("debian/"):
         if wheels is not None:
@@ -262,8 +270,8 @@ def _on(system: str, cuda: str, wheels: Cuda | None, *, inside: bool) -> Iterato
         # the oldest release that is not older than the framework's CUDA, else the newest there is
         near = fitting[0] if at_least(fitting[0].cuda, cuda) else fitting[-1]
         yield Base(kind="registry", name=f"nvidia/cuda:{near.cuda}-base-{system}"), wheels
-    for row in () if inside else (row for row in fitting if row.infix):
-        name = f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-{system}"
+    for row in () if flavour is None else (row for row in fitting if row.infix):
+        name = f"nvidia/cuda:{row.cuda}-{row.infix}-{flavour}-{system}"
         yield Base(kind="registry", name=name), Cuda(provider="base")
 
 
@@ -284,6 +292,8 @@ def _own_wheels(combination: Combination) -> Cuda | None:
         # a framework that pins nothing finds the libraries that another one's pins bring
         if choice.brings or choice.row.cuda is None or major(choice.row.cuda) in brought:
             continue
+        if choice.local:
+            return None
         always = choice.row.needs
         sometimes = ("cudnn",) if always and choice.row.cudnn and "cudnn" not in always else ()
         for family in (*always, *sometimes):

@@ -16,11 +16,8 @@ from builder.plan.facts.rules.finding import (
     warns,
 )
 from builder.plan.facts.rules.framework import CellFramework
-from builder.plan.facts.rules.image_contents import Stack
+from builder.plan.facts.rules.image_contents import NOT_IN_RUNTIME, Stack
 from builder.plan.facts.tables import load
-
-NOT_IN_RUNTIME = frozenset({"cuda-cupti", "cuda-nvcc"})
-"""What NVIDIA's devel images add (gitlab.com/nvidia/container-images/cuda, ``dist/*/devel``)."""
 
 _LINKED = re.compile(r"lib(cudnn|cudart)\.so\.(\d+)(?:\.\d+)?")
 

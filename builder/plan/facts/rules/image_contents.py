@@ -28,6 +28,8 @@ from builder.plan.facts.tables import Source, SystemRow, load
 RUNTIME = r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit"
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+~-]{0,40}")
 """Of CUDA or cuDNN, as NVIDIA's images have it: ``9.1.0.70-1``."""
+NOT_IN_RUNTIME = frozenset({"cuda-cupti", "cuda-nvcc"})
+"""What NVIDIA's devel images add (gitlab.com/nvidia/container-images/cuda, ``dist/*/devel``)."""
 CUDNN_APT = re.compile(r"libcudnn\d+(?:-cuda-\d+)?=(?P<version>[\d.]+)(?:-\d.*)?")
 
 

@@ -3,10 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from packaging.version import Version
-
 from builder.core.errors import CellError, RtbuildError
-from builder.core.versions import at_least, canonical, contains, key, pinned, release, requirement, short
+from builder.core.versions import at_least, canonical, contains, key, pinned, requirement, short
 from builder.plan.facts.reading import DOCKER_HUB, CudaTag
 from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
@@ -50,7 +48,9 @@ def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
     if (build := load().without.get(framework.name)) is not None:
         return f"{build.name} is a build without CUDA; {build.instead} has it"
     if framework.variant == "cpu" and framework.name == "jax":
-        return "it names no CUDA extra, so JAX comes without its plug-in; ask for jax[cuda12] or jax[cuda13]"
+        rows = framework.table.of(framework.version or "") if framework.table is not None else []
+        extras = " or ".join(f"jax[{row.extra}]" for row in rows) or "jax[cuda12] or jax[cuda13]"
+        return f"it names no CUDA extra, so JAX comes without its plug-in; ask for {extras}"
     if (other := re.match("cpu|rocm|xpu", framework.variant)) is not None:
         return f"it is the build for {_OTHERS[other[0]]}"
     if framework.wheel is not None and framework.wheel.gpu is False:
@@ -61,23 +61,10 @@ def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
 
 
 def _no_such_release(framework: CellFramework) -> str | None:
-    """The sentence for a version that the index does not list between releases that it lists."""
-    table, version = framework.table, framework.version
-    if table is None or version is None or framework.wheel is not None or Version(version).is_prerelease:
+    table, version, parsed = framework.table, framework.version, requirement(framework.requirement)
+    if table is None or version is None or framework.wheel is not None:
         return None
-    parsed = requirement(framework.requirement)
-    name = canonical(parsed.name) if parsed is not None else table.name
-    rows = [row for row in table.rows if row.distribution == name] or list(table.rows)
-    known = sorted({row.version for row in rows}, key=release)
-    public = version.partition("+")[0]
-    # a name that its maker gave up ends before the others of its table do
-    newest = key(table.newest)
-    inside = key(known[0]) <= key(public) and (key(public) <= newest or key(public)[:2] == newest[:2])
-    if not inside or table.of(version, name):
-        return None
-    line = ", ".join(v for v in known if key(v)[:2] == key(public)[:2])
-    near = f"there are {line}" if line else f"releases go from {known[0]} to {known[-1]}"
-    return f"there is no {name} {public} with a wheel on the package index, as read on {table.date}: {near}"
+    return table.no_such_release(version, canonical(parsed.name) if parsed is not None else table.name)
 
 
 def _why(framework: CellFramework) -> str:
@@ -123,6 +110,13 @@ def index(stack: Stack) -> Iterator[Finding]:
         none = f"the default package index has no +{local} build, and the cell names no index: {way}"
         known = "`rtbuild check --read` asks the indexes of your own configuration"
         yield unknown(f"{text}: {none}; {known}", Value("requirement", text, CELL))
+    for framework in stack.frameworks:
+        row = framework.row
+        if framework.name == "jax" and row is not None and not row.default and truth.wheel("jaxlib") is None:
+            page = "a page of its maker's that is no package index"
+            way = "name an index that has it in `index`"
+            text = f"{framework.label}: its jaxlib with CUDA lies on {page}: {way}"
+            yield unknown(text, Value("requirement", framework.requirement, CELL))
 
 
 def last_lock(stack: Stack) -> Iterator[Finding]:

@@ -206,6 +206,26 @@ class FrameworkTable:
         names = [distribution] if distribution else sorted({row.distribution for row in self.rows})
         return [row for name in names for row in self._by_release.get((name, public), ())]
 
+    def no_such_release(self, version: str, distribution: str) -> str | None:
+        """The sentence for a version that the index does not list between releases that it lists."""
+        try:
+            if release(version).is_prerelease or self.of(version, distribution):
+                return None
+        except ValueError:
+            return None  # `===1foo` names something, and it is no version
+        rows = [row for row in self.rows if row.distribution == distribution] or list(self.rows)
+        known = sorted({row.version for row in rows}, key=release)
+        public = version.partition("+")[0]
+        # a name that its maker gave up ends before the others of its table do
+        newest = key(self.newest)
+        inside = key(known[0]) <= key(public) and (key(public) <= newest or key(public)[:2] == newest[:2])
+        if not inside:
+            return None
+        line = ", ".join(v for v in known if key(v)[:2] == key(public)[:2])
+        near = f"there are {line}" if line else f"releases go from {known[0]} to {known[-1]}"
+        index = f"with a wheel on the package index, as read on {self.date}"
+        return f"there is no {distribution} {public} {index}: {near}"
+
     def row(
         self, version: str, variant: str = "", distribution: str | None = None, platform: str = "linux/amd64"
     ) -> FrameworkRow | None:
