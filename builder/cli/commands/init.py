@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from builder.cli import options as opt
-from builder.cli.commands.resolve import machine, propose, wishes
+from builder.cli.commands.resolve import AskedMachine, propose, wishes
 from builder.cli.console import say, show
 from builder.core import resources
 from builder.core.errors import UsageError
@@ -65,6 +65,8 @@ class MatrixWish:
     python: str | None = None
     gpu: str | None = None
     driver: str | None = None
+    platform: str | None = None
+    """None for that of the card, else of this machine if the card is its own."""
     jupyter: bool = False
     offline: bool = False
     name: str | None = None
@@ -82,9 +84,9 @@ class MatrixWish:
 
 def matrix_text(wish: MatrixWish) -> str:
     """One cell, the best proposal of ``rtbuild resolve``. Raises as :func:`wishes` and :func:`propose`."""
-    on = machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver))
+    on = AskedMachine.of([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform)
     index = None if wish.offline else Index.from_user(once=True)
-    found = propose(wishes(wish.words), *on, python=wish.python, limit=1, name=wish.title, index=index)
+    found = propose(wishes(wish.words), on, python=wish.python, limit=1, name=wish.title, index=index)
     defaults = "\ndefaults: {profile: colab}\n" if wish.jupyter else ""
     return found.text.replace("\ninclude:\n", f"{defaults}\ninclude:\n", 1)
 

@@ -1,16 +1,17 @@
 """``rtbuild resolve``: from requirements to a matrix of possible cells."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core.errors import NothingPossibleError, UsageError
 from builder.core.versions import pinned
 from builder.image.engine import nvidia_smi
-from builder.plan.facts.rules import Outcome
+from builder.plan.facts.rules import Outcome, platform_of
 from builder.plan.facts.tables import load
 from builder.plan.resolve import (
     Demand,
@@ -34,15 +35,40 @@ from builder.plan.resolve import (
     split,
     to_matrix_yaml,
 )
-from builder.sources.index import Index, Offer, ask
+from builder.sources.index import MACHINES, Index, Offer, ask
+
+_PROCESSORS = {"linux/amd64": "x86-64", "linux/arm64": "ARM"}
 
 
-def machine(gpus: Sequence[str], driver: str | None) -> tuple[tuple[str, ...], str | None]:
-    """The cards and the driver asked about; this machine's own, if nothing is asked and there are any."""
-    if not gpus and driver is None:
-        cards, driver = nvidia_smi()
-        gpus = [gpu.compute_capability or gpu.name for gpu in cards]
-    return tuple(dict.fromkeys(map(opt.card, gpus))), driver
+@dataclass(frozen=True, kw_only=True)
+class AskedMachine:
+    """The machine that images are to run on."""
+
+    gpus: tuple[str, ...] = ()
+    driver: str | None = None
+    platform: str | None = None
+
+    @classmethod
+    def of(cls, gpus: Sequence[str], driver: str | None, platform: str | None = None) -> Self:
+        """The one asked about; this machine, if neither cards nor a driver are asked and there are any cards.
+
+        Raises UsageError for a card or a platform that no table has.
+        """
+        if platform not in {None, *MACHINES}:
+            raise UsageError(
+                f"--platform {platform} is none that rtbuild knows", hint=f"one of {', '.join(MACHINES)}"
+            )
+        if not gpus and driver is None:
+            cards, driver = nvidia_smi()
+            gpus = [gpu.compute_capability or gpu.name for gpu in cards]
+            platform = platform or (own_platform() if cards else None)
+        return cls(gpus=tuple(dict.fromkeys(map(opt.card, gpus))), driver=driver, platform=platform)
+
+
+def own_platform() -> str | None:
+    """The platform of this machine's processor, as Docker names it; None for another than rtbuild knows."""
+    here = os.uname().machine
+    return next((name for name, machine in MACHINES.items() if machine == here), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +100,10 @@ def resolve(
         "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own."
     ),
     driver: str | None = opt.DRIVER,
+    platform: str | None = opt.of(
+        "--platform: The processor that images are for, linux/amd64 or linux/arm64. By default that of the "
+        "cards: linux/arm64 for GH200, GB10, Orin."
+    ),
     limit: int = opt.of("--limit: Cells at most.", 5, min=1),
     name: str = opt.of("--name: The matrix's name.", "resolved"),
     offline: bool = opt.of("--offline: Ask no package index: the tables alone, without the resolver.", False),
@@ -81,13 +111,13 @@ def resolve(
 ) -> int:
     """Print a matrix of the cells; errors as of :func:`propose`, with ``--json`` as a document, too."""
     asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_)
-    on = machine(gpu or (), opt.driver(driver))
+    on = AskedMachine.of(gpu or (), opt.driver(driver), platform)
     index = None if offline else Index.from_user(once=True)
     try:
-        found = propose(asked, *on, python=python, limit=limit, name=name, index=index)
+        found = propose(asked, on, python=python, limit=limit, name=name, index=index)
     except NothingPossibleError as none:
         if json_:
-            print_json(_refusal(none, asked, *on))
+            print_json(_refusal(none, asked, on))
         raise
     if json_:
         print_json(document(found))
@@ -128,8 +158,7 @@ def wishes(
 
 def propose(
     asked: Wishes,
-    gpus: tuple[str, ...],
-    driver: str | None,
+    on: AskedMachine,
     *,
     python: str | None,
     limit: int,
@@ -142,18 +171,19 @@ def propose(
     is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
     """
     python = python or asked.python
-    frameworks, companions = split(asked, python)
+    frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
     demand = Demand(
         frameworks=frameworks,
         companions=companions,
-        gpus=gpus,
-        driver=driver,
+        gpus=on.gpus,
+        driver=on.driver,
+        platform=on.platform,
         python=python,
         index=tuple(asked.index),
     )
     if not frameworks:
         demand = _with_brought(demand, index)
-    offers = ask(distributions(demand.frameworks), index) if index is not None else {}
+    offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
     _refuse_absent(demand, offers)
     available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
     found = search(demand, available=available)
@@ -181,7 +211,9 @@ def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:
         mine = [offers[project] for project in distributions([wish]) if project in offers]
         # a +cu126 build may be on an index of its own alone
         if mine and "+" not in str(wish) and all(o.unknown is None and not o.wheels for o in mine):
-            text = f"the package index has no wheel of {wish.name} for Linux on x86-64"
+            text = (
+                f"the package index has no wheel of {wish.name} for Linux on {_PROCESSORS[demand.built_for]}"
+            )
             raise NothingPossibleError(
                 text,
                 reasons=[text],
@@ -215,14 +247,14 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
     return replace(demand, frameworks=added)
 
 
-def _origin(wish: NamedRequirement, offers: Mapping[str, Offer]) -> tuple[str, str]:
+def _origin(wish: NamedRequirement, offers: Mapping[str, Offer], platform: str) -> tuple[str, str]:
     """The source of a framework's versions, ``index`` or ``facts``, and why."""
     mine = [offers[project] for project in distributions([wish]) if project in offers]
     answered = [offer for offer in mine if offer.unknown is None]
     if not answered:
         return "facts", str(mine[0].unknown) if mine else "the index was not asked"
     releases = len({version for offer in answered for version in offer.versions})
-    return "index", f"it has {releases} releases with wheels for Linux on x86-64"
+    return "index", f"it has {releases} releases with wheels for Linux on {_PROCESSORS[platform]}"
 
 
 def say_origins(found: ProposedMatrix, *, own: bool) -> None:
@@ -233,7 +265,7 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         on = f"{', '.join(found.demand.gpus)}, driver {found.demand.driver}"
         say(f"for this machine: {on} (others: --gpu, --driver)")
     for wish in found.demand.frameworks:
-        origin, why = _origin(wish, found.offers)
+        origin, why = _origin(wish, found.offers, found.demand.built_for)
         beside = "" if wish.place == "the command line" else f" ({wish.place})"
         say(f"{wish}{beside}: versions from the {origin}: {why}")
     for number, one in enumerate(found.proposals, 1):
@@ -252,7 +284,7 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
 def document(found: ProposedMatrix) -> dict[str, Any]:
     """For ``--json``."""
     demand = found.demand
-    origins = [(str(wish), *_origin(wish, found.offers)) for wish in demand.frameworks]
+    origins = [(str(wish), *_origin(wish, found.offers, demand.built_for)) for wish in demand.frameworks]
     return {
         "schema": 1,
         "answer": "possible",
@@ -263,6 +295,7 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
         "notes": found.asked.notes,
         "gpus": list(demand.gpus),
         "driver": demand.driver,
+        "platform": demand.built_for,
         "proposals": [
             {
                 "outcome": one.outcome.old_name,
@@ -278,17 +311,16 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
     }
 
 
-def _refusal(
-    none: NothingPossibleError, asked: Wishes, gpus: Sequence[str], driver: str | None
-) -> dict[str, Any]:
+def _refusal(none: NothingPossibleError, asked: Wishes, on: AskedMachine) -> dict[str, Any]:
     """For ``--json``, if nothing is proposed: ``impossible`` or ``unknown``, why, and what is possible."""
     return {
         "schema": 1,
         "answer": none.answer,
         "requirements": [{"requirement": str(wish)} for wish in asked.wishes],
         "notes": asked.notes,
-        "gpus": list(gpus),
-        "driver": driver,
+        "gpus": list(on.gpus),
+        "driver": on.driver,
+        "platform": on.platform or platform_of(on.gpus) or "linux/amd64",
         "reasons": list(none.reasons),
         "instead": list(none.instead),
         "proposals": [],

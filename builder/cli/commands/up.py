@@ -8,6 +8,7 @@ from pathlib import Path
 from builder import __version__
 from builder.cli import options as opt
 from builder.cli.commands.init import MatrixWish, matrix_text, write_matrix
+from builder.cli.commands.resolve import own_platform
 from builder.cli.commands.run import start
 from builder.cli.console import Progress, Terminal, say, show
 from builder.cli.walking import finished
@@ -37,9 +38,15 @@ def up(
     """Resolve a framework for this machine's card and driver, build or pull its image, and start it."""
     if not words:
         raise UsageError("no framework is named", hint="as in `rtbuild up torch`")
-    gpu, driver = _this_machine(gpu, driver)
+    gpu, driver, platform = _this_machine(gpu, driver)
     wish = MatrixWish(
-        words=tuple(words), python=python, gpu=gpu, driver=driver, jupyter=not shell, offline=offline
+        words=tuple(words),
+        python=python,
+        gpu=gpu,
+        driver=driver,
+        platform=platform,
+        jupyter=not shell,
+        offline=offline,
     )
     path = _matrix(wish, save=save)
     if dry_run:
@@ -59,14 +66,14 @@ def up(
     return start(image or cell.id, [path], context=context, mode=mode, port=port, content=Path.cwd())
 
 
-def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str | None]:
-    """The card and driver asked for, else those of this machine."""
-    cards, own = nvidia_smi()
+def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str | None, str | None]:
+    """The card and driver asked for, else those of this machine, and its platform with its card."""
+    (cards, own), platform = nvidia_smi(), None
     if gpu is None and cards:
-        gpu = cards[0].compute_capability or cards[0].name
+        gpu, platform = cards[0].compute_capability or cards[0].name, own_platform()
     for name, value in (("card", gpu), ("driver", driver or own)):
         say(f"{name}: {value or 'none here: any that the facts allow'}")
-    return gpu, driver or own
+    return gpu, driver or own, platform
 
 
 def _matrix(wish: MatrixWish, *, save: bool) -> Path:

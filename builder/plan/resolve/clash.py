@@ -31,7 +31,8 @@ class WayOut:
     def __str__(self) -> str:
         cell, names = self.proposal.cell, " and ".join(self.given_up)
         kept = f"another version in place of {names}" if self.another_version else f"without {names}"
-        return f"{kept}: {', '.join(cell.frameworks)} on Python {cell.python}"
+        arm = ", linux/arm64" if cell.platform == "linux/arm64" else ""
+        return f"{kept}: {', '.join(cell.frameworks)} on Python {cell.python}{arm}"
 
     def as_json(self) -> dict[str, object]:
         """For ``rtbuild resolve --json``."""

@@ -199,6 +199,6 @@ def brought(index: Index, demand: Demand, python: str) -> list[str]:
         NoSolutionError: There is none; the resolver says why.
         PackageIndexError: The index did not answer.
     """
-    target = Target(python=python, platform="linux/amd64", glibc="2.36")
+    target = Target(python=python, platform=demand.built_for, glibc="2.36")
     wheels = index.with_extra(demand.index).resolve(list(map(str, demand.companions)), target=target)
     return [wheel.name for wheel in wheels if wheel.name in load().frameworks]

@@ -23,7 +23,7 @@ from builder.core.documents import CONTROL, MalformedError, parse_json, parse_to
 from builder.core.errors import UsageError
 from builder.core.versions import NO_NUMBER, canonical
 from builder.plan.facts.tables import load
-from builder.sources.index import environment, wheel_name
+from builder.sources.index import MACHINES, environment, wheel_name
 
 MOST_BYTES = 16 << 20
 """Bytes that a file is read to at most; notebooks hold pictures."""
@@ -69,10 +69,10 @@ class NamedRequirement:
         kept = f"[{','.join(sorted(self.parsed.extras))}]" if extras and self.parsed.extras else ""
         return replace(self, parsed=Requirement(f"{self.parsed.name}{kept}{specifier}"))
 
-    def holds(self, python: str) -> bool:
-        """Whether its marker, if it has one, holds for ``3.11`` on Linux."""
+    def holds(self, python: str, platform: str = "linux/amd64") -> bool:
+        """Whether its marker, if it has one, holds for ``3.11`` on Linux on that processor."""
         marker = self.parsed.marker
-        return marker is None or marker.evaluate(environment(f"{python}.0"))
+        return marker is None or marker.evaluate(environment(f"{python}.0", machine=MACHINES[platform]))
 
 
 @dataclass(kw_only=True)

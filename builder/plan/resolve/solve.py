@@ -34,6 +34,7 @@ from builder.plan.facts.rules import (
     Outcome,
     check,
     choices,
+    platform_of,
     summary,
     until_refused,
 )
@@ -57,14 +58,21 @@ class Demand:
     """Every other requirement: torchvision, numpy, transformers."""
     gpus: tuple[str, ...] = ()
     driver: str | None = None
+    platform: str | None = None
+    """``linux/arm64``; None for that of the cards, else ``linux/amd64``."""
     python: str | None = None
     """A version, ``3.11``, or a set of them, ``>=3.9,<3.12``."""
     index: tuple[str, ...] = ()
 
+    @property
+    def built_for(self) -> str:
+        """The platform of the images."""
+        return self.platform or platform_of(self.gpus) or "linux/amd64"
+
     def takes_python(self, version: str) -> bool:
         """Whether an image with this Python meets the demand, and every marker on a framework holds."""
         return (self.python is None or contains(pythons(self.python), f"{version}.99")) and all(
-            wish.holds(version) for wish in self.frameworks
+            wish.holds(version, self.built_for) for wish in self.frameworks
         )
 
     def parts(self) -> Iterator[tuple[str, Self]]:
@@ -76,6 +84,8 @@ class Demand:
             yield f"--gpu {gpu}", replace(self, gpus=tuple(other for other in self.gpus if other != gpu))
         if self.driver is not None:
             yield f"--driver {self.driver}", replace(self, driver=None)
+        if self.platform is not None:
+            yield f"--platform {self.platform}", replace(self, platform=None)
         if self.python is not None:
             yield f"Python {self.python}", replace(self, python=None)
 
@@ -93,7 +103,7 @@ def pythons(text: str) -> SpecifierSet:
 
 
 def split(
-    wishes: Wishes, python: str | None = None
+    wishes: Wishes, python: str | None = None, platform: str | None = None
 ) -> tuple[tuple[NamedRequirement, ...], tuple[NamedRequirement, ...]]:
     """Frameworks, and the packages beside them.
 
@@ -105,15 +115,15 @@ def split(
         if load().table_name(wish.name) not in load().frameworks:
             beside.append(wish)
         elif (other := frameworks.setdefault(wish.name, wish)) is not wish:
-            kept, left = sorted((other, wish), key=lambda one: _newest(one, python), reverse=True)
+            kept, left = sorted((other, wish), key=lambda one: _newest(one, python, platform), reverse=True)
             wishes.notes.append(f"{left.place}: {left}: left out: {kept} is for a newer Python")
             frameworks[wish.name] = kept
     return tuple(frameworks.values()), tuple(beside)
 
 
-def _newest(wish: NamedRequirement, python: str | None) -> tuple[int, ...]:
+def _newest(wish: NamedRequirement, python: str | None, platform: str | None) -> tuple[int, ...]:
     """The newest Python of a system on record that a requirement's marker holds for."""
-    alone = Demand(frameworks=(wish,), python=python)
+    alone = Demand(frameworks=(wish,), python=python, platform=platform)
     every = {version for system in load().systems.values() for version in system.python}
     return max((key(version) for version in every if alone.takes_python(version)), default=())
 
@@ -318,21 +328,25 @@ def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[Comb
     for combination in Combination.of(fitting):
         for python in combination.pythons:
             if demand.takes_python(python):
-                for cell in combination.cells(python, demand.gpus):
+                for cell in combination.cells(python, demand.gpus, demand.built_for):
                     yield combination, cell
 
 
 def _alone(choice: Choice, demand: Demand) -> bool:
     """Whether the machine lets one framework run at all: saves asking about its every Python and base."""
     alone = Combination((choice,))
-    every = (cell for python in alone.pythons for cell in alone.cells(python, demand.gpus))
+    every = (cell for python in alone.pythons for cell in alone.cells(python, demand.gpus, demand.built_for))
     if (cell := next(every, None)) is None:
         return False
     return summary(check(cell, driver=demand.driver, only=("driver", "gpu"))) is not Outcome.IMPOSSIBLE
 
 
 def _with_companions(cell: Cell, demand: Demand) -> Cell:
-    beside = [str(wish).partition(";")[0].strip() for wish in demand.companions if wish.holds(cell.python)]
+    beside = [
+        str(wish).partition(";")[0].strip()
+        for wish in demand.companions
+        if wish.holds(cell.python, cell.platform)
+    ]
     return replace(
         cell,
         pip=tuple(dict.fromkeys((*beside, *cell.pip))),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from builder.core.errors import RtbuildError
 from builder.core.versions import canonical
-from builder.sources.index import Index, IndexFile, wheel_name
+from builder.sources.index import MACHINES, Index, IndexFile, wheel_name
 
 Files = tuple[IndexFile, ...] | str
 """A project's files, or why they are not known."""
@@ -18,7 +18,7 @@ class Offer:
     """The index's answer about one project; ``unknown`` is the reason if there is none."""
 
     wheels: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """File names for Linux on x86-64 by version, without yanked files and pre-releases."""
+    """File names for Linux on one platform by version, without yanked files and pre-releases."""
     unknown: str | None = None
 
     @property
@@ -41,22 +41,24 @@ def pages(names: Iterable[str], index: Index) -> dict[str, Files]:
         return dict(zip(wanted, pool.map(lambda name: page(name, index), wanted), strict=True))
 
 
-def ask(names: Iterable[str], index: Index) -> dict[str, Offer]:
-    """The wheels of several projects, by canonical name."""
+def ask(names: Iterable[str], index: Index, platform: str = "linux/amd64") -> dict[str, Offer]:
+    """The wheels of several projects for one platform, by canonical name."""
     return {
-        name: Offer(unknown=files) if isinstance(files, str) else Offer(wheels=_wheels(files))
+        name: Offer(unknown=files)
+        if isinstance(files, str)
+        else Offer(wheels=_wheels(files, MACHINES[platform]))
         for name, files in pages(names, index).items()
     }
 
 
-def _wheels(files: Iterable[IndexFile]) -> dict[str, list[str]]:
-    """File names of released, standing wheels for Linux on x86-64, by version."""
+def _wheels(files: Iterable[IndexFile], machine: str) -> dict[str, list[str]]:
+    """File names of released, standing wheels for Linux on ``x86_64`` or ``aarch64``, by version."""
     found: dict[str, list[str]] = {}
     for file in files:
         wheel = wheel_name(file.name)
         if wheel is None or file.yanked is not None or wheel.version.is_prerelease:
             continue
         platforms = {tag.platform for tag in wheel.tags}
-        if any(name.endswith(("x86_64", "any")) and not name.startswith("macos") for name in platforms):
+        if any(name.endswith((machine, "any")) and not name.startswith("macos") for name in platforms):
             found.setdefault(str(wheel.version), []).append(file.name)
     return found

@@ -89,6 +89,7 @@ ROWS: dict[str, str] = {
     "resolve --notebook": "notebook.ipynb",
     "resolve --conda": "environment.yml",
     "resolve --limit": "1",
+    "resolve --platform": "linux/arm64",
     "resolve --offline": " | torch --gpu T4",
     "init --offline": " | torch --gpu T4",
     "init --force": " | torch --offline --gpu T4 --name tf",

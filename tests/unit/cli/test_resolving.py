@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from foreign_input import typed
@@ -11,7 +12,13 @@ from packaging.version import Version
 from rtbuild_command import called
 
 from builder.cli.commands import resolve as command
-from builder.core.errors import CellError, NoSolutionError, PackageIndexError, UsageError
+from builder.core.errors import (
+    CellError,
+    NoSolutionError,
+    NothingPossibleError,
+    PackageIndexError,
+    UsageError,
+)
 from builder.core.model import Wheel
 from builder.image.engine.facts import Gpu
 from builder.plan.matrix import load
@@ -312,14 +319,22 @@ def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
 
 def test_this_machines_own_card_and_driver_are_the_default(monkeypatch, capsys) -> None:
     monkeypatch.setattr(command, "nvidia_smi", lambda: ((), None))
-    assert command.machine((), None) == ((), None)
+    of = command.AskedMachine.of
+    assert of((), None) == command.AskedMachine()
     double = Gpu(name="NVIDIA GeForce RTX 4090 Laptop GPU", compute_capability="8.9")
     monkeypatch.setattr(command, "nvidia_smi", lambda: ((double, double), "575.57.08"))
-    assert command.machine((), None) == (("sm_89",), "575.57.08")
+    for processor, platform in (("x86_64", "linux/amd64"), ("aarch64", "linux/arm64"), ("riscv64", None)):
+        monkeypatch.setattr(command.os, "uname", lambda here=processor: SimpleNamespace(machine=here))
+        own = command.AskedMachine(gpus=("sm_89",), driver="575.57.08", platform=platform)
+        assert of((), None) == own
+        assert of((), None, "linux/amd64").platform == "linux/amd64"
+    assert of(("T4",), None).platform is None  # another machine, whose processor nobody said
     for options, said in (({}, True), ({"driver": "575.57.08"}, False)):
         assert called(command.resolve, ["torch"], offline=True, **options) == 0
         assert ("for this machine: sm_89, driver 575.57.08" in capsys.readouterr().err) is said
-    assert command.machine(["Tesla T4", "8.6"], None) == (("T4", "sm_86"), None)
+    assert of(["Tesla T4", "8.6"], None).gpus == ("T4", "sm_86")
+    with pytest.raises(UsageError, match="--platform arm64 is none that rtbuild knows"):
+        of((), "535", "arm64")
 
 
 def test_a_companion_alone_brings_the_framework_that_it_was_built_for(capsys) -> None:
@@ -350,3 +365,34 @@ def test_not_known_and_not_possible_differ_in_exit_code_and_in_json(capsys, monk
         assert way["given_up"] == [f"{text} (the command line)"]
         assert resolve(*way["cell"]["frameworks"], index=None, gpus=("T4",), driver="535", json=True) == 0
         assert json.loads(capsys.readouterr().out)["answer"] == "possible"
+
+
+def test_a_platform_is_asked_of_tables_index_and_resolver(capsys) -> None:
+    """Wheels and markers are those of the processor; a card that is built with another one clashes."""
+    arm = "torch-2.11.0-cp311-cp311-manylinux_2_28_aarch64.whl"
+    index = Offered(torch=[wheel("2.12.0"), arm])
+    marked = ("torch<2.12 ; platform_machine == 'aarch64'", "torch==2.12.0 ; platform_machine == 'x86_64'")
+    for asked in (("torch",), marked):
+        assert resolve(*asked, index=index, platform="linux/arm64", json=True, limit=1) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["platform"] == "linux/arm64"
+        assert document["requirements"][0]["reason"] == "it has 1 releases with wheels for Linux on ARM"
+        (one,) = document["proposals"]
+        assert (one["cell"]["platform"], one["cell"]["frameworks"]) == ("linux/arm64", ["torch==2.11.0"])
+    with pytest.raises(NothingPossibleError, match="no wheel of torch for Linux on ARM"):
+        resolve("torch", index=Offered(torch=[wheel("2.12.0")]), platform="linux/arm64")
+    clash = (
+        r"(?s)`platform: linux/arm64`.*without --platform linux/amd64: torch\S+ on Python \S+, linux/arm64"
+    )
+    with pytest.raises(NothingPossibleError, match=clash):
+        resolve("torch", index=None, gpus=("GH200",), platform="linux/amd64")
+    with pytest.raises(NothingPossibleError, match="linux/arm64 was built without CUDA"):
+        resolve("tensorflow", index=None, platform="linux/arm64")
+
+
+def test_a_computer_that_is_named_for_its_card_gets_arm_cells(capsys) -> None:
+    for named, card in (("DGX Spark", "GB10"), ("NVIDIA DGX Spark", "GB10"), ("Jetson AGX Orin", "Orin")):
+        assert command.AskedMachine.of((named,), "580").gpus == (card,)
+    assert resolve("torch", index=None, gpus=("DGX Spark",), driver="580", json=True) == 0
+    cells = [one["cell"] for one in json.loads(capsys.readouterr().out)["proposals"]]
+    assert {(cell["platform"], *cell["gpus"]) for cell in cells} == {("linux/arm64", "GB10")}

@@ -80,3 +80,13 @@ def test_the_python_stays_where_another_base_is_enough(make) -> None:
     cell = replace(make("tensorflow==2.11.1", python="3.10", base=base, pip=("numpy<2",)), python_from="base")
     (way,) = {f.nearest for f in check(cell) if f.nearest is not None}
     assert dict(way.changes) == {"base": "nvidia/cuda:11.7.1-cudnn8-runtime-ubuntu22.04"}
+
+
+def test_the_way_out_keeps_the_platform_or_says_that_it_changes(make) -> None:
+    both = {"python": "3.12", "base": "nvidia/cuda:13.0.0-cudnn-runtime-ubuntu24.04", "cuda": "wheels"}
+    arm = make("torch==2.11.0", **both, gpus=("H100",), platform="linux/arm64")
+    (way,) = {f.nearest for f in check(arm) if f.nearest is not None}
+    assert way.cell.platform == "linux/arm64"
+    hopper = make("torch==2.11.0", python="3.13", base="rootfs:debian/trixie", cuda="wheels", gpus=("GH200",))
+    (way,) = {f.nearest for f in check(hopper) if f.nearest is not None}
+    assert dict(way.changes) == {"platform": "linux/arm64"}

@@ -1,4 +1,4 @@
-from .candidates import Choice, Combination, choices
+from .candidates import Choice, Combination, choices, platform_of
 from .checking import check, explain, until_refused
 from .finding import Finding, Outcome, summary
 from .packages import bad_pairs
@@ -12,6 +12,7 @@ __all__ = [
     "check",
     "choices",
     "explain",
+    "platform_of",
     "summary",
     "until_refused",
 ]

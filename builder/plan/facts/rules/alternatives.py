@@ -70,6 +70,9 @@ def _candidates(stack: Stack) -> Iterator[Candidate]:
     No cell is made with a Python that a framework has no wheel for, or the base no package.
     """
     cell = stack.cell
+    platform = candidates.platform_of(cell.gpus)
+    if platform not in {None, cell.platform}:
+        yield (("platform", platform),), replace(cell, platform=platform)
     pythons = list(_pythons(stack))
     keeps_python = cell.python in pythons
     if keeps_python:
@@ -183,11 +186,12 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
     ways = [_ways(text, version) for text, version in releases if version is not None]
     if len(ways) < len(stack.frameworks):
         return
+    platform = candidates.platform_of(cell.gpus) or cell.platform
     every = (
         other
         for combination in candidates.Combination.of(ways)
         for python in sorted(combination.pythons, key=lambda python: python != cell.python)
-        for other in combination.cells(python, cell.gpus, standalone=python == cell.python)
+        for other in combination.cells(python, cell.gpus, platform, standalone=python == cell.python)
     )
     own = {name: getattr(cell, name) for name in ("id", "matrix", "apt", "env", "options")}
     for other in every:
@@ -204,7 +208,7 @@ def _ways(text: str, version: str) -> list[Choice]:
 
 
 def _differences(cell: Cell, other: Cell) -> Iterator[tuple[str, str]]:
-    for name in ("frameworks", "python", "base", "index", "gpus"):
+    for name in ("frameworks", "python", "base", "index", "platform", "gpus"):
         if getattr(cell, name) != (value := getattr(other, name)):
             text = ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
             yield name.removesuffix("s") if name == "frameworks" else name, text

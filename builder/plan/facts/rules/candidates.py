@@ -156,7 +156,9 @@ class Combination(tuple[Choice, ...]):
         """NVIDIA's wheels for the frameworks that pin none; None if there are no such wheels."""
         return _own_wheels(self)
 
-    def cells(self, python: str, gpus: tuple[str, ...], *, standalone: bool = True) -> Iterator[Cell]:
+    def cells(
+        self, python: str, gpus: tuple[str, ...], platform: str = "linux/amd64", *, standalone: bool = True
+    ) -> Iterator[Cell]:
         """The ways to put it on one Python: systems and CUDA providers.
 
         If no base of a kind has the Python, the newest base of that kind stands in with a standalone Python,
@@ -167,7 +169,7 @@ class Combination(tuple[Choice, ...]):
             inside = any(choice.brings for choice in self)
             lacking = any(NOT_IN_RUNTIME.intersection(choice.row.needs) for choice in self)
             flavour = None if inside else "devel" if lacking else "runtime"
-            sketch = _sketch(self, gpus)
+            sketch = _sketch(self, gpus, platform)
             for base, cuda in _bases(compiled, self.own_wheels, python, flavour, standalone=standalone):
                 yield replace(sketch, python=python, base=base, cuda=cuda)
 
@@ -188,7 +190,7 @@ def _exact_pins(choice: Choice) -> tuple[tuple[str, str], ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _sketch(combination: Combination, gpus: tuple[str, ...]) -> Cell:
+def _sketch(combination: Combination, gpus: tuple[str, ...], platform: str) -> Cell:
     """All of a cell that neither its Python nor its base decides."""
     rows = [choice.row for choice in combination]
     pip = dict.fromkeys(text for row in rows for text in row.pip)
@@ -197,7 +199,6 @@ def _sketch(combination: Combination, gpus: tuple[str, ...]) -> Cell:
     pins = [requirement(text) for choice in combination for text in choice.pins]
     if bound := cudnn_bound(filter(None, pins), [row.cudnn for row in rows if row.cudnn], gpus):
         pip[bound] = None
-    platforms = [card.platform for gpu in gpus if (card := card_of(gpu)) is not None and card.platform]
     return Cell(
         id="proposal",
         matrix="resolved",
@@ -207,9 +208,15 @@ def _sketch(combination: Combination, gpus: tuple[str, ...]) -> Cell:
         cuda=Cuda(provider="wheels"),
         pip=tuple(pip),
         index=tuple(dict.fromkeys(url for choice in combination for url in choice.index)),
-        platform=platforms[0] if platforms else "linux/amd64",
+        platform=platform,
         gpus=gpus,
     )
+
+
+def platform_of(gpus: Iterable[str]) -> str | None:
+    """The platform of the processor that one of the cards is built together with; None if none is."""
+    cards = filter(None, map(card_of, gpus))
+    return next((card.platform for card in cards if card.platform is not None), None)
 
 
 def cudnn_bound(pins: Iterable[Requirement], built: Iterable[str], gpus: Sequence[str]) -> str | None:

@@ -55,6 +55,9 @@ def card_of(text: str) -> GpuRow | None:
         kind = next((row for row in load().architectures if capability in row.capabilities), None)
         return GpuRow(name=name, capability=capability, sources=kind.sources) if kind is not None else None
     known, _ = _longest(text)
+    computer = load().computers.get(text.lower().removeprefix("nvidia "))
+    if known is None and computer is not None:
+        return load().gpus[computer.card.lower()]
     if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
         return _longest(f"RTX {text}")[0] or _longest(f"GTX {text}")[0]
     return known

@@ -101,6 +101,14 @@ class GpuRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ComputerRow(Row):
+    """A computer that is named in place of the card in it."""
+
+    name: str
+    card: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ArchitectureRow(Row):
     """A generation of GPUs and the driver branches that serve it."""
 
@@ -263,6 +271,7 @@ class Facts:
     tags: tuple[TagRow, ...]
     bad: tuple[BadRow, ...]
     gpus: Mapping[str, GpuRow]
+    computers: Mapping[str, ComputerRow]
     without: Mapping[str, WithoutRow]
     systems: Mapping[str, SystemRow]
     wheels: Mapping[str, WheelRow]
@@ -388,7 +397,7 @@ def read(where: Path) -> Facts:
     def table(stem: str, kind: type[R]) -> tuple[R, ...]:
         return TableFile(where / f"{stem}.toml").rows(kind)
 
-    cuda = TableFile(where / "cuda.toml")
+    cuda, gpus = TableFile(where / "cuda.toml"), TableFile(where / "gpus.toml")
     registry = table("frameworks", FrameworkName)
     stems = {row.distribution: row.name for row in registry if row.distribution is not None}
     return Facts(
@@ -405,7 +414,8 @@ def read(where: Path) -> Facts:
         cudnn=table("cudnn", CudnnRow),
         tags=table("tags", TagRow),
         bad=table("known-bad", BadRow),
-        gpus={row.name.lower(): row for row in table("gpus", GpuRow)},
+        gpus={row.name.lower(): row for row in gpus.rows(GpuRow)},
+        computers={row.name.lower(): row for row in gpus.rows(ComputerRow, "computers")},
         without={row.name: row for row in table("without-cuda", WithoutRow)},
         systems={row.name: row for row in table("systems", SystemRow)},
         wheels={row.name: row for row in table("nvidia-wheels", WheelRow)},
