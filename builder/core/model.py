@@ -99,6 +99,8 @@ class Cell:
     platform: str = "linux/amd64"
     pip: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
+    compilers: bool = False
+    """The image has a C and a C++ compiler, and Python's headers: kernels are compiled as programs run."""
     env: tuple[tuple[str, str], ...] = ()
     gpus: tuple[str, ...] = ()
     """GPU classes that the matrix claims (``T4``, ``A100``): checked against wheels, proven by reports."""
@@ -133,6 +135,16 @@ class Cell:
             return self.python_patch is None and self.python_from == "base"
         return system is None or self.python in system.python
 
+    def debian_packages(self, *, own_python: bool) -> tuple[str, ...]:
+        """``apt``, and what ``compilers`` adds. A standalone Python has its headers with it: ``own_python``
+        is whether it is the base's.
+        """
+        if not self.compilers:
+            return self.apt
+        named = {text.partition("=")[0] for text in self.apt}
+        headers = (f"libpython{self.python}-dev",) if own_python else ()
+        return (*self.apt, *(name for name in ("g++", "gcc", *headers) if name not in named))
+
     @property
     def named_python(self) -> str:
         """The Python as the matrix names it: ``3.12``, or ``3.12.4``."""
@@ -145,7 +157,9 @@ class Cell:
         profile = {"profile": self.profile} if self.profile != "plain" else {}
         builds = [*self.from_source, *({name: list(needs)} for name, needs in self.compiled)]
         sources = {"from-source": builds} if builds else {}
+        compilers = {"compilers": True} if self.compilers else {}
         return {
+            **compilers,
             **listed,
             **profile,
             **sources,
@@ -316,9 +330,14 @@ class Pinned:
     """None if Python is the base's own."""
 
     @property
+    def apt(self) -> tuple[str, ...]:
+        """The Debian packages that the cell asks for, with those of its compilers."""
+        return self.cell.debian_packages(own_python=self.python is None)
+
+    @property
     def installs(self) -> bool:
         """Whether apt-get has to look into the base: for its Python, or for the cell's packages."""
-        return isinstance(self.base, RegistryBase) and (self.python is None or bool(self.cell.apt))
+        return isinstance(self.base, RegistryBase) and (self.python is None or bool(self.apt))
 
     @property
     def inputs(self) -> str:

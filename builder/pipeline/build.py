@@ -119,7 +119,7 @@ def _engine(options: BuildOptions) -> Engine | None:
 def _refuse_engine_work(pinned: Pinned) -> None:
     """Raise CellError, before anything is fetched, for a cell that only an engine can build."""
     cell = pinned.cell
-    packages = f"the packages {', '.join(cell.apt)}" if cell.apt else ""
+    packages = f"the packages {', '.join(pinned.apt)}" if pinned.apt else ""
     python = "Python if the base lacks it" if pinned.python is None else ""
     raise CellError(
         f"{cell.id} stands on {cell.base}, where apt-get has to install "

@@ -1,7 +1,8 @@
 """``rtbuild check`` and ``rtbuild explain``: can these cells work, before anything is built, and why not?"""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,9 +67,19 @@ def check(
         way_out = next((finding.nearest for finding in findings if finding.nearest is not None), None)
         if way_out is not None:
             show(f"    possible instead ({way_out}):", way_out.yaml.removesuffix("\n"))
+    for text, number in Counter(_of_kernels(found)).items():
+        show(f"in {counted(number, 'cell')}: {text}", hang=2)
     if refused:
         show(f"{len(refused)} of {len(found)} impossible; `rtbuild explain CELL` says why")
     return 1 if helpless else 0
+
+
+def _of_kernels(found: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
+    """What compiles nothing in a cell that works without: said once, and not for each cell."""
+    for findings in found.values():
+        for finding in findings:
+            if finding.rule == "kernels" and finding.outcome is Outcome.POSSIBLE:
+                yield finding.message
 
 
 def explain(

@@ -74,6 +74,7 @@ def pip_of(pinned: Pinned) -> Wheel:
 def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
     cell, base = pinned.cell, pinned.base
     values = {
+        "apt": pinned.apt,
         "base": base,
         "built": any(wheel.source is not None for wheel in pinned.wheels),
         "cell": cell,

@@ -126,7 +126,7 @@ def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> dict[str,
             inputs=digest_of(one.cell.inputs()),
             platform=one.cell.platform,
             base=one.base,
-            apt=tuple(sorted(one.cell.apt)),
+            apt=tuple(sorted(one.apt)),
             wheels=one.wheels,
             epoch=one.epoch,
             python=one.python,
@@ -170,10 +170,11 @@ def _differences(cell: Cell, entry: LockEntry) -> list[str]:
     origin = "base" if entry.python is None else "standalone"
     target = Target(python=cell.python, platform=cell.platform, glibc=_ANY_GLIBC)
     other = [wheel.file for wheel in entry.wheels if rank(wheel.file, _tags(target)) is None]
+    wanted = set(cell.debian_packages(own_python=entry.python is None))
     why = [
         (base != str(cell.base), f"it was made for {base}, and the matrix names {cell.base}"),
         (entry.platform != cell.platform, f"it was made for {entry.platform}"),
-        (set(entry.apt) != set(cell.apt), "the matrix names other Debian packages"),
+        (set(entry.apt) != wanted, "the matrix names other Debian packages"),
         (cell.python_from not in (None, origin), f"its Python is of another origin: {origin}"),
         *(
             _other_version(text, versions, target)
@@ -218,7 +219,7 @@ def pinned_cell(cell: Cell, entries: Mapping[str, LockEntry], *, stale: bool = F
             kept = Base(kind="rootfs", name=f"debian/{entry.base.suite}")
         else:
             kept = Base(kind="registry", name=entry.base.reference)
-        cell = replace(cell, base=kept, platform=entry.platform, apt=entry.apt)
+        cell = replace(cell, base=kept, platform=entry.platform, apt=entry.apt, compilers=False)
     return Pinned(cell=cell, base=entry.base, wheels=entry.wheels, epoch=entry.epoch, python=entry.python)
 
 

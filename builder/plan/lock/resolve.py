@@ -1,6 +1,6 @@
 """One cell, fixed by content: its base, its wheels and the epoch."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
@@ -134,9 +134,9 @@ def requirements(cell: Cell) -> tuple[str, ...]:
 
 
 def _kept_base(cell: Cell, previous: Pinned | None) -> RegistryBase | RootfsBase | None:
-    if previous is None or _stands_on(previous.cell) != _stands_on(cell):
+    own = _has_own_python(cell)
+    if previous is None or _stands_on(previous.cell, previous.apt) != _stands_on(cell, _packages(cell)):
         return None
-    own = cell.has_own_python(load().systems.get(cell.base.name))
     if isinstance(previous.base, RootfsBase) and own != (previous.python is None):
         return None
     return previous.base
@@ -146,10 +146,18 @@ def _new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | 
     if cell.base.kind == "registry":
         return registry.inspect(cell.base.name, cell.platform)
     suite = cell.base.name.rpartition("/")[2]
-    python = cell.has_own_python(load().systems.get(cell.base.name))
-    return debian.resolve(suite, platform=cell.platform, packages=sorted(cell.apt), python=python)
+    packages, python = sorted(_packages(cell)), _has_own_python(cell)
+    return debian.resolve(suite, platform=cell.platform, packages=packages, python=python)
 
 
-def _stands_on(cell: Cell) -> tuple[str, str, list[str]]:
+def _has_own_python(cell: Cell) -> bool:
+    return cell.has_own_python(load().systems.get(cell.base.name))
+
+
+def _packages(cell: Cell) -> tuple[str, ...]:
+    return cell.debian_packages(own_python=_has_own_python(cell))
+
+
+def _stands_on(cell: Cell, packages: Sequence[str]) -> tuple[str, str, list[str]]:
     """The inputs of a base; a rootfs holds the cell's Debian packages too."""
-    return str(cell.base), cell.platform, sorted(cell.apt) if cell.base.kind == "rootfs" else []
+    return str(cell.base), cell.platform, sorted(packages) if cell.base.kind == "rootfs" else []

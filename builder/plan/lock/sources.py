@@ -121,7 +121,7 @@ def built(
             )
             made.append(build(system=BuildRoot(base=with_compiler, interpreter=interpreter), needs=needs))
             continue
-        if pure is None and isinstance(base, RootfsBase) and not cell.apt and here:
+        if pure is None and isinstance(base, RootfsBase) and not (cell.apt or cell.compilers) and here:
             pure = BuildRoot(base=base, interpreter=interpreter)
         elif pure is None:
             pure = system_of(cell.python, interpreter if here else None, debian=debian, pythons=pythons)

@@ -23,6 +23,7 @@ def entry(cell: Cell) -> list[str]:
     ]
     others = {
         **{name: getattr(cell, name) for name in ("pip", "apt", "gpus", "index")},
+        "compilers": cell.compilers,
         "from-source": [*cell.from_source, *({name: needs} for name, needs in cell.compiled)],
         "env": dict(cell.env),
         **{name: getattr(cell, name) for name in ("dependencies", "profile", "platform", "variant")},

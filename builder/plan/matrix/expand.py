@@ -162,6 +162,7 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
         platform=(*items("platform"), DEFAULT_PLATFORM)[0],
         pip=profiles.pip(profile, python=python, frameworks=frameworks, given=items("pip")),
         apt=profiles.apt(profile, items("apt")),
+        compilers=items("compilers") == ("true",),
         env=tuple((name, value) for name, _, value in (item.partition("=") for item in items("env"))),
         gpus=items("gpus"),
         index=items("index"),

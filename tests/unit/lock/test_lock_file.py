@@ -15,7 +15,7 @@ from pages import model_schemas
 
 from builder.core.errors import UsageError
 from builder.core.model import Base
-from builder.plan.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, render, status
+from builder.plan.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, render, state, status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,3 +196,17 @@ def test_a_lock_that_cannot_be_read_is_not_called_damaged(monkeypatch: pytest.Mo
         read_lock(Path("x.lock.json"))
     assert caught.value.message == "cannot read the lock x.lock.json: Permission denied"
     assert caught.value.hint is None
+
+
+def test_compilers_make_another_lock_and_none_keeps_the_old_one() -> None:
+    cell = lock_cell("a", apt=("git",))
+    wanted = dataclasses.replace(cell, compilers=True)
+    assert "compilers" not in cell.inputs()
+    assert status(wanted, merge_in_memory(cell)) is LockStatus.STALE
+    lockfile = merge_in_memory(wanted)
+    assert status(wanted, lockfile) is LockStatus.FRESH
+    assert lockfile["a"].apt == ("g++", "gcc", "git", "libpython3.9-dev")
+    assert "Debian packages" in state(cell, lockfile)
+    old = pinned_cell(cell, lockfile, stale=True)
+    assert old is not None
+    assert old.apt == lockfile["a"].apt

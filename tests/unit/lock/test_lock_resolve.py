@@ -268,3 +268,19 @@ def test_nothing_is_asked_twice() -> None:
         "pip",
         "rich",
     )
+
+
+def test_compilers_are_locked_as_debian_packages_are() -> None:
+    outside = Outside()
+    cell = lock_cell("a", apt=("git",), compilers=True)
+    before = lock(outside, cell)
+    assert outside.asked[0][2] == ("g++", "gcc", "git", "libpython3.9-dev")
+    outside.asked.clear()
+    lock(outside, dataclasses.replace(cell, pip=("rich",)), previous=before)
+    assert [call[0] for call in outside.asked] == ["index"]
+    lock(outside, dataclasses.replace(cell, compilers=False), previous=before)
+    assert [call[0] for call in outside.asked] == ["index", "debian", "index"]
+    lock(
+        outside, lock_cell("a", base=BOOKWORM, python="3.12", compilers=True), pythons=Interpreters("3.12.1")
+    )
+    assert outside.asked[-2][2] == ("g++", "gcc")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from builder.core.errors import MatrixError
 from builder.core.model import Base, Cuda, Exemption, Options, Publishing
-from builder.plan.matrix import load
+from builder.plan.matrix import entry, load
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "matrix"
 GOOD = sorted((GOLDEN / "good").glob("*.yaml"))
@@ -347,3 +347,15 @@ def test_what_a_matrix_says_of_publishing():
         exempt=(Exemption(gpu="P100", cells="*-py3.9-*", reason="no kernels"),),
     )
     assert load(GOLDEN / "good" / "tf28.yaml").publish == Publishing()
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"), [("", False), ("compilers: true", True), ("compilers: false", False)]
+)
+def test_compilers_are_asked_for_by_the_matrix(load_text, line, wanted):
+    (cell,) = load_text(
+        "version: 1\nname: x\naxes:\n  framework: [numpy==1.26.4]\n  python: ['3.11']\n"
+        f"  base: [rootfs:debian/bookworm]\n  cuda: [none]\ndefaults:\n  apt: [git]\n  {line}\n"
+    ).cells
+    assert (cell.compilers, cell.apt) == (wanted, ("git",))
+    assert ("    compilers: true" in entry(cell)) is wanted

@@ -9,7 +9,7 @@ import pytest
 import recipe_cells
 
 from builder.core.errors import CellError
-from builder.core.model import Options
+from builder.core.model import Options, StandalonePython
 from builder.image.recipe.rendering import render
 
 
@@ -105,3 +105,22 @@ def test_the_path_of_the_base_is_kept():
 def test_distutils_until_python_3_12(python, wanted):
     text = of(change(recipe_cells.NVIDIA_TORCH, python=python)).files["Dockerfile"].content.decode()
     assert ("python3-distutils" in text) is wanted
+
+
+@pytest.mark.parametrize(
+    ("standalone", "added"), [(False, ["g++", "gcc", "libpython3.10-dev"]), (True, ["g++", "gcc"])]
+)
+def test_compilers_come_from_the_bases_own_archive(standalone, added):
+    """A standalone Python has its headers with it; a package that the matrix names is asked for once."""
+    python = recipe_python() if standalone else None
+    pinned = dataclasses.replace(change(recipe_cells.NVIDIA_TORCH, python="3.10"), python=python)
+    for apt in ((), ("git", "g++=4:11.2.0")):
+        asked = dataclasses.replace(pinned, cell=dataclasses.replace(pinned.cell, apt=apt, compilers=True))
+        text = of(asked).files["Dockerfile"].content.decode()
+        found = re.findall(r'^set -- "\$@" (\S+)$', text, re.MULTILINE)
+        wanted = [*apt, *(name for name in added if not (apt and name == "g++"))]
+        assert [name.strip("'\"") for name in found] == wanted
+
+
+def recipe_python():
+    return StandalonePython(version="3.10.9", build="20261110", file="python.tar.gz", sha256="0" * 64, size=1)

@@ -17,6 +17,7 @@ from builder.plan.facts.tables import (
     FrameworkName,
     FrameworkRow,
     FrameworkTable,
+    KernelRow,
     WheelFamilyRow,
     known_cards,
     load,
@@ -58,6 +59,7 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
         "drivers": _own_drivers(facts),
         "known_bad": list(_known_bad(facts.bad)),
         "families": {row.name: _family(row) for row in facts.wheel_families.values()},
+        "kernels": [_kernels(row) for row in facts.kernels.values()],
         "wheels": {wheel.name: wheel.versions for wheel in facts.wheels.values() if "cudnn" in wheel.name},
         "builds": [line for table in facts.frameworks.values() for line in _lines(table)],
     }
@@ -70,6 +72,11 @@ def _framework(row: FrameworkName) -> dict[str, Any]:
 
 def _family(row: WheelFamilyRow) -> dict[str, Any]:
     return {"plain": int(row.plain_from) if row.plain_from else None, "libraries": list(row.libraries)}
+
+
+def _kernels(row: KernelRow) -> dict[str, Any]:
+    needs = [one for one in row.needs if one not in row.brings or one == "ptxas"]
+    return {"name": row.name, "uses": row.uses, "when": row.when, "needs": needs, "unless": row.unless}
 
 
 def _own_drivers(facts: Facts) -> dict[str, str]:

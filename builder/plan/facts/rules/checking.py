@@ -7,7 +7,7 @@ from dataclasses import replace
 from builder.core.model import Cell
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading import Truth, WheelTruth, system_of
-from builder.plan.facts.rules import cuda, cudnn, devices, packages, system
+from builder.plan.facts.rules import cuda, cudnn, devices, kernels, packages, system
 from builder.plan.facts.rules.finding import Finding, Nearest, Outcome, summary
 from builder.plan.facts.rules.image_contents import Stack, stack_of
 
@@ -36,11 +36,21 @@ RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "known-bad": packages.known_bad,
     "numpy": packages.numpy,
     "pins": packages.pins,
+    "kernels": kernels.kernels,
     "last-lock": system.last_lock,
 }
 """By their ids, which ``docs/compatibility.md`` explains; in the order in which a person would look: what is
 asked for, then what is under it, then the machine."""
-_OF_CUDA = {"cuda-libraries", "elf-needs", "cuda-version", "cudnn-copies", "cudnn-version", "driver", "gpu"}
+_OF_CUDA = {
+    "cuda-libraries",
+    "elf-needs",
+    "cuda-version",
+    "cudnn-copies",
+    "cudnn-version",
+    "driver",
+    "gpu",
+    "kernels",
+}
 """Rules that ask nothing of an image without CUDA."""
 
 

@@ -241,6 +241,18 @@ class WheelFamilyRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class KernelRow(Row):
+    """A package that compiles kernels as programs run; ``kernel-compilers.toml`` says what each field is."""
+
+    name: str
+    uses: str
+    when: Literal["demand", "always"]
+    needs: tuple[str, ...]
+    brings: tuple[str, ...] = ()
+    unless: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompanionRow(Row):
     """A package that is built for single releases of a framework, such as torchvision."""
 
@@ -276,6 +288,7 @@ class Facts:
     systems: Mapping[str, SystemRow]
     wheels: Mapping[str, WheelRow]
     wheel_families: Mapping[str, WheelFamilyRow]
+    kernels: Mapping[str, KernelRow]
     builds: tuple[BuildRow, ...]
     folder: Path
     """Of the tables that are read when they are first asked for."""
@@ -419,6 +432,7 @@ def read(where: Path) -> Facts:
         without={row.name: row for row in table("without-cuda", WithoutRow)},
         systems={row.name: row for row in table("systems", SystemRow)},
         wheels={row.name: row for row in table("nvidia-wheels", WheelRow)},
+        kernels={row.name: row for row in table("kernel-compilers", KernelRow)},
         wheel_families={row.name: row for row in table("nvidia-families", WheelFamilyRow)},
         builds=table("builds", BuildRow),
         folder=where,

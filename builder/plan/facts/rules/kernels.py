@@ -1,0 +1,85 @@
+"""Kernels that are compiled as programs run: whether the image has what that takes."""
+
+import re
+from collections.abc import Iterator
+
+from builder.core.versions import canonical, key, requirement
+from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, possible
+from builder.plan.facts.rules.image_contents import Stack
+from builder.plan.facts.tables import KernelRow, load
+
+_WORDS = {
+    "cc": "a C compiler",
+    "cxx": "a C++ compiler",
+    "python-headers": "the headers of Python",
+    "nvcc": "nvcc",
+    "ptxas": "ptxas",
+}
+_APT = {
+    "cc": r"gcc(-\d+)?|clang(-\d+)?|g\+\+(-\d+)?|build-essential",
+    "cxx": r"g\+\+(-\d+)?|clang(-\d+)?|build-essential",
+    "nvcc": r"cuda-nvcc-.*|cuda-toolkit-.*|nvidia-cuda-toolkit",
+}
+"""Debian packages that have it."""
+
+
+def kernels(stack: Stack) -> Iterator[Finding]:
+    """``kernels``: what packages compile as programs run can be compiled in the image."""
+    there = _there(stack)
+    if there is None:
+        return
+    names = _names(stack)
+    for row in load().kernels.values():
+        missing = any(one not in (*row.brings, *there) for one in row.needs)
+        if row.name in names and row.unless not in names and missing:
+            yield _said(row)
+
+
+def _said(row: KernelRow) -> Finding:
+    takes = [one for one in row.needs if one not in row.brings]
+    ways = ["`compilers: true` brings compilers and headers"]
+    if "nvcc" in takes:
+        ways.append(
+            "nvcc is in the devel flavour of an nvidia/cuda tag, and in the wheel nvidia-cuda-nvcc of CUDA 13"
+        )
+    if row.unless is not None:
+        ways.append(f"{row.unless} has kernels that are compiled already")
+    values = (
+        Value(f"what {row.uses} takes", ", ".join(row.needs), row.source),
+        Value("packages", row.name, CELL),
+    )
+    judge = impossible if row.when == "always" else possible
+    words = " and ".join(_WORDS[one] for one in takes)
+    return judge(f"{row.uses} cannot compile here, which takes {words}: {'; '.join(ways)}", *values)
+
+
+def _names(stack: Stack) -> set[str]:
+    """The packages of the image, as far as they are known: those of the lock, else what is asked for."""
+    if stack.truth.locked:
+        return {wheel.name for wheel in stack.truth.wheels}
+    texts = [*stack.cell.frameworks, *stack.cell.pip]
+    for framework in stack.frameworks:
+        texts += framework.row.requires if framework.row is not None else ()
+    return {canonical(parsed.name) for text in texts if (parsed := requirement(text)) is not None}
+
+
+def _there(stack: Stack) -> set[str] | None:
+    """What the image has; None if nobody knows what the base holds."""
+    cell, tag = stack.cell, stack.tag
+    if cell.base.kind == "registry" and tag is None:
+        return None
+    apt = [text.partition("=")[0] for text in cell.apt]
+    found = {one for one, names in _APT.items() if any(re.fullmatch(names, name) for name in apt)}
+    headers = rf"(lib)?python({re.escape(cell.python)}|3)-dev"
+    own = cell.has_own_python(stack.system)
+    if cell.compilers or not own or any(re.fullmatch(headers, name) for name in apt):
+        found.add("python-headers")
+    if cell.compilers:
+        found |= {"cc", "cxx"}
+    if tag is not None and tag.flavour == "devel":
+        # https://gitlab.com/nvidia/container-images/cuda, dist/*/devel: build-essential and the toolkit
+        found |= {"cc", "cxx", "nvcc", "ptxas"}
+    wheels = {wheel.name: wheel.version for wheel in stack.truth.wheels}
+    if key(wheels.get("nvidia-cuda-nvcc", "0")) >= (13,) or "nvidia-cuda-nvcc" in _names(stack):
+        found |= {"nvcc", "ptxas"}
+    return found

@@ -1,0 +1,63 @@
+"""What compiles kernels as programs run, and what the image has for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rtbuild_command import rtbuild
+
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome
+
+TRIXIE = {"python": "3.13", "base": "rootfs:debian/trixie", "cuda": "wheels"}
+DEVEL = {"python": "3.12", "base": "nvidia/cuda:12.8.1-devel-ubuntu24.04", "cuda": "wheels"}
+FOREIGN = {"python": "3.12", "base": "our.registry/base:1", "cuda": "wheels"}
+
+
+def said(cell):
+    return [(found.outcome, found.message) for found in check(cell, suggest=False) if found.rule == "kernels"]
+
+
+@pytest.mark.parametrize(
+    ("where", "more", "lacking"),
+    [
+        (TRIXIE, {}, True),
+        (TRIXIE, {"compilers": True}, False),
+        (TRIXIE, {"apt": ("gcc",)}, True),  # and no Python.h
+        (TRIXIE, {"apt": ("gcc", "libpython3.13-dev")}, False),
+        (TRIXIE, {"apt": ("build-essential", "python3-dev=3.13.5-1")}, False),
+        ({**TRIXIE, "python": "3.12"}, {"apt": ("gcc",)}, False),  # a standalone Python has headers
+        (DEVEL, {}, True),
+        (DEVEL, {"apt": ("python3-dev",)}, False),
+        (FOREIGN, {}, False),  # nobody knows what it holds
+    ],
+)
+def test_torch_compile_needs_a_compiler_and_headers(make, where, more, lacking) -> None:
+    found = said(make("torch==2.9.1", **where, **more))
+    assert [outcome for outcome, _ in found] == [Outcome.POSSIBLE] * lacking
+    assert all("torch.compile" in text and "compilers: true" in text for _, text in found)
+
+
+@pytest.mark.parametrize(
+    ("pip", "refused"),
+    [
+        (("flashinfer-python",), True),
+        (("flashinfer-python", "flashinfer-jit-cache"), False),
+        (("flashinfer-python", "nvidia-cuda-nvcc"), False),
+    ],
+)
+def test_what_can_do_nothing_without_is_refused(make, pip, refused) -> None:
+    found = said(make("torch==2.9.1", **TRIXIE, pip=pip, compilers=True))
+    assert [outcome for outcome, _ in found] == [Outcome.IMPOSSIBLE] * refused
+
+
+def test_check_says_it_once(tmp_path: Path) -> None:
+    rows = "".join(
+        f"- {{framework: torch==2.9.1, python: '{python}', base: 'rootfs:debian/trixie', cuda: wheels}}\n"
+        for python in ("3.12", "3.13")
+    )
+    (tmp_path / "matrix.yaml").write_text(f"version: 1\nname: x\ninclude:\n{rows}")
+    done = rtbuild(tmp_path, "check", "matrix.yaml")
+    assert done.stdout.count("torch.compile") == 1
+    assert "in 2 cells: torch.compile" in done.stdout
