@@ -341,6 +341,7 @@ REQUIREMENTS = [
     ("read", "text"),
     [
         *((requirements.from_pyproject, text) for text in PROJECTS),
+        *((requirements.from_pylock, text) for text in PROJECTS),
         *((requirements.from_notebook, json.dumps(document)) for document in NOTEBOOKS),
         *((requirements.from_requirements, text) for text in REQUIREMENTS),
         (lambda path: conda.read(path.read_text()), "dependencies: [" + "a," * 200_000 + "]"),

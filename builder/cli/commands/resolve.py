@@ -22,6 +22,7 @@ from builder.plan.resolve import (
     distributions,
     from_arguments,
     from_notebook,
+    from_pylock,
     from_pyproject,
     from_requirements,
     in_wheels,
@@ -90,6 +91,7 @@ def resolve(
         "--requirement, -r FILE: A requirements.txt; may be repeated."
     ),
     pyproject: Path | None = opt.of("--pyproject FILE: The dependencies of a pyproject.toml."),
+    pylock: Path | None = opt.of("--from-pylock FILE: The packages of a pylock.toml, by version."),
     notebook: Path | None = opt.of("--notebook FILE: The `!pip install` lines of a notebook."),
     conda_: Path | None = opt.of(
         "--conda FILE: A conda environment to tell in wheels: environment.yml, `conda list --export`."
@@ -110,7 +112,7 @@ def resolve(
     json_: bool = opt.JSON,
 ) -> int:
     """Print a matrix of the cells; errors as of :func:`propose`, with ``--json`` as a document, too."""
-    asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_)
+    asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_, pylock)
     on = AskedMachine.of(gpu or (), opt.driver(driver), platform)
     index = None if offline else Index.from_user(once=True)
     try:
@@ -133,12 +135,15 @@ def wishes(
     pyproject: Path | None = None,
     notebook: Path | None = None,
     environment: Path | None = None,
+    pylock: Path | None = None,
 ) -> Wishes:
     """All requirements, with notes on those left out. Raises UsageError and CellError."""
     found = from_arguments(arguments)
     others = [from_requirements(path) for path in files]
     if pyproject is not None:
         others.append(from_pyproject(pyproject))
+    if pylock is not None:
+        others.append(from_pylock(pylock))
     if notebook is not None:
         others.append(from_notebook(notebook))
     if environment is not None:

@@ -1,3 +1,4 @@
+from .export import WITH_PLACES, exported_files, lost_by, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
 from .resolve import pin, requirements
 from .sources import (
@@ -13,6 +14,7 @@ from .sources import (
 from .wheel_layers import Group, groups_of, stands_alone
 
 __all__ = [
+    "WITH_PLACES",
     "BuildRoot",
     "Group",
     "LockEntry",
@@ -20,9 +22,11 @@ __all__ = [
     "SdistBuilder",
     "choose",
     "compiler_system",
+    "exported_files",
     "groups_of",
     "host_platform",
     "lock_path",
+    "lost_by",
     "merge",
     "pin",
     "pinned_cell",
@@ -34,4 +38,5 @@ __all__ = [
     "status",
     "suite_of",
     "system_of",
+    "written",
 ]

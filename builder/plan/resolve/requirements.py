@@ -1,11 +1,12 @@
 """Requirements out of the files that people keep them in, each with the place where it stands.
 
 ``requirements.txt`` (with its options, hashes, editable lines, URLs and nested files), ``pyproject.toml``
-(PEP 621 and Poetry), and the ``pip install`` lines of a notebook. What cannot go into an image by name and
-version is not dropped in silence: it becomes a note with its line.
+(PEP 621 and Poetry), ``pylock.toml`` (PEP 751), and the ``pip install`` lines of a notebook. What cannot go
+into an image by name and version is not dropped in silence: it becomes a note with its line.
 
 The formats: https://pip.pypa.io/en/stable/reference/requirements-file-format/,
-https://packaging.python.org/en/latest/specifications/pyproject-toml/, https://nbformat.readthedocs.io/
+https://packaging.python.org/en/latest/specifications/pyproject-toml/,
+https://packaging.python.org/en/latest/specifications/pylock-toml/, https://nbformat.readthedocs.io/
 """
 
 import os
@@ -247,10 +248,7 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
 
 def from_pyproject(path: Path) -> Wishes:
     """``[project]``'s dependencies and ``requires-python``, or Poetry's. Raises UsageError."""
-    try:
-        document = parse_toml(read_text(path).encode())
-    except MalformedError as problem:
-        raise UsageError(f"{path}: {problem}") from problem
+    document = _toml(path)
     found = Wishes()
     project = _table(document, "project", path)
     poetry = _table(_table(document, "tool", path), "poetry", path)
@@ -268,6 +266,39 @@ def from_pyproject(path: Path) -> Wishes:
     if not found.wishes:
         raise UsageError(f"{path} names no dependencies", hint="they stand under [project], as dependencies")
     return found
+
+
+def from_pylock(path: Path) -> Wishes:
+    """The packages of a ``pylock.toml``, each at its version, and its Python. Raises UsageError."""
+    document = _toml(path)
+    packages, version = document.get("packages"), document.get("lock-version")
+    if not isinstance(packages, list) or not isinstance(version, str):
+        raise UsageError(f"{path} is no lock of PEP 751", hint="it has `lock-version` and [[packages]]")
+    if version.partition(".")[0] != "1":
+        raise UsageError(f"{path} has lock-version {shown(version, most=20)}, and 1.0 is read")
+    found = Wishes()
+    bound = document.get("requires-python")
+    found.python = bound if isinstance(bound, str) else None
+    for number, package in enumerate(packages, 1):
+        place = f"{path}, package {number}"
+        name, pin = (package.get(key) for key in ("name", "version")) if isinstance(package, dict) else (0, 0)
+        if not isinstance(name, str):
+            raise UsageError(f"{place} has no name")
+        if not isinstance(pin, str):
+            found.leave_out(name, place)  # a folder, an archive or a repository
+            continue
+        marker = package.get("marker")
+        found.add(f"{name}=={pin}" + (f" ; {marker}" if isinstance(marker, str) else ""), place)
+    if not found.wishes:
+        raise UsageError(f"{path} locks no package by version")
+    return found
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return parse_toml(read_text(path).encode())
+    except MalformedError as problem:
+        raise UsageError(f"{path}: {problem}") from problem
 
 
 def _table(document: dict[str, Any], name: str, path: Path) -> dict[str, Any]:

@@ -157,6 +157,21 @@ class Index:
         files = simple_api.files(self.client, index, name)
         return tuple(replace(file, url=_with_login(file.url, index)) for file in files)
 
+    def place(self, file: Wheel | Sdist) -> tuple[str, str]:
+        """The index that offers this very file, and the file's address there, both without a login.
+
+        Raises PackageIndexError if no index has it, or one did not answer.
+        """
+        for index in self.settings.all:
+            for offer in simple_api.files(self.client, index, file.name):
+                if (offer.name, offer.sha256) == (file.file, file.sha256):
+                    return _without_login(index), _without_login(offer.url)
+        for _address in self._addresses(file):  # says which indexes were asked, and what they have instead
+            break
+        raise PackageIndexError(
+            f"no index gives the sha256 of {file.file}", hint="use an index that lists hashes"
+        )
+
     def fetch(
         self,
         wheel: Wheel | Sdist,
@@ -278,6 +293,11 @@ def _with_login(url: str, index: str) -> str:
     if at and parts.netloc == host and parts.scheme == urlsplit(index).scheme:
         return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
     return url
+
+
+def _without_login(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def cache_path(wheel: Wheel | Sdist, cache: Path) -> Path:

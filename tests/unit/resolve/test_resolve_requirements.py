@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +13,13 @@ from builder.plan.resolve.requirements import (
     MOST_BYTES,
     from_arguments,
     from_notebook,
+    from_pylock,
     from_pyproject,
     from_requirements,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HASH = "sha256:" + "0" * 64
 
@@ -198,3 +204,40 @@ def test_a_value_of_another_type_is_no_absence(tmp_path, text):
     path.write_text(text)
     with pytest.raises(UsageError, match=r"pyproject.toml: "):
         from_pyproject(path)
+
+
+def test_pylock_names_each_package_by_version(tmp_path: Path) -> None:
+    path = tmp_path / "pylock.toml"
+    path.write_text(
+        'lock-version = "1.0"\nrequires-python = ">=3.11"\n'
+        '[[packages]]\nname = "torch"\nversion = "2.9.1"\n'
+        '[[packages]]\nname = "win"\nversion = "1"\nmarker = "sys_platform == \'win32\'"\n'
+        '[[packages]]\nname = "mine"\ndirectory = { path = "." }\n'
+    )
+    found = from_pylock(path)
+    assert [str(wish) for wish in found.wishes] == ["torch==2.9.1", 'win==1; sys_platform == "win32"']
+    assert found.wishes[0].place == f"{path}, package 1"
+    assert found.python == ">=3.11"
+    assert "package 3: mine: not taken over" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no lock of PEP 751"),
+        ('lock-version = "1.0"\npackages = 3', "no lock of PEP 751"),
+        (
+            'lock-version = "2.0"\n[[packages]]\nname = "a"\nversion = "1"',
+            "lock-version 2.0, and 1.0 is read",
+        ),
+        ('lock-version = "1.0"\npackages = [3]', "package 1 has no name"),
+        ('lock-version = "1.0"\n[[packages]]\nname = "a"', "locks no package by version"),
+        ('lock-version = "1.0"\n[[packages]]\nname = "a"\nversion = "x y"', "is not a requirement"),
+        ('lock-version = "1.0', "pylock.toml: "),
+    ],
+)
+def test_pylock_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "pylock.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=re.escape(said)):
+        from_pylock(path)

@@ -1,0 +1,56 @@
+"""``rtbuild export``: a locked cell as a file that pip, uv or conda installs."""
+
+from pathlib import Path
+from typing import Literal
+
+from builder.cli import options as opt
+from builder.cli.console import say, show
+from builder.core.errors import StaleLockError
+from builder.core.files import write_whole
+from builder.plan.lock import (
+    WITH_PLACES,
+    exported_files,
+    lock_path,
+    lost_by,
+    pinned_cell,
+    read_lock,
+    state,
+    written,
+)
+from builder.sources.index import Index
+
+
+def export(
+    cell: str = opt.of("CELL: A cell's id, or a glob that matches one.", ...),
+    matrices: list[Path] | None = opt.MATRICES,
+    form: Literal["pylock", "requirements", "constraints", "uv", "conda"] = opt.of(
+        "--format pylock|requirements|constraints|uv|conda: "
+        "pylock.toml, hashed requirements, versions alone, a pyproject.toml for uv, an environment.yml.",
+        "pylock",
+    ),
+    output: Path | None = opt.of("--output, -o FILE: Where it goes; without it, standard output."),
+) -> int:
+    """Write the cell's packages as its lock has them, and say what the form does not carry.
+
+    pylock and uv name addresses: they are those of your own index, without a login.
+    """
+    loaded = opt.load_all(matrices)
+    one = opt.choose_one(loaded, cell)
+    path = next(matrix.path for matrix in loaded if matrix.name == one.matrix)
+    entries = read_lock(lock_path(path))
+    pinned = pinned_cell(one, entries)
+    if pinned is None:
+        said = f"{one.id} is not locked: {lock_path(path)}: {state(one, entries)}"
+        raise StaleLockError(said, hint="run `rtbuild lock` first")
+    places = {}
+    if form in WITH_PLACES:
+        index = Index.from_user().with_extra(one.index)
+        places = {file.sha256: index.place(file) for file in exported_files(pinned)}
+    text = written(pinned, form, places)
+    if output is None:
+        show(*text.splitlines())
+    else:
+        write_whole(output, text.encode())
+    for lost in lost_by(pinned):
+        say(f"not carried: {lost}")
+    return 0

@@ -1,0 +1,162 @@
+"""A locked cell in the forms of other tools: its packages by version, and by hash if the form has one.
+
+- ``pylock``: ``pylock.toml``, https://packaging.python.org/en/latest/specifications/pylock-toml/
+- ``requirements``: pip's hash-checking mode, https://pip.pypa.io/en/stable/topics/secure-installs/
+- ``constraints``: versions alone, for ``pip install -c``
+- ``uv``: a ``pyproject.toml`` whose overrides `uv lock` and `uv run` keep to,
+  https://docs.astral.sh/uv/reference/settings/#override-dependencies
+- ``conda``: an ``environment.yml`` that takes Python from conda and the packages from pip
+
+A form carries packages. The base image, Debian's packages, the environment's variables and the steps of the
+recipe stay behind: :func:`lost_by` names them, and each text begins with them as comments.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from packaging.utils import canonicalize_name
+
+from builder.core.model import Pinned, Sdist, Wheel
+
+Places = Mapping[str, tuple[str, str]]
+"""By the sha256 of a file: the address of the index that has it, and that of the file, without logins."""
+
+_MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
+
+
+def lost_by(pinned: Pinned) -> list[str]:
+    """The parts of the image that no export carries, a sentence each."""
+    cell = pinned.cell
+    found = [f"the base {cell.base}"]
+    if cell.cuda.provider == "base":
+        found[0] += ", and with it CUDA and cuDNN: the system has to have them"
+    if cell.apt:
+        found.append(f"Debian's packages {', '.join(cell.apt)}")
+    found += [f"the variable {name}={value!r}" for name, value in cell.env]
+    built = [wheel.name for wheel in pinned.wheels if wheel.source is not None]
+    if built:
+        found.append(
+            f"the builds of {', '.join(built)} shut in: who installs the export builds from the source"
+        )
+    return found
+
+
+def written(pinned: Pinned, form: str, places: Places) -> str:
+    """The text of the file. ``places`` has each file that the form names; those of :data:`FORMATS` with an
+    address, for which it is empty.
+    """
+    cell = pinned.cell
+    head = [
+        f"# {cell.id} of the matrix {cell.matrix}, exported by rtbuild from its lock. Not carried:",
+        *(f"#   {text}" for text in lost_by(pinned)),
+    ]
+    return "\n".join([*head, *FORMATS[form](pinned, places), ""])
+
+
+def _file(wheel: Wheel) -> Wheel | Sdist:
+    return wheel if wheel.source is None else wheel.source.sdist
+
+
+def exported_files(pinned: Pinned) -> list[Wheel | Sdist]:
+    """The files that an index has: wheels, and the sources of those that are built."""
+    return [_file(wheel) for wheel in _by_name(pinned)]
+
+
+def _by_name(pinned: Pinned) -> list[Wheel]:
+    return sorted(pinned.wheels, key=lambda wheel: canonicalize_name(wheel.name))
+
+
+def _pins(pinned: Pinned) -> list[str]:
+    return [f"{canonicalize_name(wheel.name)}=={wheel.version}" for wheel in _by_name(pinned)]
+
+
+def _marker(pinned: Pinned) -> str:
+    return f"sys_platform == 'linux' and platform_machine == '{_MACHINES[pinned.cell.platform]}'"
+
+
+def _text(value: str) -> str:
+    """A TOML basic string; JSON's escapes are among TOML's."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _pylock(pinned: Pinned, places: Places) -> Iterator[str]:
+    python = pinned.cell.python
+    yield 'lock-version = "1.0"'
+    yield f"environments = [{_text(_marker(pinned))}]"
+    yield f'requires-python = "=={python}.*"'
+    yield 'created-by = "rtbuild"'
+    for wheel in _by_name(pinned):
+        file = _file(wheel)
+        index, url = places[file.sha256]
+        yield from ("", "[[packages]]", f"name = {_text(canonicalize_name(wheel.name))}")
+        yield f"version = {_text(wheel.version)}"
+        yield f"index = {_text(index)}"
+        uploaded = ""
+        if isinstance(file, Wheel) and file.uploaded:
+            uploaded = f", upload-time = {datetime.fromtimestamp(file.uploaded, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        row = (
+            f"{{ name = {_text(file.file)}, url = {_text(url)}{uploaded}, size = {file.size}, "
+            f'hashes = {{ sha256 = "{file.sha256}" }} }}'
+        )
+        yield f"wheels = [{row}]" if isinstance(file, Wheel) else f"sdist = {row}"
+
+
+def _requirements(pinned: Pinned, _places: Places) -> Iterator[str]:
+    yield f"# Python {pinned.cell.python}; pip install --no-deps -r FILE"
+    yield from (f"--extra-index-url {url}" for url in pinned.cell.index)
+    for wheel, pin in zip(_by_name(pinned), _pins(pinned), strict=True):
+        yield f"{pin} --hash=sha256:{_file(wheel).sha256}"
+
+
+def _constraints(pinned: Pinned, _places: Places) -> Iterator[str]:
+    yield from _pins(pinned)
+
+
+def _uv(pinned: Pinned, places: Places) -> Iterator[str]:
+    cell = pinned.cell
+    pins = _pins(pinned)
+    if cell.dependencies == "listed":
+        yield "#   that these packages are all: uv adds those that they declare beside"
+    yield "[project]"
+    yield f'name = "{canonicalize_name(cell.matrix)}"'
+    yield 'version = "0"'
+    yield f'requires-python = "=={cell.python}.*"'
+    yield from _array("dependencies", pins)
+    yield from ("", "[tool.uv]", "package = false", f"environments = [{_text(_marker(pinned))}]")
+    yield "# Other releases than a package declares stay: the lock was tried with these."
+    yield from _array("override-dependencies", pins)
+    names = {url.rstrip("/"): f"index-{number}" for number, url in enumerate(cell.index, 1)}
+    for url, name in names.items():
+        yield from ("", "[[tool.uv.index]]", f'name = "{name}"', f"url = {_text(url)}", "explicit = true")
+    indexes = {wheel.name: places[_file(wheel).sha256][0] for wheel in _by_name(pinned)}
+    rows = [
+        f'{canonicalize_name(wheel)} = {{ index = "{names[url]}" }}'
+        for wheel, url in indexes.items()
+        if url in names
+    ]
+    yield from ("", "[tool.uv.sources]", *rows) if rows else ()
+
+
+def _array(name: str, items: Iterable[str]) -> Iterator[str]:
+    yield from (f"{name} = [", *(f"    {_text(item)}," for item in items), "]")
+
+
+def _conda(pinned: Pinned, _places: Places) -> Iterator[str]:
+    cell = pinned.cell
+    yield f"name: {canonicalize_name(cell.matrix)}"
+    yield from ("channels:", "  - conda-forge", "  - nodefaults", "dependencies:")
+    yield from (f"  - python={cell.named_python}", "  - pip", "  - pip:")
+    yield from (f"      - {json.dumps(f'--extra-index-url {url}')}" for url in cell.index)
+    yield from (f"      - {json.dumps(pin)}" for pin in _pins(pinned))
+
+
+FORMATS: Mapping[str, Callable[[Pinned, Places], Iterable[str]]] = {
+    "pylock": _pylock,
+    "requirements": _requirements,
+    "constraints": _constraints,
+    "uv": _uv,
+    "conda": _conda,
+}
+WITH_PLACES: Sequence[str] = ("pylock", "uv")
+"""The forms that name addresses: an index is asked for them."""

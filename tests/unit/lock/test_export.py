@@ -1,0 +1,172 @@
+"""Exports, installed by the tools that they are for: uv, and pip where this Python has it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from doubles.package_index import PackageIndexDouble, sha256
+from lock_values import lock_cell
+from packaging.pylock import Pylock
+from uv import find_uv_bin
+
+from builder.core.errors import PackageIndexError
+from builder.core.model import Base, Cuda, Pinned, RootfsBase, Wheel
+from builder.plan.lock.export import FORMATS, WITH_PLACES, exported_files, lost_by, written
+from builder.sources.index import Index
+from builder.sources.index.settings import IndexSettings
+
+if TYPE_CHECKING:
+    from doubles.http_server import Server
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture
+def pinned(fake_index: PackageIndexDouble, server: Server, tmp_path: Path) -> Pinned:
+    """Two packages of the default index, one of which forbids the other, and one of another index."""
+    own = PackageIndexDouble(server, tmp_path / "own", prefix="/own")
+    paths = [
+        fake_index.add("six", "1.16.0"),
+        fake_index.add("framework", "2.0", requires=("six<1.16", "plug_in")),
+        own.add("plug-in", "3.1+cu126"),
+    ]
+    fake_index.add("six", "1.15.0")
+    fake_index.add("plug-in", "9.9")
+    wheels = []
+    for path in paths:
+        name, version = path.name.split("-")[:2]
+        wheels.append(
+            Wheel(
+                name=name.replace("_", "-"),
+                version=version,
+                file=path.name,
+                sha256=sha256(path.read_bytes()),
+                size=path.stat().st_size,
+                uploaded=1_668_710_974,
+            )
+        )
+    cell = lock_cell(
+        "framework2.0",
+        frameworks=("framework==2.0",),
+        python=PYTHON,
+        cuda=Cuda(provider="none"),
+        pip=("six==1.16.0",),
+        apt=("git",),
+        env=(("TF_X", "a\nb"),),
+        index=(own.url,),
+    )
+    return Pinned(
+        cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=1), wheels=tuple(wheels), epoch=1
+    )
+
+
+@pytest.fixture
+def index(fake_index: PackageIndexDouble, monkeypatch: pytest.MonkeyPatch) -> Index:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", fake_index.url)
+    monkeypatch.setenv("PIP_INDEX_URL", fake_index.url)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    return Index(IndexSettings(default=fake_index.url))
+
+
+def _text(pinned: Pinned, index: Index, form: str) -> str:
+    wider = index.with_extra(pinned.cell.index)
+    places = {file.sha256: wider.place(file) for file in exported_files(pinned)}
+    return written(pinned, form, places if form in WITH_PLACES else {})
+
+
+def _uv(*words: str, folder: Path) -> None:
+    done = subprocess.run([find_uv_bin(), *words], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def _installed(folder: Path) -> dict[str, str]:
+    found = subprocess.run(
+        [find_uv_bin(), "pip", "list", "--format", "json", "--python", ".venv"],
+        cwd=folder,
+        capture_output=True,
+        check=True,
+    )
+    return {row["name"]: row["version"] for row in json.loads(found.stdout)}
+
+
+LOCKED = {"six": "1.16.0", "framework": "2.0", "plug-in": "3.1+cu126"}
+
+
+def test_pylock_is_installed_by_uv(pinned: Pinned, index: Index, tmp_path: Path) -> None:
+    text = _text(pinned, index, "pylock")
+    read = Pylock.from_dict(tomllib.loads(text))
+    assert {package.name: str(package.version) for package in read.packages} == LOCKED
+    (tmp_path / "pylock.toml").write_text(text)
+    _uv("venv", "-q", "--python", sys.executable, folder=tmp_path)
+    _uv("pip", "sync", "-q", "--python", ".venv", "pylock.toml", folder=tmp_path)
+    assert _installed(tmp_path) == LOCKED
+
+
+def test_requirements_are_installed_by_hash(pinned: Pinned, index: Index, tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(_text(pinned, index, "requirements"))
+    _uv("venv", "-q", "--python", sys.executable, folder=tmp_path)
+    install = ("pip", "install", "-q", "--python", ".venv", "--no-deps", "--require-hashes")
+    _uv(*install, "--index-strategy", "unsafe-best-match", "-r", path.name, folder=tmp_path)
+    assert _installed(tmp_path) == LOCKED
+    if importlib.util.find_spec("pip"):
+        words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes"]
+        subprocess.run([*words, "--target", tmp_path / "by-pip", "-r", path], check=True)
+        assert (tmp_path / "by-pip" / "plug_in-3.1+cu126.dist-info").is_dir()
+
+
+def test_uv_keeps_the_releases_that_were_locked(pinned: Pinned, index: Index, tmp_path: Path) -> None:
+    """framework declares six<1.16, and the plug-in of the default index is newer: neither is taken."""
+    (tmp_path / "pyproject.toml").write_text(_text(pinned, index, "uv"))
+    _uv("sync", "-q", "--python", sys.executable, folder=tmp_path)
+    assert _installed(tmp_path) == LOCKED
+
+
+def test_constraints_and_conda_name_the_same_versions(pinned: Pinned, index: Index) -> None:
+    lines = _text(pinned, index, "constraints").splitlines()
+    assert dict(line.split("==") for line in lines if not line.startswith("#")) == LOCKED
+    python, pip, packages = yaml.safe_load(_text(pinned, index, "conda"))["dependencies"]
+    assert (python, pip) == (f"python={PYTHON}", "pip")
+    first, *pins = packages["pip"]
+    assert first == f"--extra-index-url {pinned.cell.index[0]}"
+    assert dict(line.split("==") for line in pins) == LOCKED
+
+
+@pytest.mark.parametrize("form", list(FORMATS))
+def test_each_form_says_what_it_does_not_carry(pinned: Pinned, index: Index, form: str) -> None:
+    text = _text(pinned, index, form)
+    assert lost_by(pinned) == [
+        "the base rootfs:debian/bullseye",
+        "Debian's packages git",
+        "the variable TF_X='a\\nb'",
+    ]
+    assert all(f"#   {lost}\n" in text for lost in lost_by(pinned))
+
+
+def test_cuda_of_the_base_is_said(pinned: Pinned) -> None:
+    from dataclasses import replace
+
+    based = replace(
+        pinned.cell, cuda=Cuda(provider="base"), base=Base(kind="registry", name="nvidia/cuda:12.6.3-cudnn")
+    )
+    assert "CUDA and cuDNN: the system has to have them" in lost_by(replace(pinned, cell=based))[0]
+
+
+def test_a_file_that_no_index_has_any_more(pinned: Pinned, index: Index) -> None:
+    with pytest.raises(PackageIndexError, match="is in none of the indexes"):
+        index.place(pinned.wheels[2])  # asked without the cell's own index
+
+
+def test_no_login_gets_into_an_export(fake_index: PackageIndexDouble, pinned: Pinned) -> None:
+    secret = fake_index.url.replace("://", "://user:s3cret@")
+    found = Index(IndexSettings(default=secret)).place(pinned.wheels[0])
+    assert "s3cret" not in "".join(found)
+    assert found[0] == fake_index.url
