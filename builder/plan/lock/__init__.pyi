@@ -1,5 +1,6 @@
 from .export import WITH_PLACES, exported_files, lost_by, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
+from .changes import Outdated, outdated
 from .resolve import pin, requirements
 from .sources import (
     BuildRoot,
@@ -19,6 +20,7 @@ __all__ = [
     "Group",
     "LockEntry",
     "LockStatus",
+    "Outdated",
     "SdistBuilder",
     "choose",
     "compiler_system",
@@ -28,6 +30,7 @@ __all__ = [
     "lock_path",
     "lost_by",
     "merge",
+    "outdated",
     "pin",
     "pinned_cell",
     "read_lock",

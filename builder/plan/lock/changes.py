@@ -1,0 +1,167 @@
+"""What has appeared or gone since a cell was locked: updates of its packages, withdrawn wheels, newer facts.
+
+Nothing is changed: `rtbuild lock --upgrade` or ``--upgrade-package`` does that. A question that got no answer
+is told apart in :class:`Outdated`.``unknown``, for silence is no sign that there is nothing newer.
+"""
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from builder.core.documents import shown
+from builder.core.errors import PackageIndexError, RtbuildError
+from builder.core.model import Deb, Pinned, RegistryBase, RootfsBase, Wheel
+from builder.plan.facts.reading import Memory
+from builder.plan.facts.rules import Outcome, check
+from builder.sources.debian import Debian
+from builder.sources.index import Files, IndexFile, choose, wheel_name
+from builder.sources.oci import Registry
+
+Kind = Literal["security", "rules", "yanked", "gone", "base", "package", "cudnn", "python"]
+"""In the order of a table: ``security`` and ``package`` are of Debian's archives, ``rules`` are findings of
+``check`` that warn or refuse, ``gone`` is a file that the index no longer lists."""
+_CUDNN = "nvidia-cudnn-cu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One item that is out of date."""
+
+    kind: Kind
+    name: str
+    locked: str
+    newer: str | None = None
+    """The version that there is now; None if nothing replaces it."""
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outdated:
+    """The changes since a cell was locked, and the questions that are open, a sentence each."""
+
+    changes: tuple[Change, ...]
+    unknown: tuple[str, ...]
+    """Of questions that were asked."""
+    unasked: tuple[str, ...] = ()
+    """What a lock does not list."""
+
+
+def outdated(pinned: Pinned, *, pages: Mapping[str, Files], debian: Debian, registry: Registry) -> Outdated:
+    """Ask the archives, the registry, uv's list of Pythons and the rules of ``check`` about a locked cell.
+
+    ``pages`` are the index's files of each of its packages, by canonical name, or why they are not known.
+    """
+    parts: tuple[tuple[str, Callable[[], Iterator[Change]]], ...] = (
+        ("the base", lambda: _base(pinned, debian, registry)),
+        ("Python", lambda: _python(pinned)),
+        ("check", lambda: _rules(pinned)),
+    )
+    found: list[Change] = []
+    unknown: list[str] = []
+    for name, ask in parts:
+        try:
+            found += ask()
+        except RtbuildError as problem:
+            unknown.append(f"{name}: {problem.message}")
+    for wheel in pinned.wheels:
+        files = pages[canonicalize_name(wheel.name)]
+        if isinstance(files, str):
+            unknown.append(f"{wheel.name}: {files}")
+        else:
+            found += _wheel(wheel, files)
+    order = list(Kind.__args__)  # type: ignore[attr-defined]
+    found.sort(key=lambda one: (order.index(one.kind), one.name))
+    inside = isinstance(pinned.base, RegistryBase)
+    unasked = (f"the packages inside {pinned.cell.base}: no lock lists them",) * inside
+    return Outdated(changes=tuple(found), unknown=tuple(unknown), unasked=unasked)
+
+
+def _base(pinned: Pinned, debian: Debian, registry: Registry) -> Iterator[Change]:
+    cell, base = pinned.cell, pinned.base
+    if isinstance(base, RegistryBase):
+        now = registry.inspect(base.reference, cell.platform).digest
+        if now != base.digest:
+            why = "the tag was pushed again"
+            yield Change(kind="base", name=base.reference, locked=base.digest[:19], newer=now[:19], why=why)
+        return
+    today = debian.resolve(
+        base.suite, platform=cell.platform, packages=sorted(cell.apt), python=pinned.python is None
+    )
+    yield from newer_packages(base, today)
+
+
+def newer_packages(locked: RootfsBase, today: RootfsBase) -> Iterator[Change]:
+    """The packages of which ``today`` has a newer version; those of the security archive as ``security``.
+
+    Raises PackageIndexError if today's lists are older than those of the lock.
+    """
+    if today.epoch < locked.epoch:
+        raise PackageIndexError(
+            f"the archive's lists of {locked.suite} are older than those that the lock was made from: "
+            "a mirror that lags, or an old answer"
+        )
+    there = {deb.package: deb for deb in today.debs}
+    for deb in locked.debs:
+        now = there.get(deb.package)
+        if now is not None and now.version != deb.version and _is_newer(now, deb):
+            kind: Kind = "security" if now.archive == "debian-security" else "package"
+            yield Change(kind=kind, name=deb.package, locked=deb.version, newer=now.version)
+
+
+def _is_newer(now: Deb, before: Deb) -> bool:
+    """By dpkg, whose rules these are: https://manpages.debian.org/deb-version"""
+    command = ["dpkg", "--compare-versions", now.version, "gt", before.version]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def _python(pinned: Pinned) -> Iterator[Change]:
+    locked = pinned.python
+    if locked is None or pinned.cell.python_patch is not None:
+        return
+    now = choose(pinned.cell.python, pinned.cell.platform)
+    if (Version(now.version), now.build) > (Version(locked.version), locked.build):
+        names = [f"{one.version} ({one.build})" for one in (locked, now)]
+        yield Change(kind="python", name="Python", locked=names[0], newer=names[1])
+
+
+def _rules(pinned: Pinned) -> Iterator[Change]:
+    cell = pinned.cell
+    for finding in check(cell, Memory().truth(cell, pinned), suggest=False):
+        if finding.outcome in {Outcome.IMPOSSIBLE, Outcome.WARNS}:
+            word = finding.outcome.answer
+            yield Change(kind="rules", name=finding.rule, locked=word, why=finding.message)
+
+
+def _wheel(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[Change]:
+    if wheel.source is not None:
+        source = wheel.source.sdist
+        name, sha256 = source.file, source.sha256
+    else:
+        name, sha256 = wheel.file, wheel.sha256
+    same = [file for file in files if file.name == name and file.sha256 in {None, sha256}]
+    if not same:
+        yield Change(kind="gone", name=wheel.name, locked=wheel.version, why=f"no index lists {name}")
+    elif (reason := same[0].yanked) is not None:
+        yield Change(kind="yanked", name=wheel.name, locked=wheel.version, why=shown(reason, most=200))
+    if canonicalize_name(wheel.name).startswith(_CUDNN):
+        yield from _newer_cudnn(wheel, files)
+
+
+def _newer_cudnn(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[Change]:
+    """A newer patch of the same minor release: cuDNN keeps its interface within one.
+
+    https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/forward-compatibility.html
+    """
+    locked = Version(wheel.version)
+    versions = []
+    for file in files:
+        named = wheel_name(file.name)
+        if named is not None and file.yanked is None and named.version.release[:2] == locked.release[:2]:
+            versions.append(named.version)
+    if versions and max(versions) > locked:
+        why = "a newer patch of the same minor release"
+        yield Change(kind="cudnn", name=wheel.name, locked=wheel.version, newer=str(max(versions)), why=why)

@@ -1,0 +1,165 @@
+"""Newer packages, withdrawn wheels, pushed tags: each is listed, and what nobody answered stays open."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lock_values import lock_cell, lock_deb, lock_registry_base, lock_wheel
+
+from builder.core.errors import PackageIndexError
+from builder.core.model import Base, Cuda, Pinned, RootfsBase, StandalonePython
+from builder.plan.lock import changes as module
+from builder.plan.lock.changes import newer_packages, outdated
+from builder.sources.index import IndexFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from builder.core.model import Wheel
+
+needs_dpkg = pytest.mark.skipif(shutil.which("dpkg") is None, reason="needs dpkg, which compares versions")
+
+
+def _file(wheel: Wheel, **changes: Any) -> IndexFile:
+    return IndexFile(**{"name": wheel.file, "url": "u", "sha256": wheel.sha256, **changes})
+
+
+def _pinned(*wheels: Wheel, **changes: Any) -> Pinned:
+    base = RootfsBase(suite="bookworm", debs=(lock_deb("libssl3"), lock_deb("tzdata")), epoch=100)
+    cell = lock_cell("c", cuda=Cuda(provider="none"), base=Base(kind="rootfs", name="debian/bookworm"))
+    return Pinned(**{"cell": cell, "base": base, "wheels": wheels, "epoch": 1, **changes})
+
+
+class Outside:
+    """Debian and the registry as they are today; what is None does not answer."""
+
+    def __init__(self, today: RootfsBase | None = None, digest: str | None = None) -> None:
+        self.today, self.digest = today, digest
+        self.asked: dict[str, Any] = {}
+
+    def resolve(self, suite: str, **asked: Any) -> RootfsBase:
+        self.asked = {"suite": suite, **asked}
+        if self.today is None:
+            raise PackageIndexError("the mirror did not answer")
+        return self.today
+
+    def inspect(self, _reference: str, _platform: str) -> Any:
+        if self.digest is None:
+            raise PackageIndexError("the registry did not answer")
+        return SimpleNamespace(digest=self.digest)
+
+
+@pytest.fixture(autouse=True)
+def no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "check", lambda *_, **__: ())
+
+
+def _ask(pinned: Pinned, outside: Outside, **pages: Any) -> Any:
+    known: Mapping[str, Any] = {wheel.name: (_file(wheel),) for wheel in pinned.wheels} | pages
+    return outdated(pinned, pages=known, debian=outside, registry=outside)  # type: ignore[arg-type]
+
+
+@needs_dpkg
+def test_security_comes_first_and_older_is_no_update() -> None:
+    pinned = _pinned()
+    ssl = replace(lock_deb("libssl3"), version="1:2.0-3+deb11u2", archive="debian-security")
+    zone = replace(lock_deb("tzdata"), version="1:2.0-3+deb11u1+b1")
+    today = RootfsBase(suite="bookworm", debs=(zone, ssl, lock_deb("new")), epoch=200)
+    found = _ask(pinned, Outside(today))
+    assert [(one.kind, one.name, one.newer) for one in found.changes] == [
+        ("security", "libssl3", "1:2.0-3+deb11u2"),
+        ("package", "tzdata", "1:2.0-3+deb11u1+b1"),
+    ]
+    older = replace(today, debs=(replace(ssl, version="1:2.0-3+deb11u0"), zone))
+    assert [one.name for one in newer_packages(pinned.base, older)] == ["tzdata"]  # type: ignore[arg-type]
+
+
+def test_lists_that_are_older_than_the_lock_are_not_believed() -> None:
+    today = RootfsBase(suite="bookworm", debs=(), epoch=99)
+    found = _ask(_pinned(), Outside(today))
+    assert found.changes == ()
+    assert "older than those that the lock was made from" in found.unknown[0]
+
+
+def test_an_archive_that_does_not_answer_is_no_good_news() -> None:
+    assert _ask(_pinned(), Outside()).unknown == ("the base: the mirror did not answer",)
+
+
+def test_the_system_is_asked_for_as_it_was_locked() -> None:
+    cell = lock_cell("c", apt=("zip", "git"), cuda=Cuda(provider="none"))
+    python = StandalonePython(version="3.9.1", build="20210101", file="f", sha256="0", size=1)
+    outside = Outside(RootfsBase(suite="bullseye", debs=(), epoch=100))
+    _ask(_pinned(cell=replace(cell, python_patch="3.9.1"), python=python), outside)
+    assert outside.asked == {
+        "suite": "bookworm",
+        "platform": "linux/amd64",
+        "packages": ["git", "zip"],
+        "python": False,
+    }
+
+
+def test_a_tag_that_was_pushed_again() -> None:
+    base = lock_registry_base("nvidia/cuda:x")
+    cell = lock_cell("c", base=Base(kind="registry", name="nvidia/cuda:x"), cuda=Cuda(provider="base"))
+    pinned = _pinned(base=base, cell=cell)
+    assert _ask(pinned, Outside(digest=base.digest)).changes == ()
+    found = _ask(pinned, Outside(digest="sha256:" + "9" * 64))
+    assert [(one.kind, one.name) for one in found.changes] == [("base", "nvidia/cuda:x")]
+    assert found.unasked == ("the packages inside nvidia/cuda:x: no lock lists them",)
+    assert _ask(pinned, Outside()).unknown == ("the base: the registry did not answer",)
+
+
+def test_wheels_that_were_yanked_or_are_gone() -> None:
+    here, yanked, gone, silent = (lock_wheel(name) for name in ("here", "yanked", "gone", "silent"))
+    outside = Outside(_pinned().base)  # type: ignore[arg-type]
+    found = _ask(
+        _pinned(here, yanked, gone, silent),
+        outside,
+        yanked=(_file(yanked, yanked="broken\x1b[31m"),),
+        gone=(_file(gone, sha256="f" * 64),),
+        silent="HTTP 503",
+    )
+    assert [(one.kind, one.name) for one in found.changes] == [("yanked", "yanked"), ("gone", "gone")]
+    assert "\x1b" not in found.changes[0].why
+    assert found.unknown == ("silent: HTTP 503",)
+
+
+def test_a_newer_patch_of_cudnn_within_its_minor_release() -> None:
+    wheel = lock_wheel("nvidia-cudnn-cu12", "9.3.0.75")
+    others = [
+        IndexFile(
+            name=f"nvidia_cudnn_cu12-{version}-py3-none-manylinux2014_x86_64.whl",
+            url="u",
+            sha256="0",
+            yanked="no" if version == "9.3.9.1" else None,
+        )
+        for version in ("9.3.2.1", "9.3.9.1", "9.4.0.58", "8.9.7.29")
+    ]
+    outside = Outside(_pinned().base)  # type: ignore[arg-type]
+    found = _ask(_pinned(wheel), outside, **{"nvidia-cudnn-cu12": (_file(wheel), *others)})
+    assert [(one.kind, one.locked, one.newer) for one in found.changes] == [("cudnn", "9.3.0.75", "9.3.2.1")]
+
+
+def test_a_newer_standalone_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    python = StandalonePython(version="3.9.9", build="20240101", file="f", sha256="0", size=1)
+    monkeypatch.setattr(module, "choose", lambda *_: SimpleNamespace(version="3.9.10", build="20240201"))
+    outside = Outside(_pinned().base)  # type: ignore[arg-type]
+    pinned = _pinned(python=python)
+    assert [one.newer for one in _ask(pinned, outside).changes] == ["3.9.10 (20240201)"]
+    assert _ask(replace(pinned, cell=replace(pinned.cell, python_patch="3.9.9")), outside).changes == ()
+
+
+def test_rules_that_judge_otherwise_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    from builder.plan.facts.rules import Finding, Outcome
+
+    findings = tuple(Finding(outcome, "said", rule="known-bad") for outcome in Outcome)
+    monkeypatch.setattr(module, "check", lambda *_, **__: findings)
+    found = _ask(_pinned(), Outside(_pinned().base))  # type: ignore[arg-type]
+    assert [one.kind for one in found.changes] == [
+        "rules",
+        "rules",
+    ]
