@@ -1,6 +1,6 @@
+from .changes import Outdated, outdated
 from .export import WITH_PLACES, exported_files, lost_by, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
-from .changes import Outdated, outdated
 from .resolve import pin, requirements
 from .sources import (
     BuildRoot,

@@ -28,7 +28,7 @@ _CUDNN = "nvidia-cudnn-cu"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class LockChange:
     """One item that is out of date."""
 
     kind: Kind
@@ -43,7 +43,7 @@ class Change:
 class Outdated:
     """The changes since a cell was locked, and the questions that are open, a sentence each."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[LockChange, ...]
     unknown: tuple[str, ...]
     """Of questions that were asked."""
     unasked: tuple[str, ...] = ()
@@ -55,12 +55,12 @@ def outdated(pinned: Pinned, *, pages: Mapping[str, Files], debian: Debian, regi
 
     ``pages`` are the index's files of each of its packages, by canonical name, or why they are not known.
     """
-    parts: tuple[tuple[str, Callable[[], Iterator[Change]]], ...] = (
+    parts: tuple[tuple[str, Callable[[], Iterator[LockChange]]], ...] = (
         ("the base", lambda: _base(pinned, debian, registry)),
         ("Python", lambda: _python(pinned)),
         ("check", lambda: _rules(pinned)),
     )
-    found: list[Change] = []
+    found: list[LockChange] = []
     unknown: list[str] = []
     for name, ask in parts:
         try:
@@ -80,13 +80,15 @@ def outdated(pinned: Pinned, *, pages: Mapping[str, Files], debian: Debian, regi
     return Outdated(changes=tuple(found), unknown=tuple(unknown), unasked=unasked)
 
 
-def _base(pinned: Pinned, debian: Debian, registry: Registry) -> Iterator[Change]:
+def _base(pinned: Pinned, debian: Debian, registry: Registry) -> Iterator[LockChange]:
     cell, base = pinned.cell, pinned.base
     if isinstance(base, RegistryBase):
         now = registry.inspect(base.reference, cell.platform).digest
         if now != base.digest:
             why = "the tag was pushed again"
-            yield Change(kind="base", name=base.reference, locked=base.digest[:19], newer=now[:19], why=why)
+            yield LockChange(
+                kind="base", name=base.reference, locked=base.digest[:19], newer=now[:19], why=why
+            )
         return
     today = debian.resolve(
         base.suite, platform=cell.platform, packages=sorted(cell.apt), python=pinned.python is None
@@ -94,7 +96,7 @@ def _base(pinned: Pinned, debian: Debian, registry: Registry) -> Iterator[Change
     yield from newer_packages(base, today)
 
 
-def newer_packages(locked: RootfsBase, today: RootfsBase) -> Iterator[Change]:
+def newer_packages(locked: RootfsBase, today: RootfsBase) -> Iterator[LockChange]:
     """The packages of which ``today`` has a newer version; those of the security archive as ``security``.
 
     Raises PackageIndexError if today's lists are older than those of the lock.
@@ -109,7 +111,7 @@ def newer_packages(locked: RootfsBase, today: RootfsBase) -> Iterator[Change]:
         now = there.get(deb.package)
         if now is not None and now.version != deb.version and _is_newer(now, deb):
             kind: Kind = "security" if now.archive == "debian-security" else "package"
-            yield Change(kind=kind, name=deb.package, locked=deb.version, newer=now.version)
+            yield LockChange(kind=kind, name=deb.package, locked=deb.version, newer=now.version)
 
 
 def _is_newer(now: Deb, before: Deb) -> bool:
@@ -118,25 +120,25 @@ def _is_newer(now: Deb, before: Deb) -> bool:
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-def _python(pinned: Pinned) -> Iterator[Change]:
+def _python(pinned: Pinned) -> Iterator[LockChange]:
     locked = pinned.python
     if locked is None or pinned.cell.python_patch is not None:
         return
     now = choose(pinned.cell.python, pinned.cell.platform)
     if (Version(now.version), now.build) > (Version(locked.version), locked.build):
         names = [f"{one.version} ({one.build})" for one in (locked, now)]
-        yield Change(kind="python", name="Python", locked=names[0], newer=names[1])
+        yield LockChange(kind="python", name="Python", locked=names[0], newer=names[1])
 
 
-def _rules(pinned: Pinned) -> Iterator[Change]:
+def _rules(pinned: Pinned) -> Iterator[LockChange]:
     cell = pinned.cell
     for finding in check(cell, Memory().truth(cell, pinned), suggest=False):
         if finding.outcome in {Outcome.IMPOSSIBLE, Outcome.WARNS}:
             word = finding.outcome.answer
-            yield Change(kind="rules", name=finding.rule, locked=word, why=finding.message)
+            yield LockChange(kind="rules", name=finding.rule, locked=word, why=finding.message)
 
 
-def _wheel(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[Change]:
+def _wheel(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[LockChange]:
     if wheel.source is not None:
         source = wheel.source.sdist
         name, sha256 = source.file, source.sha256
@@ -144,14 +146,14 @@ def _wheel(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[Change]:
         name, sha256 = wheel.file, wheel.sha256
     same = [file for file in files if file.name == name and file.sha256 in {None, sha256}]
     if not same:
-        yield Change(kind="gone", name=wheel.name, locked=wheel.version, why=f"no index lists {name}")
+        yield LockChange(kind="gone", name=wheel.name, locked=wheel.version, why=f"no index lists {name}")
     elif (reason := same[0].yanked) is not None:
-        yield Change(kind="yanked", name=wheel.name, locked=wheel.version, why=shown(reason, most=200))
+        yield LockChange(kind="yanked", name=wheel.name, locked=wheel.version, why=shown(reason, most=200))
     if canonicalize_name(wheel.name).startswith(_CUDNN):
         yield from _newer_cudnn(wheel, files)
 
 
-def _newer_cudnn(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[Change]:
+def _newer_cudnn(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[LockChange]:
     """A newer patch of the same minor release: cuDNN keeps its interface within one.
 
     https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/forward-compatibility.html
@@ -164,4 +166,6 @@ def _newer_cudnn(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[Change]
             versions.append(named.version)
     if versions and max(versions) > locked:
         why = "a newer patch of the same minor release"
-        yield Change(kind="cudnn", name=wheel.name, locked=wheel.version, newer=str(max(versions)), why=why)
+        yield LockChange(
+            kind="cudnn", name=wheel.name, locked=wheel.version, newer=str(max(versions)), why=why
+        )

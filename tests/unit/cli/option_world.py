@@ -371,6 +371,8 @@ def furnish(folder: Path, server: RegistryDouble) -> tuple[dict[str, StoredImage
     damaged.parent.mkdir(parents=True)
     damaged.write_text("other bytes than its name says")
     (folder / "requirements.txt").write_text("torch==2.9.1\n")
+    locked = 'lock-version = "1.0"\n[[packages]]\nname = "torch"\nversion = "2.9.1"\n'
+    (folder / "pylock.toml").write_text(locked)
     (folder / "pyproject.toml").write_text('[project]\nname = "p"\ndependencies = ["torch==2.9.1"]\n')
     lines = {"cell_type": "code", "source": ["!pip install torch==2.9.1"], "outputs": []}
     (folder / "notebook.ipynb").write_text(json.dumps({"cells": [lines], "nbformat": 4}))
