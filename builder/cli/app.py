@@ -30,7 +30,7 @@ COMMANDS = {
     "check": "Say which cells are possible. Gives the reasons, takes half a second and builds nothing.",
     "explain": "Explain the verdict on a cell, a cause or an error text.",
     "export": "Write a locked cell in the form of other tools. pylock.toml, requirements, uv, conda.",
-    "outdated": "Say what is newer than the lock: updates, withdrawn wheels, known-bad releases.",
+    "outdated": "Say what is newer than the lock. Updates, withdrawn wheels, known-bad releases.",
     "lock": "Write the lock: every base, wheel and package by hash.",
     "render": "Write a folder for plain `docker build`, one for each cell.",
     "build": "Build every selected cell, and run cudnn-verify in each.",
