@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from builder.core.model import Base, Cell, Cuda
+from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import checking as module
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome, summary
@@ -90,3 +91,24 @@ def test_the_way_out_keeps_the_platform_or_says_that_it_changes(make) -> None:
     hopper = make("torch==2.11.0", python="3.13", base="rootfs:debian/trixie", cuda="wheels", gpus=("GH200",))
     (way,) = {f.nearest for f in check(hopper) if f.nearest is not None}
     assert dict(way.changes) == {"platform": "linux/arm64"}
+
+
+def test_what_an_index_does_not_have_is_in_no_way_out_however_it_is_spelled() -> None:
+    """Nothing but an index that the refused cell does not name could have it."""
+    for cell in different_cells(60):
+        (text,) = cell.frameworks
+        spelled = replace(cell, frameworks=(text.replace("-", "_", 1).replace("==", " == ").upper(),))
+        for asked in (cell, spelled):
+            truth = Truth(absent=asked.frameworks)
+            assert all(f.nearest is None or f.nearest.cell.index for f in check(asked, truth)), asked
+    jax = Cell(
+        id="cell",
+        matrix="test",
+        frameworks=("jax[cuda13]==0.7.0",),
+        python="3.12",
+        base=Base(kind="rootfs", name="debian/trixie"),
+        cuda=Cuda(provider="wheels"),
+    )
+    (refused,) = (f for f in check(jax, Truth(absent=("jax-cuda13-plugin==0.7.0",))) if f.rule == "index")
+    assert refused.nearest is not None
+    assert refused.nearest.cell.frameworks == ("jax[cuda12]==0.7.0",)

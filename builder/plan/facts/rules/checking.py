@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from builder.core.model import Cell
-from builder.core.versions import canonical, requirement
+from builder.core.versions import canonical, pinned, release, requirement
 from builder.plan.facts.reading import Truth, WheelTruth, system_of
 from builder.plan.facts.rules import cuda, cudnn, devices, kernels, packages, system
 from builder.plan.facts.rules.finding import Finding, Nearest, Outcome, summary
@@ -91,11 +91,33 @@ def check(
 
 
 def _kept(stack: Stack) -> Truth:
-    """What was read and holds for other cells, too: of the frameworks' wheels, of a base that is gone."""
+    """What was read and holds for other cells, too: of the frameworks' wheels, of what is gone."""
     of_it = {canonical(parsed.name) for text in stack.cell.frameworks if (parsed := requirement(text))}
     wheels = tuple(wheel for wheel in stack.truth.wheels if wheel.name in of_it)
     base = stack.truth.base
-    return Truth(wheels=wheels, base=base if base is not None and not base.exists else None)
+    gone = base if base is not None and not base.exists else None
+    return Truth(wheels=wheels, base=gone, absent=stack.truth.absent)
+
+
+def _release(text: str) -> tuple[str, frozenset[str], str]:
+    """A requirement's package, extras and versions, however they are spelled."""
+    parsed = requirement(text)
+    if parsed is None:
+        return text, frozenset(), ""
+    try:
+        versions = str(release(pinned(parsed) or "")).removesuffix(".0")
+    except ValueError:
+        versions = str(parsed.specifier)
+    return canonical(parsed.name), frozenset(map(canonical, parsed.extras)), versions
+
+
+def _is_absent(other: Cell, cell: Cell, absent: Collection[str]) -> bool:
+    """Whether a cell asks for what the same indexes answered not to have, itself or by the same extras."""
+    if not absent or other.index != cell.index:
+        return False
+    mine, its = ([_release(text) for text in one.frameworks] for one in (cell, other))
+    gone = {(name, versions) for name, _, versions in map(_release, absent)}
+    return mine == its or any((name, versions) in gone for name, _, versions in its)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -106,7 +128,8 @@ def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
     )
 
     def judge(other: Cell) -> Outcome:
-        if other == cell or (kept.base is not None and other.base == cell.base):
+        base_is_gone = kept.base is not None and other.base == cell.base
+        if other == cell or base_is_gone or _is_absent(other, cell, kept.absent):
             return Outcome.IMPOSSIBLE
         same = (other.frameworks, other.python, other.platform, other.index) == (
             cell.frameworks,
