@@ -5,8 +5,12 @@ import sys
 
 import pytest
 
+from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
+from builder.verify.cudnn_verify.common.remedies import Remedies
+from builder.verify.cudnn_verify.common.tables import read_patterns, told_names
 from builder.verify.cudnn_verify.measure import machine_facts
-from builder.verify.cudnn_verify.measure.machine_facts import commands_here
+from builder.verify.cudnn_verify.measure.machine_facts import MachineRemedies, commands_here
+from builder.verify.cudnn_verify.read.text_facts import TextFacts
 
 
 def _package(name, version, requires=()):
@@ -87,3 +91,38 @@ def test_every_pip_is_that_of_this_interpreter_and_its_absence_is_said(monkeypat
     assert rows[0]["text"] == f"{sys.executable} -m pip uninstall -y tensorflow tensorflow-cpu"
     assert all(row["text"].startswith(f"{sys.executable} -m pip ") for row in rows)
     assert all(("-m ensurepip" in (row["note"] or "")) is not pip for row in rows)
+
+
+def test_every_fact_in_the_lines_of_causes_has_a_meaning_and_every_fact_a_line():
+    """A misspelt name would never hold, and the line would be dead."""
+    patterns = read_patterns()
+    plain = {
+        "any",
+        "colab",
+        "container",
+        "conda",
+        "slept",
+        *patterns["places"],
+        *patterns["tags"],
+        *told_names(),
+    }
+    named = set()
+    for cause in CAUSES:
+        for facts, where, text, note in command_lines(cause):
+            named |= {fact.lstrip("!") for fact in facts.split()}
+            named |= set(re.findall(r"\{([\w.-]+)\}", text + note))
+            assert where != "see" or set(text.split()) <= set(CAUSES)
+    assert {name for name in named if not name.startswith("wants-")} <= set(MachineRemedies.FACTS) | plain
+    assert set(MachineRemedies.FACTS) <= named
+
+
+def test_packages_that_a_text_alone_names_are_uninstalled_and_none_is_made_up():
+    """Their versions are unknown; and without a name pip has nothing to uninstall."""
+    here = TextFacts([])
+    here.packages, here.cuda_majors = {"torch": "2.5.1"}, {12}
+    for names, first in (
+        ("nvidia-cudnn-cu11, nvidia-cudnn-cu12", "uninstall -y nvidia-"),
+        (None, "install "),
+    ):
+        commands = Remedies(here, {"names": names}).commands("package-overwritten")
+        assert commands[0].text.startswith("pip " + first)

@@ -250,6 +250,29 @@ def test_a_framework_is_judged_with_the_line_that_its_documents_ask_for(recorder
         assert "the line onnxruntime.preload_dlls()" in check["note"]
 
 
+@pytest.mark.parametrize(
+    ("copies", "why"),
+    [
+        ([], "there is none here"),
+        ([("/wheel", 9)], "of cuDNN there is 9 alone, which cannot take its place"),
+        ([("/wheel", 9), ("/opt/old", 8)], "the one in /opt/old is not where it looks"),
+    ],
+)
+def test_a_cudnn_that_a_framework_can_do_without_is_said_as_what_it_is(
+    recorder, monkeypatch, copies, why
+) -> None:
+    """CuPy 13 opens libcudnn.so.8, and works without it."""
+    monkeypatch.setattr(fw_libraries, "unloadable", lambda *_: {"libcudnn.so.8": "no such file"})
+    monkeypatch.setattr(fw_libraries, "asked_for", lambda *_: False)
+    ctx = recorder(facts={"copies": [{"folder": folder, "major": major} for folder, major in copies]})
+    framework = Cupy(ctx)
+    monkeypatch.setattr(framework, "compiled", lambda: {"cuda": "12", "cudnn": "8.8.1"})
+    assert fw_libraries.check_wanted(ctx, framework)
+    assert fw_libraries.check_loaded(ctx, framework, {"version": None}, ())
+    said = f"CuPy works without cuDNN 8, which it would use; {why}"
+    assert ctx.found("R02")["note"] == ctx.found("F02")["summary"] == said
+
+
 def test_onnx_model_is_well_formed() -> None:
     model = conv_model("float16", [("x", (1, 3, 8, 8)), ("w", (4, 3, 3, 3))], (1, 4, 8, 8), relu=True)
     fields = dict(_fields(model))

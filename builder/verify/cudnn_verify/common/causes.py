@@ -25,12 +25,16 @@ _SECTIONS = {section.name: section for section in read_sections(CAUSETABLE)}
 CAUSES = {name: ini_row(Cause, section) for name, section in _SECTIONS.items()}
 
 
-def commands_by_place(identifier, places):
-    """[(where, text, note)] of a cause's commands that need no facts but the place."""
-    lines = [line.split(": ", 2) for line in _SECTIONS[identifier].get("commands", "").splitlines() if line]
-    here = [place for place, _, _ in lines if place in places] + ["any"]
-    chosen = [(where, text.partition(" | ")) for place, where, text in lines if place == here[0]]
-    return [(where, text, note or None) for where, (text, _, note) in chosen]
+def command_lines(identifier):
+    """[(facts, where, text, note)] of a cause's commands."""
+    lines = _SECTIONS[identifier].get("commands", "").splitlines()
+    rows = [line.split(": ", 2) for line in lines if line]
+    return [(facts, where) + _text_and_note(rest) for facts, where, rest in rows]
+
+
+def _text_and_note(rest):
+    text, bar, note = rest.rpartition(" | ")
+    return (text, note) if bar else (rest, "")
 
 
 def remedy_at(identifier, places):

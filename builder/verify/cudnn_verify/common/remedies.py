@@ -1,35 +1,36 @@
 """The commands that mend a cause here: for this CUDA, these versions, this card, this driver, this place.
 
-``here`` is a :class:`~text_facts.TextFacts`, read out of a text, or what the probe measured in the same form;
-``detail`` holds what is known of the fault itself: versions (``loaded``, ``compiled``), a library's name
-(``library``), a path. A command is named only if every part of it is known.
+Which command, and when, stands in ``causes.ini``; here are the facts that its lines ask for. ``here`` is a
+:class:`~text_facts.TextFacts`, read out of a text, or what the probe measured in the same form; ``detail``
+holds what is known of the fault itself: versions (``loaded``, ``compiled``), a library's name (``library``),
+a path. A command is named only if every part of it is known.
 """
 
 import re
+from collections import namedtuple
 from shlex import quote
 
-from .causes import commands_by_place, remedy_at
+from .causes import command_lines, remedy_at
 from .distributions import cudnn_wheels
-from .framework_remedies import CTRANSLATE2, ONNXRUNTIME, PRELOAD_DLLS, Command, FrameworkRemedies, serves
+from .framework_builds import FrameworkBuilds, serves, torch_index
 from .tables import cuda_package, cudnn_of_torch, read_patterns
 from .versions import dotted, numbers
 
-_LINK_LIBCUDA = (
-    "ln -s libcuda.so.1 "
-    '"$(dirname "$(ldconfig -p | awk \'/libcuda.so.1 .*x86-64/ {print $NF; exit}\')")/libcuda.so" && ldconfig'
-)
-_VALUE = re.compile(r"\{(\w+)\}")
+# where: pip, apt, conda, docker, shell, notebook, link or rtbuild
+Command = namedtuple("Command", "where text note")
+_FACT = re.compile(r"\{([\w.-]+)\}")
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
-_WHEEL_STEMS = {"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvjitlink": "nvjitlink"}
+# (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
+_NUMPY_SIZES = {("96", "88"): "numpy>=2", ("88", "96"): "numpy<2", ("88", "80"): "numpy>=1.20,<2"}
+_WHEEL_STEMS = {"cudart": "cuda-runtime", "nvjitlink": "nvjitlink"}
 
 
-class Remedies(FrameworkRemedies):
+class Remedies(FrameworkBuilds):
     """Commands by cause, for the facts that are known here."""
 
     def commands(self, cause):
         """The commands for a cause id, the best first; [] if none is known."""
-        make = getattr(self, "_" + cause.replace("-", "_"), None)
-        found = make() if make else self._written(cause)
+        found = self._written(cause)
         if not any("uninstall" in command.text for command in found):
             found = [command for command in found if not self._done(command)]
         if "windows" in self.here.places:
@@ -42,39 +43,52 @@ class Remedies(FrameworkRemedies):
         return found
 
     def _written(self, cause):
-        """The commands in ``causes.ini`` for what is here, but for those with a value that is not known."""
-        rows, values = commands_by_place(cause, self._tags()), self._values()
-        return [self._filled(row, values) for row in rows if set(_VALUE.findall(row[1])) <= set(values)]
+        """The commands of the lines in ``causes.ini`` that apply here."""
+        lines = [line for line in command_lines(cause) if all(map(self._holds, line[0].split()))]
+        found = []
+        for _, where, text, note in [line for line in lines if line[0] == lines[0][0]]:
+            if where == "see":
+                found += next(filter(None, map(self._written, text.split())), [])
+            else:
+                found += self._filled(where, text, note)
+        return found
 
-    def _filled(self, row, values):
-        where, text, note = [_VALUE.sub(lambda found: values[found.group(1)], part or "") for part in row]
-        if where != "pip":
-            return Command(where, text, note or None)
-        options = [word + " " for word in text.split() if word.startswith("-")]
-        wanted = [word for word in text.split() if not word.startswith("-")]
-        return self._pip(*wanted, flags="".join(options), note=note or None)
+    def _holds(self, fact):
+        return self.known(fact[1:]) is None if fact.startswith("!") else self.known(fact) is not None
 
-    def _values(self):
-        """The values in braces of ``causes.ini``, as far as they are known."""
-        path, noexec = self.detail.get("path"), self.here.noexec
-        values = {
-            "variable": self.detail.get("variable"),
-            "flag": self.detail.get("flag") or "the unknown flag",
-            "cuda": self.cuda,
-            "of_cuda": {11: "-cu11", 12: "-cu12", 13: ""}.get(self.cuda),
-            "compiled": "%d.%d" % self.compiled[:2] if len(self.compiled) > 1 else None,
-            "memory": _MEMORY.get(self.framework) if self.certain else None,
-            "path": quote(path) if path else None,
-            "noexec": quote(noexec) if noexec else None,
-        }
-        return {name: str(value) for name, value in values.items() if value is not None}
+    def known(self, fact):
+        """What is known under a name in ``causes.ini``: True, a text or a number, a list of several words, a
+        tuple for a command for each of its items; None if it is not so, or nothing is known.
+        """
+        if fact in self.FACTS:
+            value = self.FACTS[fact](self)
+            return None if value is False or value == () else value
+        return True if fact in self._tags() else None
 
     def _tags(self):
-        """The places here, and what else decides between the lines of ``causes.ini``."""
-        line = str(self.detail.get("matched"))
+        """The places here, the framework, and what the line that failed says."""
+        line, wants = str(self.detail.get("matched")), self.detail.get("requirement")
         tags = {tag for tag, words in read_patterns()["tags"].items() if words in line} | self.here.places
-        tags |= {"slept"} if self.here.slept else set()
-        return tags | ({"shared-memory"} if self.detail.get("requirement") == "shared memory" else set())
+        return tags | {"any", self.framework, "wants-%s" % (wants or "").replace(" ", "-")}
+
+    def _filled(self, where, text, note):
+        """[Command] of a line; [] if a fact in braces is not known."""
+        values = {name: self.known(name) for name in _FACT.findall(text + note)}
+        if None in values.values():
+            return []
+        each = [name for name, value in values.items() if isinstance(value, tuple)]
+        rows = [dict(values, **{name: item}) for name in each for item in values[name]] or [values]
+        return [self._command(where, _fill(text, row), _fill(note, row) or None) for row in rows]
+
+    def _command(self, where, text, note):
+        if where == "pip" and "pip " not in text:
+            text = "pip install " + " ".join(map(self.quoted, text.split()))
+        return Command(where, text, note)
+
+    @staticmethod
+    def quoted(word):
+        """A word for any shell, Windows' too."""
+        return '"%s"' % word if re.search(r"[<>\[;,]", word) else word
 
     def _done(self, command):
         """Whether an installation would change nothing: these very versions are here."""
@@ -84,8 +98,8 @@ class Remedies(FrameworkRemedies):
 
     def words(self, cause):
         """The remedy in words, with the version of cuDNN that is wanted if it is known."""
-        wanted = numbers(self.detail.get("minimum")) or self.compiled
-        if len(wanted) < 2 or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
+        wanted = self.wanted()
+        if wanted is None or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
             return remedy_at(cause, self.here.places)
         later = " or a later %d.x" % wanted[0] if cause != "cudnn-not-equal" and wanted >= (7,) else ""
         text = "Install cuDNN %d.%d%s for the CUDA that is here" % (wanted[0], wanted[1], later)
@@ -106,9 +120,9 @@ class Remedies(FrameworkRemedies):
         text += " --gpu %d.%d" % self.capability[:2] if self.capability else ""
         return Command("rtbuild", text, "an image in which they fit, verified")
 
-    # -- cuDNN
+    # -- what the lines of causes.ini ask for
 
-    def _cudnn_pin(self):
+    def cudnn_pin(self):
         """The requirement on cuDNN of the framework that is here, or of the version it was compiled for."""
         for row in self.rows:
             for pin in row["pins"]:
@@ -118,99 +132,38 @@ class Remedies(FrameworkRemedies):
         compiled = self.detail.get("compiled")
         return self.releases.cudnn_wheel(self.cuda, compiled) if self.cuda and compiled else None
 
-    def _cudnn_too_old(self):
-        wanted = numbers(self.detail.get("minimum")) or self.compiled
-        if len(wanted) > 1 and "conda-packages" in self.here.places:
-            text = 'conda install -c conda-forge "cudnn>=%d.%d,<%d"' % (wanted[0], wanted[1], wanted[0] + 1)
-            return [Command("conda", text, "these packages are conda's")]
-        pin, note = self._cudnn_pin(), "the version that the framework was built with"
-        found = [self._pip(pin, note=note)] if pin else []
-        if self.compiled[:2] == (8, 1) and self.cuda == 11 and self.framework == "tensorflow":
-            text = "apt-get install --allow-change-held-packages libcudnn8=8.1.0.77-1+cuda11.2"
-            apt = Command("apt", text, "where cuDNN is a package of the system, as on Colab")
-            found = [apt] + found if "colab" in self.here.places else found + [apt]
-        if len(self.compiled) > 1 and "conda" in self.here.places and not found:
-            found.append(Command("conda", "conda install cudnn=%d.%d" % self.compiled[:2], None))
-        return found
-
-    def _cudnn_shadowed(self):
-        if {"colab", "notebook"} & self.here.places:
-            return [Command("notebook", "%env LD_LIBRARY_PATH=", "before the first import; then restart")]
-        path = self.here.library_path
-        note = "it leads to %s" % path if path else "then start the program anew in this shell"
-        return [Command("shell", "unset LD_LIBRARY_PATH", note)]
-
-    _driver_stub = _cudnn_shadowed
-
-    def _cudnn_missing(self):
-        if self.framework in ("ctranslate2", "onnxruntime"):
-            return getattr(self, "_" + self.framework)()
-        extra = {"tensorflow": "and-cuda", "jax": self.cuda and "cuda%d" % self.cuda}.get(self.framework)
-        version, _, local = (self.version or "").partition("+")
-        if extra and self.rows and self.rows[0].get("brings") in ("extra", "pins"):
-            return [self._pip("%s[%s]==%s" % (self.framework, extra, version))]
-        if self.framework == "torch" and version:
-            return [self._torch_of(version, local)]
-        pin = self._cudnn_pin()
-        return [self._pip(pin)] if pin else []
-
-    def _cudnn_major_mismatch(self):
-        if self.framework in ("ctranslate2", "onnxruntime"):
-            return getattr(self, "_" + self.framework)()
-        return self._cudnn_too_old() or self._cudnn_missing()
-
-    def _cudnn_sublibrary_missing(self):
-        if self.framework == "ctranslate2":
-            return self._ctranslate2()
-        return self._cudnn_again() or self._cudnn_missing()
-
-    def _cudnn_again(self):
-        """The cuDNN wheel that is here, installed anew as a whole."""
+    def cudnn_again(self):
+        """The cuDNN wheel that is here, to be installed anew as a whole."""
         wheels = cudnn_wheels(self.here.packages).items()
         wheels = [name for name, cuda in wheels if self.cuda in (None, cuda)]
-        pin = "%s==%s" % (wheels[0], self.here.packages[wheels[0]]) if wheels else self._cudnn_pin()
-        return [self._pip(pin, flags="--force-reinstall --no-deps ")] if pin else []
+        return "%s==%s" % (wheels[0], self.here.packages[wheels[0]]) if wheels else self.cudnn_pin()
 
-    _cudnn_file_corrupt = _cudnn_again
-    _cudnn_cuda_flavour = _cudnn_again
+    def wanted(self):
+        """The cuDNN that is asked for at least, (major, minor) and more."""
+        wanted = numbers(self.detail.get("minimum")) or self.compiled
+        return wanted if len(wanted) > 1 else None
 
-    def _cudnn_sublibrary_mismatch(self):
-        if self.here.system_cudnn:
-            text = "sudo apt-get remove 'libcudnn*'"
-            return [Command("apt", text, "parts are taken from the system's cuDNN")]
-        return self._cudnn_again() + ([] if "windows" in self.here.places else self._cudnn_shadowed())
+    def framework_with_cudnn(self):
+        """A framework's requirement with the extra that brings its cuDNN."""
+        extra = {"tensorflow": "and-cuda", "jax": self.cuda and "cuda%d" % self.cuda}.get(self.framework)
+        brought = extra and self.rows and self.rows[0].get("brings") in ("extra", "pins")
+        return "%s[%s]==%s" % (self.framework, extra, self.version.partition("+")[0]) if brought else None
 
-    def _cudnn_arch_dropped(self):
-        if self.framework == "torch":
-            return self._framework_arch_missing()
-        if self.cuda in (11, 12) and (self.capability or (0,)) >= (5, 0):
-            note = "the last for compute capability below 7.5"
-            return [self._pip("nvidia-cudnn-cu%d==9.10.2.21" % self.cuda, flags="--no-deps ", note=note)]
-        return []
-
-    def _ctranslate2(self):
-        """CTranslate2 4.5 and later need cuDNN 9, earlier ones 8: https://github.com/OpenNMT/CTranslate2/blob/master/CHANGELOG.md"""
-        if not self.certain:
-            return []
+    def ctranslate2(self, way):
+        """Whether CTranslate2 gets a cuDNN in this way; 4.5 and later need cuDNN 9, earlier ones 8:
+        https://github.com/OpenNMT/CTranslate2/blob/master/CHANGELOG.md
+        """
+        if self.framework != "ctranslate2" or not self.certain:
+            return False
         wanted = 9 if numbers(self.detail.get("major") or "")[:1] == (9,) else 8
         brought = cudnn_of_torch(self.here.packages)
         here = (self.here.cudnn_majors() | ({8} if brought == 8 else set())) - {wanted}
         nine = 9 in here or brought == 9
         if "colab" in self.here.places or wanted == 8 and (nine or not here):
-            return [self._pip(CTRANSLATE2, note="uses no cuDNN from 4.6.3 on")]
+            return way == "without"
         if nine or wanted in self.here.cudnn_majors():
-            code = "import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])"
-            note = "so that the cuDNN 9 in the wheel is found; then start the program"
-            return [Command("shell", "export LD_LIBRARY_PATH=$(python3 -c '%s')/lib" % code, note)]
-        if 8 in here:
-            return [self._pip("ctranslate2==4.4.0", note="built for cuDNN 8, which is here")]
-        return []
-
-    def _onnxruntime(self):
-        """From 1.21 on the extras of onnxruntime-gpu bring CUDA and cuDNN; up to 1.26 those of CUDA 12."""
-        return [self._pip(ONNXRUNTIME, note=PRELOAD_DLLS)] if self._driver_serves((12, 0)) else []
-
-    # -- CUDA's libraries
+            return way == "path"
+        return way == "of 8" and 8 in here
 
     def _library(self):
         """("cublas", "12") for a ``libcublasLt.so.12`` that was not found."""
@@ -223,69 +176,166 @@ class Remedies(FrameworkRemedies):
         known = dict(pair.split(":") for pair in read_patterns()["sonames"].get(stem, "").split())
         return int(known[number]) if number in known else None
 
-    def _toolkit_library_missing(self):
-        major = self.library_major() or self.cuda
-        if "cupy" in self.here.printed_by:
-            return self._cupy(major)
-        if self.framework == "onnxruntime" and self.version and major in (11, 12):
-            return self._onnxruntime()
-        if self.framework == "ctranslate2" and self.certain:
-            return self._ctranslate2_cuda(numbers(self.detail.get("number"))[:1])
-        note, stem = "%s is of CUDA %s" % (self.detail.get("library"), major), self._library()[0]
-        if major not in (11, 12, 13) or stem not in read_patterns()["sonames"]:
-            return []
-        if self.framework == "onnxruntime":
-            note += "; it is found once its folder is on LD_LIBRARY_PATH"
-        return [self._pip(cuda_package(_WHEEL_STEMS.get(stem, stem), major), note=note)]
+    def _toolkit_major(self):
+        return self.library_major() or self.cuda
 
-    def _ctranslate2_cuda(self, wanted):
-        """CTranslate2 3 is built for CUDA 11 and 4 for CUDA 12; neither looks into NVIDIA's wheels:
-        https://github.com/SYSTRAN/faster-whisper#gpu
-        """
-        if wanted == (11,) and self.cuda != 11 and self._driver_serves((12, 0)):
-            users = sorted({"faster-whisper", "whisper-ctranslate2"} & set(self.here.printed_by))
-            return [self._pip(*users + [CTRANSLATE2], flags="--upgrade ", note="built for CUDA 12")]
-        if wanted == (12,) and self.cuda == 11:
-            return [self._pip("ctranslate2==3.24.0", note="the last for CUDA 11, as the other packages are")]
-        if wanted != (12,) or {"windows", "notebook", "colab"} & self.here.places:
-            return []
-        code = "import nvidia.cublas; print(list(nvidia.cublas.__path__)[0])"
-        text = "export LD_LIBRARY_PATH=$(python3 -c '%s')/lib:$LD_LIBRARY_PATH" % code
-        there = Command("shell", text, "then start the program in this shell")
-        return [self._pip("nvidia-cublas-cu12"), there]
-
-    def _toolkit_mixed(self):
-        major = self.library_major()
-        cupy = any(name.startswith("cupy") for name in list(self.here.packages) + list(self.here.printed_by))
-        if cupy and major and self.cuda and major != self.cuda:
-            text = "pip uninstall -y cupy-cuda%dx && pip install cupy-cuda%dx" % (self.cuda, major)
-            return [Command("pip", text, "the build for the CUDA that is found here")]
-        named = major or "dlerror" in str(self.detail.get("matched"))
-        return [] if named and not self.here.library_path else self._cudnn_shadowed()
+    def _toolkit_wheel(self):
+        """NVIDIA's wheel with the library that was not found."""
+        major, stem = self._toolkit_major(), self._library()[0]
+        known = major in (11, 12, 13) and stem in read_patterns()["sonames"]
+        return cuda_package(_WHEEL_STEMS.get(stem, stem), major) if known else None
 
     def _cupy(self, major):
         """From 14 on CuPy finds the CUDA of NVIDIA's wheels; before, only the one on the loader's path."""
-        if major not in (12, 13) or (numbers(self.here.python) or (3, 10)) < (3, 10):
-            return []
-        return [self._pip("cupy-cuda%dx[ctk]>=14" % major, note="CuPy with all of CUDA that it needs")]
+        served = major in (12, 13) and (numbers(self.here.python) or (3, 10)) >= (3, 10)
+        return major if served else None
 
-    def _nvrtc_missing(self):
-        if re.search(r"undefined symbol", str(self.detail.get("line") or "")):
-            return self._cudnn_shadowed()
-        named = re.match(r"libnvrtc\.so\.(\d+)", str(self.detail.get("library") or ""))
-        if "cupy" in self.here.printed_by:
-            return self._cupy(int(named.group(1))) if named else []
-        name = cuda_package("cuda-nvrtc", self.cuda or 0)
-        return [self._pip(name, flags="--force-reinstall --no-deps ")] if self.cuda in (11, 12, 13) else []
+    def _nvrtc_major(self):
+        stem, number = self._library()
+        return next(iter(numbers(number)), None) if stem == "nvrtc" else None
 
-    def _unversioned_name_missing(self):
-        if "libcuda" not in str(self.detail.get("line") or "libcuda"):
-            return []
-        text, note = _LINK_LIBCUDA, "as root"
-        if "wsl" in self.here.places:
-            text = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"
-            note = "WSL keeps the driver there"
-        elif "colab" in self.here.places:
-            text = "echo /usr/lib64-nvidia > /etc/ld.so.conf.d/nvidia.conf && ldconfig"
-            note = "Colab keeps the driver there"
-        return [Command("shell", text, note)]
+    def _cupy_of_other_cuda(self):
+        names, major = list(self.here.packages) + list(self.here.printed_by), self.library_major()
+        named = any(name.startswith("cupy") for name in names)
+        return bool(named and major and self.cuda and major != self.cuda)
+
+    def _owned_stem(self):
+        stem = "nvidia-%s-cu" % (self.detail.get("stem") or "cudnn")
+        return "cupy-cuda" if self.framework == "cupy" else stem
+
+    def owners(self):
+        """The packages that own the same files: those here, or else those that the text names."""
+        end = "x" if self.framework == "cupy" else ""
+        pattern = re.compile(self._owned_stem() + r"\d+" + end + "$")
+        here = sorted(filter(pattern.match, self.here.packages))
+        return here or (self.detail.get("names") or "").replace(",", "").split() or None
+
+    def kept(self):
+        """The requirement of the owner for the CUDA here."""
+        stem = self._owned_stem()
+        keep = "%s%s%s" % (stem, self.cuda, "x" if self.framework == "cupy" else "")
+        if keep not in (self.owners() or ()):
+            return None
+        pin, here = (self.cudnn_pin() if "cudnn" in stem else None) or "", self.here.packages.get(keep)
+        return pin if "==" in pin else "%s==%s" % (keep, here) if here else None
+
+    def _numpy_compiled(self):
+        """The NumPy that a package was compiled for, by the sizes or the number in its message."""
+        if self.detail.get("wanted"):
+            return read_patterns()["numpy-api"].get(str(int(self.detail["wanted"], 16)))
+        return _NUMPY_SIZES.get((self.detail.get("header"), self.detail.get("object")))
+
+    def _jax_of_jaxlib(self):
+        """The release of both; before 0.3 they had different numbers."""
+        version = self.detail.get("jaxlib")
+        return version if numbers(version) >= (0, 3) else None
+
+    def _plugin_halves(self):
+        """Both halves of JAX's plug-in at jaxlib's own version."""
+        version = (self.here.packages.get("jaxlib") or "").partition("+")[0]
+        found = re.search(r"jax_cuda(\d+)_plugin", str(self.detail.get("line")))
+        major = found.group(1) if found else self.cuda
+        if not version or not major:
+            return None
+        return ["jax-cuda%s-%s==%s" % (major, half, version) for half in ("plugin", "pjrt")]
+
+    def _nearest(self):
+        row = self.nearest_torch() if self.framework == "torch" else None
+        return self.torch_words(row) if row else None
+
+    def _torch_again(self):
+        version, _, local = (self.version or "").partition("+")
+        return self.torch_and_companions(version, local) if version and self.framework == "torch" else None
+
+    def _torch_251(self):
+        """PyTorch 2.5.1 in place of 2.5.0."""
+        if self.framework != "torch" or numbers(self.version)[:3] != (2, 5, 0):
+            return None
+        local = self.version.partition("+")[2]
+        return self.torch_words({"latest": "2.5.1", "variant": local, "default": not local, "cuda": "12.4"})
+
+    def _onnxruntime_gpu(self):
+        known = numbers(self.version)
+        return "onnxruntime-gpu[cuda,cudnn]" + ("==" + self.version if known else ">=1.21,<1.27")
+
+    FACTS = {
+        # the machine and what is installed
+        "slept": lambda r: r.here.slept,
+        "system-cudnn": lambda r: r.here.system_cudnn,
+        "library-path": lambda r: r.here.library_path or None,
+        "noexec": lambda r: r.here.noexec and quote(r.here.noexec),
+        "capability": lambda r: dotted(r.capability[:2]) if r.capability else None,
+        "blackwell": lambda r: bool(r.capability) and r.capability >= (10, 0),
+        "driver-known": lambda r: r.driver_known(),
+        "serves-11": lambda r: r.driver_serves((11, 0)),
+        "serves-12": lambda r: r.driver_serves((12, 0)),
+        "cuda": lambda r: r.cuda,
+        "cuda-11": lambda r: r.cuda == 11,
+        "of-cuda": lambda r: {11: "-cu11", 12: "-cu12", 13: ""}.get(r.cuda),
+        "old-cards-cuda": lambda r: r.cuda if r.cuda in (11, 12) and (r.capability or ()) >= (5, 0) else None,
+        # the framework
+        "release": lambda r: r.version,
+        "memory": lambda r: _MEMORY.get(r.framework) if r.certain else None,
+        "nearest": _nearest,
+        "nearest-cuda": lambda r: (r.nearest_torch() or {}).get("cuda"),
+        "torch-again": _torch_again,
+        "torch-2.5.1": _torch_251,
+        "torch-used": lambda r: "torch" in set(r.here.packages) | set(r.here.printed_by),
+        "torch-index": lambda r: torch_index((r.version or "").partition("+")[2]),
+        "torch-numbers": lambda r: dotted(numbers(r.version)),
+        "torchvision": FrameworkBuilds.torchvision,
+        "jax-cuda": lambda r: 13 if r.driver_known() and r.driver_serves((13, 0)) else 12,
+        "tensorflow-cpu": lambda r: "tensorflow-cpu" in r.here.packages,
+        "tensorflows": lambda r: sorted({"tensorflow", "tensorflow-cpu"} & set(r.here.packages)),
+        "onnxruntime-gpu": _onnxruntime_gpu,
+        "before-1.21": lambda r: () < numbers(r.version) < (1, 21),
+        "framework-with-cudnn": framework_with_cudnn,
+        "ctranslate2-here": lambda r: r.framework == "ctranslate2" and r.certain,
+        "ctranslate2-without-cudnn": lambda r: r.ctranslate2("without"),
+        "ctranslate2-by-path": lambda r: r.ctranslate2("path"),
+        "ctranslate2-of-8": lambda r: r.ctranslate2("of 8"),
+        "cupy-printed": lambda r: "cupy" in r.here.printed_by,
+        "whisper": lambda r: sorted({"faster-whisper", "whisper-ctranslate2"} & set(r.here.printed_by)),
+        # cuDNN
+        "compiled": lambda r: dotted(r.compiled[:2]) if len(r.compiled) > 1 else None,
+        "wanted": lambda r: r.wanted() and dotted(r.wanted()[:2]),
+        "after-wanted": lambda r: r.wanted() and r.wanted()[0] + 1,
+        "cudnn-pin": lambda r: r.cudnn_pin(),
+        "cudnn-again": cudnn_again,
+        "tensorflow-of-8.1": lambda r: (r.compiled[:2], r.cuda, r.framework) == ((8, 1), 11, "tensorflow"),
+        # the fault
+        "variable": lambda r: r.detail.get("variable"),
+        "flag": lambda r: r.detail.get("flag") or "the unknown flag",
+        "path": lambda r: r.detail.get("path") and quote(r.detail["path"]),
+        "library": lambda r: r.detail.get("library"),
+        "library-major": library_major,
+        "library-told": lambda r: bool(r.library_major() or "dlerror" in str(r.detail.get("matched"))),
+        "toolkit-major": _toolkit_major,
+        "toolkit-11-or-12": lambda r: r._toolkit_major() in (11, 12),
+        "toolkit-wheel": _toolkit_wheel,
+        "asks-11": lambda r: numbers(r.detail.get("number"))[:1] == (11,),
+        "asks-12": lambda r: numbers(r.detail.get("number"))[:1] == (12,),
+        "cupy-for-library": lambda r: r._cupy(r._toolkit_major()),
+        "cupy-for-nvrtc": lambda r: r._cupy(r._nvrtc_major()),
+        "cupy-of-other-cuda": _cupy_of_other_cuda,
+        "undefined-symbol": lambda r: "undefined symbol" in str(r.detail.get("line") or ""),
+        "nvrtc": lambda r: cuda_package("cuda-nvrtc", r.cuda) if r.cuda in (11, 12, 13) else None,
+        "libcuda": lambda r: "libcuda" in str(r.detail.get("line") or "libcuda"),
+        "owners": lambda r: r.owners(),
+        "owned-stem": _owned_stem,
+        "kept": lambda r: r.kept(),
+        "requirement": lambda r: r.detail.get("requirement"),
+        "jax-of-jaxlib": lambda r: r.detail["jaxlib"] if numbers(r.detail.get("jaxlib")) >= (0, 3) else None,
+        "numpy-compiled": _numpy_compiled,
+        "plugin-halves": _plugin_halves,
+        "system-package": lambda r: read_patterns()["system-packages"].get(
+            str(r.detail.get("soname")).lower()
+        ),
+        "opencv": lambda r: r.known("system-package") == "libgl1",
+    }
+    """By the names in ``causes.ini``: functions of a :class:`Remedies`."""
+
+
+def _fill(text, values):
+    texts = {name: value if isinstance(value, list) else [str(value)] for name, value in values.items()}
+    return _FACT.sub(lambda found: " ".join(texts[found.group(1)]), text).strip()

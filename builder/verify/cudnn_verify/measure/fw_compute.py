@@ -6,7 +6,7 @@ import time
 
 from ..common.tables import read_patterns
 from ..common.versions import dotted, numbers
-from .fw_libraries import cause_of_missing, framework_cudnn, loaded_row, unloadable
+from .fw_libraries import cause_of_missing, framework_cudnn, loaded_row, unloadable, without_cudnn
 from .library_files import mapped_libraries
 from .protocol import WITHOUT_CUDA
 from .reference import ROUNDING, bias_relu, fresh_answers, largest_difference
@@ -36,7 +36,7 @@ def check_gpu(ctx, framework, about):
         return
     if not framework.needs_cudnn and not about["loaded"].get("cudnn"):
         about["linkage"] = "none"
-        ctx.not_run("F05", "%s has no cuDNN here" % framework.title)
+        ctx.not_run("F05", without_cudnn(ctx, framework))
         return
     if not _check_convolutions(ctx, framework, device, capability):
         return

@@ -75,11 +75,26 @@ def check_wanted(ctx, framework):
     optional = not framework.needs_cudnn and not asked_for(framework.name, ctx.expect)
     needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
     if not needed:
-        return ctx.passed("R02", summary, missing, note="%s works without cuDNN" % framework.title)
+        return ctx.passed("R02", summary, missing, note=without_cudnn(ctx, framework))
     shadow = "cudnn-shadowed" if any(name.startswith("libcudnn") for name in needed) else "toolkit-mixed"
     cause = cause_of_missing(needed, ctx.facts.get("copies") or ())
     evidence = {"cannot be opened": missing, "otherwise": cause, "shadow": shadow}
     return ctx.fails("R02", summary, None, evidence)
+
+
+def without_cudnn(ctx, framework):
+    """Why a framework that can do without cuDNN has none: absent, of another major version, or not found."""
+    major = next(iter(numbers(framework.compiled()["cudnn"])), None)
+    if major is None:
+        return "%s has no cuDNN here" % framework.title
+    copies = ctx.facts.get("copies") or ()
+    same = [copy["folder"] for copy in copies if copy["major"] == major]
+    others = ", ".join("%d" % number for number in sorted({copy["major"] for copy in copies}))
+    here = (
+        "of cuDNN there is %s alone, which cannot take its place" % others if others else "there is none here"
+    )
+    here = "the one in %s is not where it looks" % same[0] if same else here
+    return "%s works without cuDNN %d, which it would use; %s" % (framework.title, major, here)
 
 
 def _refused(ctx, names):
@@ -129,8 +144,8 @@ def framework_cudnn(ctx, framework, reported=()):
 def check_loaded(ctx, framework, cudnn, compiled):
     """F02, C02, C03 and C05; True if none of them failed."""
     if not cudnn["version"]:
-        reason = "%s loads cuDNN only once it has a GPU" if framework.needs_cudnn else "%s has no cuDNN here"
-        return ctx.not_run("F02", reason % framework.title)
+        later = "%s loads cuDNN only once it has a GPU" % framework.title
+        return ctx.not_run("F02", later if framework.needs_cudnn else without_cudnn(ctx, framework))
     evidence = {"path": cudnn["path"], "linkage": cudnn["linkage"]}
     evidence.update(compiled=dotted(compiled) or None, loaded=dotted(cudnn["version"]))
     cause = cudnn_rule(compiled, cudnn["version"], ctx.strict)

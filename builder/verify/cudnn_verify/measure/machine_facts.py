@@ -8,14 +8,15 @@ from shlex import quote
 
 from ..common.causes import CAUSES
 from ..common.distributions import cudnn_wheels, list_folder, requirement
-from ..common.framework_remedies import Command, torch_index
+from ..common.framework_builds import torch_index
 from ..common.isolation import user_path
-from ..common.remedies import Remedies
-from ..common.tables import cuda_family, cuda_major_of, cuda_package, read_facts, read_frameworks
+from ..common.remedies import Command, Remedies
+from ..common.tables import cuda_family, cuda_major_of, read_facts, read_frameworks
 from ..common.versions import dotted, numbers
 from .library_files import in_folders, read_elf
 
 _NOT_FOUND = ("cudnn-missing", "cudnn-sublibrary-missing", "toolkit-library-missing", "nvrtc-missing")
+_CUDA_LIBRARIES = r"lib(cublas|cudart|cusparse|cusolver|cufft|curand|nvJitLink)"
 
 
 class MachineFacts(object):
@@ -102,6 +103,8 @@ def _has_pip():
 class MachineRemedies(Remedies):
     """Commands by cause for this machine; ``check`` is the failed check that was laid to the cause."""
 
+    quoted = staticmethod(quote)
+
     def __init__(self, facts, check):
         self.facts, self.check = facts, check
         self.evidence = check.get("evidence") or {}
@@ -109,7 +112,8 @@ class MachineRemedies(Remedies):
         detail = {key: self.evidence.get(key) for key in ("compiled", "loaded") if self.evidence.get(key)}
         library = re.search(r"lib[\w+]+\.so[\w.]*", check["summary"])
         major = re.search(r"opens libcudnn\.so\.(\d)", check["summary"])
-        detail.update(line=check["summary"], library=library and library.group(0))
+        absent = self.evidence.get("absent") or [{"name": library and library.group(0)}]
+        detail.update(line=check["summary"], library=absent[0]["name"])
         detail["major"] = major and major.group(1)
         detail["variable"] = self.evidence.get("variable")
         systems = [check["stage"]] if check["stage"] in read_frameworks() else []
@@ -117,9 +121,9 @@ class MachineRemedies(Remedies):
 
     def commands(self, cause):
         """Those that change this environment or its variables; the remedy of a host is said in words."""
-        pins = self._pinned() if self.check["id"] == "P01" else []
+        found = self._written("package-pin-mismatch") if self.check["id"] == "P01" else []
         found = (
-            pins or (cause in _NOT_FOUND and self._by_path()) or super(MachineRemedies, self).commands(cause)
+            found or (cause in _NOT_FOUND and self._by_path()) or super(MachineRemedies, self).commands(cause)
         )
         kept = ("unset ", "export ", "mv /etc/ld.so.preload ")
         found = [_for_this_python(c) for c in found if c.where in ("pip", "link") or c.text.startswith(kept)]
@@ -142,158 +146,101 @@ class MachineRemedies(Remedies):
         note = "they are installed, and not where the loader looks"
         return [Command("shell", "export LD_LIBRARY_PATH=" + quote(":".join(entries)), note)]
 
-    def _preload_interference(self):
-        if self.evidence.get("cured_by") == "no-preload-file":
-            text = "mv /etc/ld.so.preload /etc/ld.so.preload.off"
-            return [Command("shell", text, "as root; every program here loads what that file names")]
-        return self._written("preload-interference")
-
-    def _ptxas_missing(self):
-        hurt = [name for name in self.evidence.get("packages") or () if name in self.here.packages]
-        return [self._again(name) for name in hurt] or self._written("ptxas-missing")
-
-    def _cudnn_not_equal(self):
-        pin = self.releases.cudnn_wheel(self.cuda, self.detail.get("compiled")) if self.cuda else None
-        return [self._pip(pin, flags="--no-deps ")] if pin else []
-
-    def _pip(self, *requirements, **options):
-        words, flags = installer() % "install", options.get("flags", "")
-        if words.startswith("uv"):
-            flags = flags.replace("--force-reinstall", "--reinstall")
-        return Command("pip", words + " " + flags + " ".join(map(quote, requirements)), options.get("note"))
-
     def _again(self, name):
         """A package once more, as it is; PyTorch's builds for one CUDA come from its own index."""
         version, _, local = self.here.packages[name].partition("+")
-        flags = "--force-reinstall --no-deps%s " % torch_index(local)
-        return self._pip("%s==%s" % (name, version), flags=flags)
+        return torch_index(local) + ["%s==%s" % (name, version)]
 
-    def _torch(self, row, note):
-        flags = "--force-reinstall%s " % torch_index(None if row["default"] else row["variant"])
-        return self._pip("torch==%s" % row["latest"], flags=flags, note=note)
+    def torch_words(self, row):
+        return torch_index(None if row["default"] else row["variant"]) + ["torch==%s" % row["latest"]]
 
-    # -- variables
+    # -- what the lines of causes.ini ask for
 
-    def _without(self, bad, note):
-        """LD_LIBRARY_PATH without the folders that are bad; [] if none of them is."""
+    def _path_without(self, bad):
+        """LD_LIBRARY_PATH without the folders that are bad, as a command; None if none of them is."""
         entries = [entry for entry in (self.here.library_path or "").split(":") if entry]
         own = [os.path.join(row["location"], "nvidia", "") for row in self.here.distributions.values()]
         rest = [entry for entry in entries if not bad(entry) or entry.startswith(tuple(own) or ("\0",))]
         if len(rest) == len(entries):
-            return []
-        text = "export LD_LIBRARY_PATH=" + quote(":".join(rest)) if rest else "unset LD_LIBRARY_PATH"
-        return [Command("shell", text, note)]
+            return None
+        return "export LD_LIBRARY_PATH=" + quote(":".join(rest)) if rest else "unset LD_LIBRARY_PATH"
 
-    def _cudnn_shadowed(self):
-        return self._without(lambda f: _first(f, r"libcudnn"), "without the folder of the other cuDNN")
-
-    def _toolkit_mixed(self):
-        pattern = r"lib(cublas|cudart|cusparse|cusolver|cufft|curand|nvJitLink)"
-        return self._without(lambda folder: _first(folder, pattern), "without the folder of the other CUDA")
-
-    def _libc_too_old(self):
+    def _path_without_old_library(self):
         old = re.findall(r"(/[^:]*)/[^/:]+: version `", self.check["summary"])
         # a missing symbol is told of the library that asks for it
         asked = re.search(r"undefined symbol: \S+, version (GLIBCXX|CXXABI|GLIBC)_", self.check["summary"])
         name = r"libc\.so\.6" if asked and asked.group(1) == "GLIBC" else r"libstdc\+\+\.so\.6"
-        return self._without(
-            lambda folder: folder.rstrip("/") in old or (asked and _first(folder, name)),
-            "without the older library's folder",
-        )
+        return self._path_without(lambda f: f.rstrip("/") in old or (asked and _first(f, name)))
 
-    def _driver_stub(self):
-        return self._without(lambda folder: "stubs" in folder.split("/"), "without the folder of stubs")
+    def _path_to_cudnn(self):
+        """LD_LIBRARY_PATH with the folder of a cuDNN that a framework opens, and does not find."""
+        wanted = numbers(self.detail.get("major"))[:1]
+        copies = [row["folder"] for row in self.facts.get("copies") or () if (row["major"],) == wanted]
+        if not copies or self.check["id"] != "E06":
+            return None
+        wheels = self.facts.get("wheel_folders") or []
+        # a framework that does not find cuDNN in NVIDIA's wheels does not find their other libraries
+        folders = wheels if copies[0] in wheels else copies[:1]
+        path = ":".join(folders + [self.here.library_path or ""]).rstrip(":")
+        return "export LD_LIBRARY_PATH=" + quote(path)
 
-    def _check_disabled(self):
-        return [Command("shell", "unset " + name, None) for name in self.evidence.get("off") or ()]
-
-    # -- cuDNN
-
-    def _required_pin(self):
-        """The requirement on cuDNN of an installed distribution, ``nvidia-cudnn-cu12==9.3.0.75``, or None."""
+    def cudnn_pin(self):
+        """The requirement on cuDNN of an installed distribution, ``nvidia-cudnn-cu12==9.3.0.75``, first."""
         name = "nvidia-cudnn-cu%s" % self.cuda
         rows = sorted(self.here.distributions.values(), key=lambda row: row["name"])
         for wanted in filter(None, (requirement(text) for row in rows for text in row["requires"])):
             if wanted["name"] == name and wanted["pins"] and not wanted["optional"]:
                 return name + ",".join(operator + version for operator, version in wanted["pins"])
-        return None
+        return super(MachineRemedies, self).cudnn_pin()
 
-    def _cudnn_pin(self):
-        return self._required_pin() or super(MachineRemedies, self)._cudnn_pin()
+    def _older_pin(self):
+        """The version that another framework pins, if it is what made cuDNN too old."""
+        asked = numbers((self.cudnn_pin() or "").partition("==")[2])
+        return dotted(asked) if asked and self.cuda and asked[:2] < self.compiled[:2] else None
 
-    def _cudnn_missing(self):
-        if cudnn_wheels(self.here.packages) and not self.here.cudnn_here:
-            return self._cudnn_again()
-        wanted = numbers(self.detail.get("major"))[:1]
-        copies = [row["folder"] for row in self.facts.get("copies") or () if (row["major"],) == wanted]
-        if copies and self.check["id"] == "E06":
-            wheels = self.facts.get("wheel_folders") or []
-            # a framework that does not find cuDNN in NVIDIA's wheels does not find their other libraries
-            folders = wheels if copies[0] in wheels else copies[:1]
-            path = ":".join(folders + [self.here.library_path or ""]).rstrip(":")
-            text = "export LD_LIBRARY_PATH=" + quote(path)
-            return [Command("shell", text, "it is installed, and not where the loader looks")]
-        return super(MachineRemedies, self)._cudnn_missing()
+    def _hurt(self):
+        """The packages in the evidence that are here."""
+        return [name for name in self.evidence.get("packages") or () if name in self.here.packages]
 
-    def _cudnn_too_old(self):
-        pin, compiled = self._cudnn_pin(), numbers(self.detail.get("compiled"))
-        note = "the version that the framework was built with"
-        asked = numbers((pin or "").partition("==")[2])
-        if asked and self.cuda and asked[:2] < compiled[:2]:
-            # the pin of another framework made it too old
-            pin = self.releases.cudnn_wheel(self.cuda, dotted(compiled[:2]))
-            note = "newer than the %s that another package pins, which NVIDIA's rule allows" % dotted(asked)
-        if pin and cudnn_wheels(self.here.packages):
-            return [self._pip(pin, flags="--no-deps ", note=note)]
-        return super(MachineRemedies, self)._cudnn_too_old()
+    def owners(self):
+        return list(cudnn_wheels(self.here.packages)) or None
 
-    _cudnn_sublibrary_mismatch = Remedies._cudnn_again
+    def kept(self):
+        """The requirement of the cuDNN for the CUDA here."""
+        keep = "nvidia-cudnn-cu%s" % self.cuda
+        here = self.here.packages.get(keep)
+        return (self.cudnn_pin() or "%s==%s" % (keep, here)) if here else None
 
-    def _cudnn_sublibrary_missing(self):
-        """The whole set again, and no other folder that would fill its gaps or stand before it."""
-        return self._cudnn_again() + self._cudnn_shadowed()
-
-    def _package_overwritten(self):
-        names = list(cudnn_wheels(self.here.packages))
-        keep = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
-        hurt = [name for name in self.evidence.get("packages") or () if name in self.here.packages]
+    def _both(self):
+        """Packages, not cuDNN's alone, that own the same files; None if there are no two."""
         rows = [row for row in self.evidence.get("changed") or () if row["as_in"]]
         both = {name for row in rows for name in row["not_as_in"] + row["as_in"]}
-        if len(both) > 1 and both <= set(self.here.distributions) and not both <= set(names):
-            return self._keep_one(sorted(both), rows[0]["as_in"][0])
-        if len(names) < 2 or not set(hurt) & set(names):
-            return [self._again(name) for name in hurt]
-        if keep not in names:
-            return []
-        wanted = self._cudnn_pin() or "%s==%s" % (keep, self.here.packages[keep])
-        return [_uninstall(names), self._pip(wanted, flags="--no-deps ")]
+        owned = len(both) > 1 and both <= set(self.here.distributions)
+        return sorted(both) if owned and not both <= set(self.owners() or ()) else None
 
-    def _keep_one(self, names, last):
-        """Uninstall packages that own the same files, then install the one to keep: the build with CUDA, of
-        the CUDA here; else ``last``, the one whose files are there.
-        """
-        with_cuda = [name for name in names if name.endswith("-gpu") or name + "-cpu" in names]
-        of_cuda = [name for name in names if self.cuda and re.search(r"cuda%dx$" % self.cuda, name)]
-        keep = (with_cuda + of_cuda + [last])[0]
-        version, _, local = self.here.distributions[keep]["version"].partition("+")
-        wanted, flags = "%s==%s" % (keep, version), "--no-deps%s " % torch_index(local)
-        return [_uninstall(names), self._pip(wanted, flags=flags)]
+    def _one_to_keep(self):
+        """Of :meth:`_both` the build with CUDA, of the CUDA here; else the one whose files are there."""
+        both = self._both()
+        if both is None:
+            return None
+        with_cuda = [name for name in both if name.endswith("-gpu") or name + "-cpu" in both]
+        of_cuda = [name for name in both if self.cuda and re.search(r"cuda%dx$" % self.cuda, name)]
+        last = next(row["as_in"][0] for row in self.evidence["changed"] if row["as_in"])
+        return self._again((with_cuda + of_cuda + [last])[0])
 
-    def _pinned(self, name=None):
-        """The requirements that are missed: those of the check itself, or of all packages here.
+    def _missed(self):
+        """The requirements that are missed: those of the check itself, or of all packages here."""
+        own = self.evidence.get("missed") or self.evidence.get("lost")
+        return self._requirements(own or self.facts.get("unmet"))
 
-        With ``name``, a library's file name, that of the package which is not installed and holds it.
-        """
-        missed = self.evidence.get("missed") or self.evidence.get("lost") or self.facts.get("unmet") or ()
-        if name is not None:
-            missed = [
-                row for row in self.facts.get("not_installed") or () if _package_holds(row["name"], name)
-            ]
-        wanted = [text for entry in missed for text in self._both_halves(entry)]
-        wanted = list(dict.fromkeys(wanted))
-        return [self._pip(*wanted[:5], flags="--no-deps ")] if wanted else []
+    def _not_installed(self):
+        """The requirement of the package that is not installed and holds the library which is missed."""
+        rows, name = self.facts.get("not_installed") or (), self.detail.get("library") or ""
+        return self._requirements(row for row in rows if _package_holds(row["name"], name))
 
-    _package_pin_mismatch = _pinned
+    def _requirements(self, missed):
+        wanted = [text for entry in missed or () for text in self._both_halves(entry)]
+        return list(dict.fromkeys(wanted))[:5] or None
 
     def _both_halves(self, entry):
         """The requirement that is missed; for JAX's plug-in its two halves, which are of one release."""
@@ -303,53 +250,67 @@ class MachineRemedies(Remedies):
             return [entry["wants"]]
         return ["%s-%s==%s" % (half.group(1), part, version) for part in ("plugin", "pjrt")]
 
-    # -- CUDA's libraries
-
-    def _toolkit_library_missing(self):
-        if self.evidence.get("absent"):
-            self.detail["library"] = self.evidence["absent"][0]["name"]
-        pinned = self._pinned(self.detail["library"] or "")
-        return pinned or super(MachineRemedies, self)._toolkit_library_missing()
-
-    def _nvrtc_missing(self):
+    def _nvrtc_link(self):
         places = [row["location"] for row in self.here.distributions.values()]
         folder = in_folders("nvidia/cuda_nvrtc/lib", places)
         versioned = _first(folder, r"libnvrtc\.so\.\d[\d.]*$")
-        if versioned and re.search(r"\blibnvrtc\.so\b(?!\.)", self.said):
-            note = "cuDNN 8 opens the name without a number"
-            return [_link(versioned, os.path.join(folder, "libnvrtc.so"), note)]
-        if self.cuda not in (11, 12, 13):
-            return []
-        name = cuda_package("cuda-nvrtc", self.cuda)
-        return [self._again(name) if name in self.here.packages else self._pip(name)]
+        asked = re.search(r"\blibnvrtc\.so\b(?!\.)", self.said)
+        return _link(versioned, os.path.join(folder, "libnvrtc.so")) if versioned and asked else None
 
-    def _unversioned_name_missing(self):
+    def _nvrtc_here(self):
+        name = self.known("nvrtc")
+        if name in self.here.packages:
+            return ["--force-reinstall", "--no-deps"] + self._again(name)
+        return name
+
+    def _bare_link(self):
         found = re.search(r"\b(libcudnn|libnvrtc|libcuda)\.so\b(?!\.)", self.said)
         for row in self.facts.get("libraries_found") or () if found else ():
             folder, name = os.path.dirname(row["path"]), found.group(1)
             if re.match(name + r"\.so\.\d", row["name"]) and os.access(folder, os.W_OK):
-                return [_link(row["path"], os.path.join(folder, name + ".so"), None)]
-        return []
+                return _link(row["path"], os.path.join(folder, name + ".so"))
+        return None
 
-
-def _uninstall(names):
-    words = installer() % "uninstall"
-    words += " " if words.startswith("uv") else " -y "
-    return Command("pip", words + " ".join(names), "all of them: they own the same files")
+    FACTS = dict(
+        Remedies.FACTS,
+        **{
+            "measured": lambda _: True,
+            "unseen-wheels": lambda r: bool(r.owners()) and not r.here.cudnn_here,
+            "exact-pin": lambda r: r.releases.cudnn_wheel(r.cuda, r.detail.get("compiled")),
+            "older-pin": _older_pin,
+            "newer-pin": lambda r: r.releases.cudnn_wheel(r.cuda, dotted(r.compiled[:2])),
+            "path-to-cudnn": _path_to_cudnn,
+            "path-without-cudnn": lambda r: r._path_without(lambda f: _first(f, r"libcudnn")),
+            "path-without-cuda": lambda r: r._path_without(lambda f: _first(f, _CUDA_LIBRARIES)),
+            "path-without-stubs": lambda r: r._path_without(lambda f: "stubs" in f.split("/")),
+            "path-without-old-library": _path_without_old_library,
+            "no-preload-file": lambda r: r.evidence.get("cured_by") == "no-preload-file",
+            "cudnns-overwritten": lambda r: (
+                len(r.owners() or ()) > 1 and bool(set(r._hurt()) & set(r.owners()))
+            ),
+            "each-hurt": lambda r: tuple(map(r._again, r._hurt())),
+            "each-switch": lambda r: tuple(r.evidence.get("off") or ()),
+            "both": _both,
+            "one-to-keep": _one_to_keep,
+            "missed": _missed,
+            "not-installed": _not_installed,
+            "nvrtc-link": _nvrtc_link,
+            "nvrtc-here": _nvrtc_here,
+            "bare-link": _bare_link,
+        },
+    )
 
 
 def _for_this_python(command):
     """A command whose ``pip`` is that of this interpreter, or uv's for it."""
     if command.where != "pip":
         return command
-    verbs = (("pip install ", "install", ""), ("pip uninstall -y ", "uninstall", " -y"))
-    text = command.text
-    for plain, verb, yes in verbs:
-        words = installer() % verb
-        words += "" if words.startswith("uv") else yes
-        text = re.sub(r"(^|&& )" + plain, lambda found, words=words: found.group(1) + words + " ", text)
-    if text.startswith("uv"):
-        text = text.replace("--force-reinstall", "--reinstall")
+    words = installer()
+    text = re.sub(
+        r"(^|&& )pip (install|uninstall -y) ", lambda f: f.group(1) + words % f.group(2) + " ", command.text
+    )
+    if words.startswith("uv"):
+        text = text.replace("--force-reinstall", "--reinstall").replace("uninstall -y", "uninstall")
     return command._replace(text=text)
 
 
@@ -359,8 +320,8 @@ def _package_holds(package, library):
     return any(library.startswith(name.partition(".so")[0] + ".so") for name in known.get("libraries", ()))
 
 
-def _link(path, name, note):
-    return Command("link", "ln -s %s %s" % (quote(os.path.basename(path)), quote(name)), note)
+def _link(path, name):
+    return "%s %s" % (quote(os.path.basename(path)), quote(name))
 
 
 def _first(folder, pattern):

@@ -8,7 +8,7 @@ import re
 
 from ....core.cards import cards_in
 from ..common.distributions import canonical
-from ..common.framework_remedies import card_within
+from ..common.framework_builds import card_within
 from ..common.remedies import Remedies
 from ..common.tables import (
     cuda_major_of,

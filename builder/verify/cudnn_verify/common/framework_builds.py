@@ -1,0 +1,140 @@
+"""Which build of a framework fits here, by its release, this card, this driver and this Python."""
+
+import re
+
+from .tables import Releases, driver_floor, read_facts, read_frameworks, read_patterns, told_names
+from .versions import numbers
+
+
+class FrameworkBuilds(object):
+    """The framework that is here, and its builds that the tables know; arguments as of ``Remedies``."""
+
+    def __init__(self, here, detail=None, systems=()):
+        self.here, self.detail, self.releases = here, detail or {}, Releases()
+        self.framework, self.version = self._framework(systems)
+        self.certain = self.version is not None or len(systems) == 1 or self.framework in here.printed_by
+        """Whether the framework is the one at hand, or only the first that prints such a text."""
+        self.rows = self._rows(self.version) if self.version else []
+        self.compiled = numbers(self.detail.get("compiled"))
+        self.cuda = self._cuda_major()
+        self.capability = numbers(here.capability) or None
+
+    def _framework(self, systems):
+        known, alias = told_names(), {"pytorch": "torch"}
+        alias.update((name, row["told"]) for name, row in read_frameworks().items())
+        wanted = [alias.get(name, name) for name in systems if alias.get(name, name) in known]
+        here = [name for name in known if name in self.here.packages]
+        if "jaxlib" in self.here.packages and "jax" not in here:
+            here.append("jax")
+        said = [name for name in known if name in (self.detail.get("printed_by") or ())]
+        if len(said) == 1:
+            wanted = said  # the line that failed names its framework
+        if len(wanted) != 1 and not set(wanted) & (set(here) | set(self.here.printed_by)):
+            wanted = here or wanted
+        both = [name for name in wanted if name in here]
+        printed = [name for name in wanted if name in self.here.printed_by]
+        name = next(iter(both or printed or wanted), None)
+        other = self.here.packages.get("jaxlib") if name == "jax" else None
+        return name, self.here.packages.get(name) or other
+
+    def _rows(self, version=None):
+        name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
+        return self.releases.builds(name, (version or "").partition("+")[0] or None) if name else []
+
+    def _cuda_major(self):
+        """The CUDA major version that the packages here are built for; None if that is not certain."""
+        majors = set(self.here.cuda_majors)
+        if len(majors) == 1:
+            return majors.pop()
+        rows = self.rows
+        if not rows and len(self.compiled) > 1:
+            rows = [row for row in self._rows() if numbers(row["cudnn"])[:2] == self.compiled[:2]]
+        majors = {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
+        return majors.pop() if len(majors) == 1 else None
+
+    def nearest_torch(self):
+        """A PyTorch for this card, driver and Python: another build of the release that is here, else of the
+        newest release that has one; None if none is known.
+        """
+        python = numbers(self.here.python)
+        for row in self.rows + self._rows():
+            cuda, (first, last) = numbers(row["cuda"]), map(numbers, row["python"])
+            here = row["variant"] and row["variant"] == (self.version or "").partition("+")[2]
+            fits = cuda and self.driver_serves(cuda) and (not python or first <= python <= last)
+            if fits and not here and (self.capability is None or serves(row, self.capability)):
+                return row
+        return None
+
+    def driver_that_serves(self, major):
+        """The driver in words if it is known and serves all of a CUDA major; None otherwise."""
+        if not self.driver_known() or not self.driver_serves((major, 0)):
+            return None
+        return "driver %s serves CUDA %d" % (self.here.driver or "for CUDA " + self.here.driver_cuda, major)
+
+    def driver_known(self):
+        return bool(numbers(self.here.driver) or numbers(self.here.driver_cuda))
+
+    def driver_serves(self, cuda):
+        if not self.driver_known():
+            return cuda[0] < 13
+        api = numbers(self.here.driver_cuda)
+        if api:
+            # nothing newer than a driver's CUDA runs on it up to CUDA 10; from 11 on a major is one:
+            # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+            return api[0] >= cuda[0] if cuda[0] > 10 else api >= cuda[:2]
+        floor = driver_floor(cuda[0])
+        return bool(floor) and numbers(self.here.driver) >= floor
+
+    def torch_words(self, row):
+        """What pip installs for a row of PyTorch's builds."""
+        variant = None if row["default"] else row["variant"]
+        release = self.version.partition("+")[0] if row in self.rows else None
+        if row["default"] and {"windows", "aarch64"} & self.here.places:
+            variant = "cu" + "".join(str(part) for part in numbers(row["cuda"])[:2])  # PyPI's have no CUDA
+        return self.torch_and_companions(release or row["latest"], variant)
+
+    def torch_and_companions(self, version, variant):
+        """PyTorch, with those of its companions that are here, which fit one release of it only."""
+        names = [name for name in ("torchvision", "torchaudio") if name in self.here.packages]
+        return ["torch==" + version] + names + torch_index(variant)
+
+    def torchvision(self):
+        """The release for the PyTorch here, patch for patch: 0.16 for 2.1, 0.14 for 1.13, and so on
+        (https://github.com/pytorch/vision#installation).
+        """
+        parts = numbers(self.version) if self.framework == "torch" else ()
+        major, minor = (parts + (0, 0))[:2]
+        if major not in (1, 2) or not minor + major - 1:
+            return None
+        # 0.15.0 and 0.11.0 asked for a PyTorch that was never released so
+        patch = str(parts[2] + ((major, minor) in ((2, 0), (1, 10)))) if len(parts) > 2 else "*"
+        return "0.%d.%s" % (minor + (15 if major == 2 else 1), patch)
+
+
+def torch_index(variant):
+    """The option for PyTorch's own index of a build such as ``cu124``; [] for builds of any other name."""
+    named = variant and variant.startswith("cu")
+    return ["--index-url", "https://download.pytorch.org/whl/%s" % variant] if named else []
+
+
+def serves(row, capability):
+    """Whether a build holds code for a compute capability, by its own list or by its CUDA version."""
+    wanted = capability[:2]
+    if wanted < (5, 0) and (wanted < (3, 7) or numbers(row["latest"]) >= (2,)):
+        # PyTorch's wheels hold sm_37 and nothing older, and serve it up to 1.13:
+        # https://github.com/AUTOMATIC1111/stable-diffusion-webui/issues/9589
+        return False
+    if row["archs"]:
+        found = re.findall(r"\b(sm|compute)_(\d+)(\d)\b", " ".join(row["archs"]))
+        have = [(kind, (int(major), int(minor))) for kind, major, minor in found]
+        return any(h <= wanted and (h[0] == wanted[0] or kind == "compute") for kind, h in have)
+    cuda = numbers(row["cuda"])
+    return bool(cuda) and card_within(cuda, wanted)
+
+
+def card_within(cuda, capability):
+    """Whether a CUDA version can make machine code for a compute capability."""
+    rows = read_patterns()["first-cuda"].items()
+    first = next((numbers(first) for floor, first in rows if capability[:2] >= numbers(floor)), (0,))
+    _, oldest, _ = read_facts()["cuda"].get(str(cuda[0]), (None, "3.0", None))
+    return cuda[:2] >= first and capability[:2] >= numbers(oldest or "3.0")
