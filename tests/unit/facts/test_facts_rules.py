@@ -527,6 +527,14 @@ def test_pins_under_a_marker_are_those_of_the_cell_s_machine(make) -> None:
         assert len(stack_of(replace(cell, platform=platform), told).frameworks[0].pins) == pins
 
 
+def test_what_a_cuda_major_says_of_a_card_is_said_once(make) -> None:
+    """However many parts of the image are of that major: base, wheels, framework."""
+    base = "nvidia/cuda:12.8.0-base-ubuntu24.04"
+    cell = make("torch==2.9.1", python="3.12", base=base, cuda="wheels", gpus=("K80",))
+    said = [finding.message for finding in check(cell, suggest=False)]
+    assert len(said) == len(set(said)), said
+
+
 def test_a_jaxlib_that_is_on_no_package_index_is_no_yes(make) -> None:
     """Before 0.4.22 JAX's CUDA build lay on a page of Google's alone; each release names its own extras."""
     pip = ("numpy<2", "nvidia-cudnn-cu12<=8.9.7.29")

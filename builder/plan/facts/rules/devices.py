@@ -228,8 +228,8 @@ def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
 
 
 def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
-    for cuda in cuda_versions(stack):
-        family = load().families.get(str(major(cuda.text)))
+    majors = dict.fromkeys(str(major(cuda.text)) for cuda in cuda_versions(stack))
+    for family in map(load().families.get, majors):
         if family is None or family.capability_min is None or family.capability_max is None:
             continue
         oldest, newest = family.capability_min, family.capability_max
