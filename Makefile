@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit fuzz faults kills facts sound-installs colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit fuzz faults kills facts sound-installs link-proof colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ faults: $(BIN)/rtbuild  ## each library of a real cuDNN and its toolkit broken i
 
 sound-installs: $(BIN)/rtbuild  ## the probe beside each minor release of three years; downloads 200 GB, keeps none of it
 	$(PYTEST) -q -s tests/nightly/test_sound_installs.py
+
+link-proof: $(BIN)/rtbuild  ## the link proof beside the real loader: 31 installs, 20 sets of each; downloads 12 GB, keeps none; an hour
+	$(PYTEST) -q -s tests/nightly/test_link_proof.py
 
 colab-month: setup  ## Colab's newest whole month, built, started and compared, and each month locked; 51 GB of disk, an hour
 	$(PYTEST) -q -s tests/nightly/test_colab_month.py

@@ -18,6 +18,7 @@ import re
 import struct
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from .elf import NO_LIBRARY, ElfFile, elf_file
 
@@ -49,7 +50,15 @@ _CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03, "ppc64le": 0x0503}
 _LARGEST_CACHE = 64 << 20
 NO_FILE = NO_LIBRARY._replace(problem="not there", skipped=True)
 _TOKEN = re.compile(r"\$(?:(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_])|\{(ORIGIN|LIB|PLATFORM)\})")
-_EXECUTABLE, _LIBRARY, _PIE, _NO_DEFAULTS = 2, 3, 0x08000000, 0x800
+_PROGRAM, _LIBRARY, _PIE, _NO_DEFAULTS = 2, 3, 0x08000000, 0x800
+DRIVER_LIBRARIES = {
+    "libcuda.so.1": "cu[A-Z]",
+    "libnvidia-ml.so.1": "nvml",
+    "libnvcuvid.so.1": "cuvid",
+    "libnvidia-encode.so.1": "NvEnc",
+}
+"""What the driver brings into a container, and an expression for the symbols of each:
+https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
 TOO_MANY = "more than %d folders in search paths" % MOST_FOLDERS
 NOTHING_FOUND = "cannot open shared object file: no such file"
 
@@ -87,6 +96,12 @@ class DiskView(object):
         self._folders = {}  # type: dict[str, frozenset[str]]
         self._keys = {}  # type: dict[str, tuple[int, int] | None]
         self._files = {}  # type: dict[tuple[int, int], ElfFile]
+
+    def copy(self) -> "DiskView":
+        """A view that has read the same files, and no folder: for when some of them are others now."""
+        other = DiskView()
+        other._files = dict(self._files)
+        return other
 
     def names(self, folder: str) -> "frozenset[str]":
         """The names in a folder; none of one that cannot be read."""
@@ -309,7 +324,7 @@ class LinkProcess(object):
                 return one
         problem = facts.problem or ("without a dynamic section" if facts.asked is None else None)
         if facts.kind not in (None, _LIBRARY):
-            problem = "a program, not a library" if facts.kind == _EXECUTABLE else "no shared object"
+            problem = "a program, not a library" if facts.kind == _PROGRAM else "no shared object"
         if problem:
             raise LinkError("unusable", "it is %s" % problem, found.path, by)
         return self._add(found.path, name, facts, key, asker, found.by)
@@ -487,6 +502,7 @@ def split_path(text: "str | None") -> "list[str]":
     return [part or "." for part in text.replace(";", ":").split(":")] if text else []
 
 
+@lru_cache(maxsize=None)
 def hwcaps_here() -> "list[str]":
     """The folders below ``glibc-hwcaps`` that the loader looks into on this processor, the best first."""
     try:
@@ -503,6 +519,7 @@ def hwcaps_here() -> "list[str]":
     return names
 
 
+@lru_cache(maxsize=None)
 def default_folders(loader: "str | None" = None) -> "list[str]":
     """The folders that the loader searches last: they are compiled into it. Those that are usual if not."""
     machine = os.uname()[4]
@@ -563,3 +580,21 @@ def _offered(
             if own is None or own == version or (not hidden and (version is None or own == "")):
                 return True
     return False
+
+
+# What the import of a framework opens: (file, RTLD_GLOBAL)
+# torch/__init__.py, _load_global_deps; tensorflow/python/pywrap_tensorflow.py
+FRAMEWORK_CALLS = {
+    "torch": (("torch/lib/libtorch_global_deps.so", True), ("torch/lib/libtorch_python.so", False)),
+    "tensorflow": (
+        ("tensorflow/libtensorflow_framework.so.2", False),
+        ("tensorflow/libtensorflow_cc.so.2", False),
+        ("tensorflow/python/_pywrap_tensorflow_internal.so", True),
+    ),
+}
+
+
+def framework_calls(framework: str, site: str) -> "list[tuple[str, bool]]":
+    """(path, RTLD_GLOBAL) of the libraries that an import opens, those below ``site``; [] for one unknown."""
+    rows = FRAMEWORK_CALLS.get(framework, ())
+    return [(os.path.join(site, file), everywhere) for file, everywhere in rows]

@@ -1,5 +1,5 @@
 """Which installed frameworks open cuDNN, under which name, and which file the loader gives them for it; E06
-and E07: the rule for those files.
+and E07: the rule for those files; P04 in the same stage.
 
 Read from their files and metadata; nothing is imported and nothing loaded.
 """
@@ -11,6 +11,7 @@ import re
 from ..common.distributions import find_wheel_folders, packages_of, read_text, requirement
 from ..common.tables import read_frameworks
 from ..common.versions import numbers
+from .companions import check_companions
 from .library_files import in_folders, parts_of, shim_major, shim_name
 from .protocol import stage
 from .resolver import Loader
@@ -108,6 +109,7 @@ def resolver_stage(ctx):
     loader = Loader()
     ctx.attempt("E06", _check_shims, ctx, loader)
     ctx.attempt("E07", _check_unversioned, ctx, loader)
+    ctx.attempt("P04", check_companions, ctx)
 
 
 def mixed_folders(candidate, loader):

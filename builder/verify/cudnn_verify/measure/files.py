@@ -8,6 +8,7 @@ import os
 import re
 
 from ....core.elf import WAITS
+from ....core.link import default_folders, read_cache
 from ..common.distributions import find_wheel_folders, list_folder, read_distributions, search_folders
 from ..common.tables import read_frameworks
 from .consumers import find_consumers
@@ -21,7 +22,7 @@ from .library_files import (
     unshipped_sublibraries,
 )
 from .protocol import stage
-from .resolver import Loader, default_folders, read_cache, toolkit_folders
+from .resolver import Loader, toolkit_folders
 
 
 @stage("files", layer="files", timeout=60)

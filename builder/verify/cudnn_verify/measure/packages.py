@@ -9,6 +9,7 @@ import platform
 import re
 import sys
 
+from ....core.link import read_cache
 from ..common.distributions import (
     canonical,
     find_wheel_folders,
@@ -24,7 +25,7 @@ from ..common.tables import cuda_family, read_facts, read_frameworks
 from ..common.versions import numbers, satisfies
 from .owners import check_owners
 from .protocol import STAGES, stage
-from .resolver import Loader, read_cache, toolkit_folders
+from .resolver import Loader, toolkit_folders
 
 # The cause if the library of one of NVIDIA's wheels is nowhere; toolkit-library-missing for others.
 _ABSENT = {"cuda-nvcc": "ptxas-missing", "cuda-nvrtc": "nvrtc-missing", "cudnn": "cudnn-missing"}

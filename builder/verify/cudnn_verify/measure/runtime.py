@@ -3,6 +3,7 @@
 import os
 import re
 
+from ....core.link import read_cache
 from ..common.distributions import cudnn_wheels, find_wheel_folders, list_folder, requirement, wheels_of
 from ..common.tables import cuda_family, opened_libraries
 from ..common.versions import numbers
@@ -11,7 +12,7 @@ from .cuda import Library, ctypes, open_library, prototypes_of
 from .judge import absent_cause, by_machine, damaged_system_library, default_judge
 from .library_files import in_folders, is_cuda_library, parts_of
 from .protocol import WITHOUT_CUDA, stage
-from .resolver import Loader, read_cache
+from .resolver import Loader
 
 _KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(threadIdx.x); }\n'
 NVRTC_PROTOTYPES = prototypes_of("nvrtc")

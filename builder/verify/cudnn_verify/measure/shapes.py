@@ -35,6 +35,7 @@ EVIDENCE_SHAPES = {
     "rule": _TEXT_OR_NONE,
     "shadow": str,
     "stderr": str,
+    "unloadable": [{"package": str, "file": str, "library": str, "fault": str}],
     "variable": str,
     "wanted_majors": [int],
     "weak": bool,

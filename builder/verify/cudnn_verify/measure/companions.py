@@ -1,0 +1,129 @@
+"""P04: whether the compiled packages beside the frameworks load, by the loader's rules; nothing is loaded.
+
+The process is the one that these packages see: the framework that they ask for is in it first, as its own
+import opens it. Symbols are left out: PyTorch's tables alone take a second.
+"""
+
+import os
+import re
+import sys
+import time
+
+from ....core.elf import INTERP_SEGMENT, elf_segments, file_reader
+from ....core.link import DRIVER_LIBRARIES, DiskView, LinkProcess, framework_calls, search_here
+from ..common.distributions import packages_of, read_record, requirement
+from ..common.tables import read_frameworks
+from .library_files import is_cuda_library
+
+_LINK_SECONDS = 2.0
+"""After which the rest is not looked at; 40 packages beside PyTorch take 0.1."""
+_MOST_FILES = 64
+"""Libraries of one package."""
+_ASKED = re.compile(r"(torch|tensorflow|tensorflow-cpu|jax|jaxlib|onnxruntime-gpu|(nvidia|cuda|cupy)-.*)$")
+_COMPILED = re.compile(r"\.so(\.\d+)*$")
+_EXTENSION = re.compile(r"(^|/)(?!lib)[^/]*\.so$")
+
+
+def companions(packages):
+    """The names of the packages that ask for a framework or NVIDIA's libraries, and are none of them."""
+    known = {row["name"] for name in read_frameworks() for row in packages_of(name, packages)}
+    found = []
+    for name, row in sorted(packages.items()):
+        needs = [need for need in map(requirement, row["requires"]) if need and not need["optional"]]
+        own = row["name"] in known or re.match(r"nvidia-|cuda-|jax-cuda", name)
+        if not own and any(_ASKED.match(need["name"]) for need in needs):
+            found.append(name)
+    return found
+
+
+def _process(packages):
+    """A Python in which PyTorch and TensorFlow are loaded, as far as they load."""
+    process = LinkProcess(DiskView(), search_here(given=DRIVER_LIBRARIES), symbols=False)
+    program = os.path.realpath(sys.executable)
+    read = file_reader(program)
+    spans = [one for one in elf_segments(read) if one.kind == INTERP_SEGMENT]
+    loader = read(spans[0].offset, spans[0].length).rstrip(b"\0").decode() if spans else None
+    process.start(program, loader)
+    for framework in ("torch", "tensorflow"):
+        for row in packages_of(framework, packages):
+            for path, everywhere in framework_calls(framework, row["location"]):
+                process.open(path, everywhere=everywhere)
+    return process
+
+
+def _files(row):
+    """What an import of the package may open: its extensions or, without any, its libraries."""
+    paths = [entry["path"] for entry in read_record(row, _COMPILED.search)]
+    return ([path for path in paths if _EXTENSION.search(path)] or paths)[:_MOST_FILES]
+
+
+def _lies_in_a_package(name, packages):
+    """Whether some package has a file of this name, which its own code may open by its path."""
+    return any(read_record(row, lambda path: path.endswith("/" + name)) for row in packages.values())
+
+
+def _runtimes(process):
+    """{CUDA's major: path} of the CUDA runtimes in a process."""
+    found = {}
+    for one in process.loaded:
+        runtime = re.search(r"libcudart[^/]*\.so\.(\d+)", one.path or "")
+        if runtime:
+            found.setdefault(runtime.group(1), one.path)
+    return found
+
+
+def check_companions(ctx):
+    """P04. Fails for a package of which no library can load: what it needs is nowhere, or too old."""
+    packages = ctx.facts.get("packages") or {}
+    names, start = companions(packages), time.time()
+    if not names:
+        return ctx.not_run("P04", "no compiled package asks for a framework here")
+    process = _process(packages)
+    before, notes, lost, seen = _runtimes(process), [], [], 0
+    for at, name in enumerate(names):
+        if time.time() - start > _LINK_SECONDS:
+            notes.append("not looked at: %s" % ", ".join(names[at:]))
+            break
+        files = _files(packages[name])
+        answers = [(path, process.open(path)) for path in files]
+        seen += len(answers)
+        faults = [(path, answer) for path, answer in answers if not answer.loads]
+        for path, answer in faults[:3]:
+            row = {
+                "package": "%(name)s %(version)s" % packages[name],
+                "file": path,
+                "fault": _fault_words(answer),
+            }
+            row["library"] = os.path.basename(answer.library or "")
+            decided = answer.kind == "version" or (
+                answer.kind == "absent" and not _lies_in_a_package(row["library"], packages)
+            )
+            if decided and len(faults) == len(answers):
+                lost.append(row)
+                break
+            notes.append("%(package)s: %(file)s: %(fault)s" % row)
+        both = {major: path for major, path in _runtimes(process).items() if major not in before}
+        if both and before:
+            text = "%s brings the runtime of CUDA %s into a process that has CUDA %s's"
+            notes.append(text % (name, " and ".join(sorted(both)), " and ".join(sorted(before))))
+            before.update(both)
+    if lost:
+        text = "%(package)s does not load: %(file)s: %(fault)s" % lost[0]
+        return ctx.fails("P04", text, _cause(lost[0]), {"unloadable": lost, "files": seen, "weak": True})
+    text = "%d compiled files of %d packages beside the frameworks find their libraries" % (seen, len(names))
+    return ctx.passed("P04", text, {"files": seen}, note="; ".join(notes[:4]))
+
+
+def _fault_words(answer):
+    if answer.kind == "absent":
+        asker = os.path.basename(answer.by or "")
+        return "%s needs %s, which the loader does not find" % (asker, answer.library)
+    return "%s: %s" % (answer.library, answer.text)
+
+
+def _cause(row):
+    if is_cuda_library(row["library"]) or re.match(r"lib(nccl|npp|nvptx|nvToolsExt|cu)", row["library"]):
+        return "toolkit-library-missing"
+    if row["fault"].partition("version ")[2]:
+        return "libc-too-old" if "GLIBC" in row["fault"] else "package-pin-mismatch"
+    return "system-library-missing"
