@@ -21,6 +21,7 @@ from doubles.registry import RegistryDouble, serve
 
 import builder
 from builder.cli.commands import check as checking
+from builder.cli.commands import list_ as listing
 from builder.cli.commands.publish import exit_code as publish_exit_code
 from builder.cli.walking import exit_code
 from builder.core.digests import canonical_json
@@ -37,12 +38,20 @@ from builder.image.layers.compression import INFLATE_ERRORS
 from builder.pipeline.cell_plan import images_in_engine
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.schedule import CellRun, Hooks, each
+from builder.plan.facts.maintain import release_survey, side_tables
+from builder.plan.facts.maintain.framework_sources import FAMILIES
+from builder.plan.facts.maintain.release_survey import Budget, Survey
+from builder.plan.facts.reading.wheel import Told
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Finding
 from builder.release.audit.findings import Question
 from builder.release.audit.run import audit
+from builder.release.catalogue import site
 from builder.release.catalogue.collection import collect
 from builder.release.catalogue.registry import images_of
+from builder.release.colab import match
+from builder.release.colab.match import Match
+from builder.release.colab.parse import PipPackage
 from builder.release.dispatch.run import RenderedCell, with_images
 from builder.release.publish.publication import PublishOptions
 from builder.release.publish.run import publish
@@ -119,17 +128,17 @@ def test_a_fault_names_its_place_and_debug_shows_the_rest(
 
 # Every loop goes through it.
 
+BOUNDARIES = {("builder.core.items", "item"), ("builder.release.catalogue.collection", "noted")}
 OF_ONE_ITEM = {
     ("image/compose/layer_build.py", "__enter__"): "layers of one image",
     ("image/compose/layer_build.py", "wheel"): "layers of one image",
     ("image/compose/layer_plan.py", "plan"): "layers of one image",
     ("image/layers/compression.py", "_send"): "pieces of one layer",
     ("sources/index/availability.py", "pages"): "pages of an index; each answers with its own reason",
-    ("plan/facts/maintain/release_survey.py", "_reader"): "tables of the maintainers: all or none",
     ("plan/resolve/proof.py", "prove"): "proposals; each answers with its own reason",
-    ("release/colab/match.py", "match_packages"): "packages of a runtime; an error leaves the rest unasked",
     ("release/colab/sources.py", "build_missing"): "sources of one runtime; each answers with its own reason",
     ("sources/index/client.py", "resolve"): "wheels of one solution",
+    ("sources/net/download.py", "together"): "files of one image or of one solution",
     ("sources/oci/copying.py", "_fill"): "blobs of one image",
 }
 """Threads that work on the parts of a single item, which fail with it."""
@@ -159,24 +168,84 @@ def functions_of(module: ast.Module) -> dict[str, ast.FunctionDef]:
     return {node.name: node for owner in owners for node in owner.body if isinstance(node, ast.FunctionDef)}
 
 
+def boundaries_of(module: ast.Module) -> set[str]:
+    """The names of the boundary in a module: imported from its one place, or made of it here."""
+    known = {
+        alias.asname or alias.name
+        for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if (node.module, alias.name) in BOUNDARIES
+    }
+    return known | {name for name, function in functions_of(module).items() if enters(function, known)}
+
+
+def enters(function: ast.AST, names: set[str]) -> bool:
+    """Whether a ``with`` statement of the function calls one of the names, with something that varies."""
+    return any(
+        isinstance(call := entered.context_expr, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in names
+        and call.args
+        and not isinstance(call.args[-1], ast.Constant)
+        for node in ast.walk(function)
+        if isinstance(node, ast.With)
+        for entered in node.items
+    )
+
+
 def has_boundary(name: str, module: ast.Module) -> bool:
-    """Whether the function, or one of the module that it names, goes through the boundary."""
+    """Whether the function, or one of the module that it calls or hands on, enters the boundary."""
     functions, seen, left = functions_of(module), set[str](), [name]
+    names = boundaries_of(module)
     while left:
         seen.add(one := left.pop())
-        nodes = list(ast.walk(functions[one]))
-        names = {node.id for node in nodes if isinstance(node, ast.Name)}
-        names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        if names & {"item", "noted"}:
+        if enters(functions[one], names):
             return True
-        left += names & functions.keys() - seen
+        nodes = list(ast.walk(functions[one]))
+        used = {node.id for node in nodes if isinstance(node, ast.Name)}
+        used |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        left += used & functions.keys() - seen
     return False
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("from builder.core.items import item\ndef f():\n  with item(x): pass", True),
+        ("from builder.core.items import item as one\ndef f():\n  with one(x): pass", True),
+        ("from builder.core.items import item\ndef f(): g()\ndef g():\n  with item(x): pass", True),
+        ("from builder.core.items import item\ndef f():\n  return item", False),
+        ("from builder.core.items import item\ndef f():\n  with item('all'): pass", False),
+        ("def item(x): pass\ndef f():\n  with item(x): pass", False),
+        ("def f():\n  for item in x: item.do()", False),
+    ],
+)
+def test_a_name_alone_is_no_boundary(source: str, *, found: bool) -> None:
+    assert has_boundary("f", ast.parse(source)) is found
 
 
 def test_every_loop_in_threads_has_the_boundary() -> None:
     found = {(file, name): has_boundary(name, module) for file, name, module in loops()}
     assert len(found) > 10
     assert {pair for pair, bounded in found.items() if not bounded} == OF_ONE_ITEM.keys()
+
+
+@pytest.mark.parametrize(
+    ("file", "function"),
+    [
+        ("cli/commands/list_.py", "list_"), ("cli/commands/size.py", "size"),
+        ("cli/commands/check.py", "check"), ("cli/commands/cache.py", "cache"),
+        ("cli/commands/colab.py", "diff"), ("cli/commands/colab.py", "probe"),
+        ("release/colab/match.py", "match_packages"), ("release/catalogue/site.py", "write_site"),
+        ("release/catalogue/collection.py", "collect"), ("release/catalogue/registry.py", "images_of"),
+        ("plan/facts/maintain/release_survey.py", "survey"),
+        ("plan/facts/maintain/release_survey.py", "_reader"),
+        ("plan/facts/maintain/side_tables.py", "refresh"),
+    ],
+)  # fmt: skip
+def test_loops_without_threads_have_it_too(file: str, function: str) -> None:
+    assert has_boundary(function, ast.parse((BUILDER / file).read_text()))
 
 
 @pytest.mark.parametrize(
@@ -472,3 +541,140 @@ def test_a_registry_that_is_away_is_the_fault_of_no_cell(
     nothing: Any = None
     with pytest.raises(RegistryError):
         with_images(nothing, rendered, {})
+
+
+@each_exception
+@pytest.mark.parametrize("form", ["table", "image", "github", "json"])
+def test_a_cell_that_is_listed(
+    raised: Exception,
+    form: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    project = Project(tmp_path, TWO)
+    first, second = project.matrix.cells
+    for name in ("_row", "_jobs", "describe"):
+        monkeypatch.setattr(listing, name, fails_for(first, raised, getattr(listing, name)))
+    monkeypatch.setattr(type(first), "image_name", fails_for(first, raised, type(first).image_name))
+    code = listing.list_([project.path], None, None, form if form != "json" else "table", form == "json")
+    told = capsys.readouterr()
+    shown = told.out.replace(f"rtbuild/tf:{second.id}", second.id)
+    assert code == 1
+    assert second.id in shown
+    assert f"  * {first.id} " not in shown
+    assert f'"{first.id}"' not in shown
+    assert "error: " in told.err
+
+
+def fails_for(about: Any, raised: Exception, real: Any) -> Any:
+    def one(given: Any, *more: Any, **options: Any) -> Any:
+        if given is about or getattr(given, "id", None) == about.id:
+            raise raised
+        return real(given, *more, **options)
+
+    return one
+
+
+@each_exception
+def test_a_wheel_and_a_table_that_are_read_again(
+    raised: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row of the wheel stays, and the other tables are read."""
+    read: list[str] = []
+
+    def fails(file: Any, *_: object, **__: object) -> Told:
+        read.append(file.name)
+        if file.name == "a":
+            raise raised
+        return Told(file=file.name, metadata="x")
+
+    monkeypatch.setattr(release_survey, "read_wheel", fails)
+    found = Survey()
+    nothing: Any = SimpleNamespace(client=None)
+    releases = [SimpleNamespace(told={}) for _ in "ab"]
+    jobs: list[Any] = [
+        SimpleNamespace(release=release, place="p", kind="deep", file=SimpleNamespace(name=name))
+        for release, name in zip(releases, "ab", strict=True)
+    ]
+    release_survey._reader(nothing, found, Budget(), None, tmp_path)(jobs)
+    assert sorted(read) == ["a", "b"]
+    assert [bool(release.told) for release in releases] == [False, True]
+    assert [note for note in found.notes if note.startswith("a: ")]
+
+    asked: list[str] = []
+
+    def table(_folder: Path, stem: str) -> Any:
+        asked.append(stem)
+        if stem == FAMILIES[0].stem:
+            raise raised
+        return release_survey.ReleaseTable()
+
+    monkeypatch.setattr(release_survey, "load_table", table)
+    monkeypatch.setattr(release_survey, "_listed", lambda *_: None)
+    done = release_survey.survey(tmp_path, nothing)
+    assert asked == [family.stem for family in FAMILIES]
+    assert FAMILIES[0].stem not in done.tables
+    assert [note for note in done.notes if f"the table of {FAMILIES[0].stem} stays" in note]
+
+
+@each_exception
+def test_a_row_of_a_side_table(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = BUILDER / "plan/facts/tables/data"
+    seen: list[int] = []
+
+    def fails(number: int, *_: object) -> None:
+        seen.append(number)
+        if number == 0:
+            raise raised
+
+    for name in ("_versions", "_companion"):
+        monkeypatch.setattr(side_tables, name, fails)
+    monkeypatch.setattr(side_tables, "_tags", lambda *_: fails(0))
+    offer = SimpleNamespace(wheels=("x",), unknown=None)
+    monkeypatch.setattr(side_tables, "ask", lambda names, _index: dict.fromkeys(names, offer))
+    nothing: Any = None
+    found = side_tables.refresh(folder, index=nothing, registry=nothing)
+    assert max(seen) > 0
+    assert len([note for note in found.notes if "was not read" in note]) == seen.count(0) == 3
+
+
+@each_exception
+def test_a_package_of_a_runtime(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_self: object, package: Any) -> Match:
+        if package.name == "a":
+            raise raised
+        return Match(package=package, requirement="b==1")
+
+    monkeypatch.setattr(match._Asker, "_match", fails)
+    packages = [PipPackage(name=name, version="1", line=1) for name in "ab"]
+    nothing: Any = SimpleNamespace(tags=dict)
+    found = match.match_packages(packages, index=nothing, target=nothing)
+    assert [one.package.name for one in found.found] == ["b"]
+    assert [(one.package.name, one.reason) for one in found.missing] == [("a", "unread")]
+
+
+@each_exception
+def test_a_page_of_a_catalogue(raised: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are written, and what an earlier run wrote in its place is no longer there."""
+    project = Project(tmp_path / "project", TWO)
+    monkeypatch.setattr("builder.release.catalogue.collection.releases_of", lambda: ())
+    made = collect([project.matrix], results=project.results, runtimes=tmp_path)
+    first, second = made.images
+    site.write_site(made, tmp_path / "site", made="2026-01-02")
+    monkeypatch.setattr(site, "_image", _of_cell(first, raised, site._image))
+    with pytest.raises(CellError, match="1 pages are not written"):
+        site.write_site(made, tmp_path / "site", made="2026-01-03")
+    pages = tmp_path / "site" / "images"
+    assert not (pages / first.page).exists()
+    assert "2026-01-03" in (pages / second.page).read_text()
+    assert "2026-01-03" in (tmp_path / "site" / "index.html").read_text()
+
+
+def _of_cell(about: Any, raised: Exception, real: Any) -> Any:
+    def one(image: Any, catalogue: Any) -> Any:
+        if image is about:
+            raise raised
+        return real(image, catalogue)
+
+    return one

@@ -19,19 +19,25 @@ from doubles.project import Project, report
 
 from builder.cli.commands.audit import document, page
 from builder.cli.console.terminal import Terminal
-from builder.core.documents import readable
+from builder.core.documents import readable, shown
 from builder.core.errors import FaultError, RtbuildError
+from builder.core.model import DebianPackage
 from builder.plan.lock.file import read_lock
 from builder.release.audit import drift, machine
 from builder.release.audit.checked_statements import judge_all
 from builder.release.audit.findings import Question
 from builder.release.audit.run import Audit
 from builder.release.catalogue.collection import _publications
+from builder.release.catalogue.registry import _cell, _packages
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.gathering import Gathered, Piece
 from builder.verify.evidence.judgement import Policy, judge
-from builder.verify.evidence.statement import TEST_RESULT, Statement, parse_statement
+from builder.verify.evidence.provenance import provenance
+from builder.verify.evidence.sbom import DpkgList, sbom
+from builder.verify.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Statement, parse_statement
 from builder.verify.evidence.verification import predicate_of
+from builder.verify.runner.document import parse
+from builder.verify.runner.entry import key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,11 +92,14 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
-    found = copy.deepcopy(value)
-    target = found
-    for key in path[:-1]:
-        target = target[key]
-    target[path[-1]] = odd
+    """The document with another value at one place; it shares all other parts with ``value``.
+
+    A copy of the whole for each change took most of the time: documents have hundreds of places.
+    """
+    if not path:
+        return odd
+    found = copy.copy(value)
+    found[path[0]] = changed(value[path[0]], path[1:], odd)
     return found
 
 
@@ -245,6 +254,50 @@ def test_a_record_of_a_publication(tmp_path: Path) -> None:
 
     refused, _ = refused_or_harmless(whole, read)
     assert refused > 50
+
+
+def test_an_sbom(image: Staged) -> None:
+    installed = (DebianPackage(name="libc6", version="2.36-9", architecture="amd64"),)
+    whole = sbom(small_image.evidence(image), image, DpkgList(packages=installed))
+
+    def read(odd: Any) -> Iterator[str]:
+        yield from audited(image, stated(image, CYCLONEDX, odd), alone=False)
+        doubts: list[str] = []
+        packages = _packages(odd, doubts)
+        yield from map(shown, (*packages, *packages.values(), *doubts))
+
+    refused, taken = refused_or_harmless(whole, read, stride=3)
+    assert refused + taken > 900
+
+
+def test_a_provenance(image: Staged) -> None:
+    whole = provenance(small_image.evidence(image), image)
+
+    def read(odd: Any) -> Iterator[str]:
+        yield from audited(image, stated(image, PROVENANCE, odd), alone=False)
+        made = stated(image, PROVENANCE, odd).statement.predicate
+        for found in machine.ruled(made, None, gpu="T4", driver="535"):
+            yield found.message
+        cell, possible = _cell("c", "m", image, made)
+        yield from (shown(str(cell.base)), possible.answer)
+
+    refused, taken = refused_or_harmless(whole, read, stride=3)
+    assert refused + taken > 600
+
+
+def test_a_sealed_report(image: Staged) -> None:
+    found = small_image.double_report()
+    key = key_of(image.content, parse(json.dumps(found)), image.digest)
+    assert key is not None
+    whole = json.loads(seal(key, found, cell="c", matrix="m", verified=small_image.moment(days=1)))
+
+    def read(odd: Any) -> Iterator[str]:
+        entry = read_entry(json.dumps(odd), "x.json")
+        judged = judge(entry, image, Policy(now=NOW))
+        yield judged.reason.text if judged.reason is not None else judged.text
+
+    refused, _ = refused_or_harmless(whole, read, stride=3)
+    assert refused > 500
 
 
 def test_the_table_reaches_every_field() -> None:

@@ -46,9 +46,9 @@ def catalogue(
     # it counts first: https://reproducible-builds.org/specs/source-date-epoch/
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     when = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
-    pages = write_site(found, output, made=when.date().isoformat())
     for note in found.notes:
         say(f"warning: {shown(note, most=1000)}")
+    pages = write_site(found, output, made=when.date().isoformat())
     counts = {"pages": len(pages), "releases": len(found.releases), "images": len(found.images)}
     if json_:
         ran = sum(bool(image.works_on) for image in found.images)

@@ -17,6 +17,7 @@ from builder.cli.walking import walk
 from builder.core import resources
 from builder.core.documents import shown
 from builder.core.errors import MissingToolError, UsageError
+from builder.core.items import item
 from builder.core.model import Matrix, Profile
 from builder.image.engine import Engine
 from builder.image.recipe import bundle
@@ -192,8 +193,9 @@ def diff(
     with Engine.connect(context=context) as engine:
         labels = labelled(runtime)
         wanted = engine.facts().gpu.usable if gpus == "auto" else gpus == "all"
-        measured = measure(engine, image, probe=bundle(), labelled=labels, gpus=wanted)
-    parity = compare(runtime, measured)
+        with item(image):
+            measured = measure(engine, image, probe=bundle(), labelled=labels, gpus=wanted)
+            parity = compare(runtime, measured)
     report = measured.report
     if json_:
         probe: dict[str, Any] = {"verdict": report.verdict, "cause": report.cause, "summary": report.summary}
@@ -239,7 +241,8 @@ def probe(
     Exit 0: it works; 1: the runtime is at fault; 5: nothing is known, or Google's `colab` is not here.
     """
     older = load_report(compare) if compare is not None else None
-    report, document = probe_runtime(gpu, probe=bundle(), older=older, login=login, seconds=timeout)
+    with item(f"the runtime with {gpu}"):
+        report, document = probe_runtime(gpu, probe=bundle(), older=older, login=login, seconds=timeout)
     if output is not None:
         save(document, output, gpu=gpu, at=datetime.now(UTC))
     if json_:

@@ -1,13 +1,18 @@
 """``rtbuild list``: the cells, which are chosen, and why the others are not."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from builder.cli import options as opt
 from builder.cli.console import counted, print_json, say, show
-from builder.core.model import Cell, Matrix
+from builder.core.errors import CellError
+from builder.core.items import item
+from builder.core.model import Cell
+
+_Told = TypeVar("_Told")
 
 
 def list_(
@@ -21,22 +26,55 @@ def list_(
 ) -> int:
     """Print the selection. Raises NothingSelectedError if a selector matches nothing."""
     loaded, selection = opt.selection(matrices, select, skip)
+    chosen, failed = selection.chosen, list[str]()
+    reasons = {id(cell): reason for cell, reason in selection.left_out}
+    cells = [*chosen, *(cell for cell, _ in selection.left_out)]
     match "json" if json_ else format_:
         case "id":
-            show(*(cell.id for cell in selection.chosen))
+            show(*(cell.id for cell in chosen))
         case "image":
-            show(*(cell.image_name() for cell in selection.chosen))
+            show(*_each(chosen, Cell.image_name, failed))
         case "github":
-            show(json.dumps(_job_matrices(selection.chosen, loaded)))
+            jobs = _each(chosen, partial(_jobs, files={one.name: str(one.path) for one in loaded}), failed)
+            show(json.dumps(_job_matrices(jobs)))
         case "json":
-            left_out = [{**describe(cell), "reason": reason} for cell, reason in selection.left_out]
-            chosen = [{**describe(cell), "image": cell.image_name()} for cell in selection.chosen]
-            print_json({"schema": 1, "chosen": chosen, "left_out": left_out})
+            rows = {
+                "chosen": list(
+                    _each(chosen, lambda one: {**describe(one), "image": one.image_name()}, failed)
+                ),
+                "left_out": list(
+                    _each(
+                        cells[len(chosen) :],
+                        lambda one: {**describe(one), "reason": reasons[id(one)]},
+                        failed,
+                    )
+                ),
+            }
+            print_json({"schema": 1, **rows})
         case "table":
-            show(*_table(selection.chosen, selection.left_out), hang=2)
+            width = max((len(cell.id) for cell in cells), default=0)
+            for matrix in dict.fromkeys(cell.matrix for cell in cells):
+                mine = [cell for cell in cells if cell.matrix == matrix]
+                row = partial(_row, reasons=reasons, width=width)
+                show(f"{matrix}:", *_each(mine, row, failed), hang=2)
+            show(f"{len(chosen)} of {counted(cells, 'cell')} chosen")
     for glob in selection.unmatched_skips:
         say(f"warning: --skip '{glob}' matches no cell")
-    return 0
+    for message in failed:
+        say(f"error: {message}")
+    return 1 if failed else 0
+
+
+def _each(cells: Iterable[Cell], tell: Callable[[Cell], _Told], failed: list[str]) -> Iterator[_Told]:
+    """What is told of each cell; the message goes to ``failed`` for one of which nothing can be."""
+    for cell in cells:
+        try:
+            with item(cell.id):
+                told = tell(cell)
+        except CellError as error:
+            failed.append(error.message)
+        else:
+            yield told
 
 
 def describe(cell: Cell) -> dict[str, Any]:
@@ -50,36 +88,35 @@ def describe(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _job_matrices(cells: tuple[Cell, ...], matrices: list[Matrix]) -> dict[str, list[dict[str, Any]]]:
+def _jobs(cell: Cell, *, files: dict[str, str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The job that builds a cell, and one for each GPU class that it claims; ``files`` are by matrix."""
+    # `build --engine none` can build it: nothing is unpacked into an engine's store
+    engine = "none" if cell.base.kind == "rootfs" and cell.profile == "plain" else "docker"
+    about = {"cell": cell.id, "matrix": files[cell.matrix]}
+    classes = [
+        (gpu or "any", ["self-hosted", "gpu", *([gpu] if gpu else [])]) for gpu in cell.gpus or (None,)
+    ]
+    return {**about, "engine": engine}, [{**about, "gpu": gpu, "labels": labels} for gpu, labels in classes]
+
+
+def _job_matrices(
+    jobs: Iterable[tuple[dict[str, Any], list[dict[str, Any]]]],
+) -> dict[str, list[dict[str, Any]]]:
     """What ``fromJSON`` turns into job matrices: a job to build each cell, and one to verify it on each GPU
     class that it claims, with the labels that a runner must have, in chunks that GitHub takes."""
-    files = {matrix.name: str(matrix.path) for matrix in matrices}
     build: list[dict[str, Any]] = []
     verify: list[dict[str, Any]] = []
-    for cell in cells:
-        # `build --engine none` can build it: nothing is unpacked into an engine's store
-        engine = "none" if cell.base.kind == "rootfs" and cell.profile == "plain" else "docker"
-        build.append({"cell": cell.id, "matrix": files[cell.matrix], "engine": engine})
-        for gpu in cell.gpus or (None,):
-            labels = ["self-hosted", "gpu", *([gpu] if gpu else [])]
-            verify.append(
-                {"cell": cell.id, "matrix": files[cell.matrix], "gpu": gpu or "any", "labels": labels}
-            )
+    for one, several in jobs:
+        build.append(one)
+        verify += several
     most = 256  # jobs that one job matrix may have (GitHub Actions: "Usage limits", docs.github.com)
     return {
-        name: [{"include": jobs[at : at + most]} for at in range(0, len(jobs), most)]
-        for name, jobs in (("build", build), ("verify", verify))
+        name: [{"include": found[at : at + most]} for at in range(0, len(found), most)]
+        for name, found in (("build", build), ("verify", verify))
     }
 
 
-def _table(chosen: tuple[Cell, ...], left_out: tuple[tuple[Cell, str], ...]) -> Iterator[str]:
-    reasons = {id(cell): reason for cell, reason in left_out}
-    cells = [*chosen, *(cell for cell, _ in left_out)]
-    width = max((len(cell.id) for cell in cells), default=0)
-    for matrix in dict.fromkeys(cell.matrix for cell in cells):
-        yield f"{matrix}:"
-        for cell in (c for c in cells if c.matrix == matrix):
-            reason = reasons.get(id(cell))
-            mark, tail = ("*", str(cell.base)) if reason is None else ("-", reason)
-            yield f"  {mark} {cell.id:<{width}}  {tail}"
-    yield f"{len(chosen)} of {counted(cells, 'cell')} chosen"
+def _row(cell: Cell, *, reasons: dict[int, str], width: int) -> str:
+    reason = reasons.get(id(cell))
+    mark, tail = ("*", str(cell.base)) if reason is None else ("-", reason)
+    return f"  {mark} {cell.id:<{width}}  {tail}"

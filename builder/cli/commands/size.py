@@ -9,6 +9,7 @@ from builder.cli import options as opt
 from builder.cli.console import human_bytes, print_json, show
 from builder.core import resources
 from builder.core.errors import StaleLockError
+from builder.core.items import item
 from builder.core.model import Cell, Matrix
 from builder.image.compose import CellSize, LayerSize, measure
 from builder.image.layers import LayerStore
@@ -51,7 +52,8 @@ def _measure(matrices: list[Matrix], cell: Cell) -> CellSize:
         said = f"{cell.id} is not locked: {lock_path(path)}: {state(cell, entries)}"
         raise StaleLockError(said, hint="run `rtbuild lock` first")
     cache = resources.cache()
-    return measure(pinned, store=LayerStore(cache / "layers"), place=partial(cache_path, cache=cache))
+    with item(cell.id):
+        return measure(pinned, store=LayerStore(cache / "layers"), place=partial(cache_path, cache=cache))
 
 
 def _document(size: CellSize) -> dict[str, Any]:

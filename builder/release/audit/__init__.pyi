@@ -1,7 +1,7 @@
 from .checked_statements import FAILED, Held, judge_all
 from .drift import BASE_NAME
 from .findings import AuditOutcome, Question
-from .machine import cell_of
+from .machine import cell_of, check_stated
 from .run import Audit, audit, evidence_of
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Question",
     "audit",
     "cell_of",
+    "check_stated",
     "evidence_of",
     "judge_all",
 ]

@@ -12,10 +12,12 @@ from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
 
+from builder.core.documents import shown
+from builder.core.errors import EvidenceError
 from builder.core.model import Base, Cell, Cuda
 from builder.core.versions import at_least, key, major
 from builder.plan.facts.reading import BaseTruth, Truth, WheelTruth
-from builder.plan.facts.rules import Outcome, check
+from builder.plan.facts.rules import Finding, Outcome, check
 from builder.release.audit.findings import AuditFinding, fails, mind, not_run, passes
 from builder.verify.evidence import JudgedReport
 
@@ -71,15 +73,27 @@ def ruled(
     asked = replace(cell, gpus=(gpu,) if gpu is not None else ())
     truth = Truth(wheels=wheels, base=base, locked=True)
     try:
-        findings = check(asked, truth, driver=driver, suggest=False)
-    except (ValueError, LookupError, TypeError) as error:  # anyone who can push can write anything into it
-        yield not_run("rules", f"the provenance holds values that no rule understands: {error}")
+        findings = check_stated(asked, truth, driver=driver)
+    except EvidenceError as error:
+        yield not_run("rules", error.message)
         return
     told = [f for f in findings if f.rule in _RULES and f.outcome not in (Outcome.POSSIBLE, Outcome.UNKNOWN)]
     for found in told:
         yield (fails if found.outcome is Outcome.IMPOSSIBLE else mind)(f"rules:{found.rule}", found.message)
     if not told:
         yield passes("rules", "no rule speaks against this machine")
+
+
+def check_stated(cell: Cell, truth: Truth | None = None, *, driver: str | None = None) -> tuple[Finding, ...]:
+    """The rules' findings on a cell as a provenance states it: anyone who can push can write anything there.
+
+    Raises EvidenceError for values that no rule understands.
+    """
+    try:
+        return check(cell, truth, driver=driver, suggest=False)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        said = f"the provenance holds values that no rule understands: {shown(str(error))}"
+        raise EvidenceError(said) from error
 
 
 def cell_of(predicate: Mapping[str, Any]) -> tuple[Cell, tuple[WheelTruth, ...]] | None:

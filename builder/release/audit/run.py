@@ -16,7 +16,6 @@ from builder.release.audit.checked_statements import Held, Weighed, judge_all
 from builder.release.audit.findings import AuditFinding, AuditOutcome, Question, fails, mind, passes
 from builder.sources.oci import INDEXES, Registry, Staged, choose, parse_reference, read_image
 from builder.verify.evidence import (
-    CLOCKS,
     CYCLONEDX,
     PROVENANCE,
     TEST_RESULT,
@@ -26,6 +25,7 @@ from builder.verify.evidence import (
     Refused,
     Verifier,
     check_signatures,
+    clocks_apart,
     gather,
 )
 
@@ -177,8 +177,7 @@ def _unread(gathered: Gathered, judged: Weighed) -> Iterator[AuditFinding]:
 
 def _clock(registry: Registry, image: Staged) -> Iterator[AuditFinding]:
     """A clock that is behind takes what was found since then for the future, and leaves it out."""
-    ahead = registry.clock_ahead(image.repository)
-    if ahead is not None and -ahead > CLOCKS.total_seconds():
+    if (ahead := clocks_apart(registry, image.repository)) < 0:
         yield fails(
             "clock",
             f"the clock of this machine is {-ahead / 60:.0f} minutes behind its registry's: what was found "

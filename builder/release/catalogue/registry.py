@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from builder.core.documents import parse_object, shown
+from builder.core.errors import EvidenceError
 from builder.core.model import Base, Cell, Cuda, Profile
-from builder.plan.facts.rules import check
-from builder.release.audit import BASE_NAME, Question, cell_of, evidence_of, judge_all
+from builder.release.audit import BASE_NAME, Question, cell_of, check_stated, evidence_of, judge_all
 from builder.release.catalogue.collection import noted
 from builder.release.catalogue.releases import judgement
 from builder.release.catalogue.values import (
@@ -25,7 +25,7 @@ from builder.release.catalogue.values import (
     newest_first,
 )
 from builder.sources.oci import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, Registry, Staged, read_image
-from builder.verify.evidence import JudgedReport, Policy, Verifier, judge, shared
+from builder.verify.evidence import JudgedReport, Policy, Verifier, clocks_apart, judge, shared
 from builder.verify.runner import Damaged
 
 MOST = 5000
@@ -100,6 +100,12 @@ def _read(
     words = [*(() if weighed.unread else weighed.verified), *weighed.against]
     if verifier is None:
         words += _reports(registry, image, now, doubts)
+    if (ahead := clocks_apart(registry, repository)) < 0:
+        doubts.append(
+            f"the clock of this machine is {-ahead / 60:.0f} minutes behind its registry's: what was found "
+            "since then is not known here, and it is not shown to work"
+        )
+        words = [word for word in words if word.side == "against"]
     runs = [
         Run(
             gpu=word.gpu,
@@ -162,7 +168,10 @@ def _cell(
         return unread, Judgement(answer="unknown", reason=why)
     profile: Profile = "colab" if image.label("io.rtbuild.profile") == "colab" else "plain"
     cell = replace(stated[0], id=cell_id, matrix=matrix, profile=profile)
-    return cell, judgement(check(cell, suggest=False))
+    try:
+        return cell, judgement(check_stated(cell))
+    except EvidenceError as error:
+        return cell, Judgement(answer="unknown", reason=error.message)
 
 
 def _layers(registry: Registry, image: Staged) -> tuple[Part, ...]:

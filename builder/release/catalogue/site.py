@@ -1,8 +1,10 @@
 """Writes the catalogue as static pages: readable from a folder, by any static host, without JavaScript."""
 
+import contextlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ import markupsafe
 from builder import __version__
 from builder.core import resources
 from builder.core.documents import readable, shown
+from builder.core.errors import CellError
 from builder.core.files import write_whole
+from builder.core.items import item
 from builder.release.catalogue.collection import cell_frameworks
 from builder.release.catalogue.values import Catalogue, CataloguedImage, Release, slug
 
@@ -22,16 +26,32 @@ def write_site(catalogue: Catalogue, folder: Path, *, made: str) -> list[Path]:
 
     ``made`` is the date that the pages show: with the same one, the same catalogue gives the same bytes. The
     pages lead to the documentation if it lies in ``docs/`` there already (``make docs``).
+
+    Raises CellError for the pages that cannot be made, when all others are written. What lay there in place
+    of one is removed: it may say of an image what is no longer so.
     """
     docs = (folder / "docs" / "index.html").is_file()
-    paths = []
-    for name, text in _pages(catalogue, made, docs=docs):
+    paths, failed = [], []
+    for name, text_of in _pages(catalogue, made, docs=docs):
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not (path.is_file() and path.read_text("utf-8") == text):
-            write_whole(path, text.encode())
-        paths.append(path)
+        try:
+            with item(name):
+                _write(path, text_of())
+        except CellError as error:
+            failed.append(error.message)
+            with contextlib.suppress(OSError):
+                path.unlink()
+        else:
+            paths.append(path)
+    if failed:
+        raise CellError(f"{len(failed)} pages are not written: {'; '.join(failed[:5])}")
     return paths
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not (path.is_file() and path.read_text("utf-8") == text):
+        write_whole(path, text.encode())
 
 
 def _environment() -> jinja2.Environment:
@@ -65,12 +85,18 @@ def _row(text: str) -> str:
     return shown(text).replace("|", "\\|").replace("`", "'")
 
 
-def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str, str]]:
+def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The name of each page, and what makes its text."""
     environment = _environment()
 
-    def page(name: str, template: str, **values: Any) -> tuple[str, str]:
-        root = "../" * name.count("/")
-        return name, environment.get_template(f"{template}.j2").render(root=root, **values)
+    def page(
+        name: str, template: str, more: Callable[[], dict[str, Any]] = dict, **values: Any
+    ) -> tuple[str, Callable[[], str]]:
+        def text() -> str:
+            root = "../" * name.count("/")
+            return environment.get_template(f"{template}.j2").render(root=root, **values, **more())
+
+        return name, text
 
     by_framework: dict[str, list[Release]] = {}
     for release in catalogue.releases:
@@ -78,16 +104,16 @@ def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str
     environment.globals |= {"rtbuild": __version__, "made": made, "docs": docs, "catalogue": catalogue}
     environment.globals |= {"frameworks": by_framework, "capabilities": catalogue.capabilities()}
     for text in ("style.css", "picker.js", "search.js"):
-        yield text, (resources.templates() / "catalogue" / text).read_text("utf-8")
-    yield "data.js", _common_data(catalogue)
+        yield text, partial((resources.templates() / "catalogue" / text).read_text, "utf-8")
+    yield "data.js", partial(_common_data, catalogue)
     yield page("index.html", "index.html")
     yield page("catalogue.md", "catalogue.md")
     for name, releases in by_framework.items():
-        yield f"data/{_page_name(name)}.js", _framework_data(name, releases, catalogue)
+        yield f"data/{_page_name(name)}.js", partial(_framework_data, name, releases, catalogue)
         yield page(f"frameworks/{_page_name(name)}.html", "framework.html", releases=releases)
     yield page("images/index.html", "images.html")
     for image in catalogue.images:
-        yield page(f"images/{image.page}", "image.html", **_image(image, catalogue))
+        yield page(f"images/{image.page}", "image.html", partial(_image, image, catalogue))
     yield page("causes/index.html", "causes.html")
     for cause in catalogue.causes:
         yield page(f"causes/{_page_name(cause.id)}.html", "cause.html", cause=cause)

@@ -12,7 +12,8 @@ from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from builder.core.errors import PackageIndexError
+from builder.core.errors import CellError, PackageIndexError
+from builder.core.items import item
 from builder.core.model import Compilation
 from builder.plan.facts.reading import read_wheel
 from builder.plan.lock import sdist_version
@@ -31,6 +32,7 @@ Reason = Literal[
     "python",  # wheels, but none for this Python
     "platform",  # wheels, but none for Linux on this machine
     "other-build",  # the same version, compiled for another CUDA
+    "unread",  # what the index says of it cannot be read
 ]
 
 _THREADS = 16
@@ -99,7 +101,7 @@ def match_packages(
     asker = _Asker(index=index, target=target, fitting=target.tags(), named=named, silent=silent)
     found: list[Match] = []
     with ThreadPoolExecutor(_THREADS) as pool:
-        for match in pool.map(asker.match, packages):  # an error leaves the others unasked
+        for match in pool.map(asker.match, packages):  # a silent index leaves the others unasked
             found.append(match)
             progress(f"asking for {match.package.name}", len(found), len(packages))
     return Matching(matches=tuple(found), silent=tuple(silent.values()))
@@ -159,6 +161,15 @@ class _Asker:
     silent: Mapping[str, str]
 
     def match(self, package: PipPackage) -> Match:
+        try:
+            with item(package.name):
+                return self._match(package)
+        except PackageIndexError:
+            raise
+        except CellError as error:
+            return _no(package, "unread", error.message)
+
+    def _match(self, package: PipPackage) -> Match:
         if package.key == "google-colab":
             return _no(package, "own", "Google's own package, published nowhere")
         if package.kind == "vcs":

@@ -47,7 +47,6 @@ from builder.sources.oci import (
     staged_tag,
 )
 from builder.verify.evidence import (
-    CLOCKS,
     Cosign,
     Evidence,
     MadeImages,
@@ -55,6 +54,7 @@ from builder.verify.evidence import (
     Refusal,
     Statement,
     attach_statements,
+    clocks_apart,
     origin_of,
     shared,
     statements,
@@ -175,8 +175,7 @@ class _Line:
             staged = find_staged(self.registry, source, recipe.inputs)
         except MovedTagError as error:
             return Refusal("moved", error.message, error.hint)
-        ahead = self.registry.clock_ahead(source)
-        if ahead is not None and abs(ahead) > CLOCKS.total_seconds():
+        if ahead := clocks_apart(self.registry, source):
             return Refusal(
                 "clock",
                 f"the clock of this machine is {abs(ahead) / 60:.0f} minutes "

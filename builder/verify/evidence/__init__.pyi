@@ -2,7 +2,17 @@ from .attach import KINDS, attach_statements, failure_statement, statements
 from .cosign import Cosign, People, Signer, Verifier
 from .documents import Attached, Evidence, Refusal
 from .gathering import Gathered, Piece, Refused, check_signatures, gather
-from .judgement import CLOCKS, JudgedReport, Policy, broken, denied, judge, standing, without_exempt
+from .judgement import (
+    CLOCKS,
+    JudgedReport,
+    Policy,
+    broken,
+    clocks_apart,
+    denied,
+    judge,
+    standing,
+    without_exempt,
+)
 from .local_builds import MadeImages
 from .origin import ImageOrigin, origin_of, sign_built
 from .report_exchange import share, shared
@@ -34,6 +44,7 @@ __all__ = [
     "attach_statements",
     "broken",
     "check_signatures",
+    "clocks_apart",
     "covered_class",
     "denied",
     "failure_statement",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from builder.core.digests import canonical_json
 from builder.core.errors import EvidenceError
 from builder.plan.facts.tables import class_of
-from builder.sources.oci import Staged
+from builder.sources.oci import Registry, Staged
 from builder.verify.evidence.cosign import People
 from builder.verify.evidence.documents import Refusal
 from builder.verify.evidence.verification import covered_class, doubts, no_proof, read, timestamp
@@ -30,6 +30,17 @@ from builder.verify.runner import (
 
 CLOCKS = timedelta(minutes=10)
 """The most that the clock of a verifying machine may be ahead of this one's."""
+
+
+def clocks_apart(registry: Registry, reference: str) -> float:
+    """Seconds by which this machine's clock is ahead of the registry's, negative if it is behind.
+
+    0.0 if they are no more than :data:`CLOCKS` apart, or if the registry has not said its time. Behind, what
+    was found since then is taken for the future and left out: nothing is known to work.
+    """
+    ahead = registry.clock_ahead(reference) or 0.0
+    return ahead if abs(ahead) > CLOCKS.total_seconds() else 0.0
+
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -19,6 +19,7 @@ from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
 from builder.sources.oci.staging import NoImageError
 from builder.verify.evidence.report_exchange import REPORT_TYPE, share
 from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
+from builder.verify.evidence.verification import EXTENSION, predicate_of
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import key_of, read_entry, seal
 
@@ -97,6 +98,40 @@ def test_reports_beside_a_staged_image_count(registry: Registry, pushed: Staged)
     (image,), notes = found(registry, pushed.repository)
     assert image.works_on == ("T4",)
     assert "cannot be read" in notes[0]
+
+
+@pytest.mark.parametrize("beside", ["statement", "report"])
+def test_a_clock_that_is_behind_knows_nothing_of_what_was_found_since(
+    registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    """As `audit` and `publish` say: a newer report against the image is one from the future here."""
+    if beside == "statement":
+        small_image.attach_all(registry, pushed, small_image.evidence(pushed))
+    else:
+        document = small_image.double_report()
+        key = key_of(pushed.content, parse(json.dumps(document)), pushed.digest)
+        assert key is not None
+        text = seal(key, document, cell=CELL, matrix="m", verified=small_image.moment(days=1))
+        share(registry, pushed, [read_entry(text, "x.json")])
+    monkeypatch.setattr(type(registry), "clock_ahead", lambda *_: -599.0)
+    ((shown,), _) = found(registry, pushed.repository)
+    assert shown.works_on
+    monkeypatch.setattr(type(registry), "clock_ahead", lambda *_: -86400.0)
+    ((shown,), notes) = found(registry, pushed.repository)
+    assert not shown.works_on
+    assert any("1440 minutes behind" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "when", ["9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59Z", "2199-01-01T00:00:00Z"]
+)
+def test_a_statement_of_the_future_makes_no_yes(registry: Registry, pushed: Staged, when: str) -> None:
+    predicate = dict(predicate_of(small_image.verification(pushed), pushed, claims=("T4",), exempt=()))
+    predicate[EXTENSION] |= {"verified": when}
+    hang(registry, pushed, stated(pushed, predicate))
+    ((shown,), notes) = found(registry, pushed.repository)
+    assert not shown.works_on
+    assert any("future" in note or "9999" in note or "date" in note for note in notes)
 
 
 @pytest.mark.parametrize(

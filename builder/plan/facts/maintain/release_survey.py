@@ -15,6 +15,8 @@ from typing import Any
 
 from packaging.version import Version
 
+from builder.core.errors import CellError
+from builder.core.items import item
 from builder.plan.facts.maintain.framework_sources import FAMILIES, Family
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease, releases, total
 from builder.plan.facts.reading import Kind, Told, read_wheel
@@ -93,9 +95,13 @@ def survey(
     for family in FAMILIES:
         if only and family.stem not in only:
             continue
-        old = found.tables[family.stem] = load_table(folder, family.stem)
-        if (listed := _listed(family, index, found)) is not None:
-            _family(family, listed, old, read, found, again=again)
+        try:
+            with item(family.stem):
+                old = found.tables[family.stem] = load_table(folder, family.stem)
+                if (listed := _listed(family, index, found)) is not None:
+                    _family(family, listed, old, read, found, again=again)
+        except CellError as error:
+            found.notes.append(f"the table of {family.stem} stays as it is: {error.message}")
     return found
 
 
@@ -260,7 +266,11 @@ def _reader(
     def one(job: Job) -> Told | None:
         if found.transferred > budget.bytes or time.monotonic() > end:
             return None
-        return read_wheel(job.file, index.client, job.kind, cache=cache)
+        try:
+            with item(job.file.name):
+                return read_wheel(job.file, index.client, job.kind, cache=cache)
+        except CellError as error:
+            return Told(file=job.file.name, unread=[error.message])
 
     def read(wanted: Iterable[Job]) -> None:
         nonlocal done, of

@@ -4,15 +4,17 @@ A value stays if no server answers, and the reason is a note. A row that a perso
 changed. The releases of frameworks are :mod:`.survey`'s.
 """
 
+import contextlib
 import json
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder.core.errors import RtbuildError
+from builder.core.errors import CellError, RtbuildError
+from builder.core.items import item
 from builder.core.versions import canonical, key, requirement, short
 from builder.plan.facts.reading import TAG, metadata_of, read_wheel
 from builder.plan.facts.tables import FactsError, load
@@ -82,11 +84,24 @@ def refresh(folder: Path, *, index: Index, registry: Registry) -> Refresh:
         if not offer.wheels:
             found.note(f"{name} was not read: {offer.unknown or 'the package index lists no wheel of it'}")
     for number, row in enumerate(wheels):
-        _versions(number, row, offers[row["name"]].wheels, found)
+        with _noted(found, row["name"]):
+            _versions(number, row, offers[row["name"]].wheels, found)
     for number, row in enumerate(beside):
-        _companion(number, row, offers[row["name"]].wheels, index, found)
-    _tags(tags, registry, found)
+        with _noted(found, row["name"]):
+            _companion(number, row, offers[row["name"]].wheels, index, found)
+    with _noted(found, IMAGE):
+        _tags(tags, registry, found)
     return found
+
+
+@contextlib.contextmanager
+def _noted(found: Refresh, name: str) -> Iterator[None]:
+    """The work on one row. If it fails, its values stay, and a note says why."""
+    try:
+        with item(name):
+            yield
+    except CellError as error:
+        found.note(f"{name} was not read: {error.message}")
 
 
 def _label(file: str, row: Mapping[str, Any]) -> str:
