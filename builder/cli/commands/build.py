@@ -19,7 +19,7 @@ def build(
     select: list[str] | None = opt.SELECT,
     skip: list[str] | None = opt.SKIP,
     locked: bool = opt.LOCKED,
-    jobs: int | None = opt.of("--jobs, -j: Cells at a time.", min=1),
+    jobs: int | None = opt.of("--jobs, -j: Cells at a time.", min=1, max=1024),
     verify_: bool = opt.of("--verify/--no-verify: Run cudnn-verify in what was built.", True),
     require_verified: bool = opt.of("--require-verified: Exit 5 if no GPU could be asked.", False),
     gpus: opt.Gpus = opt.GPUS,

@@ -8,6 +8,7 @@ from pathlib import Path
 from builder.cli import options as opt
 from builder.cli.console import human_bytes, print_json, say, show
 from builder.core import resources
+from builder.core.documents import shown
 from builder.core.errors import CellError, UsageError
 from builder.core.items import item
 from builder.image.layers import LayerStore
@@ -33,6 +34,10 @@ _CONTENTS = {
     "lockfail": "cells that could not be locked, and why",
     "up": "matrices of rtbuild up",
 }
+
+
+_MOST = 2.0**63
+"""Bytes: what a file system counts."""
 
 
 def cache(
@@ -72,7 +77,10 @@ def size_of(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)B?\s*", text)
     if match is None:
         raise UsageError(f"'{text}' is not a size", hint="such as 500MB or 20GB")
-    return round(float(match[1]) * {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}[match[2].upper()])
+    size = float(match[1]) * {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}[match[2].upper()]
+    if size >= _MOST:
+        raise UsageError(f"'{shown(text, most=40)}' is more than any disk holds")
+    return round(size)
 
 
 def _size(folder: Path) -> int:

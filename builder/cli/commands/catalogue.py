@@ -8,6 +8,7 @@ from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.documents import shown
+from builder.core.errors import UsageError
 from builder.release.catalogue import CataloguedImage, collect, images_of, write_site
 from builder.sources.oci import Registry, repository_of
 from builder.verify.evidence import Verifier
@@ -25,6 +26,8 @@ def catalogue(
     json_: bool = opt.JSON,
 ) -> int:
     """Write a static site: which image, release and card work together, and how that is known."""
+    # it counts first: https://reproducible-builds.org/specs/source-date-epoch/
+    when = _moment(os.environ.get("SOURCE_DATE_EPOCH", ""))
     chosen = opt.load_all(matrices) if matrices or (opt.matrix_files() and not repositories) else []
     registered: list[CataloguedImage] = []
     notes: list[str] = []
@@ -43,9 +46,6 @@ def catalogue(
         registered=registered,
         notes=notes,
     )
-    # it counts first: https://reproducible-builds.org/specs/source-date-epoch/
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    when = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
     for note in found.notes:
         say(f"warning: {shown(note, most=1000)}")
     pages = write_site(found, output, made=when.date().isoformat())
@@ -57,3 +57,14 @@ def catalogue(
         said = ", ".join(f"{count} {name}" for name, count in counts.items())
         show(f"{output / 'index.html'}: {said}")
     return 0
+
+
+def _moment(epoch: str) -> datetime:
+    """Of ``SOURCE_DATE_EPOCH``; now, if it is no number. Raises UsageError for one that is no date."""
+    if not epoch.isdecimal():
+        return datetime.now(UTC)
+    try:
+        return datetime.fromtimestamp(int(epoch), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        said = f"SOURCE_DATE_EPOCH is no date: {shown(epoch, most=40)}"
+        raise UsageError(said, hint="seconds since 1970, as `date +%s` prints them") from error

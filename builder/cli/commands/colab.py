@@ -233,7 +233,7 @@ def probe(
     compare: Path | None = opt.of("--compare FILE: Say what changed since this earlier output."),
     output: Path | None = opt.of("--output, -o FILE: Write the report there."),
     login: Login | None = opt.of("--login: As `colab --auth` has it; adc for machines."),
-    timeout: int = opt.of("--timeout: Seconds for the probe.", 900, min=60),
+    timeout: int = opt.of("--timeout: Seconds for the probe.", 900, min=60, max=86400),
     json_: bool = opt.JSON,
 ) -> int:
     """Run cudnn-verify on a fresh Colab runtime. The report is about the runtime, never about an image.

@@ -44,7 +44,7 @@ def dispatch(
     build: bool = opt.of("--build: Build what staging lacks, on nodes without a GPU.", False),
     dry_run: bool = opt.of("--dry-run: Print the batch scripts or manifests; submit nothing.", False),
     wait: bool = opt.of("--wait: Stay until every task has a verdict; submit lost ones again.", False),
-    every: float = opt.of("--every: With --wait: seconds between looks.", 15, min=0.2),
+    every: float = opt.of("--every: With --wait: seconds between looks.", 15, min=0.2, max=86400),
     junit: Path | None = opt.of("--junit: Write the outcome as JUnit XML."),
     json_: bool = opt.JSON,
 ) -> int:
@@ -115,7 +115,7 @@ def verify_digest(
     runtime: Literal["auto", "docker", "podman", "apptainer"] = opt.of(
         "--runtime: What runs the container.", "auto"
     ),
-    seconds: int = opt.of("--timeout: Time limit in seconds.", 2400, min=10),
+    seconds: int = opt.of("--timeout: Time limit in seconds.", 2400, min=10, max=86400),
     key: str | None = opt.REPORT_KEY,
 ) -> int:
     """Exit as the probe's verdict says."""

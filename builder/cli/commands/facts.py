@@ -31,8 +31,8 @@ def refresh_tables(
         "differs or was not read.",
         False,
     ),
-    mebibytes: int = opt.of("--budget MIB: Stop after so many MiB.", 16384),
-    minutes: int = opt.of("--minutes: Stop after so many minutes.", 360),
+    mebibytes: int = opt.of("--budget MIB: Stop after so many MiB.", 16384, min=1, max=1 << 30),
+    minutes: int = opt.of("--minutes: Stop after so many minutes.", 360, min=1, max=100_000),
     mirror: list[str] | None = opt.MIRROR,
     json_: bool = opt.JSON,
 ) -> int:

@@ -54,7 +54,7 @@ def publish(
     overwrite: bool = opt.of(
         "--overwrite: Move also tags that another matrix or another tool has put.", False
     ),
-    jobs: int = opt.of("--jobs, -j: Images at a time.", 2, min=1),
+    jobs: int = opt.of("--jobs, -j: Images at a time.", 2, min=1, max=1024),
     results: Path = opt.RESULTS,
     progress: Progress = opt.PROGRESS,
     quiet: bool = opt.QUIET,

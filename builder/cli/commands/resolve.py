@@ -106,7 +106,7 @@ def resolve(
         "--platform: The processor that images are for, linux/amd64 or linux/arm64. By default that of the "
         "cards: linux/arm64 for GH200, GB10, Orin."
     ),
-    limit: int = opt.of("--limit: Cells at most.", 5, min=1),
+    limit: int = opt.of("--limit: Cells at most.", 5, min=1, max=1000),
     name: str = opt.of("--name: The matrix's name.", "resolved"),
     offline: bool = opt.of("--offline: Ask no package index: the tables alone, without the resolver.", False),
     json_: bool = opt.JSON,

@@ -15,6 +15,8 @@ import pytest
 from catalogue_scene import gathered, published, reported
 from doubles.project import Project
 
+from builder.cli.commands import catalogue as command
+from builder.core.errors import UsageError
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import summary
 from builder.plan.facts.tables.gpus import card_of
@@ -264,3 +266,11 @@ def test_the_causes_are_the_probes() -> None:
     texts = {cause.id: cause.texts for cause in causes}
     assert any("driver version is insufficient" in text for text in texts["driver-too-old"])
     assert sum(map(bool, texts.values())) > 30
+
+
+@pytest.mark.parametrize("epoch", ["9" * 30, "9" * 5000])
+def test_a_date_that_is_none_is_refused_before_the_work(epoch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    with pytest.raises(UsageError, match=r"SOURCE_DATE_EPOCH is no date: 9{30}") as refused:
+        command.catalogue(None, Path("site"), Path("results"), None, None, None, False)
+    assert len(refused.value.message) < 100

@@ -41,6 +41,12 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         size_of(text)
 
 
+@pytest.mark.parametrize("text", ["9" * 400 + "TB", "9" * 5000, "1" + "0" * 30])
+def test_a_size_that_no_disk_holds_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="more than any disk holds"):
+        size_of(text)
+
+
 def test_it_shows_what_is_there(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called(command.cache, json_=True) == 0
     document = json.loads(capsys.readouterr().out)

@@ -193,6 +193,17 @@ OPTIONS = {
 }
 
 
+def test_every_number_has_an_end() -> None:
+    """Four hundred digits are no time that a machine can wait for, and no size that it can count."""
+    numbers = {
+        where: option.type_descriptor.parameter_info
+        for where, option in OPTIONS.items()
+        if option.type_descriptor.annotation in (int, float) and not option.count
+    }
+    assert len(numbers) > 5
+    assert [where for where, info in numbers.items() if info.min is None or info.max is None] == []
+
+
 @pytest.fixture(scope="session")
 def begin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Furnished]:
     with furnished(tmp_path_factory.mktemp("world")) as made:
