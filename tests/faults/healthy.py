@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fault_scene import link_tree
 from faults_hosts import NO_POWERS, in_namespace, nowhere_to_write
+from faults_kernels import KNOWN, triton, without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -395,3 +396,26 @@ def _python(version: str) -> None:
 
 for _minor in range(6, 16):
     _python(f"3.{_minor}")
+
+
+@healthy("Triton in an image without a compiler, which nothing asks for")
+def _triton_without_a_compiler(scene: Scene) -> None:
+    triton(scene, *KNOWN)
+    without(scene, "gcc", "g++", "clang")
+
+
+@healthy("an image that is to have compilers, and has them")
+def _compilers(scene: Scene) -> None:
+    triton(scene, *KNOWN)
+    scene.expect(compilers=True)
+    tool = scene.folder("cc") / "gcc"
+    tool.write_text("#!/bin/sh\nexit 0\n")
+    tool.chmod(0o755)
+    scene.env.update(CC=str(tool), CXX=str(tool))
+
+
+@healthy("a ptxas of Triton older than the GPU, where nothing asks for compilers")
+def _older_ptxas(scene: Scene) -> None:
+    scene.cudnn()
+    scene.driver(capability=121, driver=13000)
+    triton(scene, *KNOWN)

@@ -10,6 +10,7 @@ import faults_files  # noqa: F401
 import faults_framework  # noqa: F401
 import faults_gpu  # noqa: F401
 import faults_hosts  # noqa: F401
+import faults_kernels  # noqa: F401
 import faults_packages  # noqa: F401
 import faults_pairs  # noqa: F401
 import faults_session  # noqa: F401

@@ -13,6 +13,7 @@ import faults_files  # noqa: F401
 import faults_framework  # noqa: F401
 import faults_gpu  # noqa: F401
 import faults_hosts  # noqa: F401
+import faults_kernels  # noqa: F401
 import faults_packages  # noqa: F401
 import faults_pairs  # noqa: F401
 import faults_real  # noqa: F401
@@ -44,6 +45,7 @@ FREE = {
 }
 """Faults whose command needs no package, and how it begins."""
 WITH_WHEELS = (
+    "ptxas-older-than-the-card",
     "real-cublas-missing",
     "real-cublas-mixed",
     "real-cu11-over-cu12",
@@ -63,7 +65,7 @@ WITH_WHEELS = (
     "real-uninstalled-half",
     "tensorflow-over-an-older-cudnn",
 )
-"""Faults in NVIDIA's own files whose command is tried with the real packages."""
+"""Faults whose command is tried with the real packages."""
 LEFT = {"unversioned-name-missing": "framework-import"}
 """What is still found afterwards: the double of Paddle refuses to be imported."""
 ROWS = {row.name: row for row in FAULTS}

@@ -25,6 +25,7 @@ def expectation(pinned: Pinned) -> bytes:
         "cudnn": cudnn,
         "strict": cell.options.strict_cudnn,
         "packages": dict(sorted(packages.items())),
+        **({"compilers": True} if cell.compilers else {}),
     }
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 

@@ -44,12 +44,19 @@ def test_torch_compile_needs_a_compiler_and_headers(make, where, more, lacking) 
     [
         (("flashinfer-python",), True),
         (("flashinfer-python", "flashinfer-jit-cache"), False),
-        (("flashinfer-python", "nvidia-cuda-nvcc"), False),
     ],
 )
 def test_what_can_do_nothing_without_is_refused(make, pip, refused) -> None:
     found = said(make("torch==2.9.1", **TRIXIE, pip=pip, compilers=True))
     assert [outcome for outcome, _ in found] == [Outcome.IMPOSSIBLE] * refused
+
+
+def test_nvcc_of_the_wheel_is_found_where_a_variable_leads_to_it(make) -> None:
+    pip = ("flashinfer-python", "nvidia-cuda-nvcc")
+    home = ("CUDA_HOME", "/opt/runtime/lib/python/site-packages/nvidia/cu13")
+    for env in ((), (home,)):
+        found = said(make("torch==2.9.1", **TRIXIE, pip=pip, compilers=True, env=env))
+        assert bool(found) is not bool(env)
 
 
 def test_check_says_it_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 
 import pytest
@@ -120,6 +121,12 @@ def test_compilers_come_from_the_bases_own_archive(standalone, added):
         found = re.findall(r'^set -- "\$@" (\S+)$', text, re.MULTILINE)
         wanted = [*apt, *(name for name in added if not (apt and name == "g++"))]
         assert [name.strip("'\"") for name in found] == wanted
+
+
+def test_the_probe_is_told_of_compilers_alone_where_there_are_some():
+    pinned = change(recipe_cells.ROOTFS_WHEELS, compilers=True)
+    assert json.loads(of(pinned).files["expect.json"].content)["compilers"] is True
+    assert b"compilers" not in of(recipe_cells.ROOTFS_WHEELS).files["expect.json"].content
 
 
 def recipe_python():

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from builder.core.versions import canonical, key, requirement
+from builder.core.versions import canonical, requirement
 from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, possible
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import KernelRow, load
@@ -39,9 +39,7 @@ def _said(row: KernelRow) -> Finding:
     takes = [one for one in row.needs if one not in row.brings]
     ways = ["`compilers: true` brings compilers and headers"]
     if "nvcc" in takes:
-        ways.append(
-            "nvcc is in the devel flavour of an nvidia/cuda tag, and in the wheel nvidia-cuda-nvcc of CUDA 13"
-        )
+        ways.append("nvcc is in the devel flavour of an nvidia/cuda tag")
     if row.unless is not None:
         ways.append(f"{row.unless} has kernels that are compiled already")
     values = (
@@ -79,7 +77,6 @@ def _there(stack: Stack) -> set[str] | None:
     if tag is not None and tag.flavour == "devel":
         # https://gitlab.com/nvidia/container-images/cuda, dist/*/devel: build-essential and the toolkit
         found |= {"cc", "cxx", "nvcc", "ptxas"}
-    wheels = {wheel.name: wheel.version for wheel in stack.truth.wheels}
-    if key(wheels.get("nvidia-cuda-nvcc", "0")) >= (13,) or "nvidia-cuda-nvcc" in _names(stack):
-        found |= {"nvcc", "ptxas"}
+    if "nvidia-cuda-nvcc" in _names(stack) and {"CUDA_HOME", "CUDA_PATH"} & {name for name, _ in cell.env}:
+        found |= {"nvcc", "ptxas"}  # nothing looks for it in the wheel, which is CUDA 13's, by itself
     return found

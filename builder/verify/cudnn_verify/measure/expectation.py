@@ -7,7 +7,7 @@ from ..common.distributions import canonical
 from ..common.versions import numbers
 from .protocol import UsageError
 
-_KEYS = ("schema", "cell", "python", "frameworks", "cuda", "cudnn", "strict", "packages")
+_KEYS = ("schema", "cell", "python", "frameworks", "cuda", "cudnn", "strict", "packages", "compilers")
 
 
 def read_expectation(path):

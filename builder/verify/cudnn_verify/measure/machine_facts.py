@@ -250,6 +250,11 @@ class MachineRemedies(Remedies):
             return [entry["wants"]]
         return ["%s-%s==%s" % (half.group(1), part, version) for part in ("plugin", "pjrt")]
 
+    def _triton_ptxas(self):
+        """The ptxas of CUDA 13's wheel, once it is installed beside Triton."""
+        triton = self.here.distributions.get("triton")
+        return quote(os.path.join(triton["location"], "nvidia", "cu13", "bin", "ptxas")) if triton else None
+
     def _nvrtc_link(self):
         places = [row["location"] for row in self.here.distributions.values()]
         folder = in_folders("nvidia/cuda_nvrtc/lib", places)
@@ -294,6 +299,7 @@ class MachineRemedies(Remedies):
             "one-to-keep": _one_to_keep,
             "missed": _missed,
             "not-installed": _not_installed,
+            "triton-ptxas": _triton_ptxas,
             "nvrtc-link": _nvrtc_link,
             "nvrtc-here": _nvrtc_here,
             "bare-link": _bare_link,

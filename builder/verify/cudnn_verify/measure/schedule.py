@@ -13,6 +13,7 @@ from .environment import environment_stage, start_environment
 from .files import files_stage
 from .fw_stages import coimport_stage
 from .judge import default_judge, fallback
+from .kernels import kernels_stage
 from .library import library_stage
 from .library_files import mapped_libraries
 from .packages import packages_stage
@@ -24,7 +25,7 @@ from .runtime import runtime_stage
 
 # Their import registers them; the frameworks' come with coimport.
 REGISTERED = (environment_stage, files_stage, packages_stage, resolver_stage, driver_stage, runtime_stage)
-REGISTERED += (library_stage, convolution_stage, coimport_stage)
+REGISTERED += (kernels_stage, library_stage, convolution_stage, coimport_stage)
 
 
 def run_all(program):

@@ -1,0 +1,78 @@
+"""K01: what is compiled as programs run, and the cards that a ptxas names."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.verify.cudnn_verify.measure import kernels
+
+TRITON = {"triton": {"name": "triton", "version": "3.5.1", "location": "/site", "info": "", "requires": []}}
+
+
+@pytest.fixture
+def scene(monkeypatch, tmp_path, recorder):
+    """Everything compiles; ``run`` gives K01 of a Triton whose ptxas has these bytes."""
+    monkeypatch.setattr(kernels, "_problem", lambda _ctx, _need: "")
+    tool = tmp_path / "ptxas"
+    monkeypatch.setattr(kernels, "ptxas_here", lambda: [str(tool)])
+
+    def run(content: bytes, *capabilities: str, expect=None):
+        tool.write_bytes(content)
+        gpus = [{"name": "GPU", "compute_capability": text} for text in capabilities]
+        ctx = recorder(facts={"packages": TRITON, "gpus": gpus}, expect=expect or {})
+        kernels.kernels_stage(ctx)
+        return ctx.found("K01")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("known", "capability", "lacking"),
+    [
+        (b"sm_80\0sm_90a\0", "8.0", None),
+        (b"sm_80\0sm_90a\0", "9.0", None),
+        (b"sm_80\0sm_90\0", "9.0", "sm_90a"),
+        (b"sm_120\0sm_120a\0", "12.1", "sm_121a"),
+        (b"sm_86\0", "8.9", "sm_89"),
+    ],
+)
+def test_the_name_that_triton_asks_for_has_to_be_in_the_program(scene, known, capability, lacking) -> None:
+    check = scene(known, capability, expect={"compilers": True})
+    assert check["outcome"] == ("failed" if lacking else "passed")
+    assert check["cause"] == ("kernel-compiler-too-old" if lacking else None)
+    assert (lacking or "can be compiled") in check["summary"]
+    remark = scene(known, capability)
+    assert (remark["outcome"], bool(remark["note"])) == ("passed", bool(lacking))
+
+
+def test_a_program_that_names_no_card_is_not_blamed(scene) -> None:
+    check = scene(b"#!/bin/sh\n", "12.1", expect={"compilers": True})
+    assert (check["outcome"], "could not be read" in check["note"]) == ("passed", True)
+
+
+def test_nothing_is_said_where_nothing_compiles(recorder) -> None:
+    ctx = recorder(facts={"packages": {}}, expect={})
+    kernels.kernels_stage(ctx)
+    assert ctx.lines == []
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 0", ""),
+        (
+            "echo 'x.c:1:10: fatal error: Python.h: No such file or directory'; exit 1",
+            "fatal error: Python.h",
+        ),
+        ("exit 3", "ends with 3"),
+    ],
+)
+def test_what_a_compiler_says_is_the_reason(recorder, tmp_path, monkeypatch, script, said) -> None:
+    tool = tmp_path / "cc"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("CC", f"{tool} -O1")
+    found = kernels._problem(recorder(), "python-headers")
+    assert (said in found) if said else found == ""
+    monkeypatch.setenv("CC", str(tmp_path / "nowhere"))
+    assert "is not there" in kernels._problem(recorder(), "cc")
