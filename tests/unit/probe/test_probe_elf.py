@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from probe_elf import mapped_libc, write_elf
 
-from builder.verify.cudnn_verify.measure.library_files import names_inside, read_elf
+from builder.verify.cudnn_verify.measure.library_files import names_inside, number_in_code, read_elf
 
 
 def test_a_real_library_is_whole():
@@ -116,3 +116,14 @@ def test_a_library_cut_within_its_table_of_segments_is_truncated(tmp_path, kept)
     path = tmp_path / "libc.so.6"
     path.write_bytes(Path(mapped_libc()).read_bytes()[:kept])
     assert read_elf(str(path))["problem"].startswith("truncated: at least")
+
+
+@pytest.mark.parametrize(
+    ("before", "found"), [(b"\x81\xff", True), (b"\x48\xba", True), (b"\x49\xbf", True), (b"\\\0", False)]
+)
+def test_a_number_in_code_is_an_operand(tmp_path, before, found):
+    """cuDNN 9.1.0's heuristic holds the bytes of 91002 twelve times, and compares with 90100."""
+    path = write_elf(tmp_path / "libcudnn_heuristic.so.9", needed=["@@zc\x01\0"])
+    path.write_bytes(path.read_bytes().replace(b"@@", before))
+    assert number_in_code(path, 91002) is found
+    assert number_in_code(path, 90100) is False

@@ -117,7 +117,7 @@ def _links() -> Iterator[tarfile.TarInfo]:
 
 
 def _headers() -> Iterator[tarfile.TarInfo]:
-    for number in range(400):
+    for number in range(150):
         member = tarfile.TarInfo(f"tiny/{number}")
         member.pax_headers = {"comment": "x" * 1_000_000}
         yield member
@@ -138,7 +138,7 @@ def test_more_than_files(
 def test_attributes_are_not_gathered(tmp_path: Path) -> None:
     archive = packed(tmp_path / "tiny-1.0.tar.gz", _headers())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert len(list(unpack(archive, tmp_path / "out").iterdir())) == 400
+    assert len(list(unpack(archive, tmp_path / "out").iterdir())) == 150
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
 
 

@@ -101,18 +101,19 @@ def _check_cuda_flavour(ctx, cudnn, cudart):
     return ctx.fails("C02", text, None, dict(evidence, otherwise="cudnn-cuda-flavour"))
 
 
-# Parts without a version check of their own. Each compares the version in its code: the number is in each of
-# them in all of the 12 releases from 9.0.0 to 9.28.0 that were looked into. Another release may hold it by
-# chance: 9.1.0's heuristic holds 91001 and 91002.
+# Parts without a version check of their own. Each compares the version in its code. Looked into were, of the
+# wheels for CUDA 12: 9.0.0, 9.1.0, 9.2.1, 9.4.0, 9.6.0, 9.8.0, 9.10.2, 9.12.0, 9.14.0, 9.16.0, 9.18.1,
+# 9.20.0, 9.24.1 and 9.28.0; of later ones nothing is known.
 _SILENT_PARTS = ("heuristic", "engines_precompiled", "engines_runtime_compiled")
+_READ_UP_TO = (9, 28)
 
 
 def _of_another_release(cudnn):
     """The paths of the parts of cuDNN 9 that this shim gets and whose code does not know its version.
 
-    On x86-64, where an instruction holds a number in one piece.
+    On x86-64, where an instruction holds a number in one piece, up to the last release that was read.
     """
-    if cudnn.major != 9 or os.uname()[4] != "x86_64":
+    if not (9,) <= cudnn.version[:2] <= _READ_UP_TO or os.uname()[4] != "x86_64":
         return []
     major, minor, patch = cudnn.version
     number = major * 10000 + minor * 100 + patch

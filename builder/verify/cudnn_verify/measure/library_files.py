@@ -89,16 +89,33 @@ def names_inside(path, pattern, limit=64 << 20):
 
 
 def number_in_code(path, number):
-    """Whether the code in a file holds a number of 32 bits, as x86-64's does; None if there is no code."""
+    """Whether an instruction of x86-64 in a file compares with a number of 32 bits, or loads it; None without
+    code. The bytes alone are there by chance, too.
+    """
     wanted = struct.pack("<I", number)
     try:
         with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             segments = elf_segments(lambda at, length: data[at : at + length])
             code = [one for one in segments if one.kind == LOAD_SEGMENT and one.flags & _EXECUTABLE]
-            found = [data.find(wanted, one.offset, one.offset + one.length) >= 0 for one in code]
+            places = (
+                at for one in code for at in _offsets_of(data, wanted, one.offset, one.offset + one.length)
+            )
+            return any(_is_operand(data[at - 2 : at]) for at in places) if code else None
     except (OSError, ValueError):
         return None
-    return any(found) if found else None
+
+
+def _is_operand(before):
+    """Whether what follows these two bytes is the number in ``cmp r32``, ``movabs r64`` or ``mov eax``."""
+    return bool(re.match(rb"(?s)\x81[\xf8-\xff]|[\x48\x49][\xb8-\xbf]|.\xb8", before))
+
+
+def _offsets_of(data, wanted, start, end):
+    """Where the bytes lie between two offsets."""
+    at = data.find(wanted, start, end)
+    while at >= 0:
+        yield at
+        at = data.find(wanted, at + 1, end)
 
 
 # -- the parts of one cuDNN: the shim that programs open, and the sub-libraries that it opens later
