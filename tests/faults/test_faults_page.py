@@ -75,7 +75,8 @@ def test_page_lists_every_fault(request: pytest.FixtureRequest) -> None:
 
 
 def test_every_cause_has_a_fault() -> None:
-    assert set(CAUSES) - {row.cause for row in FAULTS} == set()
+    looked_for = {cause.id for cause in CAUSES.values() if not cause.texts}
+    assert looked_for - {row.cause for row in FAULTS} == set()
     assert len(FAULTS) >= 250
     assert len(HEALTHY) >= 80
 

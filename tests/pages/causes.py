@@ -36,7 +36,10 @@ def markdown() -> str:
             checks += ["whatever loads something"] if cause.judged else []
             lines += ["", f"### {cause.id}", "", f"**{cause.title}.** {cause.explanation}", ""]
             lines += [f"Known by: {cause.proof}.", ""]
-            lines += [f"Named by [checks](checks.md): {', '.join(checks)}."]
+            named = f"Named by [checks](checks.md): {', '.join(checks)}."
+            lines += [
+                "No check of the probe looks for it: `diagnose` reads it in texts." if cause.texts else named
+            ]
             lines += ["", f"What to do: {cause.remedy}", "", f"Source: <{cause.source}>"]
             lines += _texts(cause.id)
     return "\n".join(lines) + "\n"

@@ -49,8 +49,10 @@ def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signatu
         assert signature.source in found
     assert signature.source.startswith("https://")
     assert set(signature.causes) <= set(CAUSES)
-    assert {cause for _, cause in (*signature.when, *signature.unless)} <= set(CAUSES)
-    assert {condition for condition, _ in (*signature.when, *signature.unless)} <= set(CONDITIONS)
+    assert {cause for _, cause in (*signature.when, *signature.first, *signature.unless)} <= set(CAUSES)
+    assert {condition for condition, _ in (*signature.when, *signature.first, *signature.unless)} <= set(
+        CONDITIONS
+    )
     assert (
         bool(signature.causes) == (signature.kind not in ("harmless", "program"))
         or signature.kind == "wrapper"
@@ -109,6 +111,10 @@ def test_line_ends_colours_and_wrapping_change_no_answer(thread):
         "libcudnn_ops.so.9 is fine",
         "I no longer see CUDNN_STATUS_NOT_INITIALIZED",
         "and it solved my CUDNN_STATUS_EXECUTION_FAILED",
+        'if not torch.cuda.is_available(): print("CUDA is not available")',
+        'logger.warning(f"No CUDA GPUs are available on {host}")',
+        'std::cerr << "no kernel image is available for execution on the device";',
+        'assert torch.cuda.is_available(), "CUDA is not available"',
     ],
 )
 def test_a_text_that_is_almost_a_signature_is_none(text):

@@ -6,7 +6,7 @@ from .tables import beside, read_sections
 
 CAUSETABLE = beside("common/causes.ini")
 
-Cause = namedtuple("Cause", "id side title remedy explanation proof judged without follows source")
+Cause = namedtuple("Cause", "id side title remedy explanation proof judged texts without follows source")
 
 
 VERDICT_OF_SIDE = {"image": "broken", "image-on-gpu": "unsupported-gpu", "host": "host", "busy": "busy"}

@@ -13,6 +13,7 @@ from shlex import quote
 from .causes import command_lines, remedy_at
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, serves, torch_index
+from .package_facts import PACKAGE_FACTS
 from .tables import cuda_package, cudnn_of_torch, read_patterns
 from .versions import dotted, numbers
 
@@ -159,7 +160,8 @@ class Remedies(FrameworkBuilds):
         brought = cudnn_of_torch(self.here.packages)
         here = (self.here.cudnn_majors() | ({8} if brought == 8 else set())) - {wanted}
         nine = 9 in here or brought == 9
-        if "colab" in self.here.places or wanted == 8 and (nine or not here):
+        nothing = not here and not nine and wanted not in self.here.cudnn_majors()
+        if "colab" in self.here.places or nothing or wanted == 8 and (nine or not here):
             return way == "without"
         if nine or wanted in self.here.cudnn_majors():
             return way == "path"
@@ -332,6 +334,7 @@ class Remedies(FrameworkBuilds):
             str(r.detail.get("soname")).lower()
         ),
         "opencv": lambda r: r.known("system-package") == "libgl1",
+        **PACKAGE_FACTS,
     }
     """By the names in ``causes.ini``: functions of a :class:`Remedies`."""
 

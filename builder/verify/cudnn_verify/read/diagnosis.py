@@ -14,6 +14,12 @@ from .text_facts import CONDITIONS, TextFacts, printed_by
 WRAPPER, FITS, PROVES = 1, 2, 3
 _STRENGTHS = {"wrapper": WRAPPER, "fits": FITS, "proves": PROVES}
 _SURENESS = (None, "a message that hides its cause", "fits", "proven by the text")
+# A line of a program: what it would print is no evidence that it printed it.
+_PROGRAM_TEXT = re.compile(
+    r"(?:\b(?:f?print(?:f|ln)?|cout|puts|echo|warn|raise \w[\w.]*|throw [\w:. ]+|sys\.exit|fail|"
+    r"(?:log|logger|logging|warnings|console|st)\.\w+)\s*\(?|<<|\bassert\b[^\"']*,)\s*[rfbu]{0,2}[\"'][^\"']*$",
+    re.IGNORECASE,
+)
 # Somebody's words about a message that is gone.
 _PAST = re.compile(
     r"\bno longer (?:see|get|have)|\b(?:fixed|solved|resolved|got rid of)\b|"
@@ -36,6 +42,11 @@ def _hit(signature, match, line, facts, before):
         if reason:
             causes = [other for other in causes if other != cause]
             because.append("not %s: %s" % (cause, reason))
+    for condition, cause in signature.first:
+        reason = cause in causes and CONDITIONS[condition](facts, detail)
+        if reason:
+            causes = [cause] + [other for other in causes if other != cause]
+            because.append("%s first: %s" % (cause, reason))
     reasons = ((CONDITIONS[condition](facts, detail), cause) for condition, cause in signature.when)
     reason, cause = next((row for row in reasons if row[0]), (None, None))
     if reason:
@@ -126,7 +137,7 @@ def _free_match(pattern, text, taken):
     for match in pattern.finditer(text):
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         overlaps = any(match.start() < end and start < match.end() for start, end in taken)
-        if not overlaps and not _PAST.search(before):
+        if not overlaps and not _PAST.search(before) and not _PROGRAM_TEXT.search(before[-300:]):
             return match
     return None
 

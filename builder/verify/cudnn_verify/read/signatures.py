@@ -10,8 +10,10 @@ from ..common.causes import ini_row
 from ..common.tables import beside, read_sections
 
 # example: a line as programs print it; pattern: the compiled expression; causes: ids, the most frequent
-# first; when, unless: [(condition, cause)]
-Signature = namedtuple("Signature", "id example pattern systems kind causes when unless wants says source")
+# first; when, first, unless: [(condition, cause)]
+Signature = namedtuple(
+    "Signature", "id example pattern systems kind causes when first unless wants says source"
+)
 NextCheck = namedtuple("NextCheck", "id causes place command decides")
 
 SIGNATURES = beside("read/signatures.ini")
@@ -40,6 +42,7 @@ def _signature(section):
         systems=_listed(section.get("in", "")),
         causes=_listed(section.get("causes", "")),
         when=pairs("when"),
+        first=pairs("first"),
         unless=pairs("unless"),
         **{key: section.get(key) for key in ("example", "kind", "wants", "says", "source")},
     )

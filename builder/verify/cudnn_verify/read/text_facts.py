@@ -236,6 +236,19 @@ def _attention_by_cudnn(facts, _):
     return text if numbers(facts.packages.get("torch"))[:3] == (2, 5, 0) else None
 
 
+def _cublas_of_2_10(facts, _):
+    """https://github.com/pytorch/pytorch/issues/174949"""
+    text = "PyTorch 2.10 for CUDA 12.8 brings cuBLAS 12.8.4.1; another release of cuBLAS works"
+    return text if numbers(facts.packages.get("torch"))[:2] == (2, 10) else None
+
+
+def _two_nccl(facts, _):
+    names = sorted(name for name in facts.packages if re.match(r"nvidia-nccl-cu\d+$", name))
+    return (
+        "%s own one file, and the later one overwrote the other" % " and ".join(names) if names[1:] else None
+    )
+
+
 def _mapping(why):
     return lambda _, detail: why if why in (detail.get("why") or "") else None
 
@@ -299,6 +312,10 @@ CONDITIONS = {
     "slept": lambda facts, _: facts.slept and "the machine slept",
     "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
     "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
+    "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
+    "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",
+    "two-nccl": _two_nccl,
+    "cublas-of-2.10": _cublas_of_2_10,
     "hidden": lambda facts, _: facts.hidden and "CUDA_VISIBLE_DEVICES hides the cards",
     "cards-listed": lambda facts, _: facts.cards_listed and "nvidia-smi lists a card",
     "no-compute": lambda facts, _: facts.no_compute and "`compute` is not among the container's capabilities",

@@ -1,0 +1,129 @@
+"""Facts of packages that do not fit what they are installed beside, or that no index has, out of a message:
+for the lines of ``causes.ini``. Each takes a :class:`~remedies.Remedies` and returns None for
+what is not known.
+"""
+
+import re
+
+from .framework_builds import serves, torch_index
+from .tables import Releases
+from .versions import dotted, numbers
+
+# Wheels that are compiled for one release of PyTorch, which their metadata pins.
+_PINNED = {"vllm": "vllm", "sgl_kernel": "sgl-kernel", "xformers": "xformers", "lmcache": "lmcache"}
+# Those that pip compiles here, against the PyTorch that is here.
+_COMPILED_HERE = "causal_conv1d|mamba_ssm|torch_cluster|torch_scatter|torch_sparse|torch_spline_conv"
+# (capability, code): cards from it on run this code by its PTX, which an nvcc one generation older makes.
+_OLDER_CODE = (((10, 0), "9.0"), ((8, 6), "8.0"), ((8, 0), "7.5"), ((7, 5), "7.0"))
+
+
+def _failing_words(remedies):
+    return "%s %s" % (remedies.detail.get("matched") or "", remedies.detail.get("line") or "")
+
+
+def _torch_told(remedies):
+    """(release, variant) of the PyTorch that the text names: ("2.9.0", "cu128"); ("", "") without one."""
+    release, _, variant = (remedies.here.packages.get("torch") or "").partition("+")
+    return release, variant
+
+
+def _companions(remedies):
+    """PyTorch with its companions, from the index of the CUDA that PyTorch has."""
+    if not re.search(r"(?i)torchvision|torchaudio|_torch_sox|different CUDA", _failing_words(remedies)):
+        return None
+    (release, variant), cuda = _torch_told(remedies), numbers(remedies.detail.get("torch_cuda"))
+    variant = "cu%d%d" % cuda[:2] if len(cuda) > 1 else variant
+    return ["torch==" + release if release else "torch", "torchvision", "torchaudio"] + torch_index(variant)
+
+
+def _pinned_wheel(remedies):
+    words = re.findall(r"\w+", _failing_words(remedies).lower())
+    return next((name for module, name in _PINNED.items() if module in words), None)
+
+
+def _compiled_anew(remedies):
+    found = re.search(_COMPILED_HERE, _failing_words(remedies))
+    return found and found.group(0).replace("_", "-")
+
+
+def _torch_of_library(remedies):
+    """The PyTorch of the same release for the CUDA of the library that a package asks for."""
+    major, (release, _) = remedies.library_major(), _torch_told(remedies)
+    if not major or not release or remedies.here.cuda_majors == {major}:
+        return None
+    rows = [row for row in Releases().builds("torch", release) if numbers(row["cuda"])[:1] == (major,)]
+    row = next((row for row in rows if row["variant"]), None)
+    return remedies.torch_and_companions(release, row["variant"]) if row else None
+
+
+def _torch_of_toolkit(remedies):
+    """The newest PyTorch of the toolkit's CUDA major version that has code for the card."""
+    toolkit = numbers(remedies.detail.get("toolkit"))[:1]
+    for row in Releases().builds("torch", None):
+        fits = remedies.capability is None or serves(row, remedies.capability)
+        if toolkit and row["variant"] and numbers(row["cuda"])[:1] == toolkit and fits:
+            return ["torch==" + row["latest"]] + torch_index(row["variant"])
+    return None
+
+
+def _published_variants(remedies):
+    """The CUDA variants of the release that was asked for: those that the installer lists, else the known."""
+    listed, release = remedies.detail.get("listed") or "", _asked_release(remedies)[0]
+    printed = re.findall(r"\b%s(?:\.\d+)?\+(cu\d+)\b" % re.escape(release), listed)
+    python, known = numbers(remedies.here.python), []
+    for row in Releases().builds("torch", release):
+        first, last = map(numbers, row["python"])
+        if row["variant"] and (not python or first <= python <= last):
+            known.append(row["variant"])
+    return printed or known
+
+
+def _asked_release(remedies):
+    release, _, local = (remedies.detail.get("wanted") or "").partition("+")
+    return release, local
+
+
+def _published(remedies):
+    """PyTorch of the release that was asked for, from the index that has it: of its own variant, else of
+    another one.
+    """
+    release, local = _asked_release(remedies)
+    if remedies.detail.get("name") != "torch" or not numbers(release):
+        return None
+    variants = _published_variants(remedies)
+    if not variants:
+        return None
+    local = local if local in variants else max(variants, key=lambda name: numbers(name[2:]))
+    full = r"\b(%s(?:\.\d+)?)\+%s\b" % (re.escape(release), local)
+    found = re.search(full, remedies.detail.get("listed") or "")
+    return ["torch==" + (found.group(1) if found else release)] + torch_index(local)
+
+
+def _code_for(remedies):
+    """The compute capability to compile for, with PTX, by an nvcc that does not know the one asked for."""
+    if not remedies.detail.get("arch"):
+        return None
+    wanted = divmod(int(remedies.detail["arch"]), 10)
+    if wanted < (7, 5):  # dropped: the nvcc is new
+        served = remedies.capability and remedies.capability >= (7, 5)
+        return dotted(remedies.capability[:2]) if served else "7.5"
+    return next(code for first, code in _OLDER_CODE if wanted >= first)
+
+
+PACKAGE_FACTS = {
+    "companions": _companions,
+    "pinned-wheel": _pinned_wheel,
+    "compiled-anew": _compiled_anew,
+    "torch-of-library": _torch_of_library,
+    "torch-of-toolkit": _torch_of_toolkit,
+    "published": _published,
+    "published-variants": lambda r: ", ".join(sorted(set(_published_variants(r)))) or None,
+    "code-for": _code_for,
+    "code-digits": lambda r: (_code_for(r) or "").replace(".", "") or None,
+    "cubin": lambda r: r.detail.get("cubin"),
+    "cubin-wanted": lambda r: r.detail.get("cubin") and r.detail.get("wanted"),
+    "instead": lambda r: r.detail.get("instead"),
+    "package": lambda r: r.detail.get("package"),
+    "last-compiler": lambda r: r.detail.get("last"),
+}
+"""By the names in ``causes.ini``."""
