@@ -68,7 +68,7 @@ class Told:
     """What the loader did for one call."""
 
     loads: bool | None
-    """None if the process died in it."""
+    """None if the process died in a library's own start: the loader had done its part. False if before."""
     error: str | None
     new: tuple[str, ...]
     """The files that the call has loaded, in the loader's order."""
@@ -88,11 +88,15 @@ class Run:
 def ask_loader(python: str, calls: list[Call], variables: dict[str, str], timeout: float = 120) -> Run:
     """Run the calls in one process of ``python``."""
     env = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **variables}
-    done = subprocess.run(
-        [python, "-S", "-c", _CHILD],
-        input=json.dumps([vars(call) for call in calls]),
-        env=env, capture_output=True, text=True, timeout=timeout, check=False, errors="replace",
-    )  # fmt: skip
+
+    def run_child(**more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [python, "-S", "-c", _CHILD],
+            input=json.dumps([vars(call) for call in calls]), env={**env, **more},
+            capture_output=True, text=True, timeout=timeout, check=False, errors="replace",
+        )  # fmt: skip
+
+    done = run_child()
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     if not lines:
         return Run(before=[], caller="", died=done.stderr.strip()[-300:])
@@ -114,7 +118,10 @@ def ask_loader(python: str, calls: list[Call], variables: dict[str, str], timeou
     if done.returncode:
         run.died = f"{done.returncode}: {done.stderr.strip()[-300:]}"
         if len(lines) > 1 and opening:
-            run.answers.append(Told(loads=None, error=run.died, new=()))
+            said = run_child(LD_DEBUG="files").stderr
+            own = said.rfind("calling init:") > said.rfind("generating link map")
+            ended = f"in a library's own start: {run.died}" if own else run.died
+            run.answers.append(Told(loads=None if own else False, error=ended, new=()))
     return run
 
 

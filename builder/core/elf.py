@@ -26,7 +26,8 @@ Links = namedtuple("Links", "needed soname rpath runpath flags asked offered sym
 # used: a function of `lazy` that gives the indexes that relocations at load time refer to
 Symbols = namedtuple("Symbols", "wanted defined used")
 # A file that may be a library. problem: why it is none, or None; skipped: the loader goes on searching;
-# size: bytes; kind: e_type, 3 for a library; the rest as in Links: asked is None without a dynamic section
+# size: bytes; kind: e_type, 3 for a library; the rest as in Links: asked is None without a dynamic section.
+# A file of which the end alone is missing, which is not loaded, has a problem and the rest
 ElfFile = namedtuple(
     "ElfFile", "problem skipped size kind needed soname rpath runpath flags asked offered symbols"
 )
@@ -121,16 +122,20 @@ def _read_header(read: "Callable[..., bytes]", size: int) -> ElfFile:
         return refused("for another machine (ELF machine %d)" % (machine or 0), skipped=True)
     table, (row, count) = struct.unpack_from("<Q", head, 40)[0], struct.unpack_from("<HH", head, 58)
     missing = (table and table + row * count) - size
-    segments = elf_segments(read) if missing <= 0 else []  # otherwise it may be cut off, too
-    missing = max(
-        [missing] + [one.offset + one.length - size for one in segments if one.kind == LOAD_SEGMENT]
-    )
-    if missing > 0:
-        return refused("truncated: at least %d bytes are missing" % missing)
+    try:
+        segments = elf_segments(read)
+    except ValueError:
+        if missing > 0:
+            return refused("truncated: at least %d bytes are missing" % missing)
+        raise
+    ends = [one.offset + one.length - size for one in segments if one.kind == LOAD_SEGMENT]
+    if max([0, *ends]) > 0:
+        return refused("truncated: at least %d bytes are missing" % max([missing, *ends]))
+    problem = "truncated: at least %d bytes are missing" % missing if missing > 0 else None
     links, (kind,) = elf_links(read, segments), struct.unpack_from("<H", head, 16)
     if links is None:
-        return NO_LIBRARY._replace(size=size, kind=kind)
-    return ElfFile(None, False, size, kind, *links)
+        return NO_LIBRARY._replace(problem=problem, size=size, kind=kind)
+    return ElfFile(problem, False, size, kind, *links)
 
 
 def _unpack(layout: str, data: bytes) -> "tuple[int, ...]":

@@ -185,14 +185,18 @@ class Loaded(object):
         whole = os.path.join(os.getcwd(), path) if path else ""
         self.origin = os.path.dirname(whole)
         self.asker = None  # type: Loaded | None
+        self.handed = ()  # type: tuple[object, ...] | None
         self.program = self.checked = self.relocated = False
         self.given = None  # type: str | None
         self.paths = {}  # type: dict[str, list[tuple[str | None, str]]]
 
-    def answers_to(self, name: str) -> bool:
-        if name not in self.names and self.facts is not None and name == self.facts.soname:
-            self.names.add(name)
-        return name in self.names
+    def handed_down(self) -> "tuple[Loaded, object] | None":
+        """(library, the rest) of those with a DT_RPATH, from this one up to what was opened; None without."""
+        if self.handed == ():
+            above = self.asker.handed_down() if self.asker is not None else None
+            own = self.facts is not None and self.facts.rpath and self.facts.runpath is None
+            self.handed = (self, above) if own else above
+        return self.handed  # type: ignore[return-value]
 
     def who(self) -> str:
         return self.path or "/".join(sorted(self.names))
@@ -209,6 +213,7 @@ class LinkProcess(object):
         self.loaded = []  # type: list[Loaded]
         self.everywhere = []  # type: list[Loaded]
         self.rows = []  # type: list[LinkRow]
+        self._by_name = {}  # type: dict[str, Loaded]
         self._folders = 0
 
     # -- what is there before anything is opened
@@ -218,7 +223,7 @@ class LinkProcess(object):
         real = os.path.realpath(program) if isinstance(self.view, DiskView) else program
         main = Loaded(real, "", self.view.file(real), self.view.key(real))
         main.program = main.relocated = True
-        self.loaded.append(main)
+        self._take(main)
         if interpreter is not None:
             self.adopt([interpreter])
         roots = [main]
@@ -243,8 +248,22 @@ class LinkProcess(object):
             one = Loaded(path, path, self.view.file(path), self.view.key(path))
             one.checked = one.relocated = True
             one.names |= {os.path.basename(path), one.facts.soname if one.facts is not None else path}
-            self.loaded.append(one)
+            self._take(one)
             self.everywhere += [one] if everywhere else []
+
+    def _take(self, one: Loaded) -> None:
+        """Add a library; of two with one soname the first is meant by it."""
+        self.loaded.append(one)
+        soname = one.facts.soname if one.facts is not None else None
+        for name in one.names | ({soname} if soname else set()):
+            self._by_name.setdefault(name, one)
+
+    def fork(self) -> "LinkProcess":
+        """A process that goes on from here, apart from this one."""
+        other = LinkProcess(self.view, self.search, self.symbols)
+        other.loaded, other.everywhere = list(self.loaded), list(self.everywhere)
+        other._by_name = dict(self._by_name)
+        return other
 
     # -- opening
 
@@ -281,6 +300,8 @@ class LinkProcess(object):
         except (LinkError, ValueError, OSError, MemoryError, OverflowError) as problem:
             fault = problem if isinstance(problem, LinkError) else _unreadable(problem)
             found = self.rows[rows:]
+            gone = set(map(id, self.loaded[count:]))
+            self._by_name = {name: one for name, one in self._by_name.items() if id(one) not in gone}
             del self.loaded[count:], self.rows[rows:]
             return Opened(None if fault.kind == "doubt" else False, fault.kind, fault.text, fault.library,
                           fault.by, found)  # fmt: skip
@@ -305,9 +326,10 @@ class LinkProcess(object):
         return found
 
     def _map(self, name: str, asker: "Loaded | None") -> Loaded:
-        for one in self.loaded:
-            if one.answers_to(name):
-                return one
+        there = self._by_name.get(name)
+        if there is not None:
+            there.names.add(name)
+            return there
         by = asker.who() if asker is not None else None
         found = self.find(name, asker)
         if found.path is None and name in self.search.given:
@@ -321,8 +343,11 @@ class LinkProcess(object):
         for one in self.loaded:
             if one.key == key:
                 one.names.add(name)
+                self._by_name[name] = one
                 return one
-        problem = facts.problem or ("without a dynamic section" if facts.asked is None else None)
+        problem = None
+        if facts.asked is None:
+            problem = facts.problem or "without a dynamic section"
         if facts.kind not in (None, _LIBRARY):
             problem = "a program, not a library" if facts.kind == _PROGRAM else "no shared object"
         if problem:
@@ -342,7 +367,7 @@ class LinkProcess(object):
         one = Loaded(path, name, facts, key)
         one.asker = asker
         one.given = self.search.given[name] if path is None else None
-        self.loaded.append(one)
+        self._take(one)
         self.rows.append(LinkRow(name, path, asker.who() if asker is not None else None, step))
         return one
 
@@ -350,7 +375,9 @@ class LinkProcess(object):
         if one.checked or one.facts is None:
             return
         for file, version, weak in one.facts.asked():
-            other = next((row for row in self.loaded if file in row.names), None)
+            other = self._by_name.get(file)
+            if other is None or file not in other.names:
+                other = next((row for row in self.loaded if file in row.names), None)
             if other is None:  # where glibc ends the process by an assertion
                 raise LinkError("unusable", "it asks for %s of %s, which it does not need" % (version, file),
                                 one.who(), None)  # fmt: skip
@@ -433,11 +460,11 @@ class LinkProcess(object):
         runpath = asker.facts.runpath if asker is not None and asker.facts is not None else None
         no_defaults = asker is not None and asker.facts is not None and asker.facts.flags & _NO_DEFAULTS
         if runpath is None:
-            one, main = asker, False
-            while one is not None:
+            handed, main = asker.handed_down() if asker is not None else None, False
+            while handed is not None:
+                one, handed = handed  # type: ignore[assignment]
                 main = main or one.program
                 yield from self._path_of(one, "rpath", "DT_RPATH")
-                one = one.asker
             if not main and self.loaded and self.loaded[0].program:
                 yield from self._path_of(self.loaded[0], "rpath", "DT_RPATH of the program")
         for folder in self.search.library_path:

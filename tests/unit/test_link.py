@@ -12,7 +12,7 @@ import pytest
 from link_oracle import ask_loader, differences, work_out
 from small_libraries import lay_out, make_builds
 
-from builder.core.elf import NO_LIBRARY, ElfFile, Symbols
+from builder.core.elf import NO_LIBRARY, ElfFile, Symbols, file_reader, reader_of
 from builder.core.link import (
     DiskView,
     LinkProcess,
@@ -23,6 +23,7 @@ from builder.core.link import (
     search_here,
     system_library,
 )
+from builder.core.link_set import LinkFile, WheelLinks, link_file, prove
 
 NOTHING = Search([], {}, ["/lib"], [], "lib64", {}, True)
 SITE = "/venv/site-packages"
@@ -204,13 +205,14 @@ def test_loops_and_absurd_run_paths_end() -> None:
     folders = ":".join(f"/nowhere/{n}" for n in range(20_000))
     wide = {"/p/lib.so": library(None, *(f"lib{n}.so" for n in range(1000)), runpath=folders)}
     wide |= {f"/lib/lib{n}.so": library(f"lib{n}.so") for n in range(1000)}
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(opened(wide, "/p/lib.so")[0].rows) == 1001
     absurd = {f"/p/lib{n}.so": library(f"lib{n}.so", f"libx{n}.so", runpath=folders) for n in range(100)}
     absurd |= {f"/lib/libx{n}.so": library(f"libx{n}.so") for n in range(100)}
     absurd["/p/lib.so"] = library(None, *(f"lib{n}.so" for n in range(100)), runpath="/p")
-    assert (opened(absurd, "/p/lib.so")[0].loads, opened(absurd, "/p/lib.so")[0].kind) == (None, "doubt")
-    assert time.perf_counter() - start < 20
+    (answer,) = opened(absurd, "/p/lib.so")
+    assert (answer.loads, answer.kind) == (None, "doubt")
+    assert time.process_time() - start < 10
     long = {f"/lib/lib{n}.so": library(f"lib{n}.so", f"lib{n + 1}.so") for n in range(5000)}
     assert opened(long, "/lib/lib0.so")[0].text == "more than 4096 libraries"
 
@@ -245,3 +247,89 @@ def test_small_libraries_load_as_the_loader_loads_them(tmp_path: Path) -> None:
         assert differences(layout.calls, run, answers) == []
         calls, loads = calls + len(run.answers), loads + sum(answer.loads is True for answer in run.answers)
     assert calls > loads > 0
+
+
+BASE = {
+    "/lib/libc.so.6": system_library("libc.so.6", {"GLIBC": "2.36"}),
+    "/lib/libstdc++.so.6": system_library("libstdc++.so.6", {"GLIBCXX": "3.4.30", "CXXABI": "1.3.13"}),
+}
+RUN_PATH = "$ORIGIN:$ORIGIN/../../nvidia/cu13/lib:$ORIGIN/../../nvidia/nccl/lib"
+DEPS = LinkFile(needed=("libcudart.so.13", "libnccl.so.2"), rpath=RUN_PATH)
+PYTHON = LinkFile(
+    soname="libtorch_python.so", needed=("libnccl.so.2",), asked=(("libnccl.so.2", "V_29", False),)
+)
+TORCH = WheelLinks(
+    name="torch",
+    files={"torch/lib/libtorch_global_deps.so": DEPS, "torch/lib/libtorch_python.so": PYTHON},
+)
+
+
+def runtime(name: str, path: str) -> WheelLinks:
+    return WheelLinks(name=name, files={path: LinkFile(soname=Path(path).name)})
+
+
+CUDART = runtime("nvidia-cuda-runtime", "nvidia/cu13/lib/libcudart.so.13")
+
+
+def nccl(name: str, *versions: str) -> WheelLinks:
+    path = "nvidia/nccl/lib/libnccl.so.2"
+    file = LinkFile(soname="libnccl.so.2", offered=versions)
+    return WheelLinks(name=name, files={path: file}, digests={path: name})
+
+
+def test_the_proof_of_a_set_of_wheels() -> None:
+    """https://github.com/pytorch/pytorch/issues/186591: whichever NCCL is installed last has the file."""
+    new, old = nccl("nvidia-nccl-cu13", "V_27", "V_29"), nccl("nvidia-nccl-cu12", "V_27")
+    sound = prove([TORCH, CUDART, new], BASE)
+    assert (sound.loads("torch"), sound.shared) == (True, ())
+    both = prove([TORCH, CUDART, new, old], BASE)
+    assert both.loads("torch") is True, "libtorch_global_deps.so asks for no version"
+    python = next(proof.opened for proof in both.files if proof.file.endswith("libtorch_python.so"))
+    assert (python.kind, Path(python.library).name) == ("version", "libnccl.so.2")
+    assert [(row.path, row.owners) for row in both.shared] == [
+        ("nvidia/nccl/lib/libnccl.so.2", ("nvidia-nccl-cu13", "nvidia-nccl-cu12"))
+    ]
+    same = WheelLinks(name="other", files=new.files, digests=new.digests)
+    assert prove([new, same], BASE).shared == ()
+
+
+def test_a_wheel_of_another_cuda_and_an_older_base_are_seen_before_a_lock_is_made() -> None:
+    def kernel(*needed: str, glibc: str = "GLIBC_2.17") -> WheelLinks:
+        file = LinkFile(needed=(*needed, "libc.so.6"), asked=(("libc.so.6", glibc, False),))
+        files = {"sgl_kernel/common_ops.abi3.so": file}
+        return WheelLinks(name="sgl-kernel", files=files, asks=frozenset({"torch"}))
+
+    wheels = [TORCH, CUDART, nccl("nvidia-nccl-cu13", "V_29")]
+    assert prove([*wheels, kernel("libtorch_python.so", "libcudart.so.13")], BASE).loads("sgl-kernel") is True
+    wrong = prove([*wheels, kernel("libcudart.so.12")], BASE)
+    assert wrong.loads("sgl-kernel") is False
+    assert wrong.files[-1].opened.library == "libcudart.so.12"
+    assert prove([*wheels, kernel("libcudart.so.12")], BASE, complete=False).loads("sgl-kernel") is None
+    assert prove([*wheels, kernel(glibc="GLIBC_2.38")], BASE).files[-1].opened.kind == "version"
+    older = runtime("nvidia-cuda-runtime-cu12", "nvidia/cuda_runtime/lib/libcudart.so.12")
+    two = prove([*wheels, older, kernel("libcudart.so.12")], BASE, cached=["nvidia/cuda_runtime/lib"])
+    assert (two.loads("sgl-kernel"), two.runtimes) == (True, {"sgl-kernel": ("12", "13")})
+
+
+def test_a_lock_of_700_wheels_takes_less_than_three_seconds() -> None:
+    wheels = [TORCH, CUDART, nccl("nvidia-nccl-cu13", "V_29")]
+    needed = ("libtorch_python.so", "libcudart.so.13", "libc.so.6", "libstdc++.so.6")
+    asked = (("libc.so.6", "GLIBC_2.17", False),) * 9
+    file = LinkFile(needed=needed, runpath="$ORIGIN/../nvidia/cu13/lib", asked=asked)
+    for number in range(700):
+        files = {f"p{number}/_{n}.abi3.so": file for n in range(8)}
+        wheels.append(WheelLinks(name=f"p{number}", files=files, asks=frozenset({"torch"})))
+    start = time.process_time()
+    proof = prove(wheels, BASE)
+    assert time.process_time() - start < 3
+    assert all(proof.loads(wheel.name) for wheel in wheels)
+
+
+def test_the_facts_of_a_real_library() -> None:
+    path = search_here("").cache["libstdc++.so.6"]
+    facts = link_file(file_reader(path))
+    assert facts is not None
+    assert facts.soname == "libstdc++.so.6"
+    assert ("libc.so.6", "GLIBC_2.2.5", False) in facts.asked
+    assert "GLIBCXX_3.4" in (facts.offered or ())
+    assert link_file(reader_of(b"text")) is None

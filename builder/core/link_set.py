@@ -1,0 +1,181 @@
+"""The link proof over wheels that nobody has installed: those of a lock, or of a resolved list.
+
+What is known of a wheel's libraries is a :class:`LinkFile` each, which a table or a cache can keep. A base is
+known by the libraries that it holds, or by their names and newest versions (:func:`~.link.system_library`).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from builder.core.elf import NO_LIBRARY, ElfFile, elf_links, elf_machine, elf_segments
+from builder.core.link import (
+    DRIVER_LIBRARIES,
+    FRAMEWORK_CALLS,
+    LinkProcess,
+    ListedView,
+    Opened,
+    Search,
+    framework_calls,
+)
+
+SITE = "/site-packages"
+"""Where the proof takes the wheels to lie: their run paths are relative."""
+_EXTENSION = re.compile(r"(^|/)(?!lib)[^/]*\.so$")
+_RUNTIME = re.compile(r"libcudart[^/]*\.so\.(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkFile:
+    """What the loader goes by, of one library; plain values, which JSON can hold."""
+
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    rpath: str | None = None
+    runpath: str | None = None
+    asked: tuple[tuple[str, str, bool], ...] = ()
+    """(file, version, weak) of versions of others' symbols."""
+    offered: tuple[str, ...] | None = None
+    """Versions of its own symbols; None if they have none."""
+
+    def elf(self) -> ElfFile:
+        """As the proof takes it; its symbols are unread."""
+        return NO_LIBRARY._replace(
+            kind=3,
+            soname=self.soname,
+            needed=list(self.needed),
+            rpath=self.rpath,
+            runpath=self.runpath,
+            asked=lambda: list(self.asked),
+            offered=lambda: None if self.offered is None else list(self.offered),
+        )
+
+
+def link_file(read: Callable[..., bytes]) -> LinkFile | None:
+    """A library's facts by its ``read``, as in :mod:`.elf`; None for what is none. Raises ValueError."""
+    if elf_machine(read) is None:
+        return None
+    links = elf_links(read, elf_segments(read))
+    if links is None:
+        return None
+    offered = links.offered()
+    return LinkFile(
+        soname=links.soname,
+        needed=tuple(links.needed),
+        rpath=links.rpath,
+        runpath=links.runpath,
+        asked=tuple(links.asked()),
+        offered=None if offered is None else tuple(offered),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelLinks:
+    """One wheel of a set."""
+
+    name: str
+    """Of the distribution, in its normal form."""
+    files: Mapping[str, LinkFile]
+    """By the path below site-packages."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """RECORD's hash of each of these files; a path without one is taken for another content."""
+    asks: frozenset[str] = frozenset()
+    """Distributions that it requires: of the frameworks among them, the import comes first."""
+    imports: tuple[str, ...] | None = None
+    """The files that an import opens; None: its extension modules or, without any, all of its libraries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedPath:
+    """A path that several wheels own with different contents: the last one that is installed has it."""
+
+    path: str
+    owners: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileProof:
+    """What an import of a wheel gets when it opens one of its files, its frameworks being loaded."""
+
+    wheel: str
+    file: str
+    opened: Opened
+    """Paths in it are below :data:`SITE` or of the base."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetProof:
+    """The link proof of a set. It is about files and versions; symbols are not in it."""
+
+    files: tuple[FileProof, ...]
+    shared: tuple[SharedPath, ...]
+    runtimes: Mapping[str, tuple[str, ...]]
+    """The majors of CUDA whose runtime a process with this wheel and its frameworks has, if more than one."""
+
+    def loads(self, wheel: str) -> bool | None:
+        """Whether a wheel finds what it needs: if any of its files does. None if nobody can say."""
+        answers = [proof.opened.loads for proof in self.files if proof.wheel == wheel]
+        return True if True in answers or not answers else None if None in answers else False
+
+
+def prove(
+    wheels: Sequence[WheelLinks],
+    base: Mapping[str, ElfFile],
+    *,
+    cached: Iterable[str] = (),
+    library_path: Sequence[str] = (),
+    complete: bool = True,
+) -> SetProof:
+    """The proof for wheels in the order of their installation, on a base with these libraries by path.
+
+    ``cached``: folders below site-packages that the recipe tells ``ldconfig``; ``complete``: false if the
+    base may have more libraries, which makes what is found nowhere unknown.
+    """
+    owner: dict[str, list[WheelLinks]] = {}
+    for wheel in wheels:
+        for path in wheel.files:
+            owner.setdefault(path, []).append(wheel)
+    listed = {f"{SITE}/{path}": found[-1].files[path].elf() for path, found in owner.items()}
+    folders = {f"{SITE}/{folder.strip('/')}" for folder in cached}
+    cache = {path.rpartition("/")[2]: path for path in base}
+    cache |= {
+        name: path for path in listed if (parts := path.rpartition("/"))[0] in folders and (name := parts[2])
+    }
+    search = Search(list(library_path), cache, [], [], None, DRIVER_LIBRARIES, complete)
+    process = LinkProcess(ListedView({**base, **listed}), search, symbols=False)
+    started: dict[frozenset[str], LinkProcess] = {frozenset(): process}
+    proofs, runtimes = list[FileProof](), dict[str, tuple[str, ...]]()
+    for wheel in wheels:
+        frameworks = frozenset(FRAMEWORK_CALLS) & wheel.asks
+        if frameworks not in started:
+            started[frameworks] = _with_frameworks(process, frameworks)
+        mine = started[frameworks].fork()
+        for file in _opened_by(wheel):
+            proofs.append(FileProof(wheel=wheel.name, file=file, opened=mine.open(f"{SITE}/{file}")))
+        majors = {found[1] for one in mine.loaded if one.path and (found := _RUNTIME.search(one.path))}
+        if len(majors) > 1:
+            runtimes[wheel.name] = tuple(sorted(majors))
+    shared = tuple(
+        SharedPath(path=path, owners=tuple(one.name for one in found))
+        for path, found in sorted(owner.items())
+        if len(found) > 1 and len({one.digests.get(path, one.name) for one in found}) > 1
+    )
+    return SetProof(files=tuple(proofs), shared=shared, runtimes=runtimes)
+
+
+def _with_frameworks(process: LinkProcess, names: Iterable[str]) -> LinkProcess:
+    """A process in which these frameworks are imported, as far as they load."""
+    made = process.fork()
+    for name in sorted(names):
+        for path, everywhere in framework_calls(name, SITE):
+            made.open(path, everywhere=everywhere)
+    return made
+
+
+def _opened_by(wheel: WheelLinks) -> tuple[str, ...]:
+    if wheel.imports is not None:
+        return wheel.imports
+    if wheel.name in FRAMEWORK_CALLS:
+        calls = (path.removeprefix(f"{SITE}/") for path, _ in framework_calls(wheel.name, SITE))
+        return tuple(path for path in calls if path in wheel.files)
+    return tuple(path for path in wheel.files if _EXTENSION.search(path)) or tuple(wheel.files)
