@@ -39,7 +39,7 @@ test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network; the faults a
 fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what comes from outside; an hour
 	RTBUILD_FUZZ=1000000 $(PYTEST) -q tests/unit/fuzz
 
-facts: $(BIN)/rtbuild  ## every row of the facts against its wheels, read again; reads 6 GB, keeps nothing; half an hour
+facts: $(BIN)/rtbuild  ## every row of the facts against its wheels, read again; reads 15 GB, keeps nothing; an hour
 	$(BIN)/rtbuild facts refresh --verify
 	$(PYTEST) -q tests/nightly/test_requirements_exist.py
 

@@ -37,13 +37,17 @@ class Shelf:
                 yanked=self.yanked.get(file),
             )
             for file, content in self.content.items()
-            if file.split("-")[0].replace("_", "-") == name
+            if file.removesuffix(".tar.gz").split("-")[0].replace("_", "-") == name
         )
 
     def get(self, url: str, **options):
         file = url.rpartition("/")[2]
         self.asked.append(file)
         content = self.content[file]
+        if "headers" not in options:
+            whole = requests.Response()
+            whole.status_code, whole.raw = 200, io.BytesIO(content)
+            return whole
         first, _, last = options["headers"]["Range"].removeprefix("bytes=").partition("-")
         start = int(first) if first else max(0, len(content) - int(last))
         end = min(len(content), int(last) + 1) if first else len(content)

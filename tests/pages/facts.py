@@ -21,7 +21,8 @@ from the tables in `builder/plan/facts/tables/data/` by `make golden`.
 `tables/releases/*.json` has a row for each release of a framework, read by `rtbuild facts refresh` from the
 package index and the wheels; each value names the file that told it. `tables/*.toml` has what no file says,
 with sources and dates. A generated row that was changed by hand fails the tests. To correct one, add a row to
-the TOML file, with `kept = "reason"` if the wheel is wrong.
+the TOML file, with `kept = "reason"` if the wheel is wrong. Packages beside the frameworks have [a page of
+their own](packages.md).
 
 Neighbouring releases with the same values share a line. GPU code: `7.5` are kernels for that compute
 capability, `7.5+` kernels and PTX, which the driver compiles for newer cards, `7.5 PTX` is PTX alone.
@@ -46,13 +47,13 @@ def markdown(facts: Facts) -> str:
     return "\n".join(parts) + "\n" + _sources(facts)
 
 
-def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def as_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") or "-" for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
-def _pythons(versions: Sequence[str]) -> str:
+def pythons(versions: Sequence[str]) -> str:
     if len(versions) < 2:
         return "".join(versions)
     return f"{versions[0]} to {versions[-1]}"
@@ -66,7 +67,7 @@ def _coverage() -> str:
         if one.added or one.missing:
             rows.append((one.framework, VALUES[one.value], *words))
     head = ("framework", "value", "read from files", "added by hand", "not known", "why")
-    return _table("Coverage: values that were not read of every release", head, rows)
+    return as_table("Coverage: values that were not read of every release", head, rows)
 
 
 def _framework(table: FrameworkTable) -> str:
@@ -92,7 +93,7 @@ def _framework(table: FrameworkTable) -> str:
         "glibc",
         "GPU code",
     )
-    return _table(f"{table.title} (`{table.name}`)", head, ((_span(rows), *told) for rows, told in lines))
+    return as_table(f"{table.title} (`{table.name}`)", head, ((_span(rows), *told) for rows, told in lines))
 
 
 def _span(rows: Sequence[FrameworkRow]) -> str:
@@ -106,13 +107,13 @@ def _told(row: FrameworkRow) -> tuple[str, ...]:
         kind = f"{kind} CPU only".strip()
     return (
         kind + ("" if row.default else " (own index)") + _only(row) + (" yanked" if row.yanked else ""),
-        _pythons(row.python),
+        pythons(row.python),
         row.cuda or "",
         row.cudnn or "",
         row.brings + (f" `{row.extra}`" if row.extra else ""),
         row.numpy_abi or "",
         row.glibc or "",
-        _code(row.architectures if "linux/amd64" in row.platforms else row.architectures_arm64),
+        as_code(row.architectures if "linux/amd64" in row.platforms else row.architectures_arm64),
     )
 
 
@@ -120,7 +121,7 @@ def _only(row: FrameworkRow) -> str:
     return "" if "linux/amd64" in row.platforms else " ARM"
 
 
-def _code(architectures: Sequence[str]) -> str:
+def as_code(architectures: Sequence[str]) -> str:
     """``sm_75 compute_75`` is ``7.5+``."""
     kinds: dict[str, set[str]] = {}
     for name in architectures:
@@ -131,7 +132,7 @@ def _code(architectures: Sequence[str]) -> str:
 
 
 def _cuda(facts: Facts) -> str:
-    families = _table(
+    families = as_table(
         "CUDA majors",
         ("CUDA", "driver floor", "compute capability"),
         (
@@ -143,7 +144,7 @@ def _cuda(facts: Facts) -> str:
             for row in facts.families.values()
         ),
     )
-    architectures = _table(
+    architectures = as_table(
         "Architectures",
         ("GPUs", "compute capability", "first driver", "first driver without it"),
         (
@@ -151,7 +152,7 @@ def _cuda(facts: Facts) -> str:
             for row in facts.architectures
         ),
     )
-    toolkits = _table(
+    toolkits = as_table(
         "CUDA toolkits", ("CUDA", "its own driver"), ((row.version, row.driver) for row in facts.toolkits)
     )
     return f"{families}\n{architectures}\n{toolkits}"
@@ -162,7 +163,7 @@ def _cudnn(facts: Facts) -> str:
         (str(row.versions), ", ".join(row.cuda), f"{row.capability_min} to {row.capability_max}")
         for row in facts.cudnn
     )
-    return _table("cuDNN", ("cuDNN", "CUDA majors", "compute capability"), rows)
+    return as_table("cuDNN", ("cuDNN", "CUDA majors", "compute capability"), rows)
 
 
 def _tags(facts: Facts) -> str:
@@ -177,22 +178,22 @@ def _tags(facts: Facts) -> str:
         for row in facts.tags
     )
     head = ("tag", "Ubuntu", "cuDNN inside", "older driver branches that may start it", "Docker Hub")
-    return _table("nvidia/cuda tags", head, rows)
+    return as_table("nvidia/cuda tags", head, rows)
 
 
 def _bad(facts: Facts) -> str:
     rows = ((row.id, " and ".join(row.when), row.outcome, row.message, row.remedy) for row in facts.bad)
-    return _table("Known bad", ("id", "when", "outcome", "what happens", "remedy"), rows)
+    return as_table("Known bad", ("id", "when", "outcome", "what happens", "remedy"), rows)
 
 
 def _systems(facts: Facts) -> str:
     rows = ((row.name, row.glibc, ", ".join(row.python)) for row in facts.systems.values())
-    return _table("Systems", ("system", "glibc", "Python"), rows)
+    return as_table("Systems", ("system", "glibc", "Python"), rows)
 
 
 def _without(facts: Facts) -> str:
     rows = ((row.name, row.instead) for row in facts.without.values())
-    return _table("Without CUDA", ("build", "the one with CUDA"), rows)
+    return as_table("Without CUDA", ("build", "the one with CUDA"), rows)
 
 
 def _gpus(facts: Facts) -> str:
@@ -200,7 +201,7 @@ def _gpus(facts: Facts) -> str:
     for row in facts.gpus.values():
         named.setdefault(row.capability, []).append(row.name)
     rows = ((capability, ", ".join(named[capability])) for capability in sorted(named, key=_numbers))
-    return _table("GPUs", ("compute capability", "GPUs"), rows)
+    return as_table("GPUs", ("compute capability", "GPUs"), rows)
 
 
 def _numbers(capability: str) -> tuple[int, ...]:
@@ -209,7 +210,7 @@ def _numbers(capability: str) -> tuple[int, ...]:
 
 def _builds(facts: Facts) -> str:
     rows = ((row.name, str(row.versions or ""), ", ".join(row.needs)) for row in facts.builds)
-    return _table("Compiling", ("package", "versions", "Debian packages that its build needs"), rows)
+    return as_table("Compiling", ("package", "versions", "Debian packages that its build needs"), rows)
 
 
 def _sources(facts: Facts) -> str:
@@ -220,4 +221,4 @@ def _sources(facts: Facts) -> str:
     for table in facts.frameworks.values():
         found.add((f"wheels of {table.title} on the default package index", table.date or ""))
         found |= {(s.reference, s.date or "") for row in table.rows for s in row.added.values()}
-    return _table("Sources", ("reference", "read"), sorted(found))
+    return as_table("Sources", ("reference", "read"), sorted(found))

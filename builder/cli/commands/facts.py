@@ -24,7 +24,7 @@ facts = typer.Typer(
 @facts.command("refresh")
 def refresh_tables(
     check_: bool = opt.of("--check: Change nothing; exit 1 if something differs.", False),
-    only: list[str] | None = opt.of("--only NAME: One framework's table; repeatable."),
+    only: list[str] | None = opt.of("--only NAME: One table, of a framework or a package; repeatable."),
     again: bool = opt.of("--again: Read every release, not only missing and changed ones.", False),
     verify: bool = opt.of(
         "--verify: Read the wheels of every row again, none from the cache; change nothing, exit 1 if one "

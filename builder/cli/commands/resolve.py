@@ -15,6 +15,7 @@ from builder.plan.facts.rules import Outcome, platform_of
 from builder.plan.facts.tables import load
 from builder.plan.resolve import (
     Demand,
+    LastRelease,
     NamedRequirement,
     Proposal,
     Wishes,
@@ -26,6 +27,7 @@ from builder.plan.resolve import (
     from_pyproject,
     from_requirements,
     in_wheels,
+    last_release,
     meant,
     needs_standalone,
     nothing,
@@ -81,6 +83,8 @@ class ProposedMatrix:
     asked: Wishes
     offers: Mapping[str, Offer]
     proposals: Sequence[Proposal]
+    last: Sequence[LastRelease] = ()
+    """Of each framework, if a card or a driver is given."""
 
 
 def resolve(
@@ -207,7 +211,9 @@ def propose(
             hint="loosen a requirement that the resolver names, or the Python",
         )
     text = to_matrix_yaml(standing, name)
-    return ProposedMatrix(text=text, demand=demand, asked=asked, offers=offers, proposals=standing)
+    machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
+    last = [last_release(wish.name, on.gpus, on.driver) for wish in demand.frameworks if machine_given]
+    return ProposedMatrix(text=text, demand=demand, asked=asked, offers=offers, proposals=standing, last=last)
 
 
 def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:
@@ -273,6 +279,10 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         origin, why = _origin(wish, found.offers, found.demand.built_for)
         beside = "" if wish.place == "the command line" else f" ({wish.place})"
         say(f"{wish}{beside}: versions from the {origin}: {why}")
+    machine_ = ", ".join((*found.demand.gpus, *filter(None, [_driver(found.demand.driver)])))
+    for last in found.last:
+        for line in last.lines(machine_):
+            say(f"note: {line}")
     for number, one in enumerate(found.proposals, 1):
         cell = one.cell
         python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell)}"
@@ -284,6 +294,10 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         for finding in one.findings:
             if finding.outcome is Outcome.WARNS:
                 say(f"   {finding.rule}: {finding.message}")
+
+
+def _driver(driver: str | None) -> str | None:
+    return f"driver {driver}" if driver is not None else None
 
 
 def document(found: ProposedMatrix) -> dict[str, Any]:
@@ -311,6 +325,16 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
                 "findings": [finding.as_json() for finding in one.findings],
             }
             for one in found.proposals
+        ],
+        "last": [
+            {
+                "framework": last.name,
+                "newest": last.anywhere.text,
+                "newest_on_default_index": last.default.text,
+                "dropped_since": last.anywhere.since,
+                "dropped_because": last.anywhere.dropped.as_json() if last.anywhere.dropped else None,
+            }
+            for last in found.last
         ],
         "matrix": found.text,
     }

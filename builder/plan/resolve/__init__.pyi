@@ -1,5 +1,6 @@
 from .clash import nothing
 from .conda import in_wheels, read
+from .last import LastRelease, last_release
 from .proof import brought, prove
 from .requirements import (
     NamedRequirement,
@@ -15,6 +16,7 @@ from .solve import Demand, Proposal, distributions, meant, needs_standalone, sea
 
 __all__ = [
     "Demand",
+    "LastRelease",
     "NamedRequirement",
     "Proposal",
     "Wishes",
@@ -26,6 +28,7 @@ __all__ = [
     "from_pyproject",
     "from_requirements",
     "in_wheels",
+    "last_release",
     "meant",
     "needs_standalone",
     "nothing",

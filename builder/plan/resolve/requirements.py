@@ -412,4 +412,4 @@ def read_text(path: Path) -> str:
 
 
 def _is_on_record(name: str) -> bool:
-    return load().table_name(name) in load().frameworks or name in load().companions
+    return load().table_name(name) in load().frameworks or name in load().packages

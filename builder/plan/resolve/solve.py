@@ -35,6 +35,7 @@ from builder.plan.facts.rules import (
     check,
     choices,
     platform_of,
+    settled,
     summary,
     until_refused,
 )
@@ -273,6 +274,8 @@ def judged(
         last = proposal.findings[-1:]
         if any(f.rule == "cuda-provider" and f.outcome is Outcome.IMPOSSIBLE for f in last):
             hopeless = combination
+        if proposal.possible and demand.companions:
+            proposal = replace(proposal, cell=settled(cell))
         yield combination, proposal
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from facts_shelf import LINUX, Shelf, metadata, torch
+from facts_shelf import Shelf, torch
 from rtbuild_command import called
 
 from builder.cli.commands import facts as command
@@ -183,13 +183,3 @@ def test_tags_that_are_gone_come_back_or_tell_their_cudnn(folder) -> None:
     )
     assert first["cuda"] == gone["cuda"]
     facts.read(folder)
-
-
-def test_what_a_new_release_of_a_companion_asks_for_is_read(folder) -> None:
-    asked = ("numpy", "torch==2.99.1", "torch>=1; extra == 'x'", "pillow>=5.3")
-    shelf = Shelf({f"torchvision-0.99.1-cp312-cp312-{LINUX}.whl": metadata("torchvision", "0.99.1", *asked)})
-    changes = refresh(folder, index=shelf, registry=Nobody()).changes
-    (change,) = [one for one in changes if one.key == "requires"]
-    assert change.label == "companions torchvision"
-    assert [line for line in change.new if line not in change.old] == ["0.99.1 torch==2.99.1"]
-    assert change.new[0] == "0.99.1 torch==2.99.1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pages import packages
 from pages.facts import markdown
 
 from builder.plan.facts.rules.checking import RULES
@@ -15,6 +16,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_the_page_of_facts(generated) -> None:
     generated("docs/facts.md", markdown(facts.load()))
+
+
+def test_the_page_of_packages(generated) -> None:
+    generated("docs/packages.md", packages.markdown(facts.load()))
 
 
 def test_every_rule_is_explained_and_no_other() -> None:

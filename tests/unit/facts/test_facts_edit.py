@@ -20,21 +20,21 @@ name = "thing"
 rows = [
   # about the first
   { versions = "==1.*", latest = "1.0", python = ["3.8"], pins = ["a==1", "b[x]==2"], sources = ["docs"] },
-  { versions = "==2.*", latest = "2.0", python = ["3.9"], sources = ["docs", "metadata"] },
+  { versions = "==2.*", latest = "2.0", python = ["3.9"], sources = ["docs", "index"] },
 ]
 
 [sources.docs]
 reference = "somewhere"
 date = "2020-01-01"
 
-[sources.metadata]
+[sources.index]
 reference = "wheels"
 date = "2020-01-01"
 """
 DATE = "2026-02-03"
 
 
-def change(row, key, new, old=None, file="companions.toml"):
+def change(row, key, new, old=None, file="nvidia-wheels.toml"):
     return Change(file=file, row=row, label="thing", key=key, old=old, new=new)
 
 
@@ -48,8 +48,8 @@ def test_values_change_and_all_else_stays() -> None:
 def test_a_row_names_the_source_that_changed_it() -> None:
     rows = tomllib.loads(apply(TABLE, [change(0, "pins", ["b[x]==3", 'c; a == "]"'])], DATE))["rows"]
     assert rows[0]["pins"] == ["b[x]==3", 'c; a == "]"']
-    assert rows[0]["sources"] == ["docs", "metadata"]
-    assert rows[1]["sources"] == ["docs", "metadata"]
+    assert rows[0]["sources"] == ["docs", "index"]
+    assert rows[1]["sources"] == ["docs", "index"]
 
 
 def test_a_new_source_is_added_first_where_it_decides_and_a_new_key_is_set() -> None:
@@ -77,7 +77,7 @@ def test_a_layout_that_would_be_spoilt_is_refused() -> None:
 def test_every_table_that_is_refreshed_can_be_changed(tmp_path) -> None:
     folder = tmp_path / "facts"
     shutil.copytree(resources.facts(), folder)
-    for stem in ("nvidia-wheels", "tags", "companions"):
+    for stem in ("nvidia-wheels", "tags"):
         path = folder / f"{stem}.toml"
         rows = tomllib.loads(path.read_text())["rows"]
         names = ("latest", "python", "cuda", "cudnn", "pins", "versions", "state", "requires")
@@ -94,5 +94,5 @@ def test_every_table_that_is_refreshed_can_be_changed(tmp_path) -> None:
 def test_a_source_without_a_date_is_refused_and_no_other_source_gets_it() -> None:
     table = TABLE.replace('reference = "wheels"\ndate = "2020-01-01"', 'reference = "wheels"')
     table += '\n[sources.other]\nreference = "elsewhere"\ndate = "2020-01-01"\n'
-    with pytest.raises(FactsError, match="metadata has no date"):
+    with pytest.raises(FactsError, match="index has no date"):
         apply(table, [change(1, "latest", "2.1")], DATE)

@@ -83,8 +83,9 @@ def test_a_text_from_outside_gets_these_causes_and_these_commands_only(thread):
 
 
 def test_torchvision_is_named_to_the_patch_for_every_release_of_pytorch():
-    for line in load().companions["torchvision"].requires:
-        vision, _, wanted = line.partition(" torch==")
+    for row in load().packages["torchvision"].rows:
+        wanted = next((line[7:] for line in row.requires if line.startswith("torch==")), "")
+        vision = row.version
         text = f"torch=={wanted}\nRuntimeError: operator torchvision::nms does not exist\n"
         assert not wanted or f"'torchvision=={vision}'" in commands(ask(text))[0]
 

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from builder.core.versions import key, requirement, short
 from builder.plan.facts.maintain import release_rows as assemble
+from builder.plan.facts.maintain.package_rows import package_rows
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease
 from builder.plan.facts.reading import Told, metadata_of
+from builder.plan.facts.tables import PackageName, TableFile
 from builder.sources.index import MACHINES
 
 Found = Mapping[str, Mapping[str, WheelRelease]]
@@ -23,7 +26,7 @@ class Family:
     """One framework."""
 
     stem: str
-    """Of its file in ``tables/releases``."""
+    """Of its file in ``tables/releases``: ``torch``, ``packages/vllm``."""
     distributions: Mapping[str, str]
     """Each with the first release that is read."""
     rows: Rows
@@ -31,6 +34,13 @@ class Family:
     """True if a second wheel of each release is read, too."""
     light: tuple[str, ...] = ()
     """Distributions whose metadata is enough."""
+    compiled: str | None = None
+    """Of a package beside the frameworks: the first release whose libraries are read."""
+
+    @property
+    def name(self) -> str:
+        """By which ``--only`` asks for it."""
+        return self.stem.rpartition("/")[2]
 
 
 def _told(release: WheelRelease) -> list[tuple[str, Told]]:
@@ -195,3 +205,14 @@ FAMILIES = (
     Family("paddle", {"paddlepaddle-gpu": "2.0"}, _each(_plain)),
     Family("ctranslate2", {"ctranslate2": "2.0"}, _each(_plain), two=True),
 )
+
+
+def families(folder: Path) -> tuple[Family, ...]:
+    """The frameworks, and the packages beside them that the tables in a folder name."""
+    path = folder / "packages.toml"
+    names = TableFile(path).rows(PackageName) if path.exists() else ()
+    beside = (
+        Family(f"packages/{one.name}", {one.name: one.since}, package_rows, compiled=one.compiled)
+        for one in names
+    )
+    return (*FAMILIES, *beside)

@@ -113,8 +113,8 @@ def pythons(release: WheelRelease, platform: str, admitted: str | None) -> list[
             found |= {f"3.{minor}" for minor in range(int(match[1]), 16)}
         elif match and not tag.abi.endswith("t"):
             found.add(f"3.{match[1]}")
-        elif tag.interpreter in {"py3", "py2.py3"}:
-            found |= {f"3.{minor}" for minor in range(5, 16)}
+        elif oldest := re.fullmatch(r"(?:py2\.)?py3(\d*)", tag.interpreter):
+            found |= {f"3.{minor}" for minor in range(int(oldest[1] or 5), 16)}
     return sorted((name for name in found if takes(admitted, name)), key=key)
 
 
@@ -162,13 +162,14 @@ BY_NAME = ("python", "platforms", "glibc")
 """Values that the names of files tell."""
 
 
-def base_row(release: WheelRelease) -> Raw:
-    """The keys that every framework's row has; :func:`seal` drops the empty ones."""
+def base_row(release: WheelRelease, *, with_extras: bool = True) -> Raw:
+    """The keys that every row has; :func:`seal` drops the empty ones."""
     first = next((release.told[p] for p in MACHINES if p in release.told), None)
     metadata = metadata_of(first.metadata if first else None)
     platforms = release.platforms
     versions = pythons(release, platforms[0], metadata.python)
-    found = {extra: lines_for(metadata, extra, versions) for extra in ("", *metadata.extras)}
+    names = ("", *metadata.extras) if with_extras else ("",)
+    found = {extra: lines_for(metadata, extra, versions) for extra in names}
     extras = {extra: [line for line in lines if is_nvidia(line)] for extra, lines in found.items()}
     row: Raw = {
         "version": release.version,
@@ -239,13 +240,11 @@ def _short_path(member: str) -> str:
     return re.sub(r"\.cpython-\w+-[\w-]+(?=\.so)|-[0-9a-f]{8}(?=\.so)", "", member)
 
 
-_ORDER = (*(one.name for one in fields(FrameworkRow) if one.name != "sources"), "files")
-
-
-def seal(row: Raw, *made_of: WheelRelease | None) -> Raw:
-    """Give a row the fingerprints of its releases and its check sum, its keys in a fixed order."""
+def seal(row: Raw, *made_of: WheelRelease | None, kind: type = FrameworkRow) -> Raw:
+    """Give a row the fingerprints of its releases and its check sum, its keys in the order of ``kind``'s."""
     row["files"] = {release.label: release.fingerprint for release in made_of if release is not None}
-    sealed = {name: row[name] for name in _ORDER if row.get(name) not in (None, [], {})}
+    order = (*(one.name for one in fields(kind) if one.name != "sources"), "files")
+    sealed = {name: row[name] for name in order if row.get(name) not in (None, [], {})}
     return sealed | {"sum": total(sealed)}
 
 

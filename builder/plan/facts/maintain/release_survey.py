@@ -4,6 +4,7 @@ A release that the tables have already is read again only if its files on the in
 those that were read. What was read is in the user's cache, so an interrupted survey continues.
 """
 
+import functools
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,16 +18,22 @@ from packaging.version import Version
 
 from builder.core.errors import CellError
 from builder.core.items import item
-from builder.plan.facts.maintain.framework_sources import FAMILIES, Family
+from builder.plan.facts.maintain.framework_sources import Family, families
+from builder.plan.facts.maintain.package_rows import AGAINST, SourceRelease, against, with_sources
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease, releases, total
-from builder.plan.facts.reading import Kind, Told, read_wheel
-from builder.sources.index import Index, IndexFile, pages
+from builder.plan.facts.reading import Kind, Told, read_package, read_source, read_symbols, read_wheel
+from builder.sources.index import Index, IndexFile, page, pages
 
 Listed = Mapping[str, Mapping[str, WheelRelease]]
 Identity = tuple[str, str, str]
 Say = Callable[[int, int, int], None]
 
 _THREADS = 4
+_READERS: dict[Kind, Callable[..., Told]] = {
+    "package": read_package,
+    "source": read_source,
+    "symbols": read_symbols,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,17 +99,24 @@ def survey(
     """
     found = Survey()
     read = _reader(index, found, budget or Budget(), say, cache)
-    for family in FAMILIES:
-        if only and family.stem not in only:
+    for family in families(folder):
+        if only and family.name not in only:
             continue
         try:
             with item(family.stem):
                 old = found.tables[family.stem] = load_table(folder, family.stem)
                 if (listed := _listed(family, index, found)) is not None:
-                    _family(family, listed, old, read, found, again=again)
+                    others = functools.partial(_against, index)
+                    _family(family, listed, old, read, found, again=again, beside=others)
         except CellError as error:
             found.notes.append(f"the table of {family.stem} stays as it is: {error.message}")
     return found
+
+
+def _against(index: Index) -> Mapping[str, WheelRelease]:
+    """The releases that packages' symbols are compared with."""
+    files = page(AGAINST, index)
+    return against(files) if not isinstance(files, str) else {}
 
 
 def load_table(folder: Path, stem: str) -> ReleaseTable:
@@ -129,6 +143,10 @@ def _listed(family: Family, index: Index, found: Survey) -> Listed | None:
         for name, since in family.distributions.items()
         if not isinstance(files := found_pages[name], str)
     }
+    if family.compiled is not None:
+        for name, files in found_pages.items():
+            if not isinstance(files, str):
+                with_sources(listed[name], name, files, family.distributions[name])
     found.notes += [
         f"{name} was not read: {why}" for name, why in found_pages.items() if isinstance(why, str)
     ]
@@ -143,6 +161,7 @@ def _family(
     found: Survey,
     *,
     again: bool,
+    beside: Callable[[], Mapping[str, WheelRelease]],
 ) -> None:
     fresh = {} if again else {identity(row): row for row in old.rows if _stands(row, listed)}
     used = {name for row in fresh.values() for name in row["files"]}
@@ -154,12 +173,19 @@ def _family(
         return [row for row in family.rows(listed) if identity(row) not in fresh]
 
     jobs = _jobs(family, listed)
-    read(job for job in jobs if job.release.label not in known)
+    first = [job for job in jobs if job.release.label not in known]
+    read(first)
+    if any("symbols" in told.values for job in first for told in job.release.told.values()):
+        others = beside()
+        read(Job(one, "linux/amd64", "symbols", one.on("linux/amd64")[0]) for one in others.values())
+        listed = {**listed, AGAINST: others}
     # a new release of jax may ask for a plug-in whose own row stands: that one is wanted, too
     wanted = {name for row in new() for name in row["files"]}
     read(job for job in jobs if job.release.label in wanted & known)
+    made = new()
+    listed = {name: of_it for name, of_it in listed.items() if name in family.distributions}
     labels = _labels(listed)
-    whole = (row for row in new() if all(labels[name].was_read for name in row["files"]))
+    whole = [row for row in made if all(labels[name].was_read for name in row["files"])]
     rows = fresh | {identity(row): row for row in whole}
     for row in old.rows:
         if all(name in labels for name in row["files"]):
@@ -217,15 +243,24 @@ def identity(row: Mapping[str, Any]) -> Identity:
 def _jobs(family: Family, listed: Listed) -> list[Job]:
     """Every wheel that is read of a family, the newest release first."""
     jobs = []
-    for name, of_it in listed.items():
+    for of_it in listed.values():
         for release in sorted(of_it.values(), key=lambda one: Version(one.version), reverse=True):
-            for platform in release.platforms:
+            for platform in release.platforms[: None if family.compiled is None else 1]:
                 files = release.on(platform)
-                kind: Kind = "metadata" if name in family.light else "deep"
+                kind = _kind(family, release)
                 jobs.append(Job(release, platform, kind, files[0]))
                 if family.two and platform == "linux/amd64":
                     jobs.append(Job(release, "other", "other", files[min(1, len(files) - 1)]))
     return jobs
+
+
+def _kind(family: Family, release: WheelRelease) -> Kind:
+    """How a release is read."""
+    if isinstance(release, SourceRelease):
+        return "source"
+    if family.compiled is not None:
+        return "package" if Version(release.version) >= Version(family.compiled) else "metadata"
+    return "metadata" if release.distribution in family.light else "deep"
 
 
 def _changes(stem: str, old: Sequence[Raw], new: Sequence[Raw]) -> list[str]:
@@ -268,6 +303,8 @@ def _reader(
             return None
         try:
             with item(job.file.name):
+                if job.kind in _READERS:
+                    return _READERS[job.kind](job.file, index.client, cache=cache)
                 return read_wheel(job.file, index.client, job.kind, cache=cache)
         except CellError as error:
             return Told(file=job.file.name, unread=[error.message])
@@ -285,7 +322,7 @@ def _reader(
                 found.wheels += 1
                 found.transferred += told.transferred
                 found.notes += [f"{told.file}: {reason}" for reason in told.unread]
-                if told.metadata is not None:
+                if told.metadata is not None or job.kind == "symbols":
                     job.release.told[job.place] = told
                 if say is not None:
                     say(done, of, found.transferred)

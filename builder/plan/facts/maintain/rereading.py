@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from builder.core.errors import UsageError
 from builder.core.files import write_whole
 from builder.plan.facts.maintain.coverage_report import as_text, coverage
-from builder.plan.facts.maintain.framework_sources import FAMILIES
+from builder.plan.facts.maintain.framework_sources import families
 from builder.plan.facts.maintain.release_survey import Budget, Survey, survey, table_text
 from builder.plan.facts.maintain.side_tables import Refresh, apply, refresh
 from builder.sources.index import Index
@@ -107,10 +107,10 @@ def reread(
     ``only`` these frameworks' releases; ``again`` also those that are on record; ``verify`` every wheel on
     record, none from the cache, and no other source. Raises UsageError if no table is of that name.
     """
-    stems = [family.stem for family in FAMILIES]
+    names = sorted({family.name for family in families(folder)})
     for name in only:
-        if name not in stems:
-            raise UsageError(f"there is no table of {name}", hint=f"there are {', '.join(stems)}")
+        if name not in names:
+            raise UsageError(f"there is no table of {name}", hint=f"there are {', '.join(names)}")
     budget = Budget(bytes=most_bytes, seconds=most_seconds)
     with contextlib.ExitStack() as held:
         # what an earlier run has read of a wheel proves nothing about the wheel

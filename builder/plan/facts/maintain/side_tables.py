@@ -1,4 +1,4 @@
-"""Reading NVIDIA's wheels, companions of frameworks and ``nvidia/cuda`` tags again, against their tables.
+"""Reading NVIDIA's wheels and ``nvidia/cuda`` tags again, against their tables.
 
 A value stays if no server answers, and the reason is a note. A row that a person marked ``kept`` is never
 changed. The releases of frameworks are :mod:`.survey`'s.
@@ -15,21 +15,18 @@ from typing import Any
 
 from builder.core.errors import CellError, RtbuildError
 from builder.core.items import item
-from builder.core.versions import canonical, key, requirement, short
-from builder.plan.facts.reading import TAG, metadata_of, read_wheel
-from builder.plan.facts.tables import FactsError, load
-from builder.sources.index import Index, ask, environment, page
+from builder.core.versions import key, short
+from builder.plan.facts.reading import TAG
+from builder.plan.facts.tables import FactsError
+from builder.sources.index import Index, ask
 from builder.sources.oci import Registry
 
 IMAGE = "nvidia/cuda"
 _SOURCES = {
     "nvidia-wheels.toml": ("index", "listing of the default package index"),
-    "companions.toml": ("metadata", "Requires-Dist of the wheels on the default package index"),
     "tags.toml": ("registry", "tag listing and image configs of nvidia/cuda on Docker Hub"),
 }
 """The source of a file's changed rows: its id in ``[sources]``, and its reference."""
-_PYTHON = "3.12.0"
-"""The Python for whose markers a companion's requirements are read, whichever machine reads them."""
 
 Plain = str | list[str]
 
@@ -75,20 +72,17 @@ class Refresh:
 def refresh(folder: Path, *, index: Index, registry: Registry) -> Refresh:
     """Compare the tables in ``folder`` with what can be read. Writes nothing; no server makes it fail."""
     found = Refresh()
-    wheels, beside, tags = (
+    wheels, tags = (
         tomllib.loads((folder / f"{stem}.toml").read_text("utf-8"))["rows"]
-        for stem in ("nvidia-wheels", "companions", "tags")
+        for stem in ("nvidia-wheels", "tags")
     )
-    offers = ask((row["name"] for row in (*wheels, *beside)), index)
+    offers = ask((row["name"] for row in wheels), index)
     for name, offer in offers.items():
         if not offer.wheels:
             found.note(f"{name} was not read: {offer.unknown or 'the package index lists no wheel of it'}")
     for number, row in enumerate(wheels):
         with _noted(found, row["name"]):
             _versions(number, row, offers[row["name"]].wheels, found)
-    for number, row in enumerate(beside):
-        with _noted(found, row["name"]):
-            _companion(number, row, offers[row["name"]].wheels, index, found)
     with _noted(found, IMAGE):
         _tags(tags, registry, found)
     return found
@@ -122,35 +116,6 @@ def _versions(number: int, row: Mapping[str, Any], files: Collection[str], found
             found.note(f"{row['name']} {gone} is no longer on the package index")
     elif versions and versions != row["versions"]:
         found.add("nvidia-wheels.toml", number, row, "versions", versions)
-
-
-def _companion(
-    number: int, row: Mapping[str, Any], wheels: Mapping[str, Sequence[str]], index: Index, found: Refresh
-) -> None:
-    """The frameworks that releases of a companion ask for; a release on record is not read again."""
-    lines = list(row["requires"])
-    known = {line.partition(" ")[0] for line in lines}
-    wanted = {v: names[0] for v, names in wheels.items() if v not in known and key(v) >= key(row["since"])}
-    listed = page(row["name"], index) if wanted else ()
-    if isinstance(listed, str):
-        found.note(f"{row['name']} was not read: {listed}")
-        return
-    files = {file.name: file for file in listed}
-    for version, name in wanted.items():
-        metadata = read_wheel(files[name], index.client, "metadata").metadata if name in files else None
-        if metadata is None:
-            found.note(f"{name} was not read")
-            continue
-        asked = [requirement(text) for text in metadata_of(metadata).requires]
-        lines += [
-            f"{version} {canonical(one.name)}{one.specifier}"
-            for one in asked
-            if one is not None and one.specifier and canonical(one.name) in load().frameworks
-            if one.marker is None or one.marker.evaluate(environment(_PYTHON))
-        ]
-    lines.sort(key=lambda line: key(line.partition(" ")[0]), reverse=True)
-    if lines != row["requires"]:
-        found.add("companions.toml", number, row, "requires", lines)
 
 
 def _tags(rows: Sequence[Mapping[str, Any]], registry: Registry, found: Refresh) -> None:

@@ -2,6 +2,7 @@ from .base import DOCKER_HUB, TAG, CudaTag, system_of, tag_of
 from .cache import Memory
 from .cells import read
 from .observed import BaseTruth, Truth, WheelTruth
+from .package_wheel import number_of, read_package, read_source, read_symbols
 from .wheel import Kind, Metadata, Told, metadata_of
 from .wheelread import read_wheel
 
@@ -17,7 +18,11 @@ __all__ = [
     "Truth",
     "WheelTruth",
     "metadata_of",
+    "number_of",
     "read",
+    "read_package",
+    "read_source",
+    "read_symbols",
     "read_wheel",
     "system_of",
     "tag_of",

@@ -11,6 +11,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from builder.core.elf import LOAD_SEGMENT, elf_segments, reader_of
 
@@ -30,36 +31,50 @@ def fatbin_architectures(content: bytes) -> tuple[str, ...] | None:
     Most, because some sources are compiled for fewer (attention kernels for new cards only), and objects that
     come out of a static library for others.
     """
-    found = Counter(_containers(content))
+    found = code_in(content).containers
     if not found:
         return None
     return tuple(sorted(found.most_common(1)[0][0], key=order))
 
 
-def _containers(content: bytes) -> Iterator[frozenset[str]]:
+@dataclass(frozen=True, kw_only=True)
+class GpuCode:
+    """The GPU code in (the beginning of) a library."""
+
+    containers: Counter[frozenset[str]]
+    """Architectures, by how many containers hold just these."""
+    ptx: tuple[int, int] | None
+    """The newest version of PTX in them, which tells the toolkit that wrote it."""
+
+
+def code_in(content: bytes) -> GpuCode:
+    """Every whole container. What is cut off is left out."""
+    found, versions = Counter[frozenset[str]](), set[tuple[int, int]]()
     at = content.find(_MAGIC)
     while at >= 0:
         entries, after = _entries(content, at)
         if entries:
-            yield frozenset(entries)
+            found[frozenset(name for name, _ in entries)] += 1
+            versions |= {version for name, version in entries if name.startswith("compute_")}
         at = content.find(_MAGIC, max(at + 4, after))
+    return GpuCode(containers=found, ptx=max(versions, default=None))
 
 
-def _entries(content: bytes, start: int) -> tuple[list[str], int]:
-    """The architectures of one container, empty if it is cut off or no container, and where reading ended."""
+def _entries(content: bytes, start: int) -> tuple[list[tuple[str, tuple[int, int]]], int]:
+    """Architectures and format versions in one container, none if it is cut off, and where reading ended."""
     if start + 16 > len(content):
         return [], start
     version, header, size = struct.unpack_from("<HHQ", content, start + 4)
     at, end = start + header, start + header + size
-    found: list[str] = []
+    found: list[tuple[str, tuple[int, int]]] = []
     if version != 1 or header != 16 or end > len(content):
         return [], start
     while at + 64 <= end:
         kind, _, header, size = struct.unpack_from("<HHIQ", content, at)
-        (capability,) = struct.unpack_from("<I", content, at + 28)
+        small, large, capability = struct.unpack_from("<HHI", content, at + 24)
         if kind not in {_PTX, _CUBIN} or not 20 <= capability < 1000 or header + size == 0:
             return [], at
-        found.append(f"{'compute' if kind == _PTX else 'sm'}_{capability}")
+        found.append((f"{'compute' if kind == _PTX else 'sm'}_{capability}", (large, small)))
         at += header + size
     return found, at
 

@@ -38,7 +38,7 @@ def read_wheel(file: IndexFile, client: Client, kind: Kind = "small", *, cache: 
     limit = DEEP_LIMIT if kind in {"deep", "other"} else LIMIT
     archive = RemoteZip(url=file.url, session=client, size=file.size, limit=limit)
     try:
-        told.metadata = _sibling(archive, file.metadata) if file.metadata else None
+        told.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
         _members(archive, parts_of(file.name, kind), told, small=kind == "small")
     except UnknownError as problem:
         told.unread.append(str(problem))
@@ -51,7 +51,7 @@ def read_wheel(file: IndexFile, client: Client, kind: Kind = "small", *, cache: 
     return told
 
 
-def _sibling(archive: RemoteZip, expected: str | bool) -> str | None:
+def metadata_beside(archive: RemoteZip, expected: str | bool) -> str | None:
     """The metadata file beside the wheel; None if it is not there after all, or differs."""
     headers = {"Accept-Encoding": "identity"}
     parts = urlsplit(archive.url)
@@ -61,10 +61,10 @@ def _sibling(archive: RemoteZip, expected: str | bool) -> str | None:
             return None
         content = archive.body(answer, LIMIT // 2)
     matches = isinstance(expected, bool) or hashlib.sha256(content).hexdigest() == expected
-    return _head(content) if matches and content.startswith(b"Metadata-Version:") else None
+    return metadata_head(content) if matches and content.startswith(b"Metadata-Version:") else None
 
 
-def _head(metadata: bytes) -> str:
+def metadata_head(metadata: bytes) -> str:
     """The metadata up to the description."""
     return re.split(r"\r?\n\r?\n", metadata.decode("utf-8", "replace"), maxsplit=1)[0]
 
@@ -82,7 +82,7 @@ def _members(archive: RemoteZip, parts: Sequence[WheelPart], told: Told, *, smal
     found, why = archive.find(patterns, first=small or not parts)
     if told.metadata is None:
         try:
-            told.metadata = _head(archive.content(found[_METADATA][0]))
+            told.metadata = metadata_head(archive.content(found[_METADATA][0]))
         except IndexError:
             told.unread.append(why or "it holds no METADATA")
         except UnknownError as problem:

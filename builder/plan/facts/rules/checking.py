@@ -7,7 +7,16 @@ from dataclasses import replace
 from builder.core.model import Cell
 from builder.core.versions import canonical, pinned, release, requirement
 from builder.plan.facts.reading import Truth, WheelTruth, system_of
-from builder.plan.facts.rules import cuda, cudnn, devices, kernels, packages, system
+from builder.plan.facts.rules import (
+    beside,
+    compiled_packages,
+    cuda,
+    cudnn,
+    devices,
+    kernels,
+    packages,
+    system,
+)
 from builder.plan.facts.rules.finding import Finding, Nearest, Outcome, summary
 from builder.plan.facts.rules.image_contents import Stack, stack_of
 
@@ -33,6 +42,13 @@ RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "driver": devices.driver,
     "require-cuda": devices.require_cuda,
     "gpu": devices.gpus,
+    "package-known": compiled_packages.known,
+    "package-python": compiled_packages.installs,
+    "package-torch": compiled_packages.torch_abi,
+    "package-cuda": compiled_packages.cuda,
+    "package-gpu": compiled_packages.gpus,
+    "package-numpy": compiled_packages.numpy,
+    "same-files": compiled_packages.same_files,
     "known-bad": packages.known_bad,
     "numpy": packages.numpy,
     "pins": packages.pins,
@@ -50,6 +66,8 @@ _OF_CUDA = {
     "driver",
     "gpu",
     "kernels",
+    "package-cuda",
+    "package-gpu",
 }
 """Rules that ask nothing of an image without CUDA."""
 
@@ -159,6 +177,11 @@ def until_refused(cell: Cell, driver: str | None, truth: Truth | None = None) ->
         if finding.outcome.severity >= Outcome.UNKNOWN.severity:
             break
     return tuple(found)
+
+
+def settled(cell: Cell) -> Cell:
+    """The cell, its packages beside the frameworks pinned to the releases that were judged."""
+    return beside.settled(cell, stack_of(cell).beside)
 
 
 def explain(cell: Cell, found: Sequence[Finding]) -> str:

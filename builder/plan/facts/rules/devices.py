@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from builder.core.versions import agree, at_least, contains, key, major, short
+from builder.plan.facts.rules.beside import Beside
 from builder.plan.facts.rules.finding import (
     CELL,
     Finding,
@@ -25,9 +26,18 @@ def cuda_versions(stack: Stack) -> tuple[Value, ...]:
 
     CTranslate2 has its runtime inside and takes the other libraries from outside.
     """
-    compiled = (framework.cuda for framework in stack.frameworks)
+    compiled = [framework.cuda for framework in stack.frameworks]
+    compiled += [_of_package(one) for one in stack.beside]
     found = (stack.base_cuda, stack.wheel_cuda.version if stack.wheel_cuda else None, *compiled)
     return tuple(value for value in found if value is not None)
+
+
+def _of_package(one: Beside) -> Value | None:
+    """CUDA that a package beside the frameworks was compiled with; its code for GPUs is its own rule's."""
+    row = one.row
+    if row is None or row.cuda is None or row.archive == "source" or one.variant:
+        return None
+    return Value(f"CUDA that {one.name} was compiled with", row.cuda, row.source_of("cuda"))
 
 
 def driver(stack: Stack) -> Iterator[Finding]:

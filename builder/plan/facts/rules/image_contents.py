@@ -4,6 +4,7 @@ Rules do not look things up themselves. They read a :class:`Stack`, in which eac
 a wheel or a registry if it was read, else the tables.
 """
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from builder.core.versions import (
     requirement,
 )
 from builder.plan.facts.reading import BaseTruth, CudaTag, Truth, system_of, tag_of
+from builder.plan.facts.rules.beside import Beside, beside
 from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
 from builder.plan.facts.rules.framework import CellFramework, framework_of
 from builder.plan.facts.tables import Source, SystemRow, load
@@ -61,6 +63,11 @@ class Stack:
     """Every copy of cuDNN."""
     wheel_cuda: Copy | None
     disagreements: tuple[Finding, ...]
+
+    @functools.cached_property
+    def beside(self) -> tuple[Beside, ...]:
+        """Compiled packages beside the frameworks, as far as they are on record."""
+        return beside(self.cell, self.truth, self.frameworks)
 
     @property
     def _shared(self) -> list[Copy]:

@@ -89,7 +89,15 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
     every: list[tuple[str, Requirement | None, Source]] = []
     for text in (*cell.frameworks, *cell.cuda.packages, *cell.pip):
         parsed = requirement(text)
-        every += [("the cell", parsed, CELL), *(_companion(parsed) if parsed is not None else ())]
+        every.append(("the cell", parsed, CELL))
+    for one in stack.beside:
+        # of a release that a resolver takes it is the resolver that knows
+        if (
+            one.row is not None
+            and not one.chosen
+            and (not stack.truth.locked or cell.dependencies == "listed")
+        ):
+            every += [(one.label, requirement(line), one.row.source) for line in one.row.requires]
     for framework in stack.frameworks:
         every += [(framework.label, parsed, source) for parsed, source in framework.wants]
         if (row := framework.row) is not None:
@@ -100,14 +108,6 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
         if parsed is not None and (parsed.marker is None or parsed.marker.evaluate(values)):
             asked.setdefault(canonical(parsed.name), []).append((who, parsed, source))
     return asked
-
-
-def _companion(parsed: Requirement) -> Iterator[Wish]:
-    """Requirements of a pinned release of torchvision and its like on the frameworks."""
-    name, version = canonical(parsed.name), pinned(parsed)
-    for text in load().companion_asks(name, version) if version is not None else ():
-        if (wanted := requirement(text)) is not None:
-            yield f"{name} {version}", wanted, load().companions[name].source
 
 
 def pins(stack: Stack) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-from .frameworks import Brings, FactsError, FrameworkRow, FrameworkTable
+from .frameworks import Brings, FactsError, FrameworkRow, FrameworkTable, TableFile
 from .gpus import card_of, class_of, known_cards, known_class, maker_of, named_card, near_names
 from .loader import (
     BadRow,
@@ -13,6 +13,7 @@ from .loader import (
     jax_cuda,
     load,
 )
+from .packages import PackageName, PackageRow, PackageTable, newest_minor
 from .source import Source
 
 __all__ = [
@@ -26,8 +27,12 @@ __all__ = [
     "FrameworkTable",
     "GpuRow",
     "KernelRow",
+    "PackageName",
+    "PackageRow",
+    "PackageTable",
     "Source",
     "SystemRow",
+    "TableFile",
     "TagRow",
     "WheelFamilyRow",
     "card_of",
@@ -39,4 +44,5 @@ __all__ = [
     "maker_of",
     "named_card",
     "near_names",
+    "newest_minor",
 ]

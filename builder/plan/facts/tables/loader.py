@@ -14,7 +14,7 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 
 from builder.core import resources
-from builder.core.versions import equal, key
+from builder.core.versions import canonical, key, requirement
 from builder.plan.facts.tables.frameworks import (
     FrameworkTable,
     R,
@@ -22,6 +22,7 @@ from builder.plan.facts.tables.frameworks import (
     TableFile,
     read_table,
 )
+from builder.plan.facts.tables.packages import PackageName, Packages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,14 +254,13 @@ class KernelRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompanionRow(Row):
-    """A package that is built for single releases of a framework, such as torchvision."""
+class SameFilesRow(Row):
+    """Distributions that write the same files."""
 
-    name: str
-    since: str
-    """The oldest release that is read."""
-    requires: tuple[str, ...]
-    """A release and what it asks for, newest first: ``0.20.1 torch==2.5.1``."""
+    file: str
+    names: tuple[str, ...]
+    """The one to keep first."""
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -294,9 +294,14 @@ class Facts:
     """Of the tables that are read when they are first asked for."""
 
     @functools.cached_property
-    def companions(self) -> Mapping[str, CompanionRow]:
-        """Packages built for single releases of a framework, by name."""
-        return {row.name: row for row in TableFile(self.folder / "companions.toml").rows(CompanionRow)}
+    def packages(self) -> Packages:
+        """Compiled packages beside the frameworks, each table read when it is first asked for."""
+        return Packages(self.folder, TableFile(self.folder / "packages.toml").rows(PackageName))
+
+    @functools.cached_property
+    def same_files(self) -> tuple[SameFilesRow, ...]:
+        """Distributions of which an image has one."""
+        return TableFile(self.folder / "same-files.toml").rows(SameFilesRow)
 
     @functools.cached_property
     def mistaken_names(self) -> Mapping[str, NameRow]:
@@ -328,9 +333,14 @@ class Facts:
         return {row.file: row.sha256 for row in TableFile(self.folder / "standalone.toml").rows(ArchiveRow)}
 
     def companion_asks(self, name: str, version: str | None) -> tuple[str, ...]:
-        """Requirements on frameworks of a companion's release, or the frameworks alone without a version."""
-        row = self.companions.get(name)
-        return _asked(row, version) if row is not None else ()
+        """Requirements of a package's release on frameworks; without a version the newest release's names."""
+        if name not in self.packages:
+            return ()
+        table = self.packages[name]
+        row = table.rows[0] if version is None else table.row(version)
+        asked = ((text, requirement(text)) for text in (row.requires if row is not None else ()))
+        mine = [(t, canonical(p.name)) for t, p in asked if p and canonical(p.name) in self.frameworks]
+        return tuple(dict.fromkeys(name if version is None else text for text, name in mine))
 
     def table_name(self, distribution: str) -> str:
         """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
@@ -437,14 +447,6 @@ def read(where: Path) -> Facts:
         builds=table("builds", BuildRow),
         folder=where,
     )
-
-
-@functools.lru_cache(maxsize=4096)
-def _asked(row: CompanionRow, version: str | None) -> tuple[str, ...]:
-    lines = [line.partition(" ") for line in row.requires]
-    if version is None:
-        return tuple(dict.fromkeys(re.split(r"[<>=!~]", text)[0] for _, _, text in lines))
-    return tuple(text for release, _, text in lines if equal(release, version.partition("+")[0]))
 
 
 def jax_cuda(extras: Iterable[str], version: str | None) -> str | None:

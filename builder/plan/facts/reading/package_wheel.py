@@ -1,0 +1,392 @@
+"""What a compiled package says of itself: a wheel's libraries by HTTP ranges, a source archive's build files.
+
+Of each library so much is read as holds its names and symbols, of the largest more, for their GPU code: at
+most :data:`MOST` of one wheel, in all. Nothing of a package is executed or loaded.
+"""
+
+import gzip
+import hashlib
+import io
+import re
+import tarfile
+import tomllib
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from zipfile import ZipInfo
+
+import requests
+
+from builder.core.versions import key
+from builder.plan.facts.reading import binary
+from builder.plan.facts.reading.libraries import SharedLibrary, library_of
+from builder.plan.facts.reading.wheel import Told, Values, keep, kept, place_of
+from builder.plan.facts.reading.wheelread import metadata_beside, metadata_head
+from builder.sources.index import IndexFile, RemoteZip, UnknownError
+from builder.sources.net import Client, explain
+
+MOST = 48 << 20
+"""Bytes that are read of one wheel."""
+_NAMES, _CODE = 3 << 19, 6 << 20
+"""Packed bytes of a library that hold its names and symbols; and the beginning of its GPU code."""
+_FOR_CODE = 4
+"""Libraries, the largest ones, that are read on for GPU code."""
+_SOURCE, _BUILD_FILE = 32 << 20, 1 << 20
+"""Bytes of a source archive, packed; and of one file in it."""
+_LISTED = 400
+"""Names in one value."""
+
+_LIBRARY = re.compile(r"(?:.*/)?[^/]+\.so(?:\.[\w.]+)?")
+_MANGLED = re.compile(r"(lib[\w+]+?)[.-][0-9a-f]{8}(?=[.-]|\.so)")
+"""A copy that auditwheel put into the wheel under a name of its own."""
+_SYSTEM = re.compile(
+    r"lib(?:c|m|dl|pthread|rt|util|resolv|anl|stdc\+\+|gcc_s|mvec)\.so(?:\.\d+)*|ld-linux-.*|libcuda\.so\.1"
+)
+"""What every base and driver has."""
+_TORCH = re.compile(r"_Z(?:T[VIST])?NK?[VR]?(?:3c10|2at|5torch|6caffe2|4c10d)|(?:aoti_)?torch_[a-z]")
+_STABLE = re.compile(r"(?:aoti_)?torch_[a-z]")
+_NVIDIA = re.compile(
+    r"lib(?:cupti|nvperf|pcsampling|cudart|cublas|cudnn|cufft|curand|cusolver|cusparse|nvrtc|nvjpeg|npp|nccl|nvJit)"
+    r"[a-z_A-Z]*[.-].*"
+)
+_OTHER_MAKERS = re.compile(r".*(?:rocm|hip|xpu|sycl|_amd|_metal|_npu)[^/]*")
+"""Libraries for other makers' GPUs, which are not loaded beside CUDA."""
+_NO_PACKAGES = {"tests", "test", "docs", "doc", "examples", "benchmarks", "benchmark", "scripts", "tools"}
+"""Folders that many wheels leave beside their packages by accident; nobody imports them."""
+
+
+def read_package(file: IndexFile, client: Client, *, cache: Path | None = None) -> Told:
+    """Read one wheel, or take it from the cache. Nothing that a server does is an error: see ``unread``."""
+    place = place_of(file.sha256, "package", cache)
+    known = kept(place)
+    if known is not None:
+        return known
+    told = Told(file=file.name)
+    archive = RemoteZip(url=file.url, session=client, size=file.size, limit=MOST)
+    try:
+        told.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
+        entries = list(archive.entries())
+        if told.metadata is None:
+            own = [one for one in entries if re.fullmatch(r"[^/]+\.dist-info/METADATA", one.filename)]
+            told.metadata = metadata_head(archive.content(own[0])) if own else None
+        told.values = _values(archive, entries, told)
+    except UnknownError as problem:
+        told.unread.append(str(problem))
+    except requests.RequestException as problem:
+        told.unread.append(explain(problem))
+        place = None  # a line that broke says nothing about the wheel
+    told.read = dict.fromkeys(told.values, "libraries")
+    told.transferred = archive.transferred
+    if place is not None and told.metadata is not None:
+        keep(place, told)
+    return told
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """One library of a wheel, as far as it was read."""
+
+    path: str
+    library: SharedLibrary | None
+    code: binary.GpuCode
+    numpy_abi: str | None
+    whole: bool
+
+    @property
+    def own(self) -> bool:
+        """False for a copy of somebody else's."""
+        return ".libs/" not in self.path and not _NVIDIA.fullmatch(PurePosixPath(self.path).name)
+
+
+def _values(archive: RemoteZip, entries: Sequence[ZipInfo], told: Told) -> Values:
+    names = [entry.filename for entry in entries]
+    found: Values = {"modules": _modules(names)}
+    limits: list[str] = []
+    libraries = list(_libraries(archive, entries, told, limits))
+    inside = {PurePosixPath(name).name for name in names}
+    known = [one for one in libraries if one.library is not None]
+    found |= _links(known, inside)
+    brought = {_MANGLED.sub(r"\1", name) for name in inside if name.startswith("lib") and _wanted(name)}
+    found["brings"] = sorted(brought)[:_LISTED]
+    found |= _symbols(known)
+    own = [one for one in libraries if one.own]
+    found |= _code(own)
+    if not found["architectures"] and _may_have_cuda(told, found):
+        found |= _code(_read_on(archive, entries, own))
+    numpy = {one.numpy_abi for one in own if one.numpy_abi}
+    if numpy:
+        found["numpy_abi"] = min(numpy)
+    if not found["architectures"] and not all(one.whole for one in own):
+        told.beyond.append("architectures")
+    nameless = [one.path for one in own if one.library is None]
+    limits += [f"{path}: its names are not in its beginning" for path in nameless]
+    found["limits"] = limits
+    return {name: value for name, value in found.items() if value}
+
+
+def _libraries(
+    archive: RemoteZip, entries: Sequence[ZipInfo], told: Told, limits: list[str]
+) -> Iterator[_Read]:
+    """The libraries, each content once; the largest are read further. ``limits`` gets what was left out."""
+    one_each = {entry.CRC: entry for entry in entries if _wanted(entry.filename)}
+    every = sorted(one_each.values(), key=lambda entry: entry.compress_size)
+    own = [entry.filename for entry in every if ".libs/" not in entry.filename]
+    large = set(own[-_FOR_CODE:])
+    for number, entry in enumerate(every):
+        room = archive.limit - archive.transferred - (64 << 10)
+        rest = sum(min(other.compress_size, _NAMES) for other in every[number + 1 :])
+        most = min(
+            entry.compress_size, _CODE if entry.filename in large else _NAMES, max(room - rest, _NAMES)
+        )
+        if most > room:
+            limits.append(f"{entry.filename} and larger libraries: {MOST >> 20} MiB of the wheel were read")
+            return
+        try:
+            content = archive.content(entry, most)
+        except UnknownError as problem:
+            told.unread.append(f"{entry.filename}: {problem}")
+            continue
+        if content[:4] != b"\x7fELF":
+            continue  # a linker script, or an empty file
+        whole = len(content) == entry.file_size
+        yield _Read(
+            path=entry.filename,
+            library=library_of(content, PurePosixPath(entry.filename).name, whole=whole),
+            code=binary.code_in(content),
+            numpy_abi=binary.numpy_abi(content),
+            whole=whole,
+        )
+
+
+def _may_have_cuda(told: Told, found: Values) -> bool:
+    """Whether its name, its requirements or its libraries speak of CUDA."""
+    linked = (*found["needed"], *found["either"], *found["brings"])
+    return bool(
+        re.search(r"[_-]cu\d|cuda|gpu", told.file.partition("-")[0])
+        or re.search(r"(?m)^Requires-Dist: (?:nvidia-|cuda-toolkit)(?!.*extra)", told.metadata or "")
+        or any(_NVIDIA.fullmatch(name) for name in linked)
+    )
+
+
+def _read_on(archive: RemoteZip, entries: Sequence[ZipInfo], own: Sequence[_Read]) -> list[_Read]:
+    """The largest library that was not read to its end, with all that is left to read of the wheel."""
+    cut = {one.path: one for one in own if not one.whole}
+    sizes = {entry.filename: entry for entry in entries if entry.filename in cut}
+    if not sizes:
+        return list(own)
+    entry = max(sizes.values(), key=lambda one: one.compress_size)
+    room = archive.limit - archive.transferred - (64 << 10)
+    try:
+        content = archive.content(entry, min(entry.compress_size, room)) if room > 0 else b""
+    except UnknownError:
+        content = b""  # what is missing is on record already
+    again = replace(cut[entry.filename], code=binary.code_in(content))
+    return [again if one is cut[entry.filename] else one for one in own]
+
+
+def _wanted(path: str) -> bool:
+    return _LIBRARY.fullmatch(path) is not None and not _OTHER_MAKERS.fullmatch(path)
+
+
+def _modules(names: Iterable[str]) -> list[str]:
+    """The files by which others import it: the outermost packages, and modules beside them."""
+    folders = {PurePosixPath(name).parent.parts for name in names if name.endswith("/__init__.py")}
+    outer = [
+        f"{'/'.join(parts)}/__init__.py"
+        for parts in folders
+        if parts and not any(parts[:n] in folders for n in range(1, len(parts)))
+        if parts[0] not in _NO_PACKAGES and not parts[0].endswith((".data", ".dist-info"))
+    ]
+    beside = [
+        name for name in names if re.fullmatch(r"\w+(?:\.[\w-]+)?\.(?:py|so)", name) and name != "setup.py"
+    ]
+    return sorted([*outer, *beside])[:_LISTED]
+
+
+def _links(libraries: Sequence[_Read], inside: set[str]) -> Values:
+    """What is needed from outside.
+
+    Of files that differ in a number alone, such as ``libx_cuda118.so`` and ``libx_cuda124.so``, one is
+    loaded: needed is what all of them need, and ``either`` the rest.
+    """
+    groups: dict[str, list[set[str]]] = {}
+    needed, either = set[str](), set[str]()
+    glibc = [one.library.glibc for one in libraries if one.library is not None and one.library.glibc]
+    for one in libraries:
+        asked = set(one.library.needed) if one.library is not None else set()
+        groups.setdefault(re.sub(r"\d+", "#", one.path), []).append(asked)
+    for several in groups.values():
+        common = set.intersection(*several)
+        needed |= common
+        either |= set.union(*several) - common
+    outside = {name for name in needed | either if name not in inside and not _SYSTEM.fullmatch(name)}
+    outside = {name for name in outside if not (_MANGLED.search(name) or name.startswith("libpython"))}
+    return {
+        "needed": sorted(outside & needed)[:_LISTED],
+        "either": sorted(outside - needed)[:_LISTED],
+        "glibc": max(glibc, key=key, default=None),
+    }
+
+
+def _symbols(libraries: Sequence[_Read]) -> Values:
+    """PyTorch's symbols that it asks for, and by which of its interfaces."""
+    asked = {
+        symbol
+        for one in libraries
+        if one.library is not None and one.own
+        for symbol in one.library.undefined
+        if _TORCH.match(symbol)
+    }
+    if not asked:
+        return {}
+    plain = {symbol for symbol in asked if not _STABLE.match(symbol)}
+    return {"symbols": sorted(asked), "abi": "c++" if plain else "stable"}
+
+
+def _code(libraries: Sequence[_Read]) -> Values:
+    """GPU code: the widest list of a library's own, and what some kernels have beyond it.
+
+    A library for one CUDA, ``libx_cuda124.so``, has a list of its own.
+    """
+    usual: dict[str, frozenset[str]] = {}
+    some: set[str] = set()
+    by_cuda: dict[str, list[str]] = {}
+    ptx = [one.code.ptx for one in libraries if one.code.ptx is not None]
+    for one in libraries:
+        for_cuda = re.search(r"_cuda(\d{2})(\d)(?=[_.])", one.path)
+        if one.code.containers:
+            usual[one.path] = one.code.containers.most_common(1)[0][0]
+            some |= set().union(*one.code.containers)
+        if for_cuda:
+            code = usual.get(one.path, frozenset())
+            by_cuda[f"{for_cuda[1]}.{for_cuda[2]}"] = sorted(code, key=binary.order)
+    widest = max(usual.values(), key=lambda code: (len(code), sorted(code)), default=frozenset[str]())
+    return {
+        "architectures": sorted(widest, key=binary.order),
+        "other_code": sorted(some - widest, key=binary.order),
+        "by_cuda": by_cuda,
+        "ptx": f"{max(ptx)[0]}.{max(ptx)[1]}" if ptx else None,
+    }
+
+
+def read_symbols(file: IndexFile, client: Client, *, cache: Path | None = None) -> Told:
+    """The symbols that a PyTorch's small libraries define, as numbers of 48 bits, by library."""
+    place = place_of(file.sha256, "symbols", cache)
+    known = kept(place)
+    if known is not None:
+        return known
+    told = Told(file=file.name)
+    archive = RemoteZip(url=file.url, session=client, size=file.size, limit=MOST)
+    try:
+        for entry in archive.entries():
+            found = re.fullmatch(r"torch/lib/(libc10|libc10_cuda|libtorch_python)\.so", entry.filename)
+            if found is None:
+                continue
+            library = library_of(archive.content(entry), found[1], whole=True)
+            if library is not None:
+                told.values[found[1]] = sorted({number_of(symbol) for symbol in library.defined})
+    except UnknownError as problem:
+        told.unread.append(str(problem))
+    except requests.RequestException as problem:
+        told.unread.append(explain(problem))
+        place = None
+    told.transferred = archive.transferred
+    if place is not None and told.values:
+        keep(place, told)
+    return told
+
+
+def number_of(symbol: str) -> int:
+    """A symbol as a number, of which lists are a tenth as long."""
+    return int.from_bytes(hashlib.sha256(symbol.encode()).digest()[:6], "little")
+
+
+def read_source(file: IndexFile, client: Client, *, cache: Path | None = None) -> Told:
+    """The build files of a source archive, which is read up to the last of them."""
+    place = place_of(file.sha256, "source", cache)
+    known = kept(place)
+    if known is not None:
+        return known
+    told = Told(file=file.name)
+    try:
+        packed = _whole(file, client)
+        told.transferred = len(packed)
+        texts = _build_files(packed)
+        told.metadata = metadata_head(texts["PKG-INFO"]) if "PKG-INFO" in texts else None
+        told.values = source_values(texts)
+        told.read = dict.fromkeys(told.values, "build files")
+    except UnknownError as problem:
+        told.unread.append(str(problem))
+    except requests.RequestException as problem:
+        told.unread.append(explain(problem))
+        place = None
+    if place is not None and told.metadata is not None:
+        keep(place, told)
+    return told
+
+
+def _whole(file: IndexFile, client: Client) -> bytes:
+    """An archive. Raises UnknownError."""
+    with client.get(file.url, stream=True) as answer:
+        if answer.status_code != 200:
+            raise UnknownError(f"the server answers {answer.status_code}")
+        packed = bytearray()
+        for chunk in answer.iter_content(256 << 10):
+            packed += chunk
+            if len(packed) > _SOURCE:
+                raise UnknownError(f"more than {_SOURCE >> 20} MiB of it would have to be read")
+    if file.sha256 and hashlib.sha256(packed).hexdigest() != file.sha256:
+        raise UnknownError("it does not have the checksum that the index gives")
+    return bytes(packed)
+
+
+def _build_files(packed: bytes) -> dict[str, bytes]:
+    """``PKG-INFO``, ``pyproject.toml`` and ``setup.py`` of a source archive. Raises UnknownError."""
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=gzip.GzipFile(fileobj=io.BytesIO(packed)), mode="r|") as archive:
+            for number, member in enumerate(archive):
+                parts = PurePosixPath(member.name).parts
+                if number > 50_000 or len(found) == 3:
+                    break
+                wanted = len(parts) == 2 and parts[1] in {"PKG-INFO", "pyproject.toml", "setup.py"}
+                file = archive.extractfile(member) if wanted and member.isfile() else None
+                if file is not None and member.size <= _BUILD_FILE:
+                    found[parts[1]] = file.read(_BUILD_FILE)
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as problem:
+        raise UnknownError("it is no source archive that can be read") from problem
+    return found
+
+
+def source_values(texts: Mapping[str, bytes]) -> Values:
+    """What compiling it needs, by its ``pyproject.toml`` and ``setup.py``."""
+    setup = texts.get("setup.py", b"").decode("utf-8", "replace")
+    try:
+        project = tomllib.loads(texts.get("pyproject.toml", b"").decode("utf-8", "replace"))
+        asked = project.get("build-system", {}).get("requires", [])
+        builds = [text for text in asked if isinstance(text, str)][:_LISTED]
+    except (tomllib.TOMLDecodeError, AttributeError, TypeError):
+        builds = []
+    needs = []
+    if "torch.utils.cpp_extension" in setup or any(re.match(r"torch\b", text) for text in builds):
+        needs.append("torch")
+    if re.search(r"\bCUDAExtension\b|\bnvcc\b|\bCUDA_HOME\b", setup):
+        needs.append("nvcc")
+    if re.search(r"urllib\.request|\bwget\b|subprocess[^\n]*\bpip\b|pip[\"', ]+(?:install|download)", setup):
+        needs.append("network")
+    code = Counter(re.findall(r"code=(sm_\d+[af]?)", setup))
+    oldest = re.findall(
+        r"(?:CUDA|cuda|nvcc)\D{0,40}(\d\d\.\d)\D{0,3} (?:and|or) (?:above|newer|later|higher)", setup
+    )
+    return {
+        name: value
+        for name, value in {
+            "builds": builds,
+            "compiles": needs,
+            "architectures": sorted(code, key=binary.order),
+            "cuda": min(oldest, key=key, default=None),
+        }.items()
+        if value
+    }

@@ -1,0 +1,193 @@
+"""Compiled packages beside the frameworks: which release of each the image gets, and who wants it.
+
+A lock says it. Without one, a pinned package is the release that it names; of another the newest release on
+record is taken that goes with everything else which is asked for, as a resolver does.
+"""
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from packaging.requirements import Requirement
+
+from builder.core.model import Cell
+from builder.core.versions import canonical, contains, pinned, requirement
+from builder.plan.facts.reading import Truth
+from builder.plan.facts.rules.finding import CELL
+from builder.plan.facts.rules.framework import CellFramework
+from builder.plan.facts.tables import PackageRow, PackageTable, Source, load
+from builder.sources.index import MACHINES, environment
+
+Wanted = tuple[str, Requirement]
+_PYTORCH = re.compile(r"https://download\.pytorch\.org/whl/(?:cu\d+|cpu)/?$")
+"""PyTorch's own indexes, of which it is known which packages they have."""
+_TAIL = re.compile(r"(?:cu\d+|cpu|rocm[\d.]+|xpu)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """One package."""
+
+    name: str
+    table: PackageTable
+    version: str | None
+    """None if no release on record goes with the rest."""
+    row: PackageRow | None
+    wanted: Sequence[Wanted] = ()
+    """Who asks for it, and what: ``("the cell", <Requirement("vllm==0.33.0")>)``."""
+    variant: str = ""
+    """``cu126`` for a build of PyTorch's own index: what was read is of the default index's."""
+    elsewhere: bool = False
+    """True if it may come from an index of the cell's whose files were not read."""
+    chosen: bool = False
+    """True if a resolver would take it, and nothing names the release."""
+    source: Source = CELL
+
+    @property
+    def label(self) -> str:
+        """``xformers 0.0.30 (because vllm 0.9.2 wants xformers==0.0.30)``."""
+        text = f"{self.name} {self.version}" if self.version else self.name
+        who = [f"{one} wants {asked}" for one, asked in self.wanted if one != "the cell"]
+        if who and len(who) == len(self.wanted):
+            return f"{text} (because {who[0].partition(';')[0].strip()})"
+        return f"{text} (the newest that goes with the rest)" if self.chosen and self.version else text
+
+
+def beside(cell: Cell, truth: Truth, frameworks: Sequence[CellFramework]) -> tuple[Beside, ...]:
+    """The packages of a cell that are on record."""
+    tables = load().packages
+    if truth.locked:
+        return tuple(
+            _of(wheel.name, wheel.version, cell.index, source=wheel.source)
+            for wheel in truth.wheels
+            if wheel.name in tables
+        )
+    asked = tuple(parsed for parsed in map(requirement, cell.pip) if parsed is not None)
+    if not any(canonical(parsed.name) in tables for parsed in asked):
+        return ()
+    place = _Place(
+        python=cell.python,
+        platform=cell.platform,
+        index=cell.index,
+        built=(*cell.from_source, *(name for name, _ in cell.compiled)),
+        versions=tuple((framework.name, framework.version) for framework in frameworks if framework.version),
+        listed=cell.dependencies == "listed",
+    )
+    return _walk(asked, place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """What decides which releases a resolver takes."""
+
+    python: str
+    platform: str
+    index: tuple[str, ...]
+    built: tuple[str, ...]
+    """Packages that are built from their sources."""
+    versions: tuple[tuple[str, str], ...]
+    """Of the frameworks."""
+    listed: bool
+
+    @property
+    def markers(self) -> dict[str, str]:
+        return environment(f"{self.python}.0", machine=MACHINES.get(self.platform, ""))
+
+
+@functools.lru_cache(maxsize=2048)
+def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[Beside, ...]:
+    """The packages that are asked for, and those that they ask for; a matrix has many cells with the same."""
+    tables, values = load().packages, place.markers
+    asked: dict[str, list[Wanted]] = {}
+    for parsed in pip:
+        asked.setdefault(canonical(parsed.name), []).append(("the cell", parsed))
+    found: dict[str, Beside] = {}
+    waiting = [name for name in asked if name in tables]
+    while waiting:
+        name = waiting.pop(0)
+        one = found[name] = _chosen(name, asked[name], place, values)
+        for text in one.row.requires if one.row is not None and not place.listed else ():
+            wish = requirement(text)
+            if wish is None or (wish.marker is not None and not wish.marker.evaluate(values)):
+                continue
+            other = canonical(wish.name)
+            asked.setdefault(other, []).append((f"{name} {one.version}", wish))
+            if other in tables and other not in found and other not in waiting:
+                waiting.append(other)
+    return tuple(found.values())
+
+
+def _chosen(name: str, wanted: list[Wanted], place: _Place, values: dict[str, str]) -> Beside:
+    exact = next(filter(None, (pinned(parsed) for _, parsed in wanted)), None)
+    if exact is not None:
+        return _of(name, exact, place.index, wanted=wanted)
+    fitting = (
+        row
+        for row in load().packages[name].rows
+        if all(contains(parsed.specifier, row.version) for _, parsed in wanted)
+        and row.yanked is None
+        and _takes(row, place, values)
+    )
+    row = next(fitting, None)
+    return _of(name, row.version if row is not None else None, place.index, wanted=wanted, chosen=True)
+
+
+def _takes(row: PackageRow, place: _Place, values: dict[str, str]) -> bool:
+    """Whether an installer that knows names and requirements alone would take this release."""
+    if row.archive == "source":
+        return row.distribution in place.built
+    return (
+        place.python in row.python
+        and place.platform in row.platforms
+        and all(
+            contains(parsed.specifier, version)
+            for name, version in place.versions
+            for parsed in row.asks(name)
+            if parsed.marker is None or parsed.marker.evaluate(values)
+        )
+    )
+
+
+def _of(
+    name: str,
+    version: str | None,
+    index: Sequence[str],
+    *,
+    wanted: Sequence[Wanted] = (),
+    chosen: bool = False,
+    source: Source = CELL,
+) -> Beside:
+    table = load().packages[name]
+    variant, variants = (version or "").partition("+")[2], load().packages.names[name].variants
+    if not variant and variants:
+        tails = (url.rstrip("/").rsplit("/", 1)[-1] for url in index)
+        variant = next(filter(_TAIL.fullmatch, tails), "")
+    return Beside(
+        name=name,
+        table=table,
+        version=version,
+        row=table.row(version) if version is not None else None,
+        wanted=wanted,
+        variant=variant,
+        elsewhere=any(variants or not _PYTORCH.match(url) for url in index),
+        chosen=chosen,
+        source=source,
+    )
+
+
+def settled(cell: Cell, packages: Sequence[Beside]) -> Cell:
+    """The cell with the releases that were judged named: a later resolver takes no others."""
+    chosen = {one.name: one.version for one in packages if one.chosen and one.version}
+    if not chosen:
+        return cell
+    return replace(cell, pip=tuple(_exact(text, chosen) for text in cell.pip))
+
+
+def _exact(text: str, chosen: Mapping[str, str | None]) -> str:
+    parsed = requirement(text)
+    version = chosen.get(canonical(parsed.name)) if parsed is not None else None
+    if parsed is None or version is None:
+        return text
+    extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
+    return f"{parsed.name}{extras}=={version}"

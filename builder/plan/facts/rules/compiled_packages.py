@@ -1,0 +1,417 @@
+"""Whether a compiled package beside the frameworks loads and runs: PyTorch's ABI, CUDA, GPU code, files."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from builder.core.versions import at_least, canonical, key, major, release, requirement, short
+from builder.plan.facts.rules.beside import Beside
+from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
+from builder.plan.facts.rules.framework import CellFramework
+from builder.plan.facts.rules.image_contents import Stack
+from builder.plan.facts.tables import GpuRow, PackageRow, card_of, load
+
+_SONAME = re.compile(r"lib(cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+)\.so\.(\d+)(?:\.\d+)*")
+"""Libraries of CUDA's that have its major version in their names."""
+_OF_TORCH = re.compile(r"lib(?:torch|c10)_cuda\.so")
+
+
+def known(stack: Stack) -> Iterator[Finding]:
+    """``package-known``: the release exists, and its libraries were read."""
+    for one in stack.beside:
+        row = one.row
+        if one.version is None:
+            yield from _none_fits(stack, one)
+        elif row is None:
+            yield from _off_record(stack, one, one.version)
+        elif row.yanked is not None:
+            yield warns(f"{one.label} was yanked by its maker: {row.yanked}", _asked(one))
+        elif not row.modules and row.archive != "source" and _asks_for_framework(row):
+            text = f"{one.label} is older than the releases whose libraries were read"
+            yield unknown(f"{text}: {_why_unread(row)}", _asked(one))
+
+
+def _off_record(stack: Stack, one: Beside, version: str) -> Iterator[Finding]:
+    """A release without a row: there is none, or nobody read it."""
+    table, public = one.table, version.partition("+")[0]
+    since = load().packages.names[one.name].since
+    inside = not at_least(public, table.newest) and at_least(public, since)
+    if inside and not (one.elsewhere or stack.truth.locked or release(public).is_prerelease):
+        line = [row.version for row in table.rows if key(row.version)[:2] == key(public)[:2]]
+        there = f"there are {', '.join(line[:6])}" if line else f"the newest is {table.newest}"
+        read = f"as read on {table.date}: {there}"
+        yield impossible(f"there is no {one.name} {public} on the package index, {read}", _asked(one))
+    elif any(row.abi or row.architectures or row.either or _of_cuda(row) for row in table.rows):
+        # of a package that is linked with nothing of a framework's or CUDA's, no release decides anything
+        span = f"whose releases on record are {table.rows[-1].version} to {table.newest}"
+        yield unknown(f"nobody read the wheel of {one.label}, {span}", _asked(one))
+
+
+def _of_cuda(row: PackageRow) -> bool:
+    return any(_SONAME.fullmatch(name) for name in row.needed)
+
+
+def _why_unread(row: PackageRow) -> str:
+    return row.unread.get("libraries", "what it was compiled for is not known")
+
+
+def _asks_for_framework(row: PackageRow) -> bool:
+    """Whether anything of a framework's is asked for, and not by one exact release, which settles it."""
+    asked = [parsed for parsed in map(requirement, row.requires) if parsed is not None]
+    mine = [parsed for parsed in asked if canonical(parsed.name) in load().frameworks]
+    return any(not any(c.operator == "==" for c in parsed.specifier) for parsed in mine)
+
+
+def _asked(one: Beside) -> Value:
+    return Value(one.name, one.version or "any release", one.source)
+
+
+def _none_fits(stack: Stack, one: Beside) -> Iterator[Finding]:
+    """No release goes with what is asked for beside it: which of them comes closest, and what it wants."""
+    own = [parsed for who, parsed in one.wanted if who == "the cell"]
+    rows = [row for row in one.table.rows if all(p.specifier.contains(row.version) for p in own)]
+    wheels = [row for row in rows if row.archive != "source"]
+    if rows and not wheels:
+        yield _source_alone(stack, one, rows[0])
+        return
+    if not rows:
+        outcome = unknown if one.elsewhere else impossible
+        asked = " and ".join(str(parsed) for parsed in own) or one.name
+        there = f"{one.table.rows[-1].version} to {one.table.newest}"
+        yield outcome(f"no release of {one.name} on record fits {asked}: there are {there}", _asked(one))
+        return
+    newest = wheels[0] if wheels else rows[0]
+    reasons = []
+    if stack.cell.python not in newest.python:
+        reasons.append(f"is for Python {_span(newest.python)}")
+    if stack.cell.platform not in newest.platforms:
+        reasons.append(f"is for {', '.join(newest.platforms)}")
+    versions = {f.name: f for f in stack.frameworks if f.version}
+    for parsed in filter(None, map(requirement, newest.requires)):
+        framework = versions.get(canonical(parsed.name))
+        if framework is not None and not parsed.specifier.contains(framework.version or "", prereleases=True):
+            reasons.append(f"wants {parsed.name}{parsed.specifier}, and the cell {framework.label}")
+    why = "; ".join(reasons) or "is asked for in another release"
+    text = f"no release of {one.name} on record goes with the rest: {newest.label}, the newest, {why}"
+    values = (_asked(one), Value(f"{one.name} on record", newest.version, newest.source))
+    if one.elsewhere:
+        yield unknown(f"{text}; what the cell's own index has was not read", *values)
+    else:
+        yield impossible(text, *values)
+
+
+def _span(versions: Sequence[str]) -> str:
+    return f"{versions[0]} to {versions[-1]}" if len(versions) > 1 else "".join(versions)
+
+
+def _source_alone(stack: Stack, one: Beside, row: PackageRow) -> Finding:
+    built = {*stack.cell.from_source, *(name for name, _ in stack.cell.compiled)}
+    value = Value(f"{one.name} on the package index", "a source archive alone", row.source)
+    what = f"{row.label} has no wheel on the package index"
+    needs = [{"torch": "PyTorch", "nvcc": "nvcc", "network": "a network"}[name] for name in row.compiles]
+    against = f", whose compilation asks for {', '.join(needs)}" if needs else ""
+    if one.name in built:
+        if "nvcc" in row.compiles:
+            return unknown(f"{what}{against}: whether it compiles here, `rtbuild lock` tells", value)
+        return warns(f"{what}, and is built from its sources", value)
+    if one.elsewhere:
+        return unknown(f"{what}{against}; whether the cell's own index has one was not read", value)
+    way = "name an index that has a wheel of it in `index`, or the package in `from-source`"
+    return impossible(f"{what}, only sources{against}: {way}", value)
+
+
+def installs(stack: Stack) -> Iterator[Finding]:
+    """``package-python``: there is a wheel for the Python, the platform and the glibc."""
+    cell = stack.cell
+    for one in stack.beside:
+        row = one.row
+        if row is None:
+            continue
+        if row.archive == "source":
+            if not stack.truth.locked:
+                yield _source_alone(stack, one, row)
+            continue
+        if stack.truth.locked:
+            continue  # the resolver took a wheel that installs
+        for name, wanted, there in (
+            ("Python", cell.python, row.python),
+            ("the platform", cell.platform, row.platforms),
+        ):
+            if wanted not in there and not one.variant and not one.elsewhere:
+                values = (
+                    Value(name, wanted, CELL),
+                    Value(f"{one.name} wheels for", ", ".join(there), row.source),
+                )
+                text = f"{one.label} has no wheel for {wanted if '/' in wanted else f'Python {wanted}'}"
+                yield impossible(f"{text} (it has {', '.join(there)})", *values)
+        needs = row.glibc_arm64 if cell.platform.endswith("arm64") else row.glibc
+        system = stack.system
+        if needs is not None and system is not None and not at_least(system.glibc, needs) and not one.variant:
+            yield impossible(
+                f"{one.label} needs glibc {needs}, {system.name} has {system.glibc}",
+                Value(f"glibc that {one.name} needs", needs, row.source_of("glibc")),
+                Value(f"glibc in {system.name}", system.glibc, system.source),
+            )
+
+
+def _refused(one: Beside) -> Outcome:
+    """What a library that cannot be loaded makes of the package."""
+    return Outcome.WARNS if load().packages.names[one.name].optional else Outcome.IMPOSSIBLE
+
+
+def torch_abi(stack: Stack) -> Iterator[Finding]:
+    """``package-torch``: PyTorch has the symbols that a package compiled against it asks for."""
+    torch = _torch(stack)
+    if torch is None or torch.version is None:
+        return
+    minor = short(torch.version.partition("+")[0], 2)
+    for one in stack.beside:
+        row = one.row
+        if row is None or not row.torch or minor in row.torch:
+            continue
+        built = Value(f"PyTorch that has {one.name}'s symbols", ", ".join(row.torch), row.source_of("torch"))
+        there = Value("PyTorch", torch.version, CELL)
+        if not at_least(row.torch[0], minor) and not at_least(_newest_torch(), minor):
+            yield unknown(
+                f"whether {one.label} goes with {torch.label} is not known: nobody compared them", built
+            )
+            continue
+        span = " or ".join(row.torch) if len(row.torch) < 3 else f"{row.torch[0]} to {row.torch[-1]}"
+        text = f"{one.label} asks for symbols that PyTorch {span} has, and {torch.label} has not"
+        message = f"{text}: it does not load{_instead(stack, one, torch)}"
+        yield Finding(_refused(one), message, (built, there))
+
+
+def _torch(stack: Stack) -> CellFramework | None:
+    return next((framework for framework in stack.frameworks if framework.name == "torch"), None)
+
+
+def _newest_torch() -> str:
+    """The newest minor release whose symbols any package was compared with."""
+    return short(load().frameworks["torch"].newest, 2)
+
+
+def _instead(stack: Stack, one: Beside, torch: CellFramework) -> str:
+    """The newest release of the package for this PyTorch and its CUDA."""
+    other = release_for(stack, one, torch)
+    return f"; {other.label} has nothing against it" if other is not None else ""
+
+
+def release_for(stack: Stack, one: Beside, torch: CellFramework) -> PackageRow | None:
+    """The newest release of a package that this PyTorch, its CUDA and this Python have nothing against."""
+    version = torch.version or ""
+    minor = short(version.partition("+")[0], 2)
+    for row in one.table.rows:
+        asked = row.asks("torch")
+        fits = all(parsed.specifier.contains(version.partition("+")[0], prereleases=True) for parsed in asked)
+        bound = row.abi == "stable" or any(len(parsed.specifier) for parsed in asked)
+        named = minor in row.torch if row.torch else bound
+        if (
+            row.yanked is None
+            and row.archive != "source"
+            and row.modules
+            and stack.cell.python in row.python
+            and fits
+            and named
+            and not _lacking(stack, row, one.variant)
+        ):
+            return row
+    return None
+
+
+def cuda(stack: Stack) -> Iterator[Finding]:
+    """``package-cuda``: the libraries of CUDA that a package is linked with are there in that major."""
+    torch = _torch(stack)
+    for one in stack.beside:
+        row = one.row
+        if row is None:
+            continue
+        if re.match(r"cu\d", one.variant):
+            yield from _variant(stack, one)
+            continue
+        if one.variant:
+            continue
+        lacking = _lacking(stack, row, one.variant)
+        if lacking:
+            there = _majors(stack)
+            has = " and ".join(f"CUDA {number} ({who})" for number, who in sorted(there.items()))
+            said = f"{one.label} is linked with {', '.join(lacking)}, and here is {has}"
+            values = [Value(f"{one.name} is linked with", ", ".join(lacking), row.source_of("needed"))]
+            values += [Value(f"CUDA {number}", who, CELL) for number, who in there.items()]
+            instead = _instead(stack, one, torch) if torch is not None else ""
+            yield Finding(_refused(one), f"{said}: it does not load{instead}", tuple(values))
+        elif torch is not None and re.match("cpu|rocm|xpu", torch.variant):
+            if missing := ", ".join(name for name in row.needed if _OF_TORCH.fullmatch(name)):
+                text = f"{one.label} is linked with {missing}, which {torch.label} does not bring"
+                yield impossible(text, Value("linked with", missing, row.source_of("needed")))
+        elif row.by_cuda and torch is not None and torch.cuda is not None:
+            yield from _by_cuda(one, row, torch, torch.cuda)
+
+
+def _variant(stack: Stack, one: Beside) -> Iterator[Finding]:
+    """A build of PyTorch's own index: its name says for which CUDA it is."""
+    torch, number = _torch(stack), one.variant.removeprefix("cu")
+    if torch is None or torch.cuda is None or not number.isdigit():
+        return
+    if int(number[:-1]) != major(torch.cuda.text):
+        text = (
+            f"{one.label} is a build for CUDA {number[:-1]}.{number[-1]}, {torch.label} for {torch.cuda.text}"
+        )
+        yield impossible(f"{text}: take both from one index", Value(one.name, one.variant, CELL), torch.cuda)
+
+
+def _by_cuda(one: Beside, row: PackageRow, torch: CellFramework, found: Value) -> Iterator[Finding]:
+    wanted = short(found.text, 2)
+    if wanted in row.by_cuda:
+        return
+    there = ", ".join(sorted(row.by_cuda, key=key))
+    has = Value(f"libraries of {one.name}, by CUDA", there, row.source_of("by_cuda"))
+    text = f"{one.label} has no library for the CUDA {wanted} of {torch.label} (it has {there})"
+    nearest = load().packages.names[one.name].nearest
+    same = any(major(cuda) == major(wanted) for cuda in row.by_cuda)
+    if nearest is not None and at_least(row.version, nearest) and same:
+        return  # it takes the next one
+    newer = next((r for r in one.table.rows if wanted in r.by_cuda), None)
+    yield impossible(f"{text}{f'; {newer.label} has one' if newer is not None else ''}", has, found)
+
+
+def _majors(stack: Stack) -> dict[int, str]:
+    """The majors of CUDA whose libraries are in the image, each with who brings it."""
+    found: dict[int, str] = {}
+    for framework in stack.frameworks:
+        if framework.cuda is not None and framework.brings != "outside":
+            found.setdefault(major(framework.cuda.text), framework.label)
+    names = [canonical(parsed.name) for parsed, _ in stack.asked]
+    names += [wheel.name for wheel in stack.truth.wheels]
+    for name in names:
+        if match := re.fullmatch(r"nvidia-(?!cudnn|nccl)[a-z-]+-cu(\d\d)", name):
+            found.setdefault(int(match[1]), name)
+    if stack.wheel_cuda is not None and stack.wheel_cuda.version is not None:
+        found.setdefault(major(stack.wheel_cuda.version.text), "NVIDIA's wheels")
+    if stack.base_cuda is not None and stack.base_has_libraries:
+        found.setdefault(major(stack.base_cuda.text), str(stack.cell.base))
+    return found
+
+
+def _lacking(stack: Stack, row: PackageRow, variant: str) -> list[str]:
+    """Libraries that it is linked with, of a CUDA that is not in the image."""
+    there = _majors(stack)
+    if not there or variant:
+        return []
+    own = {
+        int(match[1])
+        for line in row.extras.get("", ())
+        if (match := re.match(r"nvidia-[a-z-]+-cu(\d\d)\b", line))
+    }
+    own |= {
+        int(match[1])
+        for line in row.extras.get("", ())
+        if (match := re.match(r"cuda-toolkit(?:\[.*\])?[=>~]=(\d\d)\b", line))
+    }
+    named = ((name, _SONAME.fullmatch(name)) for name in row.needed)
+    return [name for name, match in named if match and int(match[2]) not in {*there, *own}]
+
+
+def gpus(stack: Stack) -> Iterator[Finding]:
+    """``package-gpu``: a package has code for each GPU that the cell claims."""
+    cards = [card for name in stack.cell.gpus if (card := card_of(name)) is not None]
+    for one in stack.beside if cards else ():
+        row = one.row
+        if row is None or one.variant or stack.cell.platform != "linux/amd64":
+            continue
+        listed, other = _code(stack, row)
+        for card in cards:
+            if listed:
+                yield from _runs(one, row, card, listed, other)
+            elif "architectures" in row.unread and row.archive != "source":
+                text = f"whether {one.label} has code for {card.name} ({card.capability}) is not known"
+                yield unknown(f"{text}: {row.unread['architectures']}", Value("gpu", card.name, CELL))
+
+
+def _code(stack: Stack, row: PackageRow) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The GPU code that most kernels have, and what others have beyond; of the library for this CUDA."""
+    torch = _torch(stack)
+    if row.by_cuda and torch is not None and torch.cuda is not None:
+        wanted = short(torch.cuda.text, 2)
+        same = [c for c in sorted(row.by_cuda, key=key) if major(c) == major(wanted) and at_least(wanted, c)]
+        return row.by_cuda.get(wanted) or row.by_cuda.get(same[-1] if same else "", ()), ()
+    return row.architectures, row.other_code
+
+
+def _runs(
+    one: Beside, row: PackageRow, card: GpuRow, listed: Sequence[str], other: Sequence[str]
+) -> Iterator[Finding]:
+    have = key(card.capability)[:2]
+    if _serves(listed, have):
+        return
+    code = Value(f"code in {one.name}", " ".join((*listed, *other)), row.source_of("architectures"))
+    values = (Value(f"compute capability of {card.name}", card.capability, card.source), code)
+    if _serves(other, have):
+        yield warns(
+            f"only some kernels of {one.label} have code for {card.name} ({card.capability})", *values
+        )
+    else:
+        yield impossible(f"{one.label} has no code for {card.name} ({card.capability})", *values)
+
+
+def _serves(listed: Sequence[str], have: tuple[int, ...]) -> bool:
+    """Whether kernels or PTX in a list run on this capability."""
+    for text in listed:
+        digits = re.sub(r"\D", "", text)
+        made = (int(digits[:-1]), int(digits[-1]))
+        if made <= have and (text.startswith("compute_") or made[0] == have[0]):
+            return True
+    return False
+
+
+def numpy(stack: Stack) -> Iterator[Finding]:
+    """``package-numpy``: code compiled for NumPy 1 gets no NumPy 2."""
+    found = stack.truth.wheel("numpy")
+    for one in stack.beside:
+        row = one.row
+        if row is None or row.numpy_abi != "1" or found is None or major(found.version) < 2:
+            continue
+        built = Value(f"NumPy that {one.name} was compiled for", "1", row.source_of("numpy_abi"))
+        text = f"{one.label} was compiled for NumPy 1, and NumPy {found.version} is in the image"
+        yield impossible(f"{text}: add numpy<2 to pip", built, Value("numpy", found.version, found.source))
+
+
+def same_files(stack: Stack) -> Iterator[Finding]:
+    """``same-files``: no two distributions write the same files; their order decides which stays."""
+    listed = stack.cell.dependencies == "listed"
+    there = _distributions(stack)
+    for row in load().same_files:
+        meeting = [name for name in row.names if name in there]
+        if len(meeting) < 2:
+            continue
+        torch = next((f for f in stack.frameworks if f.cuda is not None), None)
+        number = str(major(torch.cuda.text)) if torch is not None and torch.cuda is not None else ""
+        keep = next(
+            (name for name in meeting if number and re.search(rf"-cu(?:da)?{number}", name)), meeting[0]
+        )
+        said = " and ".join(f"{name} ({there[name]})" if there[name] else name for name in meeting)
+        reason = f"{said} write the same files ({row.file}): an image has one of them"
+        yield Finding(
+            Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
+            f"{reason}. Keep {keep}: {row.reason}",
+            tuple(Value("distribution", name, row.source) for name in meeting),
+        )
+
+
+def _distributions(stack: Stack) -> dict[str, str]:
+    """Names of everything that is installed, as far as it is known, and who wants it if not the cell."""
+    if stack.truth.locked:
+        return dict.fromkeys((wheel.name for wheel in stack.truth.wheels), "")
+    cell = stack.cell
+    every = (*cell.frameworks, *cell.pip, *cell.cuda.packages)
+    found = {canonical(parsed.name): "" for parsed in map(requirement, every) if parsed is not None}
+    for framework in stack.frameworks:
+        for parsed, _ in framework.pins:
+            found.setdefault(canonical(parsed.name), f"{framework.label} wants it")
+    for one in stack.beside:
+        who = next((who for who, _ in one.wanted if who != "the cell"), "")
+        found.setdefault(one.name, f"{who} wants it" if who else "")
+        lines = (*one.row.requires, *one.row.extras.get("", ())) if one.row is not None else ()
+        for parsed in filter(None, map(requirement, lines)):
+            if parsed.marker is None or parsed.marker.evaluate({"python_version": cell.python}):
+                found.setdefault(canonical(parsed.name), f"{one.name} {one.version} wants it")
+    return found

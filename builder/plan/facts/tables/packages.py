@@ -1,0 +1,190 @@
+"""Rows of compiled packages that stand beside the frameworks: vLLM, xformers, torchvision, OpenCV.
+
+``tables/packages.toml`` lists them, ``tables/releases/packages/<name>.json`` has a row for each release, read
+by ``rtbuild facts refresh`` from its wheel, or from the build files of its source archive.
+"""
+
+import functools
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from packaging.requirements import Requirement
+
+from builder.core.versions import canonical, key, release, requirement
+from builder.plan.facts.tables.frameworks import FactsError, Row
+from builder.plan.facts.tables.source import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageName(Row):
+    """One package that is read."""
+
+    name: str
+    since: str
+    """The oldest release whose requirements are read."""
+    compiled: str
+    """The oldest release whose libraries are read."""
+    variants: bool = False
+    """True if PyTorch's own indexes have builds of it for other CUDAs than the default index's."""
+    nearest: str | None = None
+    """The first release whose library for another minor of the same CUDA serves."""
+    optional: bool = False
+    """True if it works without its libraries, and says so in a log: what they lack is a reservation."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)  # by identity, as caches key on rows
+class PackageRow(Row):
+    """One release of one package; its fields in the order of the generated rows."""
+
+    version: str
+    distribution: str
+    archive: Literal["", "source"] = ""
+    """``source`` for a release without wheels: it is compiled where it is installed."""
+    python: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    """For which there are wheels."""
+    glibc: str | None = None
+    """The oldest glibc that one of its x86-64 wheels runs with."""
+    glibc_arm64: str | None = None
+    yanked: str | None = None
+    requires: tuple[str, ...] = ()
+    """Requirements that hold on Linux without an extra, but for NVIDIA's; a marker if Python decides."""
+    extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Requirements on NVIDIA's wheels that hold without an extra, by ""."""
+    torch: tuple[str, ...] = ()
+    """Minor releases of PyTorch that define all symbols asked for of its small libraries; others may be
+    missing. Empty if it asks for none, or if none has all."""
+    abi: str | None = None
+    """PyTorch's interface that it is compiled against: ``c++``, which changes with each minor release, or
+    ``stable``."""
+    numpy_abi: str | None = None
+    """The newest NumPy major that its compiled code runs with."""
+    cuda: str | None = None
+    """CUDA that it was compiled with, as exactly as its pins, libraries and PTX tell; of a source archive the
+    oldest that it compiles with."""
+    needed: tuple[str, ...] = ()
+    """Names of libraries (``libcudart.so.12``) that it is linked with and does not bring."""
+    either: tuple[str, ...] = ()
+    """The same, of libraries of which one is loaded: by the CUDA, the card or the FFmpeg that is there."""
+    brings: tuple[str, ...] = ()
+    """Names of the libraries inside."""
+    architectures: tuple[str, ...] = ()
+    """``sm_80`` kernels and ``compute_90`` PTX of most of its code."""
+    other_code: tuple[str, ...] = ()
+    """What single kernels have beyond that."""
+    by_cuda: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """GPU code by CUDA, if it has a library for each (bitsandbytes); empty where it was not read."""
+    modules: tuple[str, ...] = ()
+    """The outermost files by which others import it: ``cv2/__init__.py``."""
+    builds: tuple[str, ...] = ()
+    """Requirements of its build."""
+    compiles: tuple[str, ...] = ()
+    """What compiling it needs: ``torch``, ``nvcc``, ``network``."""
+    read: Mapping[str, str] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """For missing values, the reason."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+    def asks(self, name: str) -> tuple[Requirement, ...]:
+        """What it asks for of one distribution."""
+        lines = (requirement(line) for line in self.requires if line.startswith(name))
+        return tuple(one for one in lines if one is not None and canonical(one.name) == name)
+
+    def source_of(self, value: str) -> Source:
+        """Where one of its values was read."""
+        where = self.read.get(value)
+        return replace(self.source, reference=f"{where} of {self.source.reference}") if where else self.source
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PackageTable:
+    """All rows of one package, the newest first."""
+
+    name: str
+    rows: tuple[PackageRow, ...]
+    date: str
+
+    @functools.cached_property
+    def _by_version(self) -> Mapping[str, PackageRow]:
+        return {_plain(row.version): row for row in self.rows}
+
+    def row(self, version: str) -> PackageRow | None:
+        """The row of a release, with or without its local part."""
+        found = self._by_version.get(_plain(version))
+        return found or self._by_version.get(_plain(version.partition("+")[0]))
+
+    @property
+    def newest(self) -> str:
+        return self.rows[0].version
+
+
+@functools.lru_cache(maxsize=8192)
+def _plain(version: str) -> str:
+    """``2.0`` and ``2.0.0`` are one release."""
+    public, plus, local = version.partition("+")
+    return public.removesuffix(".0").removesuffix(".0") + plus + local
+
+
+class Packages(Mapping[str, PackageTable]):
+    """Each package's table, read when it is first asked for."""
+
+    def __init__(self, folder: Path, names: Sequence[PackageName]) -> None:
+        self._folder, self.names = folder, {row.name: row for row in names}
+        self._read: dict[str, PackageTable] = {}
+        self._guard = threading.Lock()
+
+    def __getitem__(self, name: str) -> PackageTable:
+        with self._guard:
+            if name not in self._read:
+                if name not in self.names:
+                    raise KeyError(name)
+                self._read[name] = _table(self._folder, name)
+            return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+_NAMES = frozenset(one.name for one in fields(PackageRow))
+
+
+def _table(folder: Path, name: str) -> PackageTable:
+    path = folder / "releases" / "packages" / f"{name}.json"
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        rows = [_row(raw, document["date"]) for raw in document["rows"]]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise FactsError(f"{path.name}: {type(problem).__name__}: {problem}") from problem
+    rows.sort(key=lambda row: release(row.version), reverse=True)
+    return PackageTable(name=name, rows=tuple(rows), date=document["date"])
+
+
+def _row(raw: Mapping[str, Any], date: str) -> PackageRow:
+    known = ((name, value) for name, value in raw.items() if name in _NAMES)
+    values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in known}
+    for name in ("extras", "by_cuda"):
+        values[name] = {one: tuple(lines) for one, lines in raw.get(name, {}).items()}
+    reference = f"{raw['distribution']} {raw['version']} on the default package index"
+    return PackageRow(sources=(Source("table", reference, date),), **values)
+
+
+def newest_minor(versions: Sequence[str]) -> list[str]:
+    """The newest patch of each minor release; of ``0.0.x`` each x counts as one."""
+    best: dict[tuple[int, ...], str] = {}
+    for version in sorted(versions, key=release):
+        numbers = key(version)
+        best[numbers[:3] if numbers[:2] == (0, 0) else numbers[:2]] = version
+    return list(best.values())

@@ -1,0 +1,153 @@
+"""Compiled packages beside the frameworks: what the rules say of each, and of what stands next to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builder.plan.facts.reading.observed import Truth, WheelTruth
+from builder.plan.facts.rules.checking import check, settled
+from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.tables import loader as tables
+
+
+@pytest.fixture
+def beside(make):
+    def cell(framework: str, *pip: str, **more):
+        more = {"python": "3.12", "base": "rootfs:debian/trixie", "cuda": "wheels", **more}
+        return make(framework, pip=pip, **more)
+
+    return cell
+
+
+def said(cell, rule: str, *, truth: Truth | None = None) -> tuple[str, str]:
+    """The worst finding of a rule: its outcome, and its message."""
+    found = [f for f in check(cell, truth, suggest=False) if f.rule == rule]
+    worst = max(found, key=lambda f: f.outcome.severity, default=None)
+    return (worst.outcome.value, worst.message) if worst is not None else ("", "")
+
+
+@pytest.mark.parametrize(
+    ("framework", "pip"),
+    [
+        ("torch==2.14.0", "vllm==0.33.0"),
+        ("torch==2.10.0", "vllm==0.19.1"),
+        ("torch==2.9.1", "sgl-kernel==0.3.21"),
+        ("torch==2.10.0", "xformers==0.0.35"),
+        ("torch==2.14.0", "torchvision==0.29.1"),
+        ("torch==2.14.0", "bitsandbytes==0.50.2"),
+        ("torch==2.14.0", "vllm"),
+        ("torch==2.10.0", "vllm"),
+    ],
+)
+def test_what_goes_together_is_possible(beside, framework, pip) -> None:
+    assert summary(check(beside(framework, pip, gpus=("A100",)), suggest=False)).answer == "possible"
+
+
+@pytest.mark.parametrize(
+    ("framework", "pip", "rule", "words"),
+    [
+        ("torch==2.10.0", "vllm==0.33.0", "package-cuda", "libcudart.so.13, libnvrtc.so.13, and here"),
+        ("torch==2.14.0", "sgl-kernel==0.3.21", "package-torch", "asks for symbols that PyTorch 2.9 has"),
+        ("torch==2.14.0", "xformers==0.0.35", "package-cuda", "libcudart.so.12, and here is CUDA 13"),
+        ("torch==2.14.0", "bitsandbytes==0.45.0", "package-cuda", "no library for the CUDA 13.0"),
+        ("torch==2.14.0", "torchcodec==0.5", "package-torch", "asks for symbols that PyTorch 2.7 to 2.9 has"),
+        ("torch==2.15.0", "vllm", "package-known", "wants torch==2.14.0, and the cell PyTorch 2.15.0"),
+        ("torch==2.9.1", "vllm==0.14.7", "package-known", "there is no vllm 0.14.7 on the package index"),
+        ("torch==2.9.1", "flash-attn==2.8.3", "package-python", "asks for PyTorch, nvcc"),
+        ("torch==2.9.1", "torchvision==0.29.2", "pins", "torchvision 0.29.2 wants torch>=2.14.0"),
+        ("torch==2.9.1", "vllm==0.33.0", "pins", "vllm 0.33.0 wants torch==2.14.0"),
+    ],
+)  # fmt: skip
+def test_what_does_not_is_refused_with_both_sides(beside, framework, pip, rule, words) -> None:
+    outcome, message = said(beside(framework, pip), rule)
+    assert outcome == "impossible"
+    assert words in message
+
+
+def test_a_newer_release_than_the_tables_is_no_yes(beside) -> None:
+    assert said(beside("torch==2.14.0", "vllm==99.1"), "package-known")[0] == "unknown"
+
+
+def test_code_for_a_card(beside) -> None:
+    cell = beside("torch==2.10.0", "vllm==0.19.1", gpus=("P100",))
+    assert said(cell, "package-gpu")[0] == "impossible"
+    assert said(replace(cell, gpus=("RTX3090",)), "package-gpu") == ("", "")
+
+
+def test_a_package_that_another_one_wants_is_told_with_who_wants_it(beside) -> None:
+    cell = beside("torch==2.10.0", "vllm==0.33.0")
+    messages = [f.message for f in check(cell, suggest=False) if f.rule == "package-cuda"]
+    assert any("(because vllm 0.33.0 wants torchvision==0.29.0)" in message for message in messages)
+
+
+def test_a_build_of_pytorch_s_own_index_is_not_what_the_default_index_has(beside) -> None:
+    index = ("https://download.pytorch.org/whl/cu126",)
+    cell = beside("torch==2.14.0+cu126", "torchvision==0.29.0", index=index)
+    assert said(cell, "package-cuda") == ("", "")
+    mixed = beside("torch==2.14.0+cu126", "torchvision==0.29.0+cu130", index=index)
+    assert said(mixed, "package-cuda")[0] == "impossible"
+
+
+def test_a_pytorch_for_the_cpu_brings_no_libraries_of_cuda(beside) -> None:
+    cell = beside("torch==2.9.1+cpu", "vllm==0.13.0")
+    assert said(cell, "package-cuda")[1].endswith("which PyTorch 2.9.1+cpu does not bring")
+
+
+@pytest.mark.parametrize(
+    ("pip", "keep"),
+    [
+        (("opencv-python", "opencv-contrib-python"), "opencv-contrib-python"),
+        (("opencv-python", "opencv-python-headless"), "opencv-python-headless"),
+        (("faster-whisper==1.1.0", "onnxruntime-gpu"), "onnxruntime-gpu"),
+        (("nvidia-nccl-cu13",), "nvidia-nccl-cu12"),
+    ],
+)
+def test_of_two_distributions_with_the_same_files_one_is_kept(beside, pip, keep) -> None:
+    outcome, message = said(beside("torch==2.9.1", *pip), "same-files")
+    assert outcome == "impossible"
+    assert f"Keep {keep}: " in message
+    assert said(beside("torch==2.9.1", *pip, dependencies="listed"), "same-files")[0] in {"warns", ""}
+    assert said(beside("torch==2.9.1", pip[0] if len(pip) > 1 else "numpy"), "same-files") == ("", "")
+
+
+def test_a_lock_says_what_is_there(beside) -> None:
+    def wheel(name: str, version: str) -> WheelTruth:
+        return WheelTruth(name=name, version=version, file=f"{name}-{version}-py3-none-any.whl")
+
+    cell = beside("torch==2.14.0", "transformers")
+    wheels = (wheel("torch", "2.14.0"), wheel("xformers", "0.0.35"), wheel("opencv-python", "4.12.0.88"))
+    truth = Truth(wheels=wheels, locked=True)
+    assert said(cell, "package-cuda", truth=truth)[0] == "impossible"
+    assert said(cell, "same-files", truth=truth) == ("", "")
+    both = replace(truth, wheels=(*wheels, wheel("opencv-python-headless", "4.12.0.88")))
+    assert said(cell, "same-files", truth=both)[0] == "impossible"
+
+
+def test_a_package_without_a_table_is_no_finding(beside) -> None:
+    assert (
+        summary(check(beside("torch==2.14.0", "transformers", "einops"), suggest=False)) is Outcome.POSSIBLE
+    )
+
+
+def test_the_releases_that_were_judged_are_named(beside) -> None:
+    cell = settled(beside("torch==2.10.0", "vllm", "transformers", "xformers[all]>=0.0.34"))
+    assert cell.pip == ("vllm==0.19.1", "transformers", "xformers[all]==0.0.35")
+
+
+def test_every_package_of_the_list_has_a_table_and_each_file_that_two_of_them_own_is_listed() -> None:
+    facts = tables.load()
+    together = {frozenset((a, b)) for row in facts.same_files for a in row.names for b in row.names}
+    owners: dict[str, set[str]] = {}
+    for name, table in facts.packages.items():
+        assert table.rows, name
+        for module in next((row.modules for row in table.rows if row.modules), ()):
+            owners.setdefault(module, set()).add(name)
+    # transformer-engine is made to lie beside one of the others, with the same files
+    alone = {
+        (module, *sorted(names))
+        for module, names in ((module, names - {"transformer-engine"}) for module, names in owners.items())
+        if len(names) > 1 and not all(frozenset((a, b)) in together for a in names for b in names)
+    }
+    assert alone == set()
