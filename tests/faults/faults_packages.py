@@ -195,6 +195,14 @@ def framework_library_with_a_small_hole(scene: Scene) -> None:
     replace(library, data[: 1 << 20] + bytes(32 << 10) + data[(1 << 20) + (32 << 10) :])
 
 
+@fault(
+    "an empty stub of NVIDIA's in the place of CUDA 13's NPP", verdict="broken", cause="package-name-retired"
+)
+def stub_of_nvidia(scene: Scene) -> None:
+    scene.cudnn(flavour=13)
+    scene.record("nvidia-npp-cu13", "0.0.0a0", [])
+
+
 @fault("ptxas removed from NVIDIA's wheel", verdict="broken", cause="ptxas-missing")
 def ptxas_removed(scene: Scene) -> None:
     scene.cudnn()

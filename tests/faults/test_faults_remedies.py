@@ -46,6 +46,7 @@ FREE = {
 """Faults whose command needs no package, and how it begins."""
 WITH_WHEELS = (
     "ptxas-older-than-the-card",
+    "stub-of-nvidia",
     "real-cublas-missing",
     "real-cublas-mixed",
     "real-cu11-over-cu12",

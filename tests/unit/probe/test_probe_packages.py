@@ -138,6 +138,26 @@ def test_a_library_of_a_wheel_whose_name_has_no_suffix_is_looked_for_elsewhere(
 
 
 @pytest.mark.parametrize(
+    ("installed", "stubs"),
+    [
+        ({"nvidia-npp-cu13": "0.0.0a0"}, {"nvidia-npp-cu13": "nvidia-npp"}),
+        ({"nvidia-npp-cu13": "0.0.1", "nvidia-npp": "13.1.2.81"}, {}),
+        ({"nvidia-npp-cu12": "12.4.1.87"}, {}),
+        ({"nvidia-cudnn-cu13": "9.26.0.51"}, {}),
+        ({"nvidia-nvvm-cu13": "0.0.1"}, {}),  # which library would be missing is not known
+    ],
+)
+def test_an_empty_stub_of_nvidia_s_counts_where_the_package_is_not(recorder, tmp_path, installed, stubs):
+    for name, version in installed.items():
+        install(tmp_path, name, version)
+    ctx = recorder()
+    check_pins(ctx, read_distributions([str(tmp_path)]))
+    found = ctx.found("P01")
+    assert found["cause"] == ("package-name-retired" if stubs else None)
+    assert found["evidence"].get("packages", []) == sorted(stubs)
+
+
+@pytest.mark.parametrize(
     ("cuda", "asked", "opened"),
     [
         (12, "nvidia-cublas-cu12", ["libcublas.so.12", "libcublasLt.so.12"]),

@@ -14,7 +14,7 @@ from .causes import command_lines, remedy_at
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, serves, torch_index
 from .package_facts import PACKAGE_FACTS
-from .tables import cuda_package, cudnn_of_torch, read_patterns
+from .tables import cuda_family, cuda_package, cudnn_of_torch, read_patterns
 from .versions import dotted, numbers
 
 # where: pip, apt, conda, docker, shell, notebook, link or rtbuild
@@ -122,6 +122,13 @@ class Remedies(FrameworkBuilds):
         return Command("rtbuild", text, "an image in which they fit, verified")
 
     # -- what the lines of causes.ini ask for
+
+    @staticmethod
+    def right_name(stub):
+        """NVIDIA's name of a package today by the one that it had; None if it is the same."""
+        family, major = cuda_family(stub or "")
+        right = cuda_package(family, major) if major else stub
+        return right if right != stub else None
 
     def cudnn_pin(self):
         """The requirement on cuDNN of the framework that is here, or of the version it was compiled for."""
@@ -273,6 +280,7 @@ class Remedies(FrameworkBuilds):
         "serves-12": lambda r: r.driver_serves((12, 0)),
         "cuda": lambda r: r.cuda,
         "cuda-11": lambda r: r.cuda == 11,
+        "right-name": lambda r: r.right_name(r.detail.get("old")),
         "of-cuda": lambda r: {11: "-cu11", 12: "-cu12", 13: ""}.get(r.cuda),
         "old-cards-cuda": lambda r: r.cuda if r.cuda in (11, 12) and (r.capability or ()) >= (5, 0) else None,
         # the framework

@@ -294,6 +294,7 @@ class MachineRemedies(Remedies):
                 len(r.owners() or ()) > 1 and bool(set(r._hurt()) & set(r.owners()))
             ),
             "each-hurt": lambda r: tuple(map(r._again, r._hurt())),
+            "each-right-name": lambda r: tuple(filter(None, map(r.right_name, r._hurt()))),
             "each-switch": lambda r: tuple(r.evidence.get("off") or ()),
             "both": _both,
             "one-to-keep": _one_to_keep,

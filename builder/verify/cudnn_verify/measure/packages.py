@@ -21,7 +21,7 @@ from ..common.distributions import (
     search_folders,
 )
 from ..common.isolation import shadowed_modules, user_path
-from ..common.tables import cuda_family, read_facts, read_frameworks
+from ..common.tables import cuda_family, cuda_package, read_facts, read_frameworks
 from ..common.versions import numbers, satisfies
 from .owners import check_owners
 from .protocol import STAGES, stage
@@ -199,6 +199,11 @@ def check_pins(ctx, distributions):
     unmet = found.pop("unmet")
     ctx.fact("unmet", unmet[:50])
     ctx.fact("not_installed", (found["lost"] + found["not_installed"])[:50])
+    stubs = _stubs(distributions)
+    if stubs and not found["missed"]:
+        text = "%s is an empty stub: for this CUDA the package is called %s"
+        text = "; ".join(text % pair for pair in sorted(stubs.items()))
+        return ctx.fails("P01", text, "package-name-retired", dict(found, packages=sorted(stubs)))
     if found["missed"] or found["lost"]:
         entry = (found["missed"] + found["lost"])[0]
         cause = entry.get("cause", "package-pin-mismatch")
@@ -208,6 +213,24 @@ def check_pins(ctx, distributions):
     notes = [_said("asks for", entry) for entry in found["allowed"] + found["not_installed"] + others]
     met = "no pin is missed in a way that breaks" if found["allowed"] else "pins on NVIDIA's packages are met"
     return ctx.passed("P01", met, found, note="; ".join(notes[:4]))
+
+
+def _stubs(distributions):
+    """{name: right name} of NVIDIA's stubs, if the package itself and its library are nowhere.
+
+    Of a name that has lost its suffix with a CUDA there are an empty wheel 0.0.0a0, which an installer takes
+    that may not build (``--only-binary``), and a source package 0.0.1.
+    """
+    found = {}
+    for name, row in distributions.items():
+        family, major = cuda_family(name)
+        right = cuda_package(family, major) if major else name
+        if right == name or right in distributions or numbers(row["version"])[:2] > (0, 0):
+            continue
+        libraries = read_facts()["families"][family]["libraries"]
+        if libraries and not any(lies_somewhere(library, major) for library in libraries):
+            found[name] = right
+    return found
 
 
 def _said(verb, entry):
