@@ -297,7 +297,7 @@ class LinkProcess(object):
             for one in scope:
                 self._check_versions(one)
             self._check_symbols([one for one in scope if not one.relocated], scope, lazy)
-        except (LinkError, ValueError, OSError, MemoryError, OverflowError) as problem:
+        except (LinkError, ValueError, OSError, MemoryError, OverflowError, struct.error) as problem:
             fault = problem if isinstance(problem, LinkError) else _unreadable(problem)
             found = self.rows[rows:]
             gone = set(map(id, self.loaded[count:]))

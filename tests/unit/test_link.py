@@ -333,3 +333,18 @@ def test_the_facts_of_a_real_library() -> None:
     assert ("libc.so.6", "GLIBC_2.2.5", False) in facts.asked
     assert "GLIBCXX_3.4" in (facts.offered or ())
     assert link_file(reader_of(b"text")) is None
+
+
+def test_a_library_with_bytes_of_chance_in_it_ends_in_an_answer(tmp_path: Path) -> None:
+    content = Path(search_here("").cache["libstdc++.so.6"]).read_bytes()
+    head = len(content) // 20
+    start = time.process_time()
+    for seed in range(60):
+        chance, changed = random.Random(seed), bytearray(content)
+        for _ in range(chance.randint(1, 30)):
+            place = chance.choice([64, 700, head, len(content)])
+            changed[chance.randrange(place)] = chance.choice([0, 255, chance.randrange(256)])
+        path = tmp_path / "lib.so"
+        path.write_bytes(changed)
+        assert LinkProcess(DiskView(), search_here("")).open(str(path)).loads in (True, False, None)
+    assert time.process_time() - start < 30

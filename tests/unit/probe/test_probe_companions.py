@@ -63,6 +63,14 @@ def test_an_extension_of_cuda_12_beside_a_torch_of_cuda_13(recorder, site):
     assert check["evidence"]["weak"], "it does not explain what is wrong with a framework"
 
 
+def test_a_build_for_cuda_beside_a_torch_for_the_cpu(recorder, site):
+    """torchvision 0.29.2 of the default index beside torch 2.13.0+cpu."""
+    site.add("torchvision", "0.29.2", "torch", **{"torchvision/_C.so": {"needed": ["libc10_cuda.so"]}})
+    check = said(recorder, site)
+    assert (check["outcome"], check["cause"]) == ("failed", "package-pin-mismatch")
+    assert "needs libc10_cuda.so" in check["summary"]
+
+
 def test_what_the_framework_has_loaded_is_there_for_others(recorder, site):
     site.add(
         "vision", "1.0", "torch", **{"vision/_C.so": {"needed": ["libtorch_python.so", "libcudart.so.13"]}}

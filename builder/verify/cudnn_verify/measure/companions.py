@@ -122,6 +122,8 @@ def _fault_words(answer):
 
 
 def _cause(row):
+    if re.match(r"lib(c10|torch)", row["library"]):  # a build for CUDA beside a PyTorch for the CPU
+        return "package-pin-mismatch"
     if is_cuda_library(row["library"]) or re.match(r"lib(nccl|npp|nvptx|nvToolsExt|cu)", row["library"]):
         return "toolkit-library-missing"
     if row["fault"].partition("version ")[2]:
