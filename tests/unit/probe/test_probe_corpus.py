@@ -1,11 +1,16 @@
 """Threads of public issue trackers with a confirmed cause: what ``diagnose`` answers to each."""
 
+import textwrap
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from pages import diagnose_score
 
 from builder.verify.cudnn_verify.common.causes import CAUSES
+
+HEALTHY = (Path(__file__).parent / "healthy.txt").read_text("utf-8").split("---\n")
+"""What installers, compilers and frameworks print where nothing is wrong."""
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +41,36 @@ def test_almost_all_of_the_corpus_is_answered_and_hardly_any_wrongly(scored):
     assert counts["wrong"] <= 0.01 * len(scored)
 
 
+def as_pasted(text):
+    """A text quoted, wrapped and with what logs put before each line; as four people paste it."""
+    wrapped = [part for line in text.splitlines() for part in textwrap.wrap(line, 90) or [""]]
+    yield "".join(f"> {line}\n" for line in wrapped)
+    yield "".join(f"\x1b[31m2025-10-30T21:54:45.622Z {line}\x1b[0m\r\n" for line in text.splitlines())
+    yield "".join(f"#39 12.61 {line}\n" for line in wrapped)
+    yield f"```\n{text}\n```"
+
+
+def test_quotes_wrapping_timestamps_and_colours_change_hardly_any_answer(scored):
+    changed = []
+    for number, (thread, document, _) in enumerate(scored[::2]):
+        pasted = list(as_pasted(thread["text"]))[number % 4]
+        if diagnose_score.answer(pasted)["cause"] != document["cause"]:
+            changed.append(thread["url"])
+    assert len(changed) <= 2, changed
+
+
+def test_a_message_that_a_window_broke_within_words_is_read():
+    text = "CUDA error 222 at ggml-cuda.cu:1835: the provided PTX was compiled with an unsupported toolchain."
+    for width in (60, 78):
+        broken = "\n".join(text[at : at + width] for at in range(0, len(text), width))
+        assert diagnose_score.answer(broken)["cause"] == "driver-too-old"
+
+
+@pytest.mark.parametrize("text", HEALTHY, ids=lambda text: text[:30])
+def test_what_a_sound_machine_prints_names_no_cause(text):
+    assert diagnose_score.answer(text)["causes"] == []
+
+
 def test_what_counts_as_right_half_wrong_and_silent():
     thread = {"expected": ["driver-missing"]}
     row = {"cause": "driver-missing", "commands": []}
@@ -55,3 +90,22 @@ def test_what_counts_as_right_half_wrong_and_silent():
     assert outcome() == "silent"
     assert outcome(thread={"expected": [diagnose_score.NO_CAUSE]}) == "right"
     assert outcome(row, thread={"expected": [diagnose_score.NO_CAUSE]}) == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "word"),
+    [
+        ("Error 803: system has unsupported display driver", "ldconfig -p", "compat"),
+        ("ModuleNotFoundError: No module named 'torch'", "pip show torch", "built"),
+        ("RuntimeError: Found no NVIDIA driver on your system.", "nvidia-smi", "container"),
+        ("CUDA error: device kernel image is invalid", "driver_version", "driver"),
+        ("[sgl_kernel] CRITICAL: Could not load any common_ops library!", "pip list", "cuda-major-mixed"),
+        ("CUDA unknown error - this may be due to an incorrectly set up environment", "/dev/nvidia", "node"),
+    ],
+)
+def test_likely_causes_come_with_the_look_that_tells_them_apart(text, command, word):
+    document = diagnose_score.answer(text)
+    assert not document["decided"]
+    assert len(document["equal"]) > 1
+    assert command in document["look"]["command"]
+    assert word in document["look"]["decides"]

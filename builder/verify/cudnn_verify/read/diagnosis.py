@@ -86,6 +86,8 @@ def diagnose(reading):
     facts = TextFacts(reading.lines)
     facts.places |= reading.places
     findings, harmless = find(reading.lines, facts)
+    if not findings and not harmless:
+        findings, harmless = find(_unwrapped(reading.lines), facts)
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
@@ -108,6 +110,22 @@ def diagnose(reading):
         "harmless": harmless,
         "look": None if program else _look_for(equal if not decided else [], causes, facts.places, silent),
     }
+
+
+def _unwrapped(lines):
+    """The lines with those put together that a narrow window broke, in the middle of words, too: each but the
+    last is as long as the window is wide.
+    """
+    width = max([len(line.text) for line in lines if len(line.text) <= 250] or [0])
+    whole, before = [], 0
+    for line in lines:
+        if before and width >= 40 and width - 1 <= before <= width:
+            blank = " " * (width - before)  # at the window's edge it was lost
+            whole[-1] = whole[-1]._replace(text=whole[-1].text + blank + line.text)
+        else:
+            whole.append(line)
+        before = len(line.text)
+    return whole
 
 
 def find(lines, facts):

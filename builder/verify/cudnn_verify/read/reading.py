@@ -30,6 +30,10 @@ _FOLLOWING = 2
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
 _LISTED = re.compile(r"^\[(?:pip3?|conda)\] ")
 """Before each package in the answer of PyTorch's collect_env."""
+_PREFIX = re.compile(
+    r"^(?:(?:[>\u2502]\s)+|#\d+ \d+\.\d+ |\d{4}-\d\d-\d\dT[\d:.]+Z |[A-Za-z][\w.-]*-\d+ +\| )"
+)
+"""What a quotation, docker's build, a cluster's log and docker compose put before each line."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 _PREFIXES = r"hf_|gh[pousr]_|github_pat_|sk-|xox[abpr]-|AKIA|ya29\.|glpat-|eyJ[\w-]+\.[\w-]+\."
 _SECRET = re.compile(
@@ -183,10 +187,11 @@ def _joined(value, between=""):
 
 
 def clean(text):
-    """A line without colours, control characters and characters that change the direction of writing; the
-    loader's own messages in English.
+    """A line without colours, control characters, characters that change the direction of writing and what
+    stands before each line of a quotation or a container's log; the loader's own messages in English.
     """
-    text = _LISTED.sub("", _CONTROL.sub("", _ANSI.sub("", text)).rstrip())
+    text = _CONTROL.sub("", _ANSI.sub("", text)).rstrip()
+    text = _LISTED.sub("", _PREFIX.sub("", text))
     for here, abroad in read_patterns()["abroad"].items() if text and max(text) > "~" else ():
         text = re.sub(abroad, here, text)
     return text
