@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit fuzz faults kills facts sound-installs link-proof colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit fuzz faults kills facts sound-installs link-proof repositories colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ sound-installs: $(BIN)/rtbuild  ## the probe beside each minor release of three 
 
 link-proof: $(BIN)/rtbuild  ## the link proof beside the real loader: 30 installs, 22 sets of each; downloads 12 GB, keeps none; an hour
 	$(PYTEST) -q -s tests/nightly/test_link_proof.py
+
+repositories: $(BIN)/rtbuild  ## what people bring: requirements of forty public repositories of ten years; half an hour
+	$(PYTEST) -q -s tests/nightly/test_repositories.py
 
 colab-month: setup  ## Colab's newest whole month, built, started and compared, and each month locked; 51 GB of disk, an hour
 	$(PYTEST) -q -s tests/nightly/test_colab_month.py

@@ -1,6 +1,8 @@
 """``rtbuild resolve``: from requirements to a matrix of possible cells."""
 
 import os
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any, Self
 from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core.errors import NothingPossibleError, UsageError
+from builder.core.files import write_whole
 from builder.core.versions import pinned
 from builder.image.engine import nvidia_smi
 from builder.plan.facts.rules import Outcome, platform_of
@@ -18,6 +21,7 @@ from builder.plan.resolve import (
     LastRelease,
     NamedRequirement,
     Proposal,
+    Substitution,
     Wishes,
     brought,
     distributions,
@@ -29,6 +33,7 @@ from builder.plan.resolve import (
     in_wheels,
     last_release,
     meant,
+    nearest,
     needs_standalone,
     nothing,
     prove,
@@ -85,6 +90,8 @@ class ProposedMatrix:
     proposals: Sequence[Proposal]
     last: Sequence[LastRelease] = ()
     """Of each framework, if a card or a driver is given."""
+    changes: Sequence[Substitution] = ()
+    """What differs from what was asked for."""
 
 
 def resolve(
@@ -111,26 +118,45 @@ def resolve(
         "cards: linux/arm64 for GH200, GB10, Orin."
     ),
     limit: int = opt.of("--limit: Cells at most.", 5, min=1, max=1000),
-    name: str = opt.of("--name: The matrix's name.", "resolved"),
+    name: str | None = opt.of("--name: The matrix's name; by default that of the file, or resolved."),
+    output: Path | None = opt.of("--output, -o FILE: Write the matrix there; without, to stdout."),
+    force: bool = opt.of("--force: Replace the file that is there.", False),
+    take_nearest: bool = opt.of(
+        "--nearest: If nothing fits, take the nearest requirements that do, and say which.", False
+    ),
     offline: bool = opt.of("--offline: Ask no package index: the tables alone, without the resolver.", False),
     json_: bool = opt.JSON,
 ) -> int:
     """Print a matrix of the cells; errors as of :func:`propose`, with ``--json`` as a document, too."""
+    if output is not None and output.exists() and not force:
+        raise UsageError(f"{output} is there already", hint="--force replaces it")
+    title = name or (_matrix_name(output) if output is not None else "resolved")
     asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_, pylock)
     on = AskedMachine.of(gpu or (), opt.driver(driver), platform)
     index = None if offline else Index.from_user(once=True)
     try:
-        found = propose(asked, on, python=python, limit=limit, name=name, index=index)
+        found = propose(
+            asked, on, python=python, limit=limit, name=title, index=index, take_nearest=take_nearest
+        )
     except NothingPossibleError as none:
         if json_:
             print_json(_refusal(none, asked, on))
         raise
+    if output is not None:
+        write_whole(output, found.text.encode())
+        say(f"{output} is written; next: rtbuild build {shlex.quote(str(output))}")
     if json_:
         print_json(document(found))
     else:
         say_origins(found, own=not gpu and driver is None)
-        show(found.text.removesuffix("\n"))
+        if output is None:
+            show(found.text.removesuffix("\n"))
     return 0
+
+
+def _matrix_name(path: Path) -> str:
+    """A matrix's name after its file's: what a name may not have becomes a hyphen."""
+    return re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "resolved"
 
 
 def wishes(
@@ -173,11 +199,13 @@ def propose(
     limit: int,
     name: str,
     index: Index | None,
+    take_nearest: bool = False,
 ) -> ProposedMatrix:
     """A matrix of at most ``limit`` cells, the best first. ``index`` None: the facts alone are asked.
 
     Raises UsageError if a requirement is neither on record nor in the index, NothingPossibleError if no cell
     is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
+    Either says what would do; that is taken at once with ``take_nearest``.
     """
     python = python or asked.python
     frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
@@ -190,30 +218,106 @@ def propose(
         python=python,
         index=tuple(asked.index),
     )
+    swapped: list[Substitution] = []
     if not frameworks:
+        demand, swapped = _for_gpus(demand)
+    if not demand.frameworks:
         demand = _with_brought(demand, index)
     offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
     _refuse_absent(demand, offers)
     available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
+    changes: Sequence[Substitution] = ()
+    try:
+        _refuse_swapped(swapped)
+        standing = _standing(demand, available, index, limit)
+    except NothingPossibleError as problem:
+        way = nearest(demand, index, available) if index is not None else None
+        if way is None:
+            raise
+        changes, standing = _joined([*swapped, *way.changes]), [way.proposal]
+        if changes and not take_nearest:
+            raise _with_way(problem, changes, way.proposal) from problem
+    text = to_matrix_yaml(standing, name, remarks=[str(change) for change in changes])
+    machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
+    last = [last_release(wish.name, on.gpus, on.driver) for wish in demand.frameworks if machine_given]
+    return ProposedMatrix(
+        text=text,
+        demand=demand,
+        asked=asked,
+        offers=offers,
+        proposals=standing,
+        last=last,
+        changes=changes,
+    )
+
+
+def _standing(
+    demand: Demand, available: Mapping[str, Sequence[str]], index: Index | None, limit: int
+) -> list[Proposal]:
+    """At most ``limit`` proposals that rules and resolver accept; NothingPossibleError if there are none."""
     found = search(demand, available=available)
     if not found.possible:
         raise nothing(demand, found, available)
     if index is None:
         why = "the index was not asked (--offline)"
-        standing, refused = [replace(one, unasked=why) for one in found.possible[:limit]], list[str]()
-    else:
-        standing, refused = prove(found.possible, demand, index, limit)
+        return [replace(one, unasked=why) for one in found.possible[:limit]]
+    standing, refused = prove(found.possible, demand, index, limit)
     if not standing:
-        reasons = [line for text in refused[:3] for line in text.splitlines()[:8]]
+        reasons = [line for text in refused[:1] for line in text.splitlines()[:8]]
         raise NothingPossibleError(
             "\n  ".join(("the rules let it pass, and the resolver finds no set of wheels:", *reasons)),
             reasons=reasons,
             hint="loosen a requirement that the resolver names, or the Python",
         )
-    text = to_matrix_yaml(standing, name)
-    machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
-    last = [last_release(wish.name, on.gpus, on.driver) for wish in demand.frameworks if machine_given]
-    return ProposedMatrix(text=text, demand=demand, asked=asked, offers=offers, proposals=standing, last=last)
+    return standing
+
+
+def _refuse_swapped(swapped: Sequence[Substitution]) -> None:
+    """NothingPossibleError for frameworks' builds for the CPU alone."""
+    reasons = [f"{one.asked} ({one.asked.place}) computes on the CPU alone" for one in swapped]
+    if reasons:
+        raise NothingPossibleError("\n".join(reasons), reasons=reasons)
+
+
+def _joined(changes: Sequence[Substitution]) -> list[Substitution]:
+    """One change for a requirement that was changed twice: to another distribution, and to its release."""
+    found: list[Substitution] = []
+    for change in changes:
+        before = next((n for n, one in enumerate(found) if one.instead == str(change.asked)), None)
+        if before is None:
+            found.append(change)
+        else:
+            found[before] = replace(change, asked=found[before].asked)
+    return found
+
+
+def _with_way(
+    problem: NothingPossibleError, changes: Sequence[Substitution], proposal: Proposal
+) -> NothingPossibleError:
+    """The refusal with what would do."""
+    cell = proposal.cell
+    on = f"on Python {cell.python} and {cell.base} the resolver finds {proposal.wheels} wheels with"
+    lines = [problem.message, f"what would do: {on}", *(f"  {change}" for change in changes)]
+    lines += [f"  {reason}" for reason in proposal.sources]
+    hint = "--nearest takes these, and writes the matrix"
+    return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
+
+
+def _for_gpus(demand: Demand) -> tuple[Demand, list[Substitution]]:
+    """The demand with a build for GPUs in the place of each framework's build for the CPU alone."""
+    rows = load().without
+    changes = [
+        Substitution(asked=wish, instead=f"{rows[wish.name].instead}{wish.parsed.specifier}")
+        for wish in demand.companions
+        if wish.name in rows
+    ]
+    wishes = from_arguments(filter(None, (one.instead for one in changes))).merged().wishes
+    others = tuple(wish for wish in demand.companions if wish not in [one.asked for one in changes])
+    placed = zip(wishes, changes, strict=True) if len(wishes) == len(changes) else ()
+    frameworks = tuple(replace(wish, place=one.asked.place) for wish, one in placed)
+    return (
+        (replace(demand, frameworks=frameworks, companions=others), changes) if frameworks else (demand, [])
+    )
 
 
 def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:
@@ -283,6 +387,8 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
     for last in found.last:
         for line in last.lines(machine_):
             say(f"note: {line}")
+    for change in found.changes:
+        say(f"nearest: {change}")
     for number, one in enumerate(found.proposals, 1):
         cell = one.cell
         python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell)}"
@@ -291,6 +397,8 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         if one.unasked is not None:
             proven = f"not through the resolver: {one.unasked}"
         say(f"{number}. {parts}: {one.outcome.answer}; {proven}")
+        for reason in one.sources:
+            say(f"   from sources: {reason}")
         for finding in one.findings:
             if finding.outcome is Outcome.WARNS:
                 say(f"   {finding.rule}: {finding.message}")
@@ -312,6 +420,10 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
         ],
         "beside": [str(wish) for wish in demand.companions],
         "notes": found.asked.notes,
+        "changes": [
+            {"requirement": str(one.asked), "place": one.asked.place, "instead": one.instead}
+            for one in found.changes
+        ],
         "gpus": list(demand.gpus),
         "driver": demand.driver,
         "platform": demand.built_for,
@@ -322,6 +434,7 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
                 "resolved": one.unasked is None,
                 **({"wheels": one.wheels} if one.unasked is None else {"reason": one.unasked}),
                 "cell": one.cell.inputs() | {"gpus": list(one.cell.gpus)},
+                "sources": list(one.sources),
                 "findings": [finding.as_json() for finding in one.findings],
             }
             for one in found.proposals

@@ -13,12 +13,14 @@ from .requirements import (
     read_text,
 )
 from .solve import Demand, Proposal, distributions, meant, needs_standalone, search, split, to_matrix_yaml
+from .substitutes import Substitution, nearest
 
 __all__ = [
     "Demand",
     "LastRelease",
     "NamedRequirement",
     "Proposal",
+    "Substitution",
     "Wishes",
     "brought",
     "distributions",
@@ -30,6 +32,7 @@ __all__ = [
     "in_wheels",
     "last_release",
     "meant",
+    "nearest",
     "needs_standalone",
     "nothing",
     "prove",

@@ -1,7 +1,6 @@
 """Sends cells that are possible by the rules through the resolver, which sees every other package."""
 
 import functools
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +9,13 @@ from dataclasses import replace
 from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Wheel
 from builder.core.versions import canonical, pinned, release, requirement
-from builder.plan.facts.reading import system_of
+from builder.plan.facts.reading import Truth, system_of
+from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import requirements
 from builder.plan.resolve.solve import Demand, Proposal, distinct, search
-from builder.sources.index import Index, Target, page
+from builder.plan.resolve.unbuilt import with_sources
+from builder.sources.index import Index, LocalWheel, Target, page
 
 SECONDS = 12.0
 """After which no further proposal is tried."""
@@ -49,18 +50,21 @@ def prove(
 
         for url in (*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)):
             asked(url)  # they are read while uv resolves
+        prove_one = functools.partial(_ask, index=index, driver=demand.driver)
         narrowed = []
         if not silent(demand.index):
             narrowed = _narrowed(proposals, demand, index, silent, until=started + SECONDS / 2)
         ordered = distinct([*narrowed, *proposals])
         unasked = [replace(one, unasked=why) for one in ordered[:MOST] if (why := silent(one.cell.index))]
         queue = [proposal for proposal in ordered if silent(proposal.cell.index) is None]
+        place = {proposal.cell: n for n, proposal in enumerate(ordered)}
         count = _AT_ONCE if narrowed else 1  # the first answer leaves uv the index's pages for the others
         while queue and len(standing) < limit and time.monotonic() - started < SECONDS:
             batch, queue = queue[:count], queue[count:]
             count = _AT_ONCE
-            for one, answer in zip(batch, pool.map(_ask, batch, itertools.repeat(index)), strict=True):
+            for one, answer in zip(batch, pool.map(prove_one, batch), strict=True):
                 if isinstance(answer, Proposal):
+                    place[answer.cell] = place[one.cell]  # with what is built from sources it is another cell
                     (standing if answer.unasked is None else unasked).append(answer)
                     continue
                 refused[answer] = None
@@ -68,7 +72,6 @@ def prove(
                     queue = [other for other in queue if other.cell.index != one.cell.index]
     if standing:
         # what the resolver was asked about comes first; of the rest, only what is better keeps a place
-        place = {proposal.cell: n for n, proposal in enumerate(ordered)}
         unasked = [one for one in unasked if place[one.cell] < place[standing[0].cell]]
         standing = standing[: limit - 1 if unasked and limit > 1 else limit]
     elif refused and demand.companions:
@@ -76,14 +79,35 @@ def prove(
     return [*standing, *unasked[: limit - len(standing)]], list(refused)
 
 
-def _ask(proposal: Proposal, index: Index) -> Proposal | str:
+def _ask(proposal: Proposal, index: Index, driver: str | None) -> Proposal | str:
+    answer = solved(proposal, index, driver)
+    return answer if isinstance(answer, str) else answer[0]
+
+
+def solved(proposal: Proposal, index: Index, driver: str | None) -> tuple[Proposal, Sequence[Wheel]] | str:
+    """The proposal with its set of wheels, or the resolver's words if there is none.
+
+    An index that does not answer leaves it ``unasked``, without wheels.
+    """
+
+    def solve(cell: Cell, built: Sequence[LocalWheel]) -> Sequence[Wheel]:
+        return _resolved(requirements(cell), cell, index, built)
+
+    cell = proposal.cell
+    wider = index.with_extra(cell.index)
     try:
-        wheels = _resolved(requirements(proposal.cell), proposal.cell, index)
+        built, wheels, reasons = with_sources(cell, requirements(cell), _target(cell), wider, solve)
     except NoSolutionError as problem:
         return problem.message
     except PackageIndexError as problem:
-        return replace(proposal, unasked=problem.message.partition("\n")[0])
-    return replace(proposal, wheels=len(wheels))
+        return replace(proposal, unasked=problem.message.partition("\n")[0]), ()
+    if not reasons:
+        return replace(proposal, wheels=len(wheels)), wheels
+    offered = Truth(offered=frozenset((*cell.frameworks, *cell.pip)))
+    findings = check(built, offered, driver=driver, suggest=False)
+    found = replace(proposal, cell=built, findings=findings, wheels=len(wheels), sources=reasons)
+    refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
+    return refused[0].message if refused else (found, wheels)
 
 
 def _narrowed(
@@ -178,11 +202,19 @@ def _versions(
     return {canonical(wheel.name): wheel.version.partition("+")[0] for wheel in wheels}
 
 
-def _resolved(wanted: Sequence[str], cell: Cell, index: Index) -> Sequence[Wheel]:
+def _resolved(
+    wanted: Sequence[str], cell: Cell, index: Index, built: Sequence[LocalWheel] = ()
+) -> Sequence[Wheel]:
+    wider = index.with_extra(cell.index)
+    if not built:
+        return wider.resolve(wanted, target=_target(cell))
+    return wider.resolve(wanted, target=_target(cell), built=built)
+
+
+def _target(cell: Cell) -> Target:
     system = system_of(cell)
     glibc = system.glibc if system is not None else "2.17"
-    target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
-    return index.with_extra(cell.index).resolve(wanted, target=target)
+    return Target(python=cell.python, platform=cell.platform, glibc=glibc)
 
 
 def _pinned(demand: Demand, versions: Mapping[str, str]) -> Demand | None:

@@ -163,6 +163,8 @@ class Proposal:
     """How many wheels the resolver's solution has; None if it was not asked."""
     unasked: str | None = None
     """The reason: the index did not answer, or nothing was to be asked."""
+    sources: tuple[str, ...] = ()
+    """Why packages of the cell are built from sources, one sentence for each."""
 
     @property
     def outcome(self) -> Outcome:
@@ -383,10 +385,16 @@ def distinct(proposals: list[Proposal]) -> list[Proposal]:
     return list(kept.values())
 
 
-def to_matrix_yaml(proposals: Sequence[Proposal], name: str = "resolved") -> str:
-    """A matrix file that holds the proposed cells; those that differ in an extra alone have it as variant."""
+def to_matrix_yaml(
+    proposals: Sequence[Proposal], name: str = "resolved", *, remarks: Sequence[str] = ()
+) -> str:
+    """A matrix file that holds the proposed cells; those that differ in an extra alone have it as variant.
+
+    ``remarks`` are comments on top of it.
+    """
     frameworks = ", ".join(dict.fromkeys(text for proposal in proposals for text in proposal.cell.frameworks))
     lines = [
+        *(f"# {remark}" for remark in remarks),
         "version: 1",
         f"name: {json.dumps(name)}",
         f"description: {json.dumps(frameworks)}",
@@ -403,5 +411,6 @@ def to_matrix_yaml(proposals: Sequence[Proposal], name: str = "resolved") -> str
             if cell_id(cell) in taken:
                 cell = replace(cell, variant=f"{cell.variant}-{len(taken)}")
         taken.add(cell_id(cell))
+        lines += [f"  # {reason}" for reason in proposal.sources]
         lines += entry(cell)
     return "\n".join(lines) + "\n"

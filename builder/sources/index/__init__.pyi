@@ -2,6 +2,7 @@ from .availability import Files, Offer, ask, page, pages
 from .client import Index, LocalWheel, cache_path
 from .pythons import PythonArchives, choose, machine_platform, offered
 from .remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
+from .sdist_reading import SdistContents, sdist_contents
 from .settings import pip_settings
 from .simple_api import IndexFile
 from .target import MACHINES, Target, environment, glibc_of, rank, takes, wheel_name
@@ -17,6 +18,7 @@ __all__ = [
     "Offer",
     "PythonArchives",
     "RemoteZip",
+    "SdistContents",
     "Target",
     "UnknownError",
     "ask",
@@ -31,6 +33,7 @@ __all__ = [
     "pages",
     "pip_settings",
     "rank",
+    "sdist_contents",
     "takes",
     "wheel_name",
 ]

@@ -397,3 +397,18 @@ def test_a_computer_that_is_named_for_its_card_gets_arm_cells(capsys) -> None:
     assert resolve("torch", index=None, gpus=("DGX Spark",), driver="580", json=True) == 0
     cells = [one["cell"] for one in json.loads(capsys.readouterr().out)["proposals"]]
     assert {(cell["platform"], *cell["gpus"]) for cell in cells} == {("linux/arm64", "GB10")}
+
+
+def test_a_matrix_goes_into_a_file(tmp_path, capsys) -> None:
+    path = tmp_path / "new" / "My torch.yaml"
+    options = {"gpu": ["T4"], "driver": "590", "offline": True, "output": path}
+    assert called(command.resolve, ["torch"], **options) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"rtbuild build '{path}'" in said.err
+    found = load(path)
+    assert found.name == "my-torch"
+    assert found.cells[0].frameworks
+    with pytest.raises(UsageError, match="is there already"):
+        called(command.resolve, ["torch"], **options)
+    assert called(command.resolve, ["torch"], **options, force=True) == 0

@@ -1,0 +1,271 @@
+"""What would do: the nearest requirements that the rules and the resolver accept.
+
+Frameworks move first, to the nearest release that is possible; then, Python by Python, each other package
+that the resolver names gives up its bounds. The Python that needs the fewest and smallest changes is taken.
+"""
+
+import functools
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from builder.core.model import Wheel
+from builder.core.versions import canonical, pinned, release
+from builder.plan.facts.reading import Truth
+from builder.plan.facts.rules import Outcome, check
+from builder.plan.facts.tables import load
+from builder.plan.resolve.proof import solved
+from builder.plan.resolve.requirements import NamedRequirement
+from builder.plan.resolve.solve import Demand, Proposal, judged
+from builder.plan.resolve.unbuilt import lacking
+from builder.sources.index import Index
+
+SECONDS = 60.0
+"""After which no further change is tried."""
+_MOST_CHANGES = 30
+_OLDER = 10
+"""Older releases that are asked about, if no newer one will do."""
+_CANDIDATES = 1500
+_PYTHONS = 6
+_COMPILED = (
+    ": the index has only its sources, and how they compile is not on record; `from-source` takes it with "
+    "the Debian packages of its build"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Substitution:
+    """A requirement, and what would do in its place."""
+
+    asked: NamedRequirement
+    instead: str | None
+    """None: without it."""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.asked} ({self.asked.place})"
+        if self.instead is None:
+            return f"without {place}{self.reason}"
+        old, new = _release(str(self.asked)), _release(self.instead)
+        apart = old is not None and new is not None and old[0] != new[0]
+        return (
+            f"{self.instead} in place of {place}"
+            + "; another major version, so code may need changes" * apart
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestDemand:
+    """A cell with a set of wheels, and how what it meets differs from what was asked for."""
+
+    changes: tuple[Substitution, ...]
+    proposal: Proposal
+
+
+def nearest(
+    demand: Demand, index: Index, available: Mapping[str, Sequence[str]], *, seconds: float = SECONDS
+) -> NearestDemand | None:
+    """The nearest demand that is possible and has a set of wheels; None if none was found in time."""
+    until = time.monotonic() + seconds
+    moved = _with_frameworks(demand, available)
+    if moved is None:
+        return None
+    wider, changes = moved
+    proposals = _one_for_each_python(wider, available)
+    with ThreadPoolExecutor(2) as pool:
+        ask = functools.partial(_loosened, demand=wider, index=index, until=until)
+        found = [one for one in pool.map(ask, proposals) if one is not None]
+    if not found:
+        return None
+    best = min(found, key=_distance)
+    return replace(best, changes=(*changes, *best.changes))
+
+
+def _distance(found: NearestDemand) -> tuple[int, int, int]:
+    """How many requirements changed, and by how much: in major and in minor versions."""
+    pairs = [(_release(str(one.asked)), _release(one.instead or "")) for one in found.changes]
+    apart = [[abs(a - b) for a, b in zip(old, new, strict=True)] for old, new in pairs if old and new]
+    return len(found.changes), sum(row[0] for row in apart), sum(row[1] for row in apart)
+
+
+def _release(text: str) -> tuple[int, int] | None:
+    """Major and minor version of a requirement's first bound."""
+    found = re.search(r"(?:==|~=|<=|>=)\s*(\d{1,9})(?:\.(\d{1,9}))?", text)
+    return (int(found[1]), int(found[2] or 0)) if found else None
+
+
+def _with_frameworks(
+    demand: Demand, available: Mapping[str, Sequence[str]]
+) -> tuple[Demand, list[Substitution]] | None:
+    """The demand with possible releases of its frameworks, and what was changed; None if there are none."""
+    if _possible(demand, available) is not None:
+        return demand, []
+    wishes = demand.frameworks
+    for number in range(1, len(wishes) + 1):
+        for some in itertools.combinations(range(len(wishes)), number):
+            found = _moved(demand, some, available)
+            if found is not None:
+                return found
+    return None
+
+
+def _moved(
+    demand: Demand, some: Sequence[int], available: Mapping[str, Sequence[str]]
+) -> tuple[Demand, list[Substitution]] | None:
+    """The demand with the nearest releases of the frameworks at these places, one after the other."""
+    changes: list[Substitution] = []
+    for n in some:
+        wish = demand.frameworks[n]
+        rest = [m for m in some if m > n]
+        for version in _neighbours(wish, available):
+            moved = wish.bound(f"=={version}")
+            frameworks = (*demand.frameworks[:n], moved, *demand.frameworks[n + 1 :])
+            # those that are still to move are left out of the question
+            asked = tuple(one for m, one in enumerate(frameworks) if m not in rest)
+            if _possible(replace(demand, frameworks=asked), available) is not None:
+                demand = replace(demand, frameworks=frameworks)
+                changes.append(Substitution(asked=wish, instead=str(moved)))
+                break
+        else:
+            return None
+    return demand, changes
+
+
+def _neighbours(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Releases by their distance from the one asked for, newer ones first: old CUDA is gone for good."""
+    table = load().frameworks[load().table_name(wish.name)]
+    offered = {version.partition("+")[0] for version in available.get(wish.name, ())}
+    rows = {row.version for row in table.rows if row.distribution == wish.name or table.name == "cupy"}
+    versions = sorted(rows & offered if offered else rows, key=release)
+    asked = pinned(wish.parsed)
+    bounds = [spec.version for spec in SpecifierSet(str(wish.parsed.specifier)) if "*" not in spec.version]
+    start = release((asked or max(bounds, key=release, default="0")).partition("+")[0])
+    newer = [version for version in versions if release(version) > start]
+    older = [version for version in reversed(versions) if release(version) <= start]
+    lines: dict[tuple[int, ...], str] = {}
+    for version in newer:  # of each later line its last release, of the same one all
+        digits = release(version).release
+        whole = digits[0] == 0 or digits[:2] == start.release[:2]
+        lines[digits if whole else digits[:2]] = version
+    yield from lines.values()
+    yield from older[:_OLDER]
+
+
+def _possible(demand: Demand, available: Mapping[str, Sequence[str]]) -> Proposal | None:
+    return next(_proposals(demand, available), None)
+
+
+def _proposals(demand: Demand, available: Mapping[str, Sequence[str]]) -> Iterator[Proposal]:
+    """Possible cells of the frameworks alone."""
+    alone = replace(demand, companions=())
+    for _, proposal in judged(alone, available=available, most=_CANDIDATES):
+        if proposal.possible:
+            yield proposal
+
+
+def _one_for_each_python(demand: Demand, available: Mapping[str, Sequence[str]]) -> list[Proposal]:
+    """The first proposal for each Python, on a Debian release if possible: only there code is compiled."""
+    found: dict[str, Proposal] = {}
+    for proposal in itertools.islice(_proposals(demand, available), 200):
+        cell = proposal.cell
+        before = found.get(cell.python)
+        better = before is not None and (cell.base.kind == "rootfs") > (before.cell.base.kind == "rootfs")
+        if before is None or (better and before.cell.frameworks == cell.frameworks):
+            found[cell.python] = proposal
+    return list(found.values())[:_PYTHONS]
+
+
+def _loosened(proposal: Proposal, *, demand: Demand, index: Index, until: float) -> NearestDemand | None:
+    """The proposal with what is asked for beside, less the bounds or packages that rules or resolver name."""
+    mine = {
+        wish.name: wish
+        for wish in demand.companions
+        if wish.holds(proposal.cell.python, proposal.cell.platform)
+    }
+    changed, reasons = _renamed(mine), dict[str, str]()
+    while len(changed) <= _MOST_CHANGES and time.monotonic() < until:
+        answer = _answer(_with(proposal, {**mine, **changed}), index, demand.driver)
+        if not isinstance(answer, str):
+            found, wheels = answer
+            return NearestDemand(changes=tuple(_changes(changed, mine, wheels, reasons)), proposal=found)
+        named = [name for name in _named(answer, mine) if changed.get(name, mine[name]) is not None]
+        if not named:
+            return None
+        bounded = [name for name in named if (w := changed.get(name, mine[name])) and w.parsed.specifier]
+        if bounded:  # a package is left out only where no version of any will do
+            changed |= {name: mine[name].bound("") for name in bounded[: 3 if len(bounded) > 3 else 1]}
+            continue
+        changed[named[0]] = None
+        if named[0] in lacking(answer):
+            reasons[named[0]] = _COMPILED
+    return None
+
+
+def _renamed(mine: Mapping[str, NamedRequirement]) -> dict[str, NamedRequirement | None]:
+    """What is asked for by a name that no distribution has: opencv."""
+    rows = load().mistaken_names
+    wrong = [name for name in mine if name in rows and rows[name].outcome == "impossible"]
+    plain = {name: rows[name].instead for name in wrong if rows[name].versions is None}
+    return {name: replace(mine[name], parsed=Requirement(instead)) for name, instead in plain.items()}
+
+
+def _with(proposal: Proposal, beside: Mapping[str, NamedRequirement | None]) -> Proposal:
+    """The proposal with these requirements beside its own."""
+    texts = (str(wish).partition(";")[0].strip() for wish in beside.values() if wish is not None)
+    pip = tuple(dict.fromkeys((*texts, *proposal.cell.pip)))
+    return replace(proposal, cell=replace(proposal.cell, pip=pip))
+
+
+def _answer(proposal: Proposal, index: Index, driver: str | None) -> tuple[Proposal, Sequence[Wheel]] | str:
+    """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
+    cell = proposal.cell
+    findings = check(
+        cell, Truth(offered=frozenset((*cell.frameworks, *cell.pip))), driver=driver, suggest=False
+    )
+    refused = [finding.message for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
+    if refused:
+        return "\n".join(refused)
+    answer = solved(replace(proposal, findings=findings), index, driver)
+    if not isinstance(answer, str) and answer[0].unasked is not None:
+        return answer[0].unasked
+    return answer
+
+
+def _named(message: str, mine: Mapping[str, NamedRequirement]) -> list[str]:
+    """The packages of the demand that stand in the resolver's words, those without any wheel first."""
+    words = [canonical(word.rstrip(".")) for word in re.findall(r"(?<![\w.-])[A-Za-z0-9][\w.-]*", message)]
+    return sorted((name for name in dict.fromkeys(words) if name in mine), key=_first(message))
+
+
+def _first(message: str) -> Callable[[str], tuple[bool, int]]:
+    """Sorts a package that cannot be had at all before one that only clashes with others."""
+
+    def rank(name: str) -> tuple[bool, int]:
+        pattern = (
+            rf"(?i){re.escape(name).replace('-', '[-_.]')}[^\n]{{0,60}} (?:has|have|was|there is) no[t ]"
+        )
+        return re.search(pattern, message) is None, message.lower().find(name)
+
+    return rank
+
+
+def _changes(
+    changed: Mapping[str, NamedRequirement | None],
+    mine: Mapping[str, NamedRequirement],
+    wheels: Sequence[Wheel],
+    reasons: Mapping[str, str],
+) -> Iterator[Substitution]:
+    """What became of each, with the version that the set of wheels has."""
+    versions = {canonical(wheel.name): wheel.version for wheel in wheels}
+    for name, other in changed.items():
+        version = versions.get(other.name if other is not None else name)
+        if other is None or version is None:
+            yield Substitution(asked=mine[name], instead=None, reason=reasons.get(name, ""))
+        elif other.name != name or not mine[name].parsed.specifier.contains(version, prereleases=True):
+            yield Substitution(asked=mine[name], instead=str(other.bound(f"=={version}")))

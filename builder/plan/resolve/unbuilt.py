@@ -1,0 +1,151 @@
+"""Packages of which the index has only sources: found out, read, and given to the resolver as wheels.
+
+Nothing of them is run here: a wheel with their metadata and no code stands in for each. The cell then names
+them ``from-source``, and ``rtbuild lock`` builds them.
+"""
+
+import functools
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from builder.core import resources
+from builder.core.errors import NoSolutionError, PackageIndexError
+from builder.core.model import Cell, Sdist, Wheel
+from builder.core.versions import canonical
+from builder.plan.facts.tables import load
+from builder.plan.lock import choose
+from builder.sources.index import Index, LocalWheel, SdistContents, Target, sdist_contents
+
+Solve = Callable[[Cell, Sequence[LocalWheel]], Sequence[Wheel]]
+_MOST = 24
+"""Packages that are built from sources for one cell."""
+_LARGEST = 200 << 20
+"""Bytes of a source archive that is read."""
+_LACKING = re.compile(
+    r"Wheels are required for `(?P<told>[\w.-]+)`"
+    r"|(?<![\w.-])(?P<name>[A-Za-z0-9][\w.-]*)(?:[<>=!~][^\s]*)? ha(?:s|ve) no usable wheels"
+)
+"""uv's words for a package that has sources alone."""
+
+
+def with_sources(
+    cell: Cell, asked: Sequence[str], target: Target, index: Index, solve: Solve
+) -> tuple[Cell, Sequence[Wheel], tuple[str, ...]]:
+    """The cell, solved, with what it needs ``from-source``, and the reason for each of those packages.
+
+    ``asked`` are its requirements.
+
+    Raises:
+        NoSolutionError: there is none with sources either.
+        PackageIndexError: the index did not answer.
+    """
+    built: dict[str, tuple[Sdist, SdistContents]] = {}
+    with tempfile.TemporaryDirectory(prefix="rtbuild-resolve-") as folder:
+        stand_ins: list[LocalWheel] = []
+        while True:
+            tried = _named(cell, asked, built)
+            try:
+                return tried, solve(tried, stand_ins), tuple(_reasons(built))
+            except NoSolutionError as problem:
+                new = [name for name in lacking(problem.message) if name not in built]
+                if not new or len(built) + len(new) > _MOST:
+                    raise
+                for name in new:
+                    wanted = _wanted(name, asked, problem.message)
+                    found = _source(wanted, target, index)
+                    if found is None or (found[1].compiled and not _compiles(cell, found[0])):
+                        raise
+                    built[name] = found
+                    stand_ins.append(_stand_in(*found, Path(folder)))
+
+
+def _compiles(cell: Cell, sdist: Sdist) -> bool:
+    """Whether it is known how to compile it, in the Debian release that the cell stands on."""
+    return cell.base.kind == "rootfs" and load().build_needs(sdist.name, sdist.version) is not None
+
+
+def lacking(message: str) -> list[str]:
+    """The packages that by the resolver's words have sources alone."""
+    return list(dict.fromkeys(canonical(m["told"] or m["name"]) for m in _LACKING.finditer(message)))
+
+
+def _wanted(name: str, asked: Sequence[str], message: str) -> Requirement:
+    """What is asked of a package: by the cell itself, or, in uv's words, by others."""
+    bounds = SpecifierSet()
+    for text in asked:
+        parsed = Requirement(text)
+        if canonical(parsed.name) == name:
+            bounds &= parsed.specifier
+    pattern = rf"(?i:depends on|require) {re.escape(name).replace('-', '[-_.]')}(?P<bounds>[<>=!~][^\s]*)"
+    for found in re.finditer(pattern, message):
+        try:
+            bounds &= SpecifierSet(found["bounds"].rstrip(",.;"))
+        except InvalidSpecifier:
+            continue
+    return Requirement(f"{name}{bounds}")
+
+
+def _source(wanted: Requirement, target: Target, index: Index) -> tuple[Sdist, SdistContents] | None:
+    """The archive that a lock would build, read; None if there is none, or a wheel would be taken."""
+    try:
+        sdist = choose(wanted, index.offers(wanted.name), target)
+    except PackageIndexError:
+        return None  # no archive, or none for this Python: what the resolver said stands
+    if sdist is None or (sdist.size or 0) > _LARGEST:
+        return None
+    return sdist, _read(sdist, index)
+
+
+@functools.lru_cache(maxsize=256)
+def _read(sdist: Sdist, index: Index) -> SdistContents:
+    return sdist_contents(index.fetch(sdist, cache=resources.cache()))
+
+
+def _named(cell: Cell, asked: Sequence[str], built: dict[str, tuple[Sdist, SdistContents]]) -> Cell:
+    mine = {canonical(Requirement(text).name) for text in asked}
+    pure = [name for name, (_, contents) in built.items() if not contents.compiled]
+    compiled = [
+        (name, tuple(load().build_needs(name, sdist.version) or ()))
+        for name, (sdist, contents) in built.items()
+        if contents.compiled
+    ]
+    pins = [f"{name}=={sdist.version}" for name, (sdist, _) in built.items() if name not in mine]
+    return replace(
+        cell,
+        pip=(*cell.pip, *pins),
+        from_source=tuple(sorted({*cell.from_source, *pure})),
+        compiled=tuple(sorted({**dict(cell.compiled), **dict(compiled)}.items())),
+    )
+
+
+def _reasons(built: dict[str, tuple[Sdist, SdistContents]]) -> Iterator[str]:
+    for name, (sdist, contents) in sorted(built.items()):
+        how = "compiled from them" if contents.compiled else "built from them"
+        yield f"{name} {sdist.version}: the index has only its sources; `rtbuild lock` has it {how}"
+
+
+def _stand_in(sdist: Sdist, contents: SdistContents, folder: Path) -> LocalWheel:
+    """A wheel with the metadata of a source archive and no code."""
+    name = sdist.name.replace("-", "_")
+    file = f"{name}-{sdist.version}-py3-none-any.whl"
+    metadata = [
+        "Metadata-Version: 2.1",
+        f"Name: {sdist.name}",
+        f"Version: {sdist.version}",
+        *(f"Requires-Dist: {text}" for text in contents.requires),
+    ]
+    path = folder / file
+    with zipfile.ZipFile(path, "w") as archive:
+        at = f"{name}-{sdist.version}.dist-info"
+        archive.writestr(f"{at}/METADATA", "\n".join(metadata) + "\n")
+        archive.writestr(f"{at}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{at}/RECORD", "")
+    wheel = Wheel(name=sdist.name, version=sdist.version, file=file, sha256=sdist.sha256, size=sdist.size)
+    return LocalWheel(wheel=wheel, path=path)

@@ -1,0 +1,114 @@
+"""What a source distribution says of itself, read without running it.
+
+The formats: https://packaging.python.org/en/latest/specifications/source-distribution-format/,
+https://packaging.python.org/en/latest/specifications/core-metadata/, and setuptools' ``requires.txt``:
+https://setuptools.pypa.io/en/latest/deprecated/python_eggs.html
+"""
+
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path, PurePosixPath
+
+from packaging.requirements import Requirement
+
+from builder.core.errors import PackageIndexError
+
+_MOST_FILES, _MOST_BYTES, _MOST_TEXT = 50_000, 2 << 30, 1 << 20
+_COMPILED = frozenset((".c", ".cc", ".cpp", ".cxx", ".cu", ".f", ".f90", ".pyx", ".rs"))
+_ASIDE = frozenset(("doc", "docs", "example", "examples", "test", "tests", "benchmark", "benchmarks"))
+_OPTIONAL = re.compile(r"BuildFailed|BuildExtFailed|optional_build_ext|ve_build_ext|optional\s*=\s*True")
+"""How a setup.py says that it goes on without its compiled half, as wrapt's and MarkupSafe's do."""
+_BROKEN = (tarfile.TarError, zipfile.BadZipFile)
+_TEXTS = re.compile(r"[^/]+/(?:PKG-INFO|setup\.py|(?:[^/]+/)?[^/]+\.egg-info/requires\.txt)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SdistContents:
+    requires: tuple[str, ...]
+    """What the package depends on, as far as its files say: a setup.py may say more when it runs."""
+    compiled: bool
+    """Whether it cannot be built without a compiler."""
+
+
+def sdist_contents(path: Path) -> SdistContents:
+    """Raises PackageIndexError if it is no archive, or larger than any that is built."""
+    texts: dict[str, str] = {}
+    sources = False
+    try:
+        for name, text in _members(path):
+            parts = PurePosixPath(name).parts[1:]
+            aside = any(part.lower() in _ASIDE for part in parts[:-1])
+            sources = sources or (not aside and PurePosixPath(name).suffix.lower() in _COMPILED)
+            if text is not None:
+                texts[name] = text
+    except (
+        OSError,
+        EOFError,
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        NotImplementedError,
+        ValueError,
+    ) as problem:
+        raise PackageIndexError(f"{path.name} cannot be read: {problem}") from problem
+    setup = next((text for name, text in texts.items() if name.endswith("/setup.py")), "")
+    return SdistContents(
+        requires=tuple(_requires(texts)), compiled=sources and _OPTIONAL.search(setup) is None
+    )
+
+
+def _members(path: Path) -> Iterator[tuple[str, str | None]]:
+    """The name of each file, with its text if that is one of those read."""
+    total = 0
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            for number, entry in enumerate(archive.infolist()):
+                total = _counted(number, total + entry.file_size)
+                wanted = _TEXTS.fullmatch(entry.filename) and entry.file_size <= _MOST_TEXT
+                with archive.open(entry) as stream:
+                    text = stream.read(_MOST_TEXT).decode("utf-8", "replace") if wanted else None
+                yield entry.filename, text
+        return
+    with tarfile.open(path, "r|*") as stream_:
+        for number, member in enumerate(stream_):
+            total = _counted(number, total + member.size)
+            if not member.isfile():
+                continue
+            wanted = _TEXTS.fullmatch(member.name.removeprefix("./")) and member.size <= _MOST_TEXT
+            content = stream_.extractfile(member) if wanted else None
+            text = None if content is None else content.read().decode("utf-8", "replace")
+            yield member.name.removeprefix("./"), text
+
+
+def _counted(number: int, total: int) -> int:
+    if number >= _MOST_FILES or total > _MOST_BYTES:
+        raise ValueError(f"it holds more than {_MOST_FILES} files or {_MOST_BYTES >> 30} GiB")
+    return total
+
+
+def _requires(texts: dict[str, str]) -> Iterator[str]:
+    """``Requires-Dist`` of PKG-INFO, else the lines of ``requires.txt``; what does not parse is left out."""
+    info = next((text for name, text in texts.items() if name.count("/") == 1 and "PKG-INFO" in name), "")
+    told = HeaderParser().parsestr(info).get_all("Requires-Dist") or []
+    listed = next((text for name, text in texts.items() if name.endswith("requires.txt")), "")
+    for text in told or _of_setuptools(listed):
+        try:
+            yield str(Requirement(text))
+        except ValueError:
+            continue
+
+
+def _of_setuptools(text: str) -> Iterator[str]:
+    """The lines of ``requires.txt`` as requirements; a section is ``[extra:marker]``."""
+    marker = ""
+    for raw in text.splitlines():
+        line = raw.strip()
+        if line.startswith("[") and line.endswith("]"):
+            extra, _, condition = line[1:-1].partition(":")
+            both = [f"({condition})"] * bool(condition) + [f"extra == '{extra}'"] * bool(extra)
+            marker = " and ".join(both)
+        elif line:
+            yield f"{line} ; {marker}" if marker else line

@@ -1,0 +1,53 @@
+"""What people bring: the requirements of public repositories of ten years, resolved as they stand.
+
+Each has a set of wheels, or a refusal that says what would do; that is then taken, and has a set of wheels.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from rtbuild_command import rtbuild
+
+pytestmark = pytest.mark.long
+
+COLLECTION = tomllib.loads(Path(__file__).with_name("repositories.toml").read_text())["repository"]
+SECONDS = 900
+ORDER = ("wrong", "served", "locks")
+
+
+def answer(folder: Path, file: str) -> tuple[str, str]:
+    """``locks``, ``served`` or ``wrong``, and the words that tell. Skips what a silent index leaves open."""
+    done = rtbuild(folder, "resolve", "-r", file, "--json", check=None, timeout=SECONDS)
+    document = json.loads(done.stdout)
+    if done.returncode == 0:
+        first = document["proposals"][0]
+        if document["changes"]:
+            return "wrong", "changed without being asked"
+        if not first["resolved"]:
+            pytest.skip(first["reason"])
+        return "locks", document["matrix"]
+    if done.returncode not in {1, 7} or "what would do:" not in done.stderr:
+        return "wrong", done.stderr
+    taken = rtbuild(folder, "resolve", "-r", file, "--nearest", "--json", check=None, timeout=SECONDS)
+    way = json.loads(taken.stdout)
+    good = taken.returncode == 0 and way["changes"] and way["proposals"][0]["resolved"]
+    return ("served" if good else "wrong"), done.stderr
+
+
+@pytest.mark.parametrize("repository", COLLECTION, ids=lambda one: one["name"])
+def test_a_repository_is_served(repository: dict[str, str], tmp_path: Path) -> None:
+    file = Path(repository["path"]).name
+    (tmp_path / file).write_text(repository["requirements"])
+    found, words = answer(tmp_path, file)
+    print(f"\n{repository['year']} {repository['name']}: {found}\n{words}")
+    assert ORDER.index(found) >= ORDER.index(repository["answer"]), words
+
+
+def test_the_collection_is_one_of_ten_years_and_most_is_pinned() -> None:
+    assert len({one["name"] for one in COLLECTION}) == len(COLLECTION) == 40
+    assert {one["year"] for one in COLLECTION} == set(range(2017, 2027))
+    assert all(len(one["commit"]) == 40 for one in COLLECTION)

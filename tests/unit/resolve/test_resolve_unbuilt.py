@@ -1,0 +1,160 @@
+"""Packages of which an index has only sources: named from-source with a reason, and never run."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.requirements import Requirement
+
+from builder.core.errors import NoSolutionError, PackageIndexError
+from builder.core.model import Base, Cell, Cuda, Wheel
+from builder.plan.resolve.unbuilt import with_sources
+from builder.sources.index.sdist_reading import sdist_contents
+from builder.sources.index.simple_api import IndexFile
+from builder.sources.index.target import Target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TARGET = Target(python="3.8", platform="linux/amd64", glibc="2.31")
+OPTIONAL = "from setuptools import setup\nclass BuildFailed(Exception): pass\nraise SystemExit('it ran')\n"
+
+
+def archive(folder: Path, name: str, files: dict[str, str]) -> Path:
+    path = folder / f"{name}.tar.gz"
+    with tarfile.open(path, "w:gz") as out:
+        for file, text in files.items():
+            info = tarfile.TarInfo(f"{name}/{file}")
+            info.size = len(text.encode())
+            out.addfile(info, io.BytesIO(text.encode()))
+    return path
+
+
+class SourcesOnly:
+    """An index that has these archives and no wheel."""
+
+    def __init__(self, *paths: Path) -> None:
+        self.paths = {path.name: path for path in paths}
+
+    def offers(self, name: str) -> list[IndexFile]:
+        return [
+            IndexFile(
+                name=file,
+                url=f"https://index.example/{file}",
+                sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+                requires_python=None,
+                yanked=None,
+                size=path.stat().st_size,
+            )
+            for file, path in self.paths.items()
+            if file.startswith(f"{name}-")
+        ]
+
+    def fetch(self, sdist, *, cache: Path) -> Path:
+        return self.paths[sdist.file]
+
+
+def cell(*pip: str, base: str = "debian/bullseye") -> Cell:
+    return Cell(
+        id="c",
+        matrix="m",
+        frameworks=("tensorflow==2.4.1",),
+        python="3.8",
+        base=Base(kind="rootfs" if base.startswith("debian/") else "registry", name=base),
+        cuda=Cuda(provider="none"),
+        pip=pip,
+    )
+
+
+def solver(*steps: str):
+    """A resolver that fails with each of these words in turn, until enough wheels are given to it."""
+
+    def solve(tried: Cell, built) -> list[Wheel]:
+        for one in built:
+            with zipfile.ZipFile(one.path) as wheel:
+                assert not [name for name in wheel.namelist() if ".dist-info/" not in name]
+        if len(built) < len(steps):
+            raise NoSolutionError(f"no set of wheels\n  {steps[len(built)]}")
+        return [one.wheel for one in built]
+
+    return solve
+
+
+TERMCOLOR = (
+    "Because termcolor==1.1.0 has no usable wheels and only the following versions of termcolor are "
+    "available:\n termcolor<=1.1.0\n termcolor>1.2.dev0\n And because tensorflow==2.4.1 depends on "
+    "termcolor>=1.1.0,<1.2.dev0 and you require tensorflow==2.4.1, your requirements are unsatisfiable."
+)
+
+
+def test_what_has_only_sources_is_named_with_its_reason(tmp_path: Path) -> None:
+    index = SourcesOnly(
+        archive(tmp_path, "termcolor-1.1.0", {"setup.py": "raise SystemExit('it ran')"}),
+        archive(tmp_path, "termcolor-2.4.0", {"setup.py": ""}),
+        archive(tmp_path, "wrapt-1.12.1", {"setup.py": OPTIONAL, "src/wrapt/_wrappers.c": "int a;"}),
+    )
+    wrapt = "wrapt==1.12.1 has no usable wheels\nhint: Wheels are required for `wrapt` because …"
+    found, wheels, reasons = with_sources(
+        cell(), ["tensorflow==2.4.1"], TARGET, index, solver(TERMCOLOR, wrapt)
+    )
+    assert found.from_source == ("termcolor", "wrapt")
+    assert found.pip == ("termcolor==1.1.0", "wrapt==1.12.1")  # not the newer one that others do not take
+    assert found.compiled == ()  # its setup.py goes on without its compiled half
+    assert {wheel.name for wheel in wheels} == {"termcolor", "wrapt"}
+    assert [reason.partition(":")[0] for reason in reasons] == ["termcolor 1.1.0", "wrapt 1.12.1"]
+
+
+def test_a_requirement_of_the_matrix_is_not_named_twice(tmp_path: Path) -> None:
+    index = SourcesOnly(archive(tmp_path, "jieba-0.42.1", {"setup.py": ""}))
+    said = "Because all versions of jieba have no usable wheels and you require jieba"
+    found, _, _ = with_sources(cell("jieba"), ["jieba"], TARGET, index, solver(said))
+    assert (found.pip, found.from_source) == (("jieba",), ("jieba",))
+
+
+def test_compiled_code_needs_a_debian_release(tmp_path: Path) -> None:
+    index = SourcesOnly(archive(tmp_path, "psycopg2-2.9.10", {"setup.py": "", "psycopg/pq.c": "int a;"}))
+    said = "Because psycopg2==2.9.10 has no usable wheels and you require psycopg2==2.9.10"
+    asked = ["psycopg2==2.9.10"]
+    found, _, reasons = with_sources(cell(*asked), asked, TARGET, index, solver(said))
+    assert found.compiled == (("psycopg2", ("libpq-dev",)),)
+    assert "compiled" in reasons[0]
+    elsewhere = cell(*asked, base="nvidia/cuda:11.0.3-cudnn8-runtime-ubuntu20.04")
+    with pytest.raises(NoSolutionError):
+        with_sources(elsewhere, asked, TARGET, index, solver(said))
+
+
+def test_without_sources_the_resolvers_own_words_stand(tmp_path: Path) -> None:
+    with pytest.raises(NoSolutionError, match="depends on"):
+        with_sources(cell(), ["tensorflow==2.4.1"], TARGET, SourcesOnly(), solver(TERMCOLOR))
+    with pytest.raises(NoSolutionError, match="ABI tag"):
+        with_sources(cell(), ["numpy"], TARGET, SourcesOnly(), solver("numpy has no matching ABI tag"))
+
+
+def test_the_dependencies_are_those_of_the_archive(tmp_path: Path) -> None:
+    info = "Metadata-Version: 1.1\nName: visdom\n\nRequires-Dist: not a header\n"
+    listed = "numpy>=1.8\n\n[gpu]\ncupy\n\n[:python_version < '3.8']\ntyping\nno requirement at all !\n"
+    path = archive(
+        tmp_path,
+        "visdom-0.2.4",
+        {"PKG-INFO": info, "py/visdom.egg-info/requires.txt": listed, "test/a.c": ""},
+    )
+    found = sdist_contents(path)
+    assert not found.compiled
+    parsed = [Requirement(text) for text in found.requires]
+    assert [one.name for one in parsed] == ["numpy", "cupy", "typing"]
+    assert [str(one.marker) for one in parsed[1:]] == ['extra == "gpu"', 'python_version < "3.8"']
+    modern = archive(tmp_path, "new-1", {"PKG-INFO": "Metadata-Version: 2.2\nRequires-Dist: six>1\n"})
+    assert sdist_contents(modern).requires == ("six>1",)
+
+
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    for name in ("a-1.tar.gz", "a-1.zip"):
+        path = tmp_path / name
+        path.write_bytes(b"<html>")
+        with pytest.raises(PackageIndexError, match="cannot be read"):
+            sdist_contents(path)
