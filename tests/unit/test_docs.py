@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,48 @@ def test_every_command_in_the_docs_is_one(page: str, words: list[str]) -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(README.split()) <= 900
+
+
+SCREEN = README.splitlines()[:24]
+"""What a first screen shows."""
+
+
+def test_the_first_lines_say_what_it_is_for_whom_and_what_to_type() -> None:
+    first = "\n".join(README.splitlines()[:12])
+    have = ("an error", "a card", "a wish to run", "a team")
+    for said in ("command line tool", "Linux", "for people who", *(f"| {one} |" for one in have)):
+        assert said in first
+    for framework in ("TensorFlow", "PyTorch", "JAX", "PaddlePaddle", "ONNX Runtime", "CuPy", "CTranslate2"):
+        assert framework in first
+    assert {"diagnose", "resolve", "up", "publish"} <= set(re.findall(r"`rtbuild ([a-z]+)", first))
+    text = "\n".join(SCREEN)
+    assert "Images are built on your machine" in text
+    assert not re.search(r"\b(?:cell|probe|verdict)s?\b", text)
+
+
+def test_the_first_lines_commands_are_commands() -> None:
+    typed = [
+        part.split()
+        for code in re.findall(r"`(rtbuild [^`]+)`", "\n".join(SCREEN))
+        for part in code.split("&&")
+    ]
+    assert len(typed) >= 6
+    for words in typed:
+        test_every_command_in_the_docs_is_one("README.md", [word.strip("'\"") for word in words])
+
+
+def test_the_error_of_the_first_lines_is_recognized() -> None:
+    (message,) = re.findall(r'`rtbuild diagnose "([^"]+)"', "\n".join(SCREEN))
+    done = rtbuild(ROOT, "diagnose", "--json", message)
+    assert json.loads(done.stdout)["cause"] is not None
+
+
+def test_the_readme_has_the_projects_address() -> None:
+    """``ADDRESS`` until ``tool.rtbuild.address`` is set; then nowhere."""
+    address = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["rtbuild"]["address"]
+    for how in ("git clone {}", "pipx install git+{}", "uvx --from git+{}"):
+        assert how.format(address or "ADDRESS") in README
+    assert bool(address) is not bool(re.search(r"\bADDRESS\b", README))
 
 
 def test_the_readme_shows_what_diagnose_prints() -> None:
