@@ -9,13 +9,13 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from builder import __version__
-from builder.cli.boundary import guarded
+from builder.cli.boundary import failed, guarded
 from builder.cli.console import say
 
 _EPILOG = """
 Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is wrong · 3 nothing selected ·
-4 the lock is missing or stale (--locked) · 5 this machine lacks something · 6 publication refused ·
-70 a bug in rtbuild · 130 interrupted
+4 the lock is missing or stale (--locked) · 5 this machine lacks something, or no answer ·
+6 publication refused · 70 a bug in rtbuild · 130 interrupted
 """
 
 COMMANDS = {
@@ -36,7 +36,7 @@ COMMANDS = {
     "build": "Build every selected cell, and run cudnn-verify in each.",
     "verify": "Run cudnn-verify in built images. Exit 0 only if all are known to work.",
     "publish": "Tag the digests that are known to work. Exit 6 if one is refused.",
-    "audit": "Say whether a published image is known to work. Asks the registry alone: exit 0 yes, 1 no.",
+    "audit": "Say whether a published image is known to work. Exit 0 yes, 1 no, 5 no answer of the registry.",
     "run": "Start an image with GPU, folders and a local port.",
     "devcontainer": "Write a devcontainer.json for VS Code and others.",
     "dispatch": "Verify on a cluster, by Slurm or Kubernetes. Each cell on each GPU that it claims.",
@@ -110,12 +110,10 @@ def _program() -> int:
         result = app(standalone_mode=False)
     except TyperException as error:
         message = error.format_message().replace(": Value error, ", ": ")
-        if not message.startswith("Usage:"):  # rtbuild without arguments: the message is the help
-            message = (
-                f"error: {message}\nhint: `rtbuild --help` lists commands, `rtbuild COMMAND --help` options"
-            )
-        say(message)
-        return 2
+        if message.startswith("Usage:"):  # rtbuild without arguments: the message is the help
+            say(message)
+            return 2
+        return failed(message, "`rtbuild --help` lists commands, `rtbuild COMMAND --help` options", 2)
     return result if isinstance(result, int) else 0
 
 

@@ -7,13 +7,14 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from builder import __version__
 from builder.cli.console import accept_any_encoding, say
 from builder.core.documents import redact
-from builder.core.errors import MissingToolError, RtbuildError
+from builder.core.errors import MatrixError, MissingToolError, RtbuildError
 from builder.core.items import debugging
 from builder.core.temporary import one_folder
 
@@ -38,11 +39,9 @@ def guarded(program: Callable[[], int]) -> int:
     except RtbuildError as error:
         from builder.cli.console import error_text
 
-        say(error_text(error))
-        return error.exit_code
+        return _failed(error_text(error), error.message, error.hint, error.exit_code, _places(error))
     except KeyboardInterrupt:
-        say("interrupted")
-        return INTERRUPTED
+        return _failed("interrupted", "interrupted", None, INTERRUPTED)
     except BrokenPipeError:
         # The reader of stdout went away (`rtbuild list | head`): nobody is left to tell. Python flushes
         # stdout once more at exit, so it has to point somewhere that takes it.
@@ -55,18 +54,56 @@ def guarded(program: Callable[[], int]) -> int:
 def _unexpected(error: Exception) -> int:
     """A full disk is a fault of this machine; any other unexpected error is a bug."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        say(f"error: no space left for {error.filename or 'a file'}")
-        say("hint: free some, or name folders on a larger disk: RTBUILD_CACHE, TMPDIR")
-        return MissingToolError.exit_code
+        message = f"no space left for {error.filename or 'a file'}"
+        hint = "free some, or name folders on a larger disk: RTBUILD_CACHE, TMPDIR"
+        return failed(message, hint, MissingToolError.exit_code)
     if debugging():
         raise error
-    say(f"error: a bug in rtbuild: {type(error).__name__}: {error}")
+    message = f"a bug in rtbuild: {type(error).__name__}: {error}"
     try:
-        say(f"hint: please report it with the text in {_write_report(error)}")
+        hint = f"please report it with the text in {_write_report(error)}"
     except OSError as problem:
         say("".join(traceback.format_exception(error)).rstrip())
-        say(f"hint: please report it with the lines above; no file takes them: {problem}")
-    return BUG
+        hint = f"please report it with the lines above; no file takes them: {problem}"
+    return failed(message, hint, BUG)
+
+
+def failed(message: str, hint: str | None, code: int) -> int:
+    """Say an error, and with ``--json`` print its document; the exit code."""
+    said = f"error: {message}" + (f"\nhint: {hint}" if hint else "")
+    return _failed(said, message, hint, code)
+
+
+def _failed(
+    said: str, message: str, hint: str | None, code: int, places: Sequence[dict[str, Any]] = ()
+) -> int:
+    say(said)
+    if _wants_json(sys.argv[1:]):
+        from builder.cli.console import document_printed, print_json
+
+        if document_printed():  # two are none
+            return code
+        document = {"schema": 1, "kind": "error", "rtbuild": __version__, "command": command_line()}
+        print_json(document | {"exit_code": code, "message": message, "hint": hint, "places": list(places)})
+    return code
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    return "--json" in words[: words.index("--")] if "--" in words else "--json" in words
+
+
+def _places(error: RtbuildError) -> list[dict[str, Any]]:
+    """Where in a matrix file something is wrong, one row for each error."""
+    return [
+        {
+            "file": str(one.span.file),
+            "line": one.span.line,
+            "column": one.span.column,
+            "message": one.message,
+            "hint": one.hint,
+        }
+        for one in (error.diagnostics if isinstance(error, MatrixError) else ())
+    ]
 
 
 def command_line() -> str:

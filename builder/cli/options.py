@@ -86,6 +86,10 @@ PYTHON = of("--python: The Python: 3.11.")
 GPU = of("--gpu: The card that it must run on: T4, H100.")
 OFFLINE = of("--offline: Do not ask the package index.", False)
 DRIVER = of("--driver: The driver that images are to run on: 535, 535.104.05.")
+CARDS = of(
+    "--gpu: A GPU that cells must run on beside those they claim, as nvidia-smi names it or by compute "
+    "capability: T4, 8.6; may be repeated."
+)
 LOCKED = of("--locked: Refuse to go on if the lock is missing or stale.", False)
 Gpus = Literal["auto", "all", "none"]
 GPUS = of("--gpus: Whether the probe gets the GPUs.", "auto")

@@ -153,8 +153,16 @@ class ImageMissingError(RegistryError):
     """A registry answered, in its own protocol, that it has no such image."""
 
 
+class RegistrySilentError(RegistryError):
+    """A registry gave no answer: unreachable, too many requests, a problem of its own."""
+
+    exit_code = 5
+
+
 class RegistryLoginError(RegistryError):
-    """A registry answered that this login, or none, may not do what was asked."""
+    """A registry shows this login, or none, not what was asked for."""
+
+    exit_code = 5
 
 
 class PackageIndexError(CellError):

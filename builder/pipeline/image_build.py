@@ -145,7 +145,7 @@ class ImageBuild:
         engine, pinned, cell_run, name = self.context.engine, self.recipe.pinned, self.cell_run, self._name
         if engine is None:
             refuse_large(pinned, image.size)
-            cell_run.done(f"{image.size / 1e9:.2f} GB {image.digest[:19]}")
+            cell_run.done(f"{image.size / 1e9:.2f} GB unpacked {image.digest[:19]}")
             return image_of(cell_run.cell, "", image)
         stored = engine.receive(
             image,
@@ -159,7 +159,7 @@ class ImageBuild:
                 f"{name} is {stored.digest} in the engine, and {image.digest} was given to it: "
                 "another took its name"
             )
-        cell_run.done(f"{name} {stored.size / 1e9:.2f} GB {image.digest[:19]}")
+        cell_run.done(f"{name} {stored.size / 1e9:.2f} GB in the engine {image.digest[:19]}")
         refuse_large(pinned, stored.size)
         return image_of(cell_run.cell, name, stored)
 

@@ -124,7 +124,10 @@ def _pull(cell_run: CellRun, engine: Engine, staged: Staged) -> Image:
         raise RegistryError(
             f"{staged.reference} is {stored.content} in the engine, {staged.content} in the registry"
         )
-    cell_run.done(f"{staged.digest[:19]}, {stored.size / 1e9:.2f} GB" + (", there already" if reused else ""))
+    cell_run.done(
+        f"{staged.digest[:19]}, {stored.size / 1e9:.2f} GB in the engine"
+        + (", there already" if reused else "")
+    )
     return stages.image_of(cell_run.cell, staged.reference, stored, reused=reused, pushed=staged.reference)
 
 

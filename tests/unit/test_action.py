@@ -77,6 +77,15 @@ def test_a_matrix_that_does_not_read_is_told_in_the_log_and_on_the_page(tmp_path
     assert "nowhere.yaml" in (tmp_path / "page").read_text()
 
 
+@pytest.mark.parametrize("command", ["build", "verify"])
+def test_what_ends_before_the_first_cell_is_told_on_the_page(tmp_path: Path, command: str) -> None:
+    code, outputs, log = act(tmp_path, COMMAND=command, MATRIX="nowhere.yaml")
+    assert code == 2
+    assert json.loads(Path(outputs["report"]).read_text())["exit_code"] == 2
+    for told in (log, (tmp_path / "page").read_text()):
+        assert told.count("no matrix file nowhere.yaml") == 1
+
+
 def obeyed(log: str) -> list[str]:
     """The lines of a log that GitHub's runner takes for commands."""
     found, closed = [], None

@@ -47,7 +47,7 @@ def audit(
     mirror: list[str] | None = opt.MIRROR,
     json_: bool = opt.JSON,
 ) -> int:
-    """Say from the registry alone whether an image is known to work: exit 0 yes, 1 no."""
+    """Say from the registry alone whether an image is known to work: exit 0 yes, 1 no, 5 no answer."""
     try:
         moment = None if at_least is None else parse_moment(at_least)
     except MalformedError as problem:

@@ -34,6 +34,7 @@ def check(
     matrices: list[Path] | None = opt.MATRICES,
     select: list[str] | None = opt.SELECT,
     skip: list[str] | None = opt.SKIP,
+    gpu: list[str] | None = opt.CARDS,
     driver: str | None = opt.DRIVER,
     read: bool = opt.READ,
     deep: bool = opt.DEEP,
@@ -46,6 +47,7 @@ def check(
 ) -> int:
     """Exit 1 if a cell is impossible, or cannot be judged; with ``fix``, if nothing could be done for one."""
     loaded, cells = opt.choose(matrices, select, skip)
+    cells = _on(cells, gpu)
     found, read_ = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)
     refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.IMPOSSIBLE]
     helpless = _fix(loaded, found) if fix else refused
@@ -85,6 +87,7 @@ def _of_kernels(found: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
 def explain(
     cell: str = opt.of("CELL|CAUSE|TEXT: A cell's id or glob; a cause's id; an error message.", ...),
     matrices: list[Path] | None = opt.MATRICES,
+    gpu: list[str] | None = opt.CARDS,
     driver: str | None = opt.of("--driver: The driver to answer for."),
     read: bool = opt.READ,
     deep: bool = opt.DEEP,
@@ -100,8 +103,10 @@ def explain(
     except NothingSelectedError as none:
         try:
             return ask_probe("--explain", cell)
-        except UsageError:
-            raise none from None
+        except UsageError as neither:
+            said = f"no cell matches '{cell}', and {neither.message}"
+            raise NothingSelectedError(said, hint=none.hint) from neither
+    (chosen,) = _on([chosen], gpu)
     found, read_ = _judge(loaded, [chosen], driver=driver, read=read, deep=deep, mirror=mirror)
     findings = found[chosen.id]
     if json_:
@@ -109,6 +114,12 @@ def explain(
     else:
         show(explain_cell(chosen, findings).removesuffix("\n"))
     return 1 if summary(findings) is Outcome.IMPOSSIBLE else 0
+
+
+def _on(cells: Sequence[Cell], gpu: Sequence[str] | None) -> tuple[Cell, ...]:
+    """The cells with the cards of ``--gpu`` beside their own. Raises UsageError for an unknown one."""
+    cards = [opt.card(text) for text in gpu or ()]
+    return tuple(replace(cell, gpus=tuple(dict.fromkeys((*cell.gpus, *cards)))) for cell in cells)
 
 
 def _judge(

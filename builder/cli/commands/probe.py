@@ -3,6 +3,7 @@
 Nothing of rtbuild imports the probe.
 """
 
+import difflib
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from builder.cli import options as opt
 from builder.cli.console import say
 from builder.core.errors import UsageError
+
+_PROBE = "to see what is here on this machine: `rtbuild probe -o cudnn_verify.py && python3 cudnn_verify.py`"
 
 
 def probe(output: Path | None = opt.of("--output, -o: Write it there; without, to stdout.")) -> int:
@@ -27,7 +30,8 @@ def probe(output: Path | None = opt.of("--output, -o: Write it there; without, t
 
 def diagnose(
     files: list[str] | None = opt.of(
-        "FILE: Logs, notebooks, `pip freeze`, `nvidia-smi`, reports of the probe; - for stdin."
+        "FILE|TEXT: Logs, notebooks, `pip freeze`, `nvidia-smi`, reports of the probe; - for stdin; or the "
+        "message itself, in quotes."
     ),
     json_: bool = opt.JSON,
 ) -> int:
@@ -36,9 +40,29 @@ def diagnose(
         raise UsageError(
             "there is nothing to read",
             hint="name a log, a notebook or a list of packages, or pipe it: python train.py 2>&1 | "
-            "rtbuild diagnose -; or see what is here: `rtbuild probe -o cudnn_verify.py`",
+            f"rtbuild diagnose -; {_PROBE}",
         )
-    return ask_probe("--read", *(files or ["-"]), *(["--json"] if json_ else []))
+    named = files or ["-"]
+    texts = [name for name in named if _is_message(name)]
+    if texts and "-" in named:
+        raise UsageError("a message in quotes and - exclude each other", hint="pipe all of it, or none")
+    read = [name for name in named if name not in texts] + ["-"] * bool(texts)
+    said = "\n".join(texts) if texts else None
+    return ask_probe("--read", *read, *(["--json"] if json_ else []), said=said)
+
+
+def _is_message(name: str) -> bool:
+    """Whether an argument of ``diagnose`` is the message itself and no file's name."""
+    if not is_text(name) or name == "-":
+        return False
+    try:
+        return "\n" in name or not (Path(name).exists() or _FILE_NAME.search(name))
+    except OSError:  # longer than a file's name may be
+        return True
+
+
+_FILE_NAME = re.compile(r"\.(?:log|txt|out|err|ipynb|json|ya?ml|md|html?|csv)$", re.IGNORECASE)
+"""The end of a name that is a file's, and of no message."""
 
 
 def is_text(words: str) -> bool:
@@ -46,17 +70,25 @@ def is_text(words: str) -> bool:
     return re.search(r"\s|[A-Z]{4}|:", words) is not None
 
 
-def ask_probe(*arguments: str) -> int:
+def ask_probe(*arguments: str, said: str | None = None) -> int:
     """Run the probe with these arguments; its answer goes to stdout. Raises UsageError if it refuses them.
+
+    ``said`` is its standard input, if that is not this program's own.
 
     ``--explain`` takes a cause by its id, or the output of a program.
     """
     # -P: the module is rtbuild's, whatever lies in this folder
     command = [sys.executable, "-P", "-m", "builder.verify.cudnn_verify", *arguments]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, stderr=subprocess.PIPE, input=said, text=True, check=False)
     if done.returncode == 30:  # called wrongly, or it failed itself: docs/verdicts.md
         message = done.stderr.strip().removeprefix("cudnn-verify: ")
-        raise UsageError(message, hint="the probe looks for itself: `rtbuild probe -o cudnn_verify.py`")
+        hint = _PROBE
+        if "--explain" in arguments:
+            message, _, causes = message.partition("; there are: ")  # sixty of them
+            near = difflib.get_close_matches(arguments[-1], causes.split(", "), n=3)
+            message += f"; did you mean {' or '.join(near)}?" * bool(near)
+            hint = "docs/causes.md has every cause; `rtbuild diagnose FILE` reads a whole log"
+        raise UsageError(message, hint=hint)
     if done.stderr:
         say(done.stderr.removesuffix("\n"))
     return done.returncode

@@ -231,7 +231,7 @@ def propose(
         _refuse_swapped(swapped)
         standing = _standing(demand, available, index, limit)
     except NothingPossibleError as problem:
-        way = nearest(demand, index, available) if index is not None else None
+        way = nearest(demand, index, available)
         if way is None:
             raise
         changes, standing = _joined([*swapped, *way.changes]), [way.proposal]
@@ -263,7 +263,7 @@ def _standing(
         return [replace(one, unasked=why) for one in found.possible[:limit]]
     standing, refused = prove(found.possible, demand, index, limit)
     if not standing:
-        reasons = [line for text in refused[:1] for line in text.splitlines()[:8]]
+        reasons = [line for text in refused[:3] for line in text.splitlines()[:8]]
         raise NothingPossibleError(
             "\n  ".join(("the rules let it pass, and the resolver finds no set of wheels:", *reasons)),
             reasons=reasons,
@@ -296,7 +296,10 @@ def _with_way(
 ) -> NothingPossibleError:
     """The refusal with what would do."""
     cell = proposal.cell
-    on = f"on Python {cell.python} and {cell.base} the resolver finds {proposal.wheels} wheels with"
+    proven = (
+        f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
+    )
+    on = f"on Python {cell.python} and {cell.base} {proven} with"
     lines = [problem.message, f"what would do: {on}", *(f"  {change}" for change in changes)]
     lines += [f"  {reason}" for reason in proposal.sources]
     hint = "--nearest takes these, and writes the matrix"

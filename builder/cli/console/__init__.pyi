@@ -1,7 +1,17 @@
 from .job import Case, CaseStatus, case_of, junit_xml, write_job_files
 from .lines import reporter
 from .summary import error_text, run_summary
-from .terminal import Progress, Terminal, accept_any_encoding, counted, human_bytes, print_json, say, show
+from .terminal import (
+    Progress,
+    Terminal,
+    accept_any_encoding,
+    counted,
+    document_printed,
+    human_bytes,
+    print_json,
+    say,
+    show,
+)
 
 __all__ = [
     "Case",
@@ -11,6 +21,7 @@ __all__ = [
     "accept_any_encoding",
     "case_of",
     "counted",
+    "document_printed",
     "error_text",
     "human_bytes",
     "junit_xml",

@@ -21,13 +21,14 @@ MARKS = {
 
 
 def result_line(result: CellResult, terminal: Terminal) -> str:
-    """``✓ works  5.6 GB  sha256:1234…  in 3 min 05 s``."""
+    """``✓ works  rtbuild/tf:…  5.6 GB in the engine  in 3 min 05 s``; without an engine, unpacked."""
     symbol, color, word = MARKS[result.outcome]
     parts = [terminal.style(f"{symbol} {word}", color)]
     if result.outcome is CellOutcome.FAILED:
         parts.append(f"at {result.stage}")
     if result.image is not None:
-        parts += [result.image.reference, human_bytes(result.image.size)]
+        where = "in the engine" if result.image.reference else "unpacked"
+        parts += [result.image.reference, f"{human_bytes(result.image.size)} {where}"]
         if result.image.reused:
             parts.append("there already")
     parts.append(f"in {human_seconds(sum(result.seconds.values()))}")

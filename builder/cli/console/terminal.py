@@ -115,6 +115,16 @@ def print_json(document: Any, rows: str | None = None) -> None:
     # JSON has a control character within a text alone, where an escape is the same text
     sys.stdout.write(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", redact(text)) + "\n")
     sys.stdout.flush()
+    _PRINTED.append(sys.stdout)
+
+
+_PRINTED: list[TextIO] = []
+"""Where a document was printed."""
+
+
+def document_printed() -> bool:
+    """Whether this stdout has its document."""
+    return sys.stdout in _PRINTED
 
 
 def counted(things: int | Sized, noun: str) -> str:

@@ -69,9 +69,12 @@ class NearestDemand:
 
 
 def nearest(
-    demand: Demand, index: Index, available: Mapping[str, Sequence[str]], *, seconds: float = SECONDS
+    demand: Demand, index: Index | None, available: Mapping[str, Sequence[str]], *, seconds: float = SECONDS
 ) -> NearestDemand | None:
-    """The nearest demand that is possible and has a set of wheels; None if none was found in time."""
+    """The nearest demand that is possible and has a set of wheels; None if none was found in time.
+
+    Without ``index`` the rules alone are asked.
+    """
     until = time.monotonic() + seconds
     moved = _with_frameworks(demand, available)
     if moved is None:
@@ -181,7 +184,9 @@ def _one_for_each_python(demand: Demand, available: Mapping[str, Sequence[str]])
     return list(found.values())[:_PYTHONS]
 
 
-def _loosened(proposal: Proposal, *, demand: Demand, index: Index, until: float) -> NearestDemand | None:
+def _loosened(
+    proposal: Proposal, *, demand: Demand, index: Index | None, until: float
+) -> NearestDemand | None:
     """The proposal with what is asked for beside, less the bounds or packages that rules or resolver name."""
     mine = {
         wish.name: wish
@@ -222,7 +227,9 @@ def _with(proposal: Proposal, beside: Mapping[str, NamedRequirement | None]) -> 
     return replace(proposal, cell=replace(proposal.cell, pip=pip))
 
 
-def _answer(proposal: Proposal, index: Index, driver: str | None) -> tuple[Proposal, Sequence[Wheel]] | str:
+def _answer(
+    proposal: Proposal, index: Index | None, driver: str | None
+) -> tuple[Proposal, Sequence[Wheel]] | str:
     """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
     cell = proposal.cell
     findings = check(
@@ -231,6 +238,8 @@ def _answer(proposal: Proposal, index: Index, driver: str | None) -> tuple[Propo
     refused = [finding.message for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
     if refused:
         return "\n".join(refused)
+    if index is None:
+        return replace(proposal, findings=findings, unasked="the index was not asked (--offline)"), ()
     answer = solved(replace(proposal, findings=findings), index, driver)
     if not isinstance(answer, str) and answer[0].unasked is not None:
         return answer[0].unasked
@@ -265,7 +274,9 @@ def _changes(
     versions = {canonical(wheel.name): wheel.version for wheel in wheels}
     for name, other in changed.items():
         version = versions.get(other.name if other is not None else name)
-        if other is None or version is None:
+        if other is not None and not wheels:
+            yield Substitution(asked=mine[name], instead=str(other))
+        elif other is None or version is None:
             yield Substitution(asked=mine[name], instead=None, reason=reasons.get(name, ""))
         elif other.name != name or not mine[name].parsed.specifier.contains(version, prereleases=True):
             yield Substitution(asked=mine[name], instead=str(other.bound(f"=={version}")))

@@ -196,13 +196,10 @@ def _user(wish: Wish, machine: Machine, notes: list[str]) -> tuple[int, int]:
     if machine.user[0] != 0:
         return machine.user
     if (folder := wish.content) is not None and folder.exists():
-        owner, number = folder.stat(), IMAGE_USER[0]
-        if owner.st_uid != 0:
-            return owner.st_uid, owner.st_gid
-        notes.append(
-            f"you are root, and the container runs as user {number}, who cannot write to {folder}: it is"
-            f" root's (chown {number} {folder}, or --user 0:0)"
-        )
+        owner = folder.stat()
+        if owner.st_uid == 0:
+            notes.append(f"you are root, {folder} is root's, and so is what the container writes to it")
+        return owner.st_uid, owner.st_gid
     return IMAGE_USER
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import requests
 
 from builder.core.documents import parse_object, redact, shown
-from builder.core.errors import ImageMissingError, RegistryError, RegistryLoginError
+from builder.core.errors import ImageMissingError, RegistryError, RegistryLoginError, RegistrySilentError
 from builder.sources.net import Client, explain
 from builder.sources.oci.auth import Login, answer, docker_login
 from builder.sources.oci.spec import Place, Reference, is_loopback, parse_reference, place_of
@@ -140,10 +140,10 @@ class Wire:
     def _refuse_silent(self, place: Place) -> None:
         silent = self._silent.get(place.host)
         if silent is not None:
-            raise RegistryError(silent.message, hint=silent.hint)
+            raise RegistrySilentError(silent.message, hint=silent.hint)
 
     def _unreachable(self, place: Place, problem: requests.RequestException) -> RegistryError:
-        error = RegistryError(
+        error = RegistrySilentError(
             f"registry {place} did not answer: {explain(problem)}",
             hint=self.hint
             or f"if this network has a mirror: --registry-mirror {place.name.host}=HOST[:PORT][/PREFIX], or "
@@ -202,7 +202,9 @@ def read(response: requests.Response, place: Place) -> bytes:
                 if len(content) > _LARGEST_DOCUMENT:
                     raise no_registry(place, f"more than {_LARGEST_DOCUMENT >> 20} MiB")
     except requests.RequestException as problem:
-        raise RegistryError(f"{place.name} from {place}: {explain(problem)}", hint="try again") from problem
+        raise RegistrySilentError(
+            f"{place.name} from {place}: {explain(problem)}", hint="try again"
+        ) from problem
     return bytes(content)
 
 
@@ -244,10 +246,12 @@ def refusal(response: requests.Response, place: Place) -> RegistryError:
         )
     if status == 429:
         hint = f"wait, or {login} for a higher limit, or use a mirror (--registry-mirror)"
-        return RegistryError(f"{place} has had too many requests from this address{said}", hint=hint)
-    what = "has a problem of its own" if status >= 500 else "refuses"
+        return RegistrySilentError(f"{place} has had too many requests from this address{said}", hint=hint)
+    what, kind = (
+        ("has a problem of its own", RegistrySilentError) if status >= 500 else ("refuses", RegistryError)
+    )
     hint = "try again later"
-    return RegistryError(f"{place} {what}: HTTP {status} {response.reason} for {name}{said}", hint=hint)
+    return kind(f"{place} {what}: HTTP {status} {response.reason} for {name}{said}", hint=hint)
 
 
 def _own_words(response: requests.Response) -> str:

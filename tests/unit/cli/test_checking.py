@@ -116,3 +116,17 @@ def test_a_card_that_nobody_knows_is_named_with_its_neighbours() -> None:
     assert "RTX" in (caught.value.hint or "")
     with pytest.raises(UsageError):  # no report about the desktop card speaks for a laptop's
         options.card("NVIDIA GeForce RTX 4090 Laptop GPU", alike=False)
+
+
+def test_a_card_is_asked_about_beside_those_of_the_matrix(matrix: Matrix, capsys) -> None:
+    text = matrix.path.read_text().replace("cuda: wheels", "cuda: wheels, gpus: [T4]")
+    matrix.path.write_text(text)
+    assert called(check, [matrix.path], json_=True) == 0
+    capsys.readouterr()
+    assert called(check, [matrix.path], gpu=["Tesla K80"], json_=True) == 1
+    rules = {f["rule"] for f in json.loads(capsys.readouterr().out)["cells"][0]["findings"]}
+    assert "gpu" in rules
+    assert called(explain, "*", [matrix.path], gpu=["K80"]) == 1
+    assert "K80" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="is no GPU that rtbuild knows"):
+        called(check, [matrix.path], gpu=["RTX 9999"])

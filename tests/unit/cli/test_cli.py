@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
 import rtbuild_command
 import typer.main
@@ -18,6 +19,7 @@ import typer.testing
 
 from builder.cli import boundary
 from builder.cli.app import app, loaded
+from builder.cli.console.terminal import print_json
 from builder.cli.options import matrix_paths, mirrors
 from builder.cli.walking import exit_code
 from builder.core.errors import UsageError
@@ -281,3 +283,85 @@ def test_the_reference_is_what_help_says(
         assert not cut, "a line of help that is cut short"
         text += [f"## {' '.join(['rtbuild', *words])}", "", "```text", shown.rstrip(), "```", ""]
     generated("docs/cli.md", "\n".join(text))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["check", "--json", "no-file.yaml"], 2, "no matrix file no-file.yaml"),
+        (["check", "--json", "wrong.yaml"], 2, "wrong.yaml: 1 error"),
+        (["check", "--json", "--frobnicate"], 2, "No such option: --frobnicate"),
+        (["list", TF28, "--json", "--select", "nothing"], 3, "nothing"),
+        (["diagnose", "--json", "no-log.txt"], 2, "no-log.txt"),
+        (["audit", "--json", "localhost:9/x:y"], 5, "localhost:9 did not answer"),
+    ],
+)
+def test_an_error_is_a_document_too(words: list[str], code: int, said: str, tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text("version: 1\nname: wrong\nincldue: []\n")
+    (tmp_path / "matrices").symlink_to(ROOT / "matrices")
+    done = rtbuild(*words, cwd=tmp_path)
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, json.loads((ROOT / "docs" / "error.schema.json").read_text()))
+    assert (done.returncode, document["exit_code"]) == (code, code)
+    assert said in document["message"]
+    assert said in done.stderr
+    if "wrong.yaml" in words:
+        assert [(row["line"], row["column"]) for row in document["places"]] == [(3, 1)]
+
+
+def test_a_document_that_was_printed_stays_the_only_one(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr("sys.argv", ["rtbuild", "run", "--json", "x"])
+
+    def program() -> int:
+        print_json({"schema": 1})
+        raise UsageError("it ended")
+
+    assert boundary.guarded(program) == 2
+    assert json.loads(capsys.readouterr().out) == {"schema": 1}
+
+
+def test_without_json_an_error_prints_nothing_on_stdout(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    def program() -> int:
+        raise UsageError("it ended")
+
+    monkeypatch.setattr("sys.argv", ["rtbuild", "run", "x", "--", "--json"])
+    assert boundary.guarded(program) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_diagnose_takes_the_message_itself() -> None:
+    message = "Loaded runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0."
+    done = rtbuild("diagnose", "--json", message)
+    assert json.loads(done.stdout)["cause"] == "cudnn-too-old"
+    missing = rtbuild("diagnose", "train of today.log")
+    assert missing.returncode == 2
+    assert "cannot read train of today.log" in missing.stderr
+
+
+def test_explain_lists_what_is_near_and_not_every_cause(tmp_path: Path) -> None:
+    for folder, code in ((tmp_path, 2), (ROOT, 3)):
+        done = rtbuild("explain", "cudnn-to-old", cwd=folder)
+        assert done.returncode == code
+        assert "did you mean cudnn-too-old" in done.stderr
+        assert "driver-missing" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("rtbuild che", ["check"]),
+        ("rtbuild resolve --near", ["--nearest"]),
+        ("rtbuild check matrices/tf28", ["matrices/tf28.yaml"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_matrices(
+    typed: str, offered: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the script of `rtbuild --show-completion bash` asks."""
+    monkeypatch.chdir(ROOT)
+    asked = {"_RTBUILD_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        app(prog_name="rtbuild")
+    assert capsys.readouterr().out.split() == offered

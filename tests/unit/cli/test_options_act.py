@@ -95,6 +95,8 @@ ROWS: dict[str, str] = {
     "outdated --fail-on": f"any | {TF}",
     "resolve --conda": "environment.yml",
     "resolve --limit": "1",
+    "resolve --force": " | torch --offline --gpu T4 --output requirements.txt",
+    "resolve --nearest": " | torch==1.4.0 --offline --gpu T4",
     "resolve --platform": "linux/arm64",
     "resolve --offline": " | torch --gpu T4",
     "init --offline": " | torch --gpu T4",

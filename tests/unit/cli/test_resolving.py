@@ -265,7 +265,8 @@ def test_a_package_that_no_index_has_is_asked_for_on_three_pythons_and_then_once
     index = Lacking(torch=[wheel(f"2.{n}.0") for n in range(3, 10)])
     with pytest.raises(CellError, match="nothing-9 was not found"):
         resolve("torch", "nothing-9", index=index)
-    assert index.asked.count("resolve") <= 4
+    # then what would do is looked for: twice on each of six Pythons
+    assert index.asked.count("resolve") <= 4 + 2 * 6
 
 
 def test_where_an_index_is_silent_an_older_release_of_the_others_is_found(capsys) -> None:

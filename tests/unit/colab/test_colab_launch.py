@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -158,10 +159,16 @@ def test_a_rootless_engines_root_is_the_caller(tmp_path: Path) -> None:
 def test_root_takes_the_owner_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = machine(user=(0, 0))
     owner = tmp_path.stat()
-    expected = (owner.st_uid, owner.st_gid) if owner.st_uid else (1000, 1000)
     planned = plan(wish(tmp_path), root)
-    assert f"--user {expected[0]}:{expected[1]}" in words(planned)
+    assert f"--user {owner.st_uid}:{owner.st_gid}" in words(planned)
     assert any("you are root" in note for note in planned.notes) is (owner.st_uid == 0)
+    # a folder of root's can be written to by root alone, whoever runs the tests
+    of_root = os.stat_result((0o40755, *(0,) * 9))
+    monkeypatch.setattr("pathlib.Path.stat", lambda *_args, **_kept: of_root)
+    planned = plan(wish(tmp_path), root)
+    assert "--user 0:0" in words(planned)
+    assert not any("chown" in note for note in planned.notes)
+    monkeypatch.undo()
     assert "--user 1000:1000" in words(plan(wish(), root))
     assert "--user 5:6" in words(plan(wish(tmp_path, user="5:6"), root))
 

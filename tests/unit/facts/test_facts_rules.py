@@ -199,6 +199,9 @@ def test_a_mirror_keeps_what_docker_hub_deleted(make) -> None:
     findings = check(mirrored)
     assert summary(findings) is Outcome.WARNS
     assert [f.message[:22] for f in findings if f.outcome is Outcome.WARNS] == ["tensorflow-source-gast"]
+    # the remedy that it names is not asked for again
+    built = replace(mirrored, pip=("gast==0.2.2",), from_source=("gast",))
+    assert summary(check(built)) is Outcome.POSSIBLE
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 
 def changes(*texts: str, **options) -> list[str]:
-    found = substitutes.nearest(demanded(*texts, **options), None, {})
+    found = substitutes.nearest(demanded(*texts, **options), object(), {})
     assert found is not None
     return [str(change) for change in found.changes]
 

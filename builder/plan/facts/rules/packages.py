@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from packaging.requirements import Requirement
@@ -177,7 +177,10 @@ def _meant(parsed: Requirement, versions: SpecifierSet | None) -> bool:
 def known_bad(stack: Stack) -> Iterator[Finding]:
     """``known-bad``: combinations that others found broken, only if every part is known for certain."""
     gpus = [row for name in stack.cell.gpus if (row := card_of(name)) is not None]
-    yield from _bad_pairs(component_versions(stack), gpus)
+    compiled = (name for name, _ in stack.cell.compiled)
+    yield from _bad_pairs(
+        component_versions(stack), gpus, {*map(canonical, (*stack.cell.from_source, *compiled))}
+    )
 
 
 def bad_pairs(measured: Mapping[str, str], gpus: Sequence[GpuRow]) -> Iterator[Finding]:
@@ -186,9 +189,16 @@ def bad_pairs(measured: Mapping[str, str], gpus: Sequence[GpuRow]) -> Iterator[F
     yield from _bad_pairs({name: Value(name, text, source) for name, text in measured.items()}, gpus)
 
 
-def _bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> Iterator[Finding]:
-    """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses."""
+def _bad_pairs(
+    known: Mapping[str, Value], gpus: Sequence[GpuRow], built: Container[str] = ()
+) -> Iterator[Finding]:
+    """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses.
+
+    ``built`` are packages that are built from sources, so that they need no wheel.
+    """
     for row in load().bad:
+        if row.built and all(name in built for name in row.built):
+            continue
         met = _met(row, known, gpus)
         if met:
             values = (*met, Value(row.id, " and ".join(row.when), row.source))

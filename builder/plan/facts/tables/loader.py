@@ -82,6 +82,8 @@ class BadRow(Row):
     outcome: Literal["warns", "impossible"]
     message: str
     remedy: str
+    built: tuple[str, ...] = ()
+    """Packages without a wheel: a cell that has all of them ``from-source`` is not concerned."""
     says: str | None = None
     """An expression for the words with which it fails, by which the probe knows it; None if none tells it."""
 
