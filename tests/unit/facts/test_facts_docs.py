@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pages import packages
+from pages import last_releases, packages
 from pages.facts import markdown
 
 from builder.plan.facts.rules.checking import RULES
@@ -20,6 +20,10 @@ def test_the_page_of_facts(generated) -> None:
 
 def test_the_page_of_packages(generated) -> None:
     generated("docs/packages.md", packages.markdown(facts.load()))
+
+
+def test_the_page_of_last_releases(generated) -> None:
+    generated("docs/last-releases.md", last_releases.markdown(facts.load()))
 
 
 def test_every_rule_is_explained_and_no_other() -> None:

@@ -125,6 +125,11 @@ def test_a_lock_says_what_is_there(beside) -> None:
     assert said(cell, "same-files", truth=both)[0] == "impossible"
 
 
+def test_a_pytorch_that_a_package_brings_is_told_and_not_refused_for_another_framework_s_cuda(beside) -> None:
+    outcome, message = said(beside("tensorflow[and-cuda]==2.19.0", "torchvision==0.29.2"), "package-cuda")
+    assert (outcome, "name it among the frameworks" in message) == ("warns", True)
+
+
 def test_a_package_without_a_table_is_no_finding(beside) -> None:
     assert (
         summary(check(beside("torch==2.14.0", "transformers", "einops"), suggest=False)) is Outcome.POSSIBLE

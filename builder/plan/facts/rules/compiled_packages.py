@@ -230,6 +230,10 @@ def cuda(stack: Stack) -> Iterator[Finding]:
             continue
         if one.variant:
             continue
+        if torch is None and any(name.startswith("libtorch") for name in row.needed):
+            text = f"{one.label} brings a PyTorch, which is not judged: name it among the frameworks"
+            yield warns(text, Value("linked with", ", ".join(row.needed), row.source_of("needed")))
+            continue
         lacking = _lacking(stack, row, one.variant)
         if lacking:
             there = _majors(stack)

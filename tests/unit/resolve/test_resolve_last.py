@@ -1,0 +1,40 @@
+"""The newest release that runs on a card and a driver, and why the next one does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.plan.resolve import last_release
+
+
+@pytest.mark.parametrize(
+    ("framework", "card", "driver", "newest", "plain", "since", "why"),
+    [
+        ("torch", "GTX1080-Ti", None, "torch==2.14.1+cu126", "torch==2.7.1", "2.15.0", "has 6.1"),
+        ("torch", "RTX3090", "535", "torch==2.14.1+cu126", "torch==2.10.0", "2.15.0", "older than 580"),
+        (
+            "onnxruntime-gpu",
+            "V100",
+            "580",
+            "onnxruntime-gpu[cuda,cudnn]==1.26.0",
+            None,
+            "1.27.0",
+            "V100 has 7.0",
+        ),
+        ("torch", "GTX1080-Ti", "595", None, None, "1.8.0", "serve Pascal no more"),
+    ],
+)
+def test_the_last_release_and_what_was_dropped_after_it(
+    framework, card, driver, newest, plain, since, why
+) -> None:
+    found = last_release(framework, (card,), driver)
+    assert (found.anywhere.text, found.default.text) == (newest, plain or newest)
+    assert found.anywhere.since == since
+    lines = found.lines(card)
+    assert why in lines[0]
+    assert lines[0].endswith(")]")  # the day on which the last of the sources was read
+    assert len(lines) == (2 if plain else 1)
+
+
+def test_where_the_newest_release_runs_nothing_is_said() -> None:
+    assert last_release("torch", ("RTX5090",), "580").lines("RTX5090") == []
