@@ -25,9 +25,9 @@ The newest release of each framework with a CUDA build that runs, by the [rules]
 and `gpu`; made from the [facts](facts.md) by `make golden`. `rtbuild resolve torch --gpu "GTX 1080 Ti"
 --driver 570` says the same for any card and driver, with a matrix to build.
 
-A build such as `+cu126` is on PyTorch's own index. In brackets: the newest that the default index has, if it is
-another. A card stands for all of its compute capability; a driver for its branch and those up to the next one
-here. A dash: no release on record is known to run.
+A build such as `+cu126` is on PyTorch's own index. In brackets: the newest that the default index has, if it
+is another. A card stands for all of its compute capability; a driver for its branch and those up to the next
+one here. A dash: no release on record is known to run.
 """
 
 

@@ -136,6 +136,21 @@ def test_a_package_without_a_table_is_no_finding(beside) -> None:
     )
 
 
+def test_a_release_that_the_framework_itself_names_is_no_question(beside) -> None:
+    def locked(triton: str) -> Truth:
+        wheels = [("torch", "2.1.2"), ("triton", triton)]
+        return Truth(
+            wheels=tuple(
+                WheelTruth(name=name, version=v, file=f"{name}-{v}-py3-none-any.whl") for name, v in wheels
+            ),
+            locked=True,
+        )
+
+    cell = beside("torch==2.1.2", python="3.11")
+    assert said(cell, "package-known", truth=locked("2.1.0")) == ("", "")
+    assert said(cell, "package-known", truth=locked("2.0.0"))[0] == "unknown"
+
+
 def test_the_releases_that_were_judged_are_named(beside) -> None:
     cell = settled(beside("torch==2.10.0", "vllm", "transformers", "xformers[all]>=0.0.34"))
     assert cell.pip == ("vllm==0.19.1", "transformers", "xformers[all]==0.0.35")

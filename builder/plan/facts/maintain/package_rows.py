@@ -108,12 +108,10 @@ def _row(release: WheelRelease, told: Told | None, defined: Mapping[str, Mapping
 
 
 def _has_cuda(row: Raw) -> bool:
-    """Whether anything says that there is CUDA in it."""
+    """Whether its name or the libraries that it is linked with say that there is CUDA in it."""
     linked = (*row.get("needed", ()), *row.get("either", ()), *row.get("brings", ()))
-    named = any(re.fullmatch(_NAMED, name) for name in linked) or re.search(
-        r"-cu\d|-cuda|gpu", row["distribution"]
-    )
-    return bool(named or row.get("extras", {}).get(""))
+    named = any(re.fullmatch(_NAMED, name) for name in linked)
+    return named or re.search(r"-cu\d|-cuda|gpu", row["distribution"]) is not None
 
 
 def _source_row(release: WheelRelease, told: Told | None) -> Raw:

@@ -112,13 +112,14 @@ def _values(archive: RemoteZip, entries: Sequence[ZipInfo], told: Told) -> Value
     found["brings"] = sorted(brought)[:_LISTED]
     found |= _symbols(known)
     own = [one for one in libraries if one.own]
-    found |= _code(own)
+    coded = [one for one in libraries if not _NVIDIA.fullmatch(PurePosixPath(one.path).name)]
+    found |= _code(coded)
     if not found["architectures"] and _may_have_cuda(told, found):
-        found |= _code(_read_on(archive, entries, own))
+        found |= _code(_read_on(archive, entries, coded))
     numpy = {one.numpy_abi for one in own if one.numpy_abi}
     if numpy:
         found["numpy_abi"] = min(numpy)
-    if not found["architectures"] and not all(one.whole for one in own):
+    if not found["architectures"] and not all(one.whole for one in coded):
         told.beyond.append("architectures")
     nameless = [one.path for one in own if one.library is None]
     limits += [f"{path}: its names are not in its beginning" for path in nameless]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from builder.core.versions import at_least, canonical, key, major, release, requirement, short
+from builder.core.versions import at_least, canonical, key, major, pinned, release, requirement, short
 from builder.plan.facts.rules.beside import Beside
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
@@ -40,10 +40,19 @@ def _off_record(stack: Stack, one: Beside, version: str) -> Iterator[Finding]:
         there = f"there are {', '.join(line[:6])}" if line else f"the newest is {table.newest}"
         read = f"as read on {table.date}: {there}"
         yield impossible(f"there is no {one.name} {public} on the package index, {read}", _asked(one))
+    elif _named_by_framework(stack, one):
+        return  # PyTorch's own metadata names the release of Triton that it was made with
     elif any(row.abi or row.architectures or row.either or _of_cuda(row) for row in table.rows):
         # of a package that is linked with nothing of a framework's or CUDA's, no release decides anything
         span = f"whose releases on record are {table.rows[-1].version} to {table.newest}"
         yield unknown(f"nobody read the wheel of {one.label}, {span}", _asked(one))
+
+
+def _named_by_framework(stack: Stack, one: Beside) -> bool:
+    """Whether a framework's own requirements name this very release."""
+    lines = [line for framework in stack.frameworks if framework.row for line in framework.row.requires]
+    mine = (parsed for parsed in map(requirement, lines) if parsed and canonical(parsed.name) == one.name)
+    return any(pinned(parsed) == one.version for parsed in mine)
 
 
 def _of_cuda(row: PackageRow) -> bool:
@@ -321,6 +330,8 @@ def gpus(stack: Stack) -> Iterator[Finding]:
     for one in stack.beside if cards else ():
         row = one.row
         if row is None or one.variant or stack.cell.platform != "linux/amd64":
+            continue
+        if load().packages.names[one.name].runtime:
             continue
         listed, other = _code(stack, row)
         for card in cards:

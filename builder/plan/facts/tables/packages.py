@@ -32,6 +32,8 @@ class PackageName(Row):
     """True if PyTorch's own indexes have builds of it for other CUDAs than the default index's."""
     nearest: str | None = None
     """The first release whose library for another minor of the same CUDA serves."""
+    runtime: bool = False
+    """True if it compiles its kernels as programs run: GPU code in its libraries is that of its tools."""
     optional: bool = False
     """True if it works without its libraries, and says so in a log: what they lack is a reservation."""
 
