@@ -110,7 +110,14 @@ def _code_for(remedies):
     return next(code for first, code in _OLDER_CODE if wanted >= first)
 
 
+def _told_old(remedies):
+    """Whether the line itself says that the driver is older than what was made for it."""
+    said = r"(?i)PTX|unsatisfied condition|__cuda|too old|Unsupported \.version"
+    return re.search(said, remedies.detail.get("matched") or "") is not None
+
+
 PACKAGE_FACTS = {
+    "told-old": _told_old,
     "companions": _companions,
     "pinned-wheel": _pinned_wheel,
     "compiled-anew": _compiled_anew,
