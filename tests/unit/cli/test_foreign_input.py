@@ -32,7 +32,7 @@ def test_every_hostile_place_of_every_file_is_answered(
         code = typed(*written(case, tmp_path), monkeypatch=monkeypatch)
         printed = capsys.readouterr()
         said = printed.out + printed.err
-        if code not in (0, 1, 2) or (code and "error: " not in said):
+        if code not in (0, 1, 2, 7) or (code and "error: " not in said):
             wrong.append((case.name, code, said[-300:]))
         elif (found := CONTROL.search(said)) or len(said) > 40_000 or time.monotonic() - began > 10:
             wrong.append((case.name, found, len(said), said[:300]))
