@@ -65,6 +65,8 @@ def test_commands_print_by_the_console_alone() -> None:
     root = Path(builder.__file__).parent
     apart = {
         "cli/console/terminal.py",
+        "core/items.py",
+        "release/dispatch/node.py",
         "image/recipe/slim.py",
         "release/colab/fresh.py",
         "release/colab/measurement.py",
