@@ -19,7 +19,10 @@ def scored():
 
 
 def test_the_page_of_the_score_is_generated(generated, scored):
-    generated("docs/diagnose-score.md", diagnose_score.markdown(scored))
+    generated(
+        "docs/diagnose-score.md",
+        diagnose_score.markdown(scored, diagnose_score.outcomes(diagnose_score.UNSEEN)),
+    )
 
 
 def test_the_corpus_is_in_order_ends_before_may_2026_and_holds_failing_lines_alone():
@@ -32,6 +35,14 @@ def test_the_corpus_is_in_order_ends_before_may_2026_and_holds_failing_lines_alo
         assert thread["url"].startswith("https://")
         assert len(thread["text"].splitlines()) <= 40
         assert set(thread["expected"]) <= known
+
+
+def test_the_unseen_threads_are_younger_and_none_is_in_the_corpus():
+    unseen = diagnose_score.read_corpus(diagnose_score.UNSEEN)
+    assert [thread["date"] for thread in unseen] == sorted(thread["date"] for thread in unseen)
+    assert unseen[0]["date"] >= "2026-05"
+    assert not {thread["url"] for thread in unseen} & {t["url"] for t in diagnose_score.read_corpus()}
+    assert {cause for t in unseen for cause in t["expected"]} <= {*CAUSES, diagnose_score.NO_CAUSE}
 
 
 def test_almost_all_of_the_corpus_is_answered_and_hardly_any_wrongly(scored):
