@@ -4,7 +4,6 @@ Frameworks move first, to the nearest release that is possible; then, Python by 
 that the resolver names gives up its bounds. The Python that needs the fewest and smallest changes is taken.
 """
 
-import functools
 import itertools
 import re
 import time
@@ -15,6 +14,8 @@ from dataclasses import dataclass, replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from builder.core.errors import CellError
+from builder.core.items import item
 from builder.core.model import Wheel
 from builder.core.versions import canonical, pinned, release
 from builder.plan.facts.reading import Truth
@@ -81,8 +82,15 @@ def nearest(
         return None
     wider, changes = moved
     proposals = _one_for_each_python(wider, available)
+
+    def ask(proposal: Proposal) -> NearestDemand | None:
+        try:
+            with item(proposal.cell.id):
+                return _loosened(proposal, demand=wider, index=index, until=until)
+        except CellError:
+            return None  # the others may have an answer
+
     with ThreadPoolExecutor(2) as pool:
-        ask = functools.partial(_loosened, demand=wider, index=index, until=until)
         found = [one for one in pool.map(ask, proposals) if one is not None]
     if not found:
         return None

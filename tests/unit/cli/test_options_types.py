@@ -63,8 +63,9 @@ def _types() -> dict[str, type]:
     found: dict[str, type] = {}
     while left:
         one_type = left.pop()
-        if one_type.__module__ == "builder.core.model" and not one_type.__name__.endswith(_NAMES):
-            continue  # what the work is about: a cell, a base
+        data = one_type.__module__.startswith(("builder.core.model", "builder.plan.facts.tables"))
+        if data and not one_type.__name__.endswith(_NAMES):
+            continue  # what the work is about: a cell, a base, a row of a table
         if one_type.__module__.startswith("builder.") and one_type.__qualname__ not in found:
             found[one_type.__qualname__] = one_type
             for hint in _fields(one_type).values():
