@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit fuzz faults kills facts sound-installs link-proof repositories colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs link-proof repositories colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,12 +29,12 @@ quickstart: setup  ## build TensorFlow 2.8.4 with CUDA 11 and cuDNN 8, and verif
 	@echo
 	docker run --rm $$($(BIN)/rtbuild list matrices/tf28.yaml --select '$(CELLS)' --format image) cudnn-verify || test $$? -eq 10
 
-test: setup lint  ## lint, unit tests, doubles of a driver, a real engine and a real registry
-	$(PYTEST) -q -n 2 -m 'not docker and not wheels and not long'
+test: setup lint  ## lint, unit tests, a real engine and a real registry
+	$(PYTEST) -q -n 2 -m 'not docker and not wheels and not long and not slow'
 	$(PYTEST) -q -m 'docker and not wheels and not long'
 
-test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network; the faults and what takes long are in make test
-	RTBUILD_FUZZ=1000 $(PYTEST) -q -n 2 -m 'not docker and not wheels and not long and not slow' tests/unit
+test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
+	$(PYTEST) -q -n 2 -m 'not docker and not wheels and not long and not slow' tests/unit
 
 fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what comes from outside; an hour
 	RTBUILD_FUZZ=1000000 $(PYTEST) -q tests/unit/fuzz
@@ -60,6 +60,9 @@ colab-month: setup  ## Colab's newest whole month, built, started and compared, 
 
 kills: setup  ## kill -9 at 50 random moments of builds and publications, and what the next run finds; five minutes
 	$(BIN)/python tests/kills.py /var/tmp/rtbuild-kills
+
+test-slow: setup  ## faults of the probe on doubles of a driver, each option of each command, fuzzing; seven minutes
+	$(PYTEST) -q -n 2 -m 'slow and not docker and not wheels and not long'
 
 test-docker: setup  ## the part that needs an engine or a registry
 	$(PYTEST) -q -m 'docker and not wheels and not long'

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 QUICK = [row for row in FAULTS if row.parts == "doubles"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", QUICK, ids=[row.name for row in QUICK])
 def test_fault_gets_its_cause(row: Fault, scene: Scene) -> None:
     row.prepare(scene)
@@ -83,6 +84,7 @@ def test_sound_framework_passes_every_check(scene: Scene) -> None:
     assert outcome.report["test_double"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", [False, True])
 @pytest.mark.parametrize("build", ["12.6", "none"], ids=["a build for CUDA", "a build for the CPU"])
 def test_where_no_cuda_is_asked_for_its_absence_is_no_fault(build: str, gpu: bool, scene: Scene) -> None:
@@ -143,6 +145,7 @@ def test_two_frameworks_with_one_cudnn_are_no_conflict(scene: Scene) -> None:
     assert notes == [None, "both serve it by NVIDIA's rule, but the order decides"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", HEALTHY)
 def test_nothing_is_wrong(title: str, scene: Scene) -> None:
     HEALTHY[title](scene)

@@ -135,6 +135,7 @@ def test_no_fault_with_such_a_command_is_left_out() -> None:
     assert set(FREE) | set(WITH_WHEELS) <= set(ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FREE)
 def test_a_command_without_packages_mends_it(name: str, scene: Scene) -> None:
     check(ROWS[name], scene)
@@ -160,6 +161,7 @@ def fix(scene: Scene, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
+@pytest.mark.slow
 def test_fix_shows_asks_runs_and_looks_again(scene: Scene) -> None:
     row = ROWS["unversioned-name-missing"]
     before = prepared(row, scene)

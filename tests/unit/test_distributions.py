@@ -55,6 +55,7 @@ def call(rtbuild: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[s
     return run(sys.executable, "-c", code, *words, cwd=cwd)
 
 
+@pytest.mark.slow
 def test_the_wheel_works_in_an_empty_folder(rtbuild: Path, tmp_path: Path) -> None:
     matrix = (ROOT / "matrices" / "tf28.yaml").read_text()
     (tmp_path / "tf28.yaml").write_text(matrix)
@@ -74,6 +75,7 @@ def test_the_wheel_has_the_schemas_and_the_projects_matrices(rtbuild: Path) -> N
     assert matrices == {path.name for path in (ROOT / "matrices").glob("*.yaml")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs").glob("*.schema.json")))
 def test_every_schema_has_a_name_of_its_own(name: str, rtbuild: Path, tmp_path: Path) -> None:
     kind = name.removesuffix(".schema.json")
@@ -107,6 +109,7 @@ def test_its_source_distribution_builds_the_same_wheel(probe: Path, tmp_path: Pa
     assert again.read_bytes() == probe.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
 def test_it_runs_as_a_command_and_as_a_module(python: Path, probe: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(probe) as archive:

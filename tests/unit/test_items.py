@@ -287,6 +287,7 @@ def test_a_cell(raised: Exception, tmp_path: Path) -> None:
     assert not hooks.cancel.is_set()
 
 
+@pytest.mark.slow
 @each_exception
 @pytest.mark.parametrize(
     "place",
@@ -336,6 +337,7 @@ def test_a_cell_that_is_published(
     assert second.id in server.tags
 
 
+@pytest.mark.slow
 @each_exception
 @pytest.mark.parametrize(
     "place",
@@ -653,6 +655,7 @@ def test_a_package_of_a_runtime(raised: Exception, monkeypatch: pytest.MonkeyPat
     assert [(one.package.name, one.reason) for one in found.missing] == [("a", "unread")]
 
 
+@pytest.mark.slow
 @each_exception
 def test_a_page_of_a_catalogue(raised: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are written, and what an earlier run wrote in its place is no longer there."""

@@ -43,6 +43,7 @@ class Loads(HTMLParser):
             self.found.append(given.get("src") or given.get("href") or "")
 
 
+@pytest.mark.slow
 def test_the_site_is_sound_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     done = build(DOCS, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -174,6 +174,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -265,6 +266,7 @@ def test_hostile_labels_stay_text(registry: Registry, server: RegistryDouble, tm
     assert "\x1b" not in row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["io.rtbuild.cell", "io.rtbuild.matrix"])
 @pytest.mark.parametrize("value", ["a" * 300, "../../../x", "x\u202ey", EVIL, "a\nb", " "])
 def test_a_label_of_ours_that_we_never_write_leaves_its_image_out_alone(

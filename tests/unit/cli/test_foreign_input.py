@@ -18,6 +18,7 @@ GROUPS = ("requirements", "pyproject", "conda", "notebook", "freeze", "-")
 """Kinds of files; ``-`` are whole files."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_hostile_place_of_every_file_is_answered(
     group: str, tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -39,6 +39,7 @@ def test_every_reader_is_fuzzed(cases: Cases) -> None:
     assert tuple(cases.readers) == NAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reader_answers_or_refuses(cases: Cases, name: str) -> None:
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of what ran before

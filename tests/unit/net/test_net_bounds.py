@@ -241,6 +241,7 @@ MALFORMED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MALFORMED)
 def test_an_answer_that_is_none(name: str) -> None:
     with speaking(lambda connection: connection.sendall(MALFORMED[name])) as host:

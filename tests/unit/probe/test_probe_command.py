@@ -54,6 +54,7 @@ def mistaken(probe, tmp_path):
     return type(probe)(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["--json", "--html", "--quiet", None])
 def test_a_fault_of_the_probe_in_a_check_is_no_verdict_and_the_report_is_printed(mistaken, form):
     done = mistaken.run("--no-gpu", *filter(None, [form]))
@@ -220,6 +221,7 @@ def test_nobody_listens(probe, closed):
     assert "Exception ignored" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     ["", "--json", "--html", "-q", "--version", "--help", "--explain hang", "--read /etc/hostname"],
@@ -274,6 +276,7 @@ def test_a_libcudnn_that_is_a_text_file(probe, tmp_path):
     assert "not an ELF file" in report["summary"]
 
 
+@pytest.mark.slow
 def test_ten_thousand_files_on_the_path(probe, tmp_path):
     for number in range(10000):
         (tmp_path / f"libcudnn_not_{number}.txt").touch()
@@ -290,6 +293,7 @@ def test_a_broken_python_package(probe, tmp_path):
     assert "RuntimeError: boom" in report["summary"]
 
 
+@pytest.mark.slow
 def test_a_package_that_ends_the_process_is_no_end_of_the_probe(probe, tmp_path):
     (tmp_path / "torch.py").write_text("import os\nos._exit(0)\n")
     report = probe.report(env={"PYTHONPATH": str(tmp_path)})
@@ -315,6 +319,7 @@ def test_parts_without_a_shim(probe, tmp_path):
     assert "holds parts of cuDNN 9, but no libcudnn.so.9" in report["summary"]
 
 
+@pytest.mark.slow
 def test_what_changed_since_the_last_time(probe, bare, tmp_path):
     old = tmp_path / "old.json"
     old.write_text(json.dumps(bare))
@@ -327,6 +332,7 @@ def test_what_changed_since_the_last_time(probe, bare, tmp_path):
     assert compare_reports(bare, bare) == []
 
 
+@pytest.mark.slow
 def test_a_notebook_runs_it_beside_the_kernel(probe):
     code = (
         "import os, cudnn_verify\n"
@@ -373,6 +379,7 @@ def interpreters():
     return found
 
 
+@pytest.mark.slow
 def test_the_oldest_and_the_newest_interpreter_here(probe, tmp_path):
     """With CI set all of them: half a second each."""
     (tmp_path / "libcudnn.so.9").write_text("hello\n")

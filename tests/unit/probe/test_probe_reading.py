@@ -224,6 +224,7 @@ def test_what_is_no_text_gives_no_cause_and_no_crash(data):
     assert "probe" in document["look"]["decides"]
 
 
+@pytest.mark.slow
 def test_a_long_log_costs_bounded_time_and_memory(tmp_path, probe):
     path = tmp_path / "train.log"
     noise = b"".join(b"step %d loss 0.%d lr 1e-4 GPU memory 12%d MiB\n" % (i, i, i % 7) for i in range(20000))

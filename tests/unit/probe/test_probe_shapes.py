@@ -77,6 +77,7 @@ def test_every_key_that_is_read_has_a_shape():
     assert set(read_keys("facts")) - DERIVED - local <= set(FACT_SHAPES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", CAUSES)
 def test_evidence_of_every_shape_goes_through_every_reader(cause):
     """Each cause's commands for any check's evidence, one key at a time and all together."""

@@ -165,6 +165,7 @@ def test_a_dry_run_shows_it_and_writes_nothing(published: Scene) -> None:
     assert published.works()
 
 
+@pytest.mark.slow
 @BOTH_WAYS
 def test_a_report_that_works_there_takes_it_back(published: Scene) -> None:
     scene = published
@@ -328,6 +329,7 @@ def test_found_while_it_was_copied(scene: Scene) -> None:
     assert not audit(scene.registry, f"{scene.target}@{scene.image.digest}", Question()).works
 
 
+@pytest.mark.slow
 @BOTH_WAYS
 @pytest.mark.parametrize("at", ["layer", "evidence"])
 def test_a_claim_that_is_denied_after_the_gate_is_not_published(scene: Scene, at: str) -> None:
