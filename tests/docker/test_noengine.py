@@ -245,7 +245,7 @@ def test_a_registry_that_dies_in_a_push_and_comes_back(project: Project, built: 
         proxy.fault = lambda _number, method, path: "half" if method in {"PUT", "PATCH"} else None
         failed = there.build(*options, there.repository("dies"), check=1)
         (cell,) = json.loads(failed.stdout)["cells"]
-        assert (cell["error"]["kind"], cell["stage"]) == ("RegistryError", "push")
+        assert (cell["error"]["kind"], cell["stage"]) == ("RegistrySilentError", "push")
         assert Registry.to_write().tags(project.repository("staging")), "the registry itself is well"
         proxy.fault = lambda _number, _method, _path: None
         done = there.cell(*options, there.repository("dies"))
