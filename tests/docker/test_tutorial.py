@@ -19,7 +19,11 @@ pytestmark = [pytest.mark.docker, pytest.mark.long]
 TUTORIAL = (Path(__file__).resolve().parents[2] / "docs/tutorial.md").read_text()
 CELL = "tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163"
 IMAGE = f"rtbuild/tf28:{CELL}"
-WRITTEN = {"render": "recipes/**/Dockerfile", "devcontainer": ".devcontainer/devcontainer.json"}
+WRITTEN = {
+    "export": "pylock.toml",
+    "render": "recipes/**/Dockerfile",
+    "devcontainer": ".devcontainer/devcontainer.json",
+}
 
 
 def typed(heading: str) -> list[list[str]]:
