@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ CHANGES = (
     ("an exit code, an error's class", "core"),
 )
 """What somebody wants to change, and the folder below ``builder/`` to begin in."""
+_FROM_CORE = re.compile(r"(?m)^from \.{4}core\.(\w+) import")
 _PAGE = """\
 # Architecture
 
@@ -73,7 +75,7 @@ from those below it, the rooms of a wing have one order, too, and a room is ente
 {wings}
 
 `verify/cudnn_verify` (the probe) and `release/colab/runtime` go into images. They import nothing of ours
-but the two modules of `core` that the probe takes in, and nothing of ours imports them.
+but {shared} of `core`, which the probe takes in, and nothing of ours imports them.
 
 ## One cell, from YAML to a published tag
 
@@ -97,6 +99,7 @@ def page(package: Path, wings: Sequence[str]) -> str:
     return _PAGE.format(
         wings="\n".join(_wing(package, name) for name in wings),
         walk="\n".join(_stop(package, number, *stop) for number, stop in enumerate(WALK, 1)),
+        shared=_shared(package / "verify" / "cudnn_verify"),
         changes="\n".join(f"| {wish} | {_folder(package, folder)} |" for wish, folder in CHANGES),
     )
 
@@ -116,6 +119,14 @@ def rooms(folder: Path) -> list[str]:
 def _wing(package: Path, name: str) -> str:
     inside = ", ".join(f"`{room}`" for room in rooms(package / name))
     return f"| [`{name}`](../builder/{name}) | {said(package / name)} | {inside} |"
+
+
+def _shared(probe: Path) -> str:
+    """The modules of ``core`` that the probe's files import."""
+    found = {name for file in probe.rglob("*.py") for name in _FROM_CORE.findall(file.read_text("utf-8"))}
+    assert found
+    *names, last = [f"`{name}`" for name in sorted(found)]
+    return f"{', '.join(names)} and {last}"
 
 
 def _stop(package: Path, number: int, what: str, module: str, function: str) -> str:
