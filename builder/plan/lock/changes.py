@@ -13,17 +13,19 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.core.documents import shown
-from builder.core.errors import PackageIndexError, RtbuildError
+from builder.core.errors import MissingToolError, PackageIndexError, RtbuildError
 from builder.core.model import Deb, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.plan.facts.reading import Memory
 from builder.plan.facts.rules import Outcome, check
+from builder.plan.lock.resolve import new_base
 from builder.sources.debian import Debian
 from builder.sources.index import Files, IndexFile, choose, wheel_name
 from builder.sources.oci import Registry
 
 Kind = Literal["security", "rules", "yanked", "gone", "base", "package", "cudnn", "python"]
 """In the order of a table: ``security`` and ``package`` are of Debian's archives, ``rules`` are findings of
-``check`` that warn or refuse, ``gone`` is a file that the index no longer lists."""
+``check`` that warn or refuse, ``gone`` is a file that the index no longer lists, or a package that the
+archive no longer gives."""
 _CUDNN = "nvidia-cudnn-cu"
 
 
@@ -50,12 +52,16 @@ class Outdated:
     """What a lock does not list."""
 
 
+Answer = LockChange | str
+"""A change, or the sentence of a question that is open."""
+
+
 def outdated(pinned: Pinned, *, pages: Mapping[str, Files], debian: Debian, registry: Registry) -> Outdated:
     """Ask the archives, the registry, uv's list of Pythons and the rules of ``check`` about a locked cell.
 
     ``pages`` are the index's files of each of its packages, by canonical name, or why they are not known.
     """
-    parts: tuple[tuple[str, Callable[[], Iterator[LockChange]]], ...] = (
+    parts: tuple[tuple[str, Callable[[], Iterator[Answer]]], ...] = (
         ("the base", lambda: _base(pinned, debian, registry)),
         ("Python", lambda: _python(pinned)),
         ("check", lambda: _rules(pinned)),
@@ -64,7 +70,11 @@ def outdated(pinned: Pinned, *, pages: Mapping[str, Files], debian: Debian, regi
     unknown: list[str] = []
     for name, ask in parts:
         try:
-            found += ask()
+            for answer in ask():
+                if isinstance(answer, LockChange):
+                    found.append(answer)
+                else:
+                    unknown.append(f"{name}: {answer}")
         except RtbuildError as problem:
             unknown.append(f"{name}: {problem.message}")
     for wheel in pinned.wheels:
@@ -80,26 +90,27 @@ def outdated(pinned: Pinned, *, pages: Mapping[str, Files], debian: Debian, regi
     return Outdated(changes=tuple(found), unknown=tuple(unknown), unasked=unasked)
 
 
-def _base(pinned: Pinned, debian: Debian, registry: Registry) -> Iterator[LockChange]:
-    cell, base = pinned.cell, pinned.base
-    if isinstance(base, RegistryBase):
-        now = registry.inspect(base.reference, cell.platform).digest
-        if now != base.digest:
-            why = "the tag was pushed again"
+def _base(pinned: Pinned, debian: Debian, registry: Registry) -> Iterator[Answer]:
+    match pinned.base, new_base(pinned.cell, registry, debian):
+        case RootfsBase() as before, RootfsBase() as today:
+            yield from newer_packages(before, today)
+        case RegistryBase() as locked, RegistryBase() as now if now.digest != locked.digest:
             yield LockChange(
-                kind="base", name=base.reference, locked=base.digest[:19], newer=now[:19], why=why
+                kind="base",
+                name=locked.reference,
+                locked=locked.digest[:19],
+                newer=now.digest[:19],
+                why="the tag was pushed again",
             )
-        return
-    today = debian.resolve(
-        base.suite, platform=cell.platform, packages=sorted(cell.apt), python=pinned.python is None
-    )
-    yield from newer_packages(base, today)
 
 
-def newer_packages(locked: RootfsBase, today: RootfsBase) -> Iterator[LockChange]:
-    """The packages of which ``today`` has a newer version; those of the security archive as ``security``.
+def newer_packages(locked: RootfsBase, today: RootfsBase) -> Iterator[Answer]:
+    """The packages of which ``today`` has a newer version, those of the security archive as ``security``, or
+    none at all.
 
-    Raises PackageIndexError if today's lists are older than those of the lock.
+    Raises:
+        PackageIndexError: today's lists are older than those of the lock.
+        MissingToolError: there is no dpkg to compare versions.
     """
     if today.epoch < locked.epoch:
         raise PackageIndexError(
@@ -109,15 +120,29 @@ def newer_packages(locked: RootfsBase, today: RootfsBase) -> Iterator[LockChange
     there = {deb.package: deb for deb in today.debs}
     for deb in locked.debs:
         now = there.get(deb.package)
-        if now is not None and now.version != deb.version and _is_newer(now, deb):
-            kind: Kind = "security" if now.archive == "debian-security" else "package"
-            yield LockChange(kind=kind, name=deb.package, locked=deb.version, newer=now.version)
+        if now is None:
+            why = f"the packages that make the system of {locked.suite} today are without it"
+            yield LockChange(kind="gone", name=deb.package, locked=deb.version, why=why)
+        elif now.version != deb.version:
+            newer = _is_newer(now, deb)
+            if newer is None:
+                yield f"{deb.package}: dpkg cannot compare {now.version} with {deb.version}"
+            elif newer:
+                kind: Kind = "security" if now.archive == "debian-security" else "package"
+                yield LockChange(kind=kind, name=deb.package, locked=deb.version, newer=now.version)
 
 
-def _is_newer(now: Deb, before: Deb) -> bool:
-    """By dpkg, whose rules these are: https://manpages.debian.org/deb-version"""
+def _is_newer(now: Deb, before: Deb) -> bool | None:
+    """By dpkg, whose rules these are: https://manpages.debian.org/deb-version; None if it fails.
+
+    It ends with 0 for yes, 1 for no and 2 for an error: https://manpages.debian.org/dpkg
+    """
     command = ["dpkg", "--compare-versions", now.version, "gt", before.version]
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+    try:
+        status = subprocess.run(command, check=False, capture_output=True).returncode
+    except FileNotFoundError as problem:
+        raise MissingToolError("dpkg compares Debian's versions, and this machine lacks it") from problem
+    return {0: True, 1: False}.get(status)
 
 
 def _python(pinned: Pinned) -> Iterator[LockChange]:
@@ -130,12 +155,14 @@ def _python(pinned: Pinned) -> Iterator[LockChange]:
         yield LockChange(kind="python", name="Python", locked=names[0], newer=names[1])
 
 
-def _rules(pinned: Pinned) -> Iterator[LockChange]:
+def _rules(pinned: Pinned) -> Iterator[Answer]:
     cell = pinned.cell
     for finding in check(cell, Memory().truth(cell, pinned), suggest=False):
         if finding.outcome in {Outcome.IMPOSSIBLE, Outcome.WARNS}:
             word = finding.outcome.answer
             yield LockChange(kind="rules", name=finding.rule, locked=word, why=finding.message)
+        elif finding.outcome is Outcome.UNKNOWN:
+            yield f"{finding.rule}: {finding.message}"
 
 
 def _wheel(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[LockChange]:

@@ -50,7 +50,7 @@ class Outside:
     def inspect(self, _reference: str, _platform: str) -> Any:
         if self.digest is None:
             raise PackageIndexError("the registry did not answer")
-        return SimpleNamespace(digest=self.digest)
+        return replace(lock_registry_base(), digest=self.digest)
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +78,27 @@ def test_security_comes_first_and_older_is_no_update() -> None:
     assert [one.name for one in newer_packages(pinned.base, older)] == ["tzdata"]  # type: ignore[arg-type]
 
 
+def test_a_package_that_is_no_longer_given_is_told() -> None:
+    today = RootfsBase(suite="bookworm", debs=(lock_deb("tzdata"),), epoch=200)
+    found = _ask(_pinned(), Outside(today))
+    assert [(one.kind, one.name) for one in found.changes] == [("gone", "libssl3")]
+
+
+def test_an_error_of_dpkg_is_no_sign_that_nothing_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
+    today = RootfsBase(
+        suite="bookworm", debs=(replace(lock_deb("libssl3"), version="9"), lock_deb("tzdata")), epoch=200
+    )
+    failed = SimpleNamespace(returncode=2)
+    monkeypatch.setattr(module.subprocess, "run", lambda *_, **__: failed)
+    found = _ask(_pinned(), Outside(today))
+    assert found.changes == ()
+    assert found.unknown == ("the base: libssl3: dpkg cannot compare 9 with 1:2.0-3+deb11u1",)
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "check", lambda *_, **__: ())
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "this machine lacks it" in _ask(_pinned(), Outside(today)).unknown[0]
+
+
 def test_lists_that_are_older_than_the_lock_are_not_believed() -> None:
     today = RootfsBase(suite="bookworm", debs=(), epoch=99)
     found = _ask(_pinned(), Outside(today))
@@ -95,11 +116,19 @@ def test_the_system_is_asked_for_as_it_was_locked() -> None:
     outside = Outside(RootfsBase(suite="bullseye", debs=(), epoch=100))
     _ask(_pinned(cell=replace(cell, python_patch="3.9.1"), python=python), outside)
     assert outside.asked == {
-        "suite": "bookworm",
+        "suite": "bullseye",
         "platform": "linux/amd64",
         "packages": ["git", "zip"],
         "python": False,
     }
+
+
+def test_the_packages_of_compilers_are_asked_for_as_the_lock_has_them() -> None:
+    outside = Outside(RootfsBase(suite="bookworm", debs=(), epoch=100))
+    pinned = _pinned()
+    cell = replace(pinned.cell, python="3.11", apt=("zip",), compilers=True)
+    _ask(replace(pinned, cell=cell), outside)
+    assert outside.asked["packages"] == ["g++", "gcc", "libpython3.11-dev", "zip"]
 
 
 def test_a_tag_that_was_pushed_again() -> None:
@@ -159,7 +188,5 @@ def test_rules_that_judge_otherwise_today(monkeypatch: pytest.MonkeyPatch) -> No
     findings = tuple(Finding(outcome, "said", rule="known-bad") for outcome in Outcome)
     monkeypatch.setattr(module, "check", lambda *_, **__: findings)
     found = _ask(_pinned(), Outside(_pinned().base))  # type: ignore[arg-type]
-    assert [one.kind for one in found.changes] == [
-        "rules",
-        "rules",
-    ]
+    assert [one.kind for one in found.changes] == ["rules", "rules"]
+    assert found.unknown == ("check: known-bad: said",)
