@@ -31,8 +31,8 @@ def lost_by(pinned: Pinned) -> list[str]:
     found = [f"the base {cell.base}"]
     if cell.cuda.provider == "base":
         found[0] += ", and with it CUDA and cuDNN: the system has to have them"
-    if cell.apt:
-        found.append(f"Debian's packages {', '.join(cell.apt)}")
+    if pinned.apt:
+        found.append(f"Debian's packages {', '.join(pinned.apt)}")
     found += [f"the variable {name}={value!r}" for name, value in cell.env]
     built = [wheel.name for wheel in pinned.wheels if wheel.source is not None]
     if built:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,6 +150,11 @@ def test_each_form_says_what_it_does_not_carry(pinned: Pinned, index: Index, for
         "the variable TF_X='a\\nb'",
     ]
     assert all(f"#   {lost}\n" in text for lost in lost_by(pinned))
+
+
+def test_the_compilers_are_among_the_packages_that_stay_behind(pinned: Pinned) -> None:
+    with_compilers = replace(pinned, cell=replace(pinned.cell, compilers=True))
+    assert any("g++, gcc" in text for text in lost_by(with_compilers))
 
 
 def test_cuda_of_the_base_is_said(pinned: Pinned) -> None:
