@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from builder.core.errors import MatrixError, RtbuildError, SeveralMatricesError, UsageError
-from builder.core.model import Cell, Matrix
+from builder.core.model import Cell, Matrix, Pinned
 
 if TYPE_CHECKING:
     from builder.plan.matrix import Selection
@@ -162,6 +162,13 @@ def choose_one(matrices: list[Matrix], text: str) -> Cell:
         hint = "name one: `rtbuild list` has their ids"
         raise UsageError(f"'{text}' names {len(chosen)} cells: {ids}", hint=hint)
     return chosen[0]
+
+
+def locked(matrices: list[Matrix], cell: Cell) -> Pinned:
+    """The cell as the lock of its matrix has it. StaleLockError if it has none that fits."""
+    from builder.pipeline import Locks
+
+    return Locks(matrix for matrix in matrices if matrix.name == cell.matrix).fresh([cell])[0]
 
 
 def mirrors(given: list[str] | None) -> dict[str, str]:

@@ -5,18 +5,8 @@ from typing import Literal
 
 from builder.cli import options as opt
 from builder.cli.console import say, show
-from builder.core.errors import StaleLockError
 from builder.core.files import write_whole
-from builder.plan.lock import (
-    WITH_PLACES,
-    exported_files,
-    lock_path,
-    lost_by,
-    pinned_cell,
-    read_lock,
-    state,
-    written,
-)
+from builder.plan.lock import WITH_PLACES, exported_files, lost_by, written
 from builder.sources.index import Index
 
 
@@ -36,12 +26,7 @@ def export(
     """
     loaded = opt.load_all(matrices)
     one = opt.choose_one(loaded, cell)
-    path = next(matrix.path for matrix in loaded if matrix.name == one.matrix)
-    entries = read_lock(lock_path(path))
-    pinned = pinned_cell(one, entries)
-    if pinned is None:
-        said = f"{one.id} is not locked: {lock_path(path)}: {state(one, entries)}"
-        raise StaleLockError(said, hint="run `rtbuild lock` first")
+    pinned = opt.locked(loaded, one)
     places = {}
     if form in WITH_PLACES:
         index = Index.from_user().with_extra(one.index)

@@ -8,12 +8,10 @@ from typing import Any
 from builder.cli import options as opt
 from builder.cli.console import human_bytes, print_json, show
 from builder.core import resources
-from builder.core.errors import StaleLockError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
 from builder.image.compose import CellSize, LayerSize, measure
 from builder.image.layers import LayerStore
-from builder.plan.lock import lock_path, pinned_cell, read_lock, state
 from builder.sources.index import cache_path
 
 _PACKAGES = 15
@@ -45,12 +43,7 @@ def size(
 
 def _measure(matrices: list[Matrix], cell: Cell) -> CellSize:
     """The sizes of the cell as it is locked."""
-    path = next(matrix.path for matrix in matrices if matrix.name == cell.matrix)
-    entries = read_lock(lock_path(path))
-    pinned = pinned_cell(cell, entries)
-    if pinned is None:
-        said = f"{cell.id} is not locked: {lock_path(path)}: {state(cell, entries)}"
-        raise StaleLockError(said, hint="run `rtbuild lock` first")
+    pinned = opt.locked(matrices, cell)
     cache = resources.cache()
     with item(cell.id):
         return measure(pinned, store=LayerStore(cache / "layers"), place=partial(cache_path, cache=cache))

@@ -15,7 +15,7 @@ from builder.cli import options as opt
 from builder.cli.console import Terminal, print_json, say
 from builder.cli.walking import finished
 from builder.core import resources
-from builder.core.errors import CommandError, MissingToolError, StaleLockError, UsageError
+from builder.core.errors import CommandError, MissingToolError, UsageError
 from builder.core.model import Cell, Matrix, Pinned
 from builder.image.recipe import kept_bundle
 from builder.pipeline import LockOptions, Locks, lock_cells
@@ -57,16 +57,13 @@ def venv(
 def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str, str]) -> Pinned:
     """The cell as its lock has it; locked now if it is not, unless ``locked`` forbids that.
 
-    Raises UsageError if its image holds more than wheels.
+    Raises StaleLockError, and UsageError if its image holds more than wheels.
     """
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
-    pinned = Locks([matrix]).pinned(cell)
-    if pinned is None and not locked:
+    if not locked and Locks([matrix]).pinned(cell) is None:
         run = partial(lock_cells, [matrix], [cell], LockOptions(mirrors=mirrors))
         finished(Terminal.of(), run, json=False)
-        pinned = Locks([matrix]).pinned(cell)
-    if pinned is None:
-        raise StaleLockError(f"{cell.id} is not locked", hint=f"rtbuild lock {matrix.path} -s {cell.id}")
+    pinned = opt.locked(loaded, cell)
     if pinned.cell.cuda.provider == "base":
         raise UsageError(
             f"{cell.id} takes CUDA from its base image, which an environment does not have",

@@ -54,5 +54,5 @@ def test_a_glob_that_names_several(cell: str, count: int) -> None:
 def test_a_cell_that_is_not_locked(tmp_path: Path) -> None:
     path = tmp_path / "tf.yaml"
     path.write_text((MATRICES / "tf.yaml").read_text())
-    with pytest.raises(StaleLockError, match="not locked"):
+    with pytest.raises(StaleLockError, match="missing: there is no lock yet"):
         called(size, FIRST, [path])
