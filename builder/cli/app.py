@@ -15,7 +15,7 @@ from builder.cli.console import say
 _EPILOG = """
 Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is wrong · 3 nothing selected ·
 4 the lock is missing or stale (--locked) · 5 this machine lacks something, or no answer ·
-6 publication refused · 70 a bug in rtbuild · 130 interrupted
+6 publication refused · 7 not known · 70 a bug in rtbuild · 130 interrupted
 """
 
 COMMANDS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from builder.cli.app import app, loaded
 from builder.cli.console.terminal import print_json
 from builder.cli.options import matrix_paths, mirrors
 from builder.cli.walking import exit_code
+from builder.core import errors
 from builder.core.errors import UsageError
 from builder.core.model import Base, Cell, Cuda
 from builder.pipeline.events import CellOutcome, CellResult, Stage
@@ -283,6 +285,14 @@ def test_the_reference_is_what_help_says(
         assert not cut, "a line of help that is cut short"
         text += [f"## {' '.join(['rtbuild', *words])}", "", "```text", shown.rstrip(), "```", ""]
     generated("docs/cli.md", "\n".join(text))
+
+
+def test_the_help_names_every_exit_code() -> None:
+    of_errors = {
+        one.exit_code for one in vars(errors).values() if isinstance(one, type) and hasattr(one, "exit_code")
+    }
+    named = re.findall(r"(?:: |· )([0-9]+) ", " ".join((app.info.epilog or "").split()))
+    assert [int(code) for code in named] == sorted({0, 70, 130} | of_errors)
 
 
 @pytest.mark.parametrize(
