@@ -199,6 +199,12 @@ def card(text: str, *, alike: bool = True) -> str:
     return named_card("--gpu", text, alike=alike)
 
 
+def refuse_existing(path: Path, *, hint: str = "--force replaces it") -> None:
+    """UsageError if what is to be written is there already."""
+    if path.exists():
+        raise UsageError(f"{path} is there already", hint=hint)
+
+
 def age(text: str | None) -> timedelta | None:
     """``--max-age``: ``30d``, ``12h``. Raises UsageError."""
     from builder.plan.matrix import BadValue, seconds

@@ -36,8 +36,8 @@ def init(
     )
     path = output / f"{wish.title}.yaml"
     if not force:
-        _refuse_existing(path)
-    write_matrix(matrix_text(wish), path, force=force)
+        opt.refuse_existing(path, hint="--force replaces it; --name names another")
+    write_matrix(matrix_text(wish), path)
     file = shlex.quote(str(path))
     show(
         f"rtbuild check {file}    # can it work? in half a second",
@@ -91,10 +91,8 @@ def matrix_text(wish: MatrixWish) -> str:
     return found.text.replace("\ninclude:\n", f"{defaults}\ninclude:\n", 1)
 
 
-def write_matrix(text: str, path: Path, *, force: bool) -> None:
-    """Write it with the line by which editors find its schema. Raises UsageError if there is one already."""
-    if not force:
-        _refuse_existing(path)
+def write_matrix(text: str, path: Path) -> None:
+    """Write it with the line by which editors find its schema."""
     path.parent.mkdir(parents=True, exist_ok=True)
     name = where = "matrix.schema.json"
     if (path.parent.parent / "docs" / name).is_file():
@@ -103,8 +101,3 @@ def write_matrix(text: str, path: Path, *, force: bool) -> None:
         (path.parent / name).write_text((resources.schemas() / name).read_text("utf-8"), "utf-8")
     write_whole(path, f"# yaml-language-server: $schema={where}\n{text}".encode())
     say(f"{path} is written")
-
-
-def _refuse_existing(path: Path) -> None:
-    if path.exists():
-        raise UsageError(f"{path} is there already", hint="--force replaces it; --name names another")

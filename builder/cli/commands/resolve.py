@@ -1,6 +1,5 @@
 """``rtbuild resolve``: from requirements to a matrix of possible cells."""
 
-import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from builder.core.versions import pinned
 from builder.image.engine import nvidia_smi
 from builder.plan.facts.rules import Outcome, platform_of
 from builder.plan.facts.tables import load
+from builder.plan.lock import host_platform
 from builder.plan.resolve import (
     Demand,
     LastRelease,
@@ -69,14 +69,8 @@ class AskedMachine:
         if not gpus and driver is None:
             cards, driver = nvidia_smi()
             gpus = [gpu.compute_capability or gpu.name for gpu in cards]
-            platform = platform or (own_platform() if cards else None)
+            platform = platform or (host_platform() if cards else None)
         return cls(gpus=tuple(dict.fromkeys(map(opt.card, gpus))), driver=driver, platform=platform)
-
-
-def own_platform() -> str | None:
-    """The platform of this machine's processor, as Docker names it; None for another than rtbuild knows."""
-    here = os.uname().machine
-    return next((name for name, machine in MACHINES.items() if machine == here), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +122,8 @@ def resolve(
     json_: bool = opt.JSON,
 ) -> int:
     """Print a matrix of the cells; errors as of :func:`propose`, with ``--json`` as a document, too."""
-    if output is not None and output.exists() and not force:
-        raise UsageError(f"{output} is there already", hint="--force replaces it")
+    if output is not None and not force:
+        opt.refuse_existing(output)
     title = name or (_matrix_name(output) if output is not None else "resolved")
     asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_, pylock)
     on = AskedMachine.of(gpu or (), opt.driver(driver), platform)
@@ -386,9 +380,10 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         origin, why = _origin(wish, found.offers, found.demand.built_for)
         beside = "" if wish.place == "the command line" else f" ({wish.place})"
         say(f"{wish}{beside}: versions from the {origin}: {why}")
-    machine_ = ", ".join((*found.demand.gpus, *filter(None, [_driver(found.demand.driver)])))
+    driver = [f"driver {found.demand.driver}"] if found.demand.driver is not None else []
+    machine = ", ".join((*found.demand.gpus, *driver))
     for last in found.last:
-        for line in last.lines(machine_):
+        for line in last.lines(machine):
             say(f"note: {line}")
     for change in found.changes:
         say(f"nearest: {change}")
@@ -405,10 +400,6 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         for finding in one.findings:
             if finding.outcome is Outcome.WARNS:
                 say(f"   {finding.rule}: {finding.message}")
-
-
-def _driver(driver: str | None) -> str | None:
-    return f"driver {driver}" if driver is not None else None
 
 
 def document(found: ProposedMatrix) -> dict[str, Any]:

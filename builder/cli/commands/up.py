@@ -8,7 +8,6 @@ from pathlib import Path
 from builder import __version__
 from builder.cli import options as opt
 from builder.cli.commands.init import MatrixWish, matrix_text, write_matrix
-from builder.cli.commands.resolve import own_platform
 from builder.cli.commands.run import start
 from builder.cli.console import Progress, Terminal, say, show
 from builder.cli.walking import finished
@@ -16,7 +15,7 @@ from builder.core import resources
 from builder.core.errors import UsageError
 from builder.image.engine import nvidia_smi
 from builder.pipeline import BuildOptions, EngineOptions, build_cells
-from builder.plan.lock import lock_path
+from builder.plan.lock import host_platform, lock_path
 from builder.release.colab import Mode
 from builder.sources.oci import Registry
 
@@ -70,22 +69,27 @@ def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str 
     """The card and driver asked for, else those of this machine, and its platform with its card."""
     (cards, own), platform = nvidia_smi(), None
     if gpu is None and cards:
-        gpu, platform = cards[0].compute_capability or cards[0].name, own_platform()
+        gpu, platform = cards[0].compute_capability or cards[0].name, host_platform()
     for name, value in (("card", gpu), ("driver", driver or own)):
         say(f"{name}: {value or 'none here: any that the facts allow'}")
     return gpu, driver or own, platform
 
 
 def _matrix(wish: MatrixWish, *, save: bool) -> Path:
-    """The matrix file: in ``matrices/`` with ``save``, else kept in the cache for the same wish."""
+    """The matrix file: in ``matrices/`` with ``save``, else kept in the cache for the same wish.
+
+    Raises UsageError if it is to be saved where a file is.
+    """
+    path = Path("matrices") / f"{wish.title}.yaml"
+    if save:
+        opt.refuse_existing(path, hint="move it away, or leave out --save")
     key = hashlib.sha256(f"{__version__} {wish!r}".encode()).hexdigest()[:16]
     kept = resources.cache() / "up" / key / f"{wish.title}.yaml"
     if not kept.is_file():
-        write_matrix(matrix_text(wish), kept, force=True)
+        write_matrix(matrix_text(wish), kept)
     if not save:
         return kept
-    path = Path("matrices") / kept.name
-    write_matrix(kept.read_text("utf-8").partition("\n")[2], path, force=False)
+    write_matrix(kept.read_text("utf-8").partition("\n")[2], path)
     if lock_path(kept).is_file():
         shutil.copyfile(lock_path(kept), lock_path(path))
     return path

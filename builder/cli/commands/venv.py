@@ -37,10 +37,12 @@ def venv(
     """Make the locked cell an environment here: its very wheels by hash, and cudnn-verify run in it."""
     if cell.endswith((".yaml", ".yml")):
         cell, matrices = "*", [Path(cell), *(matrices or [])]
+    if not force:
+        opt.refuse_existing(output, hint="--force replaces it; -o names another folder")
     loaded = opt.load_all(matrices)
     chosen = opt.choose_one(loaded, cell)
     pinned = _pinned(loaded, chosen, locked=locked, mirrors=opt.mirrors(mirror))
-    python = _make(pinned, output, force=force)
+    python = _make(pinned, output)
     report = _verified(python, output)
     if json_:
         print_json({"schema": 1, "cell": chosen.id, "path": str(output), "report": report})
@@ -75,10 +77,8 @@ def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str
     return pinned
 
 
-def _make(pinned: Pinned, output: Path, *, force: bool) -> Path:
+def _make(pinned: Pinned, output: Path) -> Path:
     """Create the environment and install the lock's wheels into it; its interpreter."""
-    if output.exists() and not force:
-        raise UsageError(f"{output} is there already", hint="--force replaces it; -o names another folder")
     cell, python = pinned.cell, output / "bin" / "python"
     _uv("venv", "--quiet", "--clear", "--python", cell.python, str(output))
     wanted = output / "rtbuild-requirements.txt"

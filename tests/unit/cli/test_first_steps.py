@@ -83,6 +83,9 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
     assert not cell.frameworks[0].startswith("torch==2.15")  # CUDA 13 needs a newer driver than 535
     assert paths == [Path("matrices/torch.yaml")]
     assert yaml.safe_load(paths[0].read_text())["name"] == "torch"
+    with pytest.raises(UsageError, match="is there already") as refused:
+        app(["up", "torch", "--offline", "--save"], standalone_mode=False)
+    assert "--force" not in str(refused.value)  # up has none
     kept = next((tmp_path / "cache" / "up").glob("*/torch.yaml"))
     monkeypatch.setattr(up, "matrix_text", lambda _: pytest.fail("it was resolved before"))
     assert app(["up", "torch", "--offline"], standalone_mode=False) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from foreign_input import typed
@@ -325,8 +324,12 @@ def test_this_machines_own_card_and_driver_are_the_default(monkeypatch, capsys) 
     assert of((), None) == command.AskedMachine()
     double = Gpu(name="NVIDIA GeForce RTX 4090 Laptop GPU", compute_capability="8.9")
     monkeypatch.setattr(command, "nvidia_smi", lambda: ((double, double), "575.57.08"))
-    for processor, platform in (("x86_64", "linux/amd64"), ("aarch64", "linux/arm64"), ("riscv64", None)):
-        monkeypatch.setattr(command.os, "uname", lambda here=processor: SimpleNamespace(machine=here))
+    for processor, platform in (
+        ("x86_64", "linux/amd64"),
+        ("aarch64", "linux/arm64"),
+        ("riscv64", "linux/amd64"),
+    ):
+        monkeypatch.setattr("builder.plan.lock.sources.platform.machine", lambda here=processor: here)
         own = command.AskedMachine(gpus=("sm_89",), driver="575.57.08", platform=platform)
         assert of((), None) == own
         assert of((), None, "linux/amd64").platform == "linux/amd64"
