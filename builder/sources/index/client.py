@@ -162,15 +162,15 @@ class Index:
 
         Raises PackageIndexError if no index has it, or one did not answer.
         """
-        for index in self.settings.all:
-            for offer in simple_api.files(self.client, index, file.name):
-                if (offer.name, offer.sha256) == (file.file, file.sha256):
-                    return _without_login(index), _without_login(offer.url)
-        for _address in self._addresses(file):  # says which indexes were asked, and what they have instead
-            break
-        raise PackageIndexError(
-            f"no index gives the sha256 of {file.file}", hint="use an index that lists hashes"
-        )
+        others: list[tuple[str, simple_api.IndexFile]] = []
+        for index, listed in self._listed(file):
+            if listed.sha256 == file.sha256:
+                return _without_login(index), _without_login(listed.url)
+            others.append((index, listed))
+        if any(listed.sha256 is None for _, listed in others):
+            said = f"no index gives the sha256 of {file.file}"
+            raise PackageIndexError(said, hint="use an index that lists hashes")
+        raise self._not_listed(file, others)
 
     def fetch(
         self,
@@ -226,31 +226,41 @@ class Index:
         paths = together([(lane, threads) for lane in lanes], one, progress=progress, stop=stop)
         return {wheel.sha256: path for wheel, path in paths.items()}
 
+    def _listed(self, file: Wheel | Sdist) -> Iterator[tuple[str, simple_api.IndexFile]]:
+        """The index and its row, for each that lists a file of this name, whatever its hash."""
+        for index in self.settings.all:
+            for row in simple_api.files(self.client, index, file.name):
+                if row.name == file.file:
+                    yield index, row
+
+    def _not_listed(
+        self, file: Wheel | Sdist, others: Iterable[tuple[str, simple_api.IndexFile]]
+    ) -> PackageIndexError:
+        """The error for a file of which the indexes have ``others`` of the same name at most."""
+        asked = ", ".join(redact(url) for url in self.settings.all)
+        detail = "".join(f"\n  {redact(url)} has it with sha256:{row.sha256}" for url, row in others)
+        return PackageIndexError(
+            f"{file.file} with sha256:{file.sha256} is in none of the indexes ({asked}){detail}",
+            hint=f"it may be deleted there, or another index is configured than when it was locked; "
+            f"`rtbuild lock --upgrade-package {file.name}` takes what there is now",
+        )
+
     def _addresses(self, wheel: Wheel | Sdist) -> Iterator[str]:
         """The addresses of the wheel, best first, from the project's page: the lock names no host."""
         known = self._known.get(wheel.sha256)
         if known is not None:
             yield functools.reduce(_with_login, self.settings.all, known)
-        others: list[str] = []
+        others: list[tuple[str, simple_api.IndexFile]] = []
         offered = False
-        for index in self.settings.all:
-            for file in simple_api.files(self.client, index, wheel.name):
-                if file.name != wheel.file:
-                    continue
-                if file.sha256 in (None, wheel.sha256):
-                    offered = True
-                    if file.url != known:
-                        yield _with_login(file.url, index)
-                else:
-                    others.append(f"{redact(index)} has it with sha256:{file.sha256}")
+        for index, listed in self._listed(wheel):
+            if listed.sha256 not in (None, wheel.sha256):
+                others.append((index, listed))
+                continue
+            offered = True
+            if listed.url != known:
+                yield _with_login(listed.url, index)
         if not offered and known is None:
-            asked = ", ".join(redact(url) for url in self.settings.all)
-            detail = "".join(f"\n  {line}" for line in others)
-            raise PackageIndexError(
-                f"{wheel.file} with sha256:{wheel.sha256} is in none of the indexes ({asked}){detail}",
-                hint=f"it may be deleted there, or another index is configured than when it was locked; "
-                f"`rtbuild lock --upgrade-package {wheel.name}` takes what there is now",
-            )
+            raise self._not_listed(wheel, others)
 
     def _wheel(self, package: dict[str, Any], chosen: dict[str, Any]) -> Wheel:
         url, sha256 = chosen["url"], chosen["hashes"]["sha256"]
