@@ -2,7 +2,7 @@ from .availability import Files, Offer, ask, page, pages
 from .client import Index, LocalWheel, cache_path
 from .pythons import PythonArchives, choose, machine_platform, offered
 from .remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
-from .sdist_reading import SdistContents, sdist_contents
+from .sdist_reading import SdistContents, sdist_contents, sdist_files
 from .settings import pip_settings
 from .simple_api import IndexFile
 from .target import MACHINES, Target, environment, glibc_of, rank, takes, wheel_name
@@ -34,6 +34,7 @@ __all__ = [
     "pip_settings",
     "rank",
     "sdist_contents",
+    "sdist_files",
     "takes",
     "wheel_name",
 ]

@@ -5,13 +5,16 @@ https://packaging.python.org/en/latest/specifications/core-metadata/, and setupt
 https://setuptools.pypa.io/en/latest/deprecated/python_eggs.html
 """
 
+import lzma
 import re
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from packaging.requirements import Requirement
 
@@ -22,12 +25,18 @@ _COMPILED = frozenset((".c", ".cc", ".cpp", ".cxx", ".cu", ".f", ".f90", ".pyx",
 _ASIDE = frozenset(("doc", "docs", "example", "examples", "test", "tests", "benchmark", "benchmarks"))
 _OPTIONAL = re.compile(r"BuildFailed|BuildExtFailed|optional_build_ext|ve_build_ext|optional\s*=\s*True")
 """How a setup.py says that it goes on without its compiled half, as wrapt's and MarkupSafe's do."""
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile)
 _TEXTS = re.compile(r"[^/]+/(?:PKG-INFO|setup\.py|(?:[^/]+/)?[^/]+\.egg-info/requires\.txt)")
+_UNREADABLE = (
+    *(OSError, EOFError, ValueError, RuntimeError),
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+)
+"""RuntimeError: a zip with a password; NotImplementedError, one packed in another way, is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SdistContents:
+    """What decides whether and how a source distribution is built."""
+
     requires: tuple[str, ...]
     """What the package depends on, as far as its files say: a setup.py may say more when it runs."""
     compiled: bool
@@ -38,49 +47,53 @@ def sdist_contents(path: Path) -> SdistContents:
     """Raises PackageIndexError if it is no archive, or larger than any that is built."""
     texts: dict[str, str] = {}
     sources = False
-    try:
-        for name, text in _members(path):
+    with path.open("rb") as stream:
+        for name, content in sdist_files(stream, path.name, _TEXTS):
             parts = PurePosixPath(name).parts[1:]
             aside = any(part.lower() in _ASIDE for part in parts[:-1])
             sources = sources or (not aside and PurePosixPath(name).suffix.lower() in _COMPILED)
-            if text is not None:
-                texts[name] = text
-    except (
-        OSError,
-        EOFError,
-        tarfile.TarError,
-        zipfile.BadZipFile,
-        NotImplementedError,
-        ValueError,
-    ) as problem:
-        raise PackageIndexError(f"{path.name} cannot be read: {problem}") from problem
+            if content is not None:
+                texts[name] = content.decode("utf-8", "replace")
     setup = next((text for name, text in texts.items() if name.endswith("/setup.py")), "")
     return SdistContents(
         requires=tuple(_requires(texts)), compiled=sources and _OPTIONAL.search(setup) is None
     )
 
 
-def _members(path: Path) -> Iterator[tuple[str, str | None]]:
-    """The name of each file, with its text if that is one of those read."""
+def sdist_files(stream: BinaryIO, file: str, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes | None]]:
+    """The name of each file of an archive in its order, with the content where the pattern takes the name.
+
+    A content is at most 1 MiB; that of a larger file is None, too. ``file`` is the archive's name, by which
+    a zip is told from a tar. Raises PackageIndexError if it is no archive, or larger than any that is built.
+    """
+    try:
+        yield from (_of_zip if file.endswith(".zip") else _of_tar)(stream, wanted)
+    except _UNREADABLE as problem:
+        raise PackageIndexError(f"{file} cannot be read: {problem}") from problem
+
+
+def _of_zip(stream: BinaryIO, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes | None]]:
     total = 0
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            for number, entry in enumerate(archive.infolist()):
-                total = _counted(number, total + entry.file_size)
-                wanted = _TEXTS.fullmatch(entry.filename) and entry.file_size <= _MOST_TEXT
-                with archive.open(entry) as stream:
-                    text = stream.read(_MOST_TEXT).decode("utf-8", "replace") if wanted else None
-                yield entry.filename, text
-        return
-    with tarfile.open(path, "r|*") as stream_:
-        for number, member in enumerate(stream_):
+    with zipfile.ZipFile(stream) as archive:
+        for number, entry in enumerate(archive.infolist()):
+            total = _counted(number, total + entry.file_size)
+            if entry.is_dir():
+                continue
+            takes = entry.file_size <= _MOST_TEXT and wanted.fullmatch(entry.filename)
+            yield entry.filename, archive.read(entry) if takes else None
+
+
+def _of_tar(stream: BinaryIO, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes | None]]:
+    total = 0
+    with tarfile.open(fileobj=stream, mode="r|*") as archive:
+        for number, member in enumerate(archive):
             total = _counted(number, total + member.size)
             if not member.isfile():
                 continue
-            wanted = _TEXTS.fullmatch(member.name.removeprefix("./")) and member.size <= _MOST_TEXT
-            content = stream_.extractfile(member) if wanted else None
-            text = None if content is None else content.read().decode("utf-8", "replace")
-            yield member.name.removeprefix("./"), text
+            name = member.name.removeprefix("./")
+            takes = member.size <= _MOST_TEXT and wanted.fullmatch(name)
+            content = archive.extractfile(member) if takes else None
+            yield name, None if content is None else content.read()
 
 
 def _counted(number: int, total: int) -> int:

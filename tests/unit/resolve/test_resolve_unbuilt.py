@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Base, Cell, Cuda, Wheel
 from builder.plan.resolve.unbuilt import with_sources
-from builder.sources.index.sdist_reading import sdist_contents
+from builder.sources.index.sdist_reading import SdistContents, sdist_contents
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target
 
@@ -158,3 +158,19 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
         path.write_bytes(b"<html>")
         with pytest.raises(PackageIndexError, match="cannot be read"):
             sdist_contents(path)
+
+
+def test_of_a_zip_only_what_is_wanted_is_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "a-1.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("a-1/a.c", "int large;" * 1000)
+        made.writestr("a-1/PKG-INFO", "Metadata-Version: 2.2\nRequires-Dist: six>1\n")
+        places = [info.header_offset + 30 + len(info.filename) for info in made.infolist()]
+    whole = path.read_bytes()
+    for place, readable in zip(places, (True, False), strict=True):
+        path.write_bytes(whole[:place] + b"\xff" * 8 + whole[place + 8 :])  # no deflated data
+        if readable:
+            assert sdist_contents(path) == SdistContents(requires=("six>1",), compiled=True)
+        else:
+            with pytest.raises(PackageIndexError, match="cannot be read"):
+                sdist_contents(path)

@@ -4,28 +4,24 @@ Of each library so much is read as holds its names and symbols, of the largest m
 most :data:`MOST` of one wheel, in all. Nothing of a package is executed or loaded.
 """
 
-import gzip
 import hashlib
 import io
 import re
-import tarfile
 import tomllib
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from zipfile import ZipInfo
 
-import requests
-
+from builder.core.errors import PackageIndexError
 from builder.core.versions import key
 from builder.plan.facts.reading import binary
 from builder.plan.facts.reading.libraries import SharedLibrary, library_of
-from builder.plan.facts.reading.wheel import Told, Values, keep, kept, place_of
-from builder.plan.facts.reading.wheelread import metadata_beside, metadata_head
-from builder.sources.index import IndexFile, RemoteZip, UnknownError
-from builder.sources.net import Client, explain
+from builder.plan.facts.reading.wheel import Told, Values
+from builder.plan.facts.reading.wheelread import metadata_beside, metadata_head, reading, zip_of
+from builder.sources.index import IndexFile, RemoteZip, UnknownError, sdist_files
+from builder.sources.net import Client
 
 MOST = 48 << 20
 """Bytes that are read of one wheel."""
@@ -33,8 +29,9 @@ _NAMES, _CODE = 3 << 19, 6 << 20
 """Packed bytes of a library that hold its names and symbols; and the beginning of its GPU code."""
 _FOR_CODE = 4
 """Libraries, the largest ones, that are read on for GPU code."""
-_SOURCE, _BUILD_FILE = 32 << 20, 1 << 20
-"""Bytes of a source archive, packed; and of one file in it."""
+_SOURCE = 32 << 20
+"""Bytes of a source archive, packed."""
+_BUILD_FILES = re.compile(r"[^/]+/(?:PKG-INFO|pyproject\.toml|setup\.py)")
 _LISTED = 400
 """Names in one value."""
 
@@ -59,29 +56,18 @@ _NO_PACKAGES = {"tests", "test", "docs", "doc", "examples", "benchmarks", "bench
 
 def read_package(file: IndexFile, client: Client, *, cache: Path | None = None) -> Told:
     """Read one wheel, or take it from the cache. Nothing that a server does is an error: see ``unread``."""
-    place = place_of(file.sha256, "package", cache)
-    known = kept(place)
-    if known is not None:
-        return known
-    told = Told(file=file.name)
-    archive = RemoteZip(url=file.url, session=client, size=file.size, limit=MOST)
-    try:
-        told.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
-        entries = list(archive.entries())
-        if told.metadata is None:
-            own = [one for one in entries if re.fullmatch(r"[^/]+\.dist-info/METADATA", one.filename)]
-            told.metadata = metadata_head(archive.content(own[0])) if own else None
-        told.values = _values(archive, entries, told)
-    except UnknownError as problem:
-        told.unread.append(str(problem))
-    except requests.RequestException as problem:
-        told.unread.append(explain(problem))
-        place = None  # a line that broke says nothing about the wheel
-    told.read = dict.fromkeys(told.values, "libraries")
-    told.transferred = archive.transferred
-    if place is not None and told.metadata is not None:
-        keep(place, told)
-    return told
+
+    def read(told: Told) -> None:
+        with zip_of(file, client, told, limit=MOST) as archive:
+            told.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
+            entries = list(archive.entries())
+            if told.metadata is None:
+                own = [one for one in entries if re.fullmatch(r"[^/]+\.dist-info/METADATA", one.filename)]
+                told.metadata = metadata_head(archive.content(own[0])) if own else None
+            told.values = _values(archive, entries, told)
+            told.read = dict.fromkeys(told.values, "libraries")
+
+    return reading(file, "package", read, lambda told: told.metadata is not None, cache=cache)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,29 +260,18 @@ def _code(libraries: Sequence[_Read]) -> Values:
 
 def read_symbols(file: IndexFile, client: Client, *, cache: Path | None = None) -> Told:
     """The symbols that a PyTorch's small libraries define, as numbers of 48 bits, by library."""
-    place = place_of(file.sha256, "symbols", cache)
-    known = kept(place)
-    if known is not None:
-        return known
-    told = Told(file=file.name)
-    archive = RemoteZip(url=file.url, session=client, size=file.size, limit=MOST)
-    try:
-        for entry in archive.entries():
-            found = re.fullmatch(r"torch/lib/(libc10|libc10_cuda|libtorch_python)\.so", entry.filename)
-            if found is None:
-                continue
-            library = library_of(archive.content(entry), found[1], whole=True)
-            if library is not None:
-                told.values[found[1]] = sorted({number_of(symbol) for symbol in library.defined})
-    except UnknownError as problem:
-        told.unread.append(str(problem))
-    except requests.RequestException as problem:
-        told.unread.append(explain(problem))
-        place = None
-    told.transferred = archive.transferred
-    if place is not None and told.values:
-        keep(place, told)
-    return told
+
+    def read(told: Told) -> None:
+        with zip_of(file, client, told, limit=MOST) as archive:
+            for entry in archive.entries():
+                found = re.fullmatch(r"torch/lib/(libc10|libc10_cuda|libtorch_python)\.so", entry.filename)
+                if found is None:
+                    continue
+                library = library_of(archive.content(entry), found[1], whole=True)
+                if library is not None:
+                    told.values[found[1]] = sorted({number_of(symbol) for symbol in library.defined})
+
+    return reading(file, "symbols", read, lambda told: bool(told.values), cache=cache)
 
 
 def number_of(symbol: str) -> int:
@@ -306,26 +281,16 @@ def number_of(symbol: str) -> int:
 
 def read_source(file: IndexFile, client: Client, *, cache: Path | None = None) -> Told:
     """The build files of a source archive, which is read up to the last of them."""
-    place = place_of(file.sha256, "source", cache)
-    known = kept(place)
-    if known is not None:
-        return known
-    told = Told(file=file.name)
-    try:
+
+    def read(told: Told) -> None:
         packed = _whole(file, client)
         told.transferred = len(packed)
-        texts = _build_files(packed)
+        texts = _build_files(packed, file.name)
         told.metadata = metadata_head(texts["PKG-INFO"]) if "PKG-INFO" in texts else None
         told.values = source_values(texts)
         told.read = dict.fromkeys(told.values, "build files")
-    except UnknownError as problem:
-        told.unread.append(str(problem))
-    except requests.RequestException as problem:
-        told.unread.append(explain(problem))
-        place = None
-    if place is not None and told.metadata is not None:
-        keep(place, told)
-    return told
+
+    return reading(file, "source", read, lambda told: told.metadata is not None, cache=cache)
 
 
 def _whole(file: IndexFile, client: Client) -> bytes:
@@ -343,20 +308,16 @@ def _whole(file: IndexFile, client: Client) -> bytes:
     return bytes(packed)
 
 
-def _build_files(packed: bytes) -> dict[str, bytes]:
+def _build_files(packed: bytes, name: str) -> dict[str, bytes]:
     """``PKG-INFO``, ``pyproject.toml`` and ``setup.py`` of a source archive. Raises UnknownError."""
     found: dict[str, bytes] = {}
     try:
-        with tarfile.open(fileobj=gzip.GzipFile(fileobj=io.BytesIO(packed)), mode="r|") as archive:
-            for number, member in enumerate(archive):
-                parts = PurePosixPath(member.name).parts
-                if number > 50_000 or len(found) == 3:
-                    break
-                wanted = len(parts) == 2 and parts[1] in {"PKG-INFO", "pyproject.toml", "setup.py"}
-                file = archive.extractfile(member) if wanted and member.isfile() else None
-                if file is not None and member.size <= _BUILD_FILE:
-                    found[parts[1]] = file.read(_BUILD_FILE)
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as problem:
+        for path, content in sdist_files(io.BytesIO(packed), name, _BUILD_FILES):
+            if content is not None:
+                found[PurePosixPath(path).name] = content
+            if len(found) == 3:
+                break
+    except PackageIndexError as problem:
         raise UnknownError("it is no source archive that can be read") from problem
     return found
 

@@ -8,9 +8,10 @@ The metadata file beside a wheel is used if the index offers one: PEP 658 and PE
 https://packaging.python.org/en/latest/specifications/simple-repository-api/.
 """
 
+import contextlib
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 from zipfile import ZipInfo
@@ -30,25 +31,57 @@ def read_wheel(file: IndexFile, client: Client, kind: Kind = "small", *, cache: 
 
     A wheel without a hash is not kept, and a small reading only if it is complete.
     """
+    limit = DEEP_LIMIT if kind in {"deep", "other"} else LIMIT
+
+    def read(told: Told) -> None:
+        with zip_of(file, client, told, limit=limit) as archive:
+            told.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
+            _members(archive, parts_of(file.name, kind), told, small=kind == "small")
+
+    def complete(told: Told) -> bool:
+        return told.metadata is not None and not (told.unread and kind == "small")
+
+    return reading(file, kind, read, complete, cache=cache)
+
+
+def reading(
+    file: IndexFile,
+    kind: Kind,
+    read: Callable[[Told], None],
+    complete: Callable[[Told], bool],
+    *,
+    cache: Path | None = None,
+) -> Told:
+    """The reading of a file that is kept, else that of ``read``, which is kept if it is ``complete``.
+
+    Whatever ``read`` raises of a server or a file becomes ``unread``. One with a line that broke is not kept:
+    that says nothing about the file.
+    """
     place = place_of(file.sha256, kind, cache)
     known = kept(place)
     if known is not None:
         return known
     told = Told(file=file.name)
-    limit = DEEP_LIMIT if kind in {"deep", "other"} else LIMIT
-    archive = RemoteZip(url=file.url, session=client, size=file.size, limit=limit)
     try:
-        told.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
-        _members(archive, parts_of(file.name, kind), told, small=kind == "small")
+        read(told)
     except UnknownError as problem:
         told.unread.append(str(problem))
     except requests.RequestException as problem:
         told.unread.append(explain(problem))
-        place = None  # a line that broke says nothing about the wheel
-    told.transferred = archive.transferred
-    if place is not None and told.metadata is not None and not (told.unread and kind == "small"):
+        return told
+    if place is not None and complete(told):
         keep(place, told)
     return told
+
+
+@contextlib.contextmanager
+def zip_of(file: IndexFile, client: Client, told: Told, *, limit: int) -> Iterator[RemoteZip]:
+    """A wheel on its server; ``told`` gets how much of it was transferred. ``limit`` in bytes."""
+    archive = RemoteZip(url=file.url, session=client, size=file.size, limit=limit)
+    try:
+        yield archive
+    finally:
+        told.transferred = archive.transferred
 
 
 def metadata_beside(archive: RemoteZip, expected: str | bool) -> str | None:
