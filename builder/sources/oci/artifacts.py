@@ -1,10 +1,11 @@
 """Referrers of an image: OCI artifacts whose manifest names the image as ``subject``.
 
 A registry that knows referrers lists them by itself and says so with ``OCI-Subject``. For any other one the
-client keeps the list, an index under the tag ``sha256-<hex>``:
+specification has clients keep the list, an index under the tag ``sha256-<hex>``:
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-referrers and
-#referrers-tag-schema. No registry swaps a tag by comparison, so two writers of that tag can overtake each
-other: each reads the tag again after writing, and writes once more if its entry got lost.
+#referrers-tag-schema. No registry swaps a tag by comparison, so of many writers of that tag one always
+overtakes another, after that one looked. Each artifact therefore has a tag of its own, which nobody else
+writes: ``sha256-<hex>.<32 hex of the artifact>``. Readers take both; the index is for other programs.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import requests
 
 from builder.core.digests import canonical_json, sha256_of
 from builder.core.documents import MalformedError, parse_object
-from builder.core.errors import RegistryError
+from builder.core.errors import ImageMissingError, RegistryError
 from builder.sources.oci import spec as oci
 from builder.sources.oci import wire
 from builder.sources.oci.registry import Registry
@@ -34,7 +35,11 @@ _Asked = ParamSpec("_Asked")
 _MOST = 4096
 """Referrers that are looked at: an image has a handful, and a list without end is an attack."""
 _MOST_PAGES = 64
+_REMEMBERED = 20_000
+"""Artifacts that are not read again, since their tags name their content."""
 _TRIES = 8
+_OWN = 32
+"""Hex digits of an artifact's digest in its own tag; a tag has 128 characters at most."""
 _NO_API = (404, 405, 501)
 
 Kept = Literal["referrers", "tag"]
@@ -112,6 +117,11 @@ def tag_of(digest: str) -> str:
     return digest.replace(":", "-", 1)
 
 
+def own_tag(subject: str, digest: str) -> str:
+    """The tag of one artifact where the registry lists no referrers: ``sha256-<hex>.<32 hex>``."""
+    return f"{tag_of(subject)}.{digest.removeprefix('sha256:')[:_OWN]}"
+
+
 def referrers(registry: Registry, image: Reference) -> Listing:
     """List the artifacts that refer to an image, which is named by digest.
 
@@ -119,7 +129,6 @@ def referrers(registry: Registry, image: Reference) -> Listing:
     """
     if image.digest is None:
         raise ValueError(f"{image} is not named by digest")
-    kept: Kept = "referrers"
     entries: list[Any] = []
     query = ""
     for _ in range(_MOST_PAGES):
@@ -127,27 +136,73 @@ def referrers(registry: Registry, image: Reference) -> Listing:
         response = registry.request("GET", image, path, good=(200, *_NO_API), headers={"Accept": oci.INDEX})
         if response.status_code != 200:
             response.close()
-            kept, query = "tag", ""
-            entries = _tagged_index(registry, image, tag_of(image.digest))["manifests"]
-            break
+            return _listed_by_tags(registry, image, image.digest)
         entries += _listed(response, place_of(image, {}))
         # Only the query of the link is followed: a link to another host would carry our login there.
         query = _query(response)
         if not query or len(entries) > _MOST:
             break
+    return _listing("referrers", entries, complete=not query)
+
+
+def _listing(kept: Kept, entries: list[Any], *, complete: bool) -> Listing:
     found = [one for entry in entries if (one := _descriptor(entry)) is not None]
     return Listing(
         kept=kept,
         descriptors=tuple(found[:_MOST]),
         left_out=len(entries) - len(found[:_MOST]),
-        complete=not query and len(found) <= _MOST,
+        complete=complete and len(found) <= _MOST,
     )
 
 
-def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: Artifact) -> Attachment:
-    """Push the artifact and make sure that the image's referrers name it.
+def _listed_by_tags(registry: Registry, image: Reference, subject: str) -> Listing:
+    """The index under the tag, and each artifact that has a tag of its own."""
+    entries: list[Any] = list(_tagged_index(registry, image, tag_of(subject))["manifests"])
+    there = {own_tag(subject, entry["digest"]) for entry in entries}
+    length = len(own_tag(subject, subject))  # else it is another program's, such as cosign's
+    tags = registry.tags_of(image, tag_of(subject) + ".")
+    wanted = [tag for tag in tags if len(tag) == length and tag not in there]
+    for tag in wanted[: _MOST + 1]:
+        found = _tagged_artifact(registry, image, subject, tag)
+        entries += [] if found is None else [found]
+    return _listing("tag", entries, complete=len(wanted) <= _MOST)
 
-    Raises RegistryError if the registry refused, or its list of referrers cannot be kept.
+
+def _tagged_artifact(registry: Registry, image: Reference, subject: str, tag: str) -> dict[str, Any] | None:
+    """The entry of the artifact under its own tag; None if it is gone, or is no artifact of this image."""
+    place = (image.host, image.repository, tag)
+    known = registry.artifacts.get(place)
+    if known is None:
+        try:
+            manifest = registry.manifest(image.tagged(tag))
+        except ImageMissingError:  # deleted since the tags were listed
+            return None
+        document = manifest.document
+        about = document.get("subject")
+        if (
+            not isinstance(about, dict)
+            or about.get("digest") != subject
+            or own_tag(subject, manifest.digest) != tag
+        ):
+            return None
+        known = {
+            "mediaType": manifest.media_type,
+            "digest": manifest.digest,
+            "size": len(manifest.content),
+            "artifactType": document.get("artifactType"),
+            "annotations": document.get("annotations"),
+        }
+        if len(registry.artifacts) >= _REMEMBERED:
+            registry.artifacts.clear()
+        registry.artifacts[place] = known
+    return dict(known)
+
+
+def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: Artifact) -> Attachment:
+    """Push the artifact and make sure that whoever lists the image's referrers finds it.
+
+    Where the registry lists none, it gets a tag of its own; :func:`keep_in_tag` tells other programs of it.
+    Raises RegistryError if the registry refused.
     """
     content = artifact.manifest(subject)
     own = Descriptor(
@@ -157,15 +212,23 @@ def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: 
         artifact_type=artifact.artifact_type,
         annotations=artifact.annotations,
     )
-    listed = referrers(registry, image.at(subject.digest))
-    known = any(entry.digest == own.digest for entry in listed.descriptors)
-    if known and registry.digest_of(image.at(own.digest)):
-        return Attachment(descriptor=own, kept=listed.kept, new=False)
+    tag = own_tag(subject.digest, own.digest)
+    if registry.digest_of(image.at(own.digest)):
+        if registry.digest_of(image.tagged(tag)) == own.digest:
+            return Attachment(descriptor=own, kept="tag", new=False)
+        listed = referrers(registry, image.at(subject.digest))
+        if any(entry.digest == own.digest for entry in listed.descriptors):
+            return Attachment(descriptor=own, kept=listed.kept, new=False)
     response = _push(registry, image, artifact.content, content)
     if response.headers.get("OCI-Subject") == subject.digest:
         return Attachment(descriptor=own, kept="referrers", new=True)
-    keep_in_tag(registry, image, subject.digest, (own,))
+    _put_own_tag(registry, image.tagged(tag), content)
     return Attachment(descriptor=own, kept="tag", new=True)
+
+
+@_again
+def _put_own_tag(registry: Registry, name: Reference, manifest: bytes) -> None:
+    registry.put_manifest(name, manifest, oci.MANIFEST)
 
 
 @_again

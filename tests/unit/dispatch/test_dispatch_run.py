@@ -310,7 +310,7 @@ def test_a_report_outlives_a_registry_that_is_away(desk: Desk, back_after: int, 
 
     def gone(method: str, path: str) -> int | None:
         ran = (desk.folder / "docker").exists()
-        if not ran or "/referrers/" not in path or len(refused) == back_after:
+        if not ran or method != "HEAD" or "/manifests/" not in path or len(refused) == back_after:
             return None
         refused.append(path)
         return 503

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +14,8 @@ from doubles.registry import INDEX, RegistryDouble, serve, sha256
 from builder.core.errors import RegistryError
 from builder.sources.net.http import Client
 from builder.sources.oci import artifacts as module
-from builder.sources.oci.artifacts import Artifact, attach, keep_in_tag, referrers, tag_of
+from builder.sources.oci import registry as registry_module
+from builder.sources.oci.artifacts import Artifact, attach, keep_in_tag, own_tag, referrers, tag_of
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST, Descriptor, Reference, parse_reference
 
@@ -61,7 +65,7 @@ def test_what_is_attached_is_listed(server: RegistryDouble, registry: Registry) 
         (KIND, (("say", "one"),)),
         (KIND, (("say", "two"),)),
     ]
-    assert (tag_of(image.digest) in server.tags) is not server.referrers
+    assert (own_tag(image.digest, made[0].descriptor.digest) in server.tags) is not server.referrers
     stored = json.loads(server.manifests[made[0].descriptor.digest][1])
     assert stored["subject"]["digest"] == image.digest
     assert server.blobs[stored["layers"][0]["digest"]] == b"one"
@@ -77,6 +81,88 @@ def test_twice_changes_nothing(server: RegistryDouble, registry: Registry) -> No
     assert (server.manifests, server.tags, server.blobs) == before
 
 
+def kept(server: RegistryDouble, registry: Registry, text: str) -> Descriptor:
+    """One artifact, attached and put into the index, as a publication does it."""
+    name, image = subject(server, registry)
+    made = attach(registry, name, image, artifact(text)).descriptor
+    keep_in_tag(registry, name, image.digest, (made,))
+    return made
+
+
+def reader_of(server: RegistryDouble) -> Registry:
+    """Another machine's registry, for a thread."""
+    assert server.host
+    return Registry(client=Client(retries=2, backoff=0.01, read_timeout=30), login=lambda _host: None)
+
+
+def test_many_that_attach_at_one_moment_all_stay(server: RegistryDouble, registry: Registry) -> None:
+    name, image = subject(server, registry)
+    gate = threading.Barrier(12, timeout=30)
+
+    def node(number: int) -> str:
+        own = reader_of(server)
+        gate.wait()
+        return attach(own, name, image, artifact(str(number))).descriptor.digest
+
+    with ThreadPoolExecutor(12) as pool:
+        made = set(pool.map(node, range(12)))
+    listing = referrers(registry, name)
+    assert len(made) == 12
+    assert ({found.digest for found in listing.descriptors}, listing.complete) == (made, True)
+
+
+def test_a_slow_writer_removes_nothing(server: RegistryDouble, registry: Registry) -> None:
+    """It looked before another one attached, and writes after that one made sure of its own."""
+    name, image = subject(server, registry)
+    looked, done = threading.Event(), threading.Event()
+
+    def slowly(method: str, path: str) -> None:
+        if method == "PUT" and "/manifests/sha256-" in path and not looked.is_set():
+            looked.set()
+            assert done.wait(30)
+
+    if not server.referrers:
+        server.fault = slowly
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(attach, reader_of(server), name, image, artifact("late"))
+        assert server.referrers or looked.wait(30)
+        quick = attach(registry, name, image, artifact("quick"))
+        done.set()
+        made = {late.result().descriptor.digest, quick.descriptor.digest}
+    assert {found.digest for found in referrers(registry, name).descriptors} == made
+
+
+def test_a_tag_of_another_program_is_no_artifact(by_tag: RegistryDouble, registry: Registry) -> None:
+    name, image = subject(by_tag, registry)
+    made = attach(registry, name, image, artifact("one")).descriptor
+    own = own_tag(image.digest, made.digest)
+    for tag in (tag_of(image.digest) + ".att", own[:-1] + "z", own + "0"):
+        by_tag.tags[tag] = made.digest
+    by_tag.tags[own_tag(image.digest, image.digest)] = image.digest
+    assert [found.digest for found in referrers(registry, name).descriptors] == [made.digest]
+
+
+def test_what_was_deleted_since_the_tags_were_listed(by_tag: RegistryDouble, registry: Registry) -> None:
+    name, image = subject(by_tag, registry)
+    made = attach(registry, name, image, artifact("one")).descriptor
+    del by_tag.manifests[made.digest]
+    assert referrers(registry, name).descriptors == ()
+
+
+def test_a_long_list_of_tags_is_used_for_some_time(
+    by_tag: RegistryDouble, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, image = subject(by_tag, registry)
+    clock = itertools.count(0, 0.2)
+    monkeypatch.setattr(registry_module.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(registry_module, "_LONG", 0.1)
+    for _ in range(3):
+        assert referrers(registry, name).descriptors == ()
+    assert sum("tags/list" in line for line in by_tag.requests) == 1
+    made = attach(registry, name, image, artifact("one")).descriptor
+    assert [found.digest for found in referrers(registry, name).descriptors] == [made.digest], "its own"
+
+
 def test_listed_and_gone_is_attached_again(by_tag: RegistryDouble, registry: Registry) -> None:
     name, image = subject(by_tag, registry)
     made = attach(registry, name, image, artifact("one"))
@@ -86,7 +172,7 @@ def test_listed_and_gone_is_attached_again(by_tag: RegistryDouble, registry: Reg
 
 
 def test_what_others_put_into_the_tag_stays(by_tag: RegistryDouble, registry: Registry) -> None:
-    name, image = subject(by_tag, registry)
+    _, image = subject(by_tag, registry)
     foreign = {
         "mediaType": MANIFEST,
         "digest": image.digest,
@@ -98,7 +184,7 @@ def test_what_others_put_into_the_tag_stays(by_tag: RegistryDouble, registry: Re
     registry.put_manifest(
         f"{by_tag.host}/team/tf:{tag_of(image.digest)}", json.dumps(document).encode(), INDEX
     )
-    attach(registry, name, image, artifact("one"))
+    kept(by_tag, registry, "one")
     stored = json.loads(by_tag.manifests[by_tag.tags[tag_of(image.digest)]][1])
     assert stored["manifests"][0] == foreign
     assert stored["annotations"] == {"a": "b"}
@@ -107,7 +193,7 @@ def test_what_others_put_into_the_tag_stays(by_tag: RegistryDouble, registry: Re
 
 def test_two_writers_of_one_tag(by_tag: RegistryDouble, registry: Registry) -> None:
     name, image = subject(by_tag, registry)
-    other = attach(registry, name, image, artifact("other")).descriptor
+    other = kept(by_tag, registry, "other")
     tag = tag_of(image.digest)
     overtaken = by_tag.tags[tag]
     times = []
@@ -127,14 +213,14 @@ def test_two_writers_of_one_tag(by_tag: RegistryDouble, registry: Registry) -> N
         return digest
 
     registry.put_manifest = put  # type: ignore[method-assign, assignment]
-    mine = attach(registry, name, image, artifact("mine")).descriptor
+    mine = kept(by_tag, registry, "mine")
     assert {d.digest for d in referrers(registry, name).descriptors} == {other.digest, mine.digest}
     assert len(times) == 3
 
 
 def test_what_a_third_writer_overwrote_is_put_back(by_tag: RegistryDouble, registry: Registry) -> None:
     name, image = subject(by_tag, registry)
-    other = attach(registry, name, image, artifact("other")).descriptor
+    other = kept(by_tag, registry, "other")
     tag = tag_of(image.digest)
     original = registry.put_manifest
     lost: list[str] = []
@@ -146,12 +232,12 @@ def test_what_a_third_writer_overwrote_is_put_back(by_tag: RegistryDouble, regis
         return digest
 
     registry.put_manifest = put  # type: ignore[method-assign, assignment]
-    mine = attach(registry, name, image, artifact("mine")).descriptor
+    mine = kept(by_tag, registry, "mine")
     assert {d.digest for d in referrers(registry, name).descriptors} == {other.digest, mine.digest}
 
 
 def test_a_writer_that_never_stops(by_tag: RegistryDouble, registry: Registry) -> None:
-    name, image = subject(by_tag, registry)
+    _, image = subject(by_tag, registry)
     original = registry.put_manifest
 
     def put(reference: Reference, content: bytes, media_type: str) -> str:
@@ -161,20 +247,20 @@ def test_a_writer_that_never_stops(by_tag: RegistryDouble, registry: Registry) -
 
     registry.put_manifest = put  # type: ignore[method-assign, assignment]
     with pytest.raises(RegistryError, match="overwritten by others 8 times"):
-        attach(registry, name, image, artifact("mine"))
+        kept(by_tag, registry, "mine")
 
 
 def test_something_else_has_the_tag(by_tag: RegistryDouble, registry: Registry) -> None:
-    name, image = subject(by_tag, registry)
+    _, image = subject(by_tag, registry)
     by_tag.tags[tag_of(image.digest)] = image.digest
     with pytest.raises(RegistryError, match="is no list of referrers"):
-        attach(registry, name, image, artifact("one"))
+        kept(by_tag, registry, "one")
     assert by_tag.tags[tag_of(image.digest)] == image.digest, "and it is left as it is"
 
 
 def test_an_entry_whose_manifest_was_deleted(by_tag: RegistryDouble, registry: Registry) -> None:
-    name, image = subject(by_tag, registry)
-    gone = attach(registry, name, image, artifact("gone")).descriptor
+    name, _ = subject(by_tag, registry)
+    gone = kept(by_tag, registry, "gone")
     del by_tag.manifests[gone.digest]
     original = registry.put_manifest
 
@@ -186,13 +272,13 @@ def test_an_entry_whose_manifest_was_deleted(by_tag: RegistryDouble, registry: R
         return original(reference, content, media_type)
 
     registry.put_manifest = strict  # type: ignore[method-assign, assignment]
-    kept = attach(registry, name, image, artifact("kept")).descriptor
-    assert [d.digest for d in referrers(registry, name).descriptors] == [kept.digest]
+    stays = kept(by_tag, registry, "kept")
+    assert [d.digest for d in referrers(registry, name).descriptors] == [stays.digest]
 
 
 def test_nothing_to_add_writes_nothing(by_tag: RegistryDouble, registry: Registry) -> None:
     name, image = subject(by_tag, registry)
-    made = attach(registry, name, image, artifact("one")).descriptor
+    made = kept(by_tag, registry, "one")
     by_tag.requests.clear()
     keep_in_tag(registry, name, image.digest, (made,))
     assert not [request for request in by_tag.requests if request.startswith("PUT")]
