@@ -1,5 +1,6 @@
 """Comparing versions of CUDA, cuDNN, drivers and Python, which are dotted numbers of unequal length."""
 
+import copy
 import functools
 import re
 from collections.abc import Iterable
@@ -128,6 +129,13 @@ def exact_pin(lines: Iterable[str], pattern: str) -> str | None:
         if (parsed := requirement(line)) and re.fullmatch(pattern, canonical(parsed.name))
     }
     return found.pop() if len(found) == 1 else None
+
+
+def without_marker(parsed: Requirement) -> str:
+    """``numpy>=2; python_version > "3.9"`` → ``numpy>=2``."""
+    plain = copy.copy(parsed)
+    plain.marker = None
+    return str(plain)
 
 
 @functools.lru_cache(maxsize=4096)

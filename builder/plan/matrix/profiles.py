@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from packaging.utils import canonicalize_name
 
 from builder.core.model import Profile
+from builder.core.versions import without_marker
 from builder.plan.matrix.requirements import parse
 
 # Versions of Colab's own runtime, the same in all lists from 2025.07 to 2026.07:
@@ -37,7 +38,7 @@ def pip(profile: Profile, *, python: str, frameworks: Sequence[str], given: Sequ
     """``given`` requirements and the profile's. A project that the matrix names itself keeps its version."""
     named = {canonicalize_name(parse(text).name) for text in (*frameworks, *given)}
     own = (
-        str(requirement).partition(";")[0].strip()
+        without_marker(requirement)
         for requirement in map(parse, _PIP.get(profile, ()))
         if canonicalize_name(requirement.name) not in named
         and (requirement.marker is None or requirement.marker.evaluate({"python_version": python}))

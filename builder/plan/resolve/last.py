@@ -1,13 +1,12 @@
 """The newest release of a framework that runs on a card and a driver, and why no newer one does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 
-from builder.core.model import Cell
 from builder.core.versions import release
-from builder.plan.facts.rules import Choice, Combination, Finding, Outcome, check, choices
+from builder.plan.facts.rules import Choice, Finding, Outcome, check, choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ def last_release(name: str, gpus: Sequence[str], driver: str | None) -> LastRele
 def _newest(ways: Sequence[Choice], gpus: Sequence[str], driver: str | None) -> Newest:
     refused: list[tuple[str, Finding]] = []
     for choice in sorted(ways, key=lambda one: release(one.row.version), reverse=True):
-        cell = next(_cells(choice, gpus), None)
+        cell = next(choice.cells(tuple(gpus)), None)
         if cell is None or choice.row.cuda is None:
             continue
         findings = check(cell, driver=driver, only=("driver", "gpu"))
@@ -84,8 +83,3 @@ def _after(refused: Sequence[tuple[str, Finding]], found: Choice) -> tuple[str |
     """The oldest refused release that is newer than the one found."""
     newer = [one for one in refused if release(one[0]) > release(found.row.version)]
     return newer[-1] if newer else (None, None)
-
-
-def _cells(choice: Choice, gpus: Sequence[str]) -> Iterator[Cell]:
-    alone = Combination((choice,))
-    return (cell for python in alone.pythons for cell in alone.cells(python, tuple(gpus)))

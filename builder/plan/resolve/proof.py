@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Wheel
-from builder.core.versions import canonical, pinned, release, requirement
-from builder.plan.facts.reading import Truth, system_of
+from builder.core.versions import canonical, pinned, release, requirement, without_marker
+from builder.plan.facts.reading import system_of
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import requirements
-from builder.plan.resolve.solve import Demand, Proposal, distinct, search
+from builder.plan.resolve.solve import Demand, Proposal, distinct, offered_truth, search
 from builder.plan.resolve.unbuilt import with_sources
 from builder.sources.index import Index, LocalWheel, Target, page
 
@@ -90,21 +90,21 @@ def solved(proposal: Proposal, index: Index, driver: str | None) -> tuple[Propos
     An index that does not answer leaves it ``unasked``, without wheels.
     """
 
-    def solve(cell: Cell, built: Sequence[LocalWheel]) -> Sequence[Wheel]:
-        return _resolved(requirements(cell), cell, index, built)
-
-    cell = proposal.cell
+    cell, target = proposal.cell, _target(proposal.cell)
     wider = index.with_extra(cell.index)
+
+    def solve(tried: Cell, built: Sequence[LocalWheel]) -> Sequence[Wheel]:
+        return wider.resolve(requirements(tried), target=target, built=built)
+
     try:
-        built, wheels, reasons = with_sources(cell, requirements(cell), _target(cell), wider, solve)
+        built, wheels, reasons = with_sources(cell, requirements(cell), target, wider, solve)
     except NoSolutionError as problem:
         return problem.message
     except PackageIndexError as problem:
         return replace(proposal, unasked=problem.message.partition("\n")[0]), ()
     if not reasons:
         return replace(proposal, wheels=len(wheels)), wheels
-    offered = Truth(offered=frozenset((*cell.frameworks, *cell.pip)))
-    findings = check(built, offered, driver=driver, suggest=False)
+    findings = check(built, offered_truth(cell), driver=driver, suggest=False)
     found = replace(proposal, cell=built, findings=findings, wheels=len(wheels), sources=reasons)
     refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
     return refused[0].message if refused else (found, wheels)
@@ -193,22 +193,14 @@ def _versions(
             newest[name] = max(newest.get(name, "0"), version, key=release)
             extras.setdefault(name, f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else "")
     open_ = [f"{name}{extras[name]}<={version}" for name, version in newest.items()]
-    open_ += [str(wish).partition(";")[0] for wish in demand.frameworks if wish.name in newest]
+    open_ += [without_marker(wish.parsed) for wish in demand.frameworks if wish.name in newest]
     cell = replace(proposals[0].cell, index=demand.index)
     try:
-        wheels = _resolved([*open_, *bounds, *cell.pip], cell, index)
+        wanted = [*open_, *bounds, *cell.pip]
+        wheels = index.with_extra(cell.index).resolve(wanted, target=_target(cell))
     except PackageIndexError:
         return {}  # each proposal is asked about on its own, and says why not
     return {canonical(wheel.name): wheel.version.partition("+")[0] for wheel in wheels}
-
-
-def _resolved(
-    wanted: Sequence[str], cell: Cell, index: Index, built: Sequence[LocalWheel] = ()
-) -> Sequence[Wheel]:
-    wider = index.with_extra(cell.index)
-    if not built:
-        return wider.resolve(wanted, target=_target(cell))
-    return wider.resolve(wanted, target=_target(cell), built=built)
 
 
 def _target(cell: Cell) -> Target:

@@ -281,10 +281,9 @@ def from_pylock(path: Path) -> Wishes:
     found.python = bound if isinstance(bound, str) else None
     for number, package in enumerate(packages, 1):
         place = f"{path}, package {number}"
-        name, pin = (package.get(key) for key in ("name", "version")) if isinstance(package, dict) else (0, 0)
-        if not isinstance(name, str):
+        if not isinstance(package, dict) or not isinstance(name := package.get("name"), str):
             raise UsageError(f"{place} has no name")
-        if not isinstance(pin, str):
+        if not isinstance(pin := package.get("version"), str):
             found.leave_out(name, place)  # a folder, an archive or a repository
             continue
         marker = package.get("marker")

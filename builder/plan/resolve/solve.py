@@ -25,6 +25,7 @@ from builder.core.versions import (
     pinned,
     release,
     requirement,
+    without_marker,
 )
 from builder.plan.facts.reading import Truth, system_of
 from builder.plan.facts.rules import (
@@ -269,9 +270,7 @@ def judged(
         if combination is hopeless:
             continue
         cell = _with_companions(sketch, demand)
-        # a variant without an index of its own is one that the user's indexes list
-        offered = Truth(offered=frozenset((*cell.frameworks, *cell.pip)))
-        proposal = Proposal(cell=cell, findings=until_refused(cell, demand.driver, offered))
+        proposal = Proposal(cell=cell, findings=until_refused(cell, demand.driver, offered_truth(cell)))
         # they are for several CUDA majors, and refuse each other on every Python and base
         last = proposal.findings[-1:]
         if any(f.rule == "cuda-provider" and f.outcome is Outcome.IMPOSSIBLE for f in last):
@@ -279,6 +278,11 @@ def judged(
         if proposal.possible and demand.companions:
             proposal = replace(proposal, cell=settled(cell))
         yield combination, proposal
+
+
+def offered_truth(cell: Cell) -> Truth:
+    """What is known of a proposed cell: a variant without an index of its own is one that the user's list."""
+    return Truth(offered=frozenset((*cell.frameworks, *cell.pip)))
 
 
 def _ways(
@@ -339,18 +343,15 @@ def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[Comb
 
 def _alone(choice: Choice, demand: Demand) -> bool:
     """Whether the machine lets one framework run at all: saves asking about its every Python and base."""
-    alone = Combination((choice,))
-    every = (cell for python in alone.pythons for cell in alone.cells(python, demand.gpus, demand.built_for))
-    if (cell := next(every, None)) is None:
+    cell = next(choice.cells(demand.gpus, demand.built_for), None)
+    if cell is None:
         return False
     return summary(check(cell, driver=demand.driver, only=("driver", "gpu"))) is not Outcome.IMPOSSIBLE
 
 
 def _with_companions(cell: Cell, demand: Demand) -> Cell:
     beside = [
-        str(wish).partition(";")[0].strip()
-        for wish in demand.companions
-        if wish.holds(cell.python, cell.platform)
+        without_marker(wish.parsed) for wish in demand.companions if wish.holds(cell.python, cell.platform)
     ]
     return replace(
         cell,

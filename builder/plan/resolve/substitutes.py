@@ -14,16 +14,15 @@ from dataclasses import dataclass, replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from builder.core.errors import CellError
+from builder.core.errors import CellError, FaultError
 from builder.core.items import item
 from builder.core.model import Wheel
-from builder.core.versions import canonical, pinned, release
-from builder.plan.facts.reading import Truth
+from builder.core.versions import canonical, pinned, release, without_marker
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
 from builder.plan.resolve.proof import solved
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.solve import Demand, Proposal, judged
+from builder.plan.resolve.solve import Demand, Proposal, judged, offered_truth
 from builder.plan.resolve.unbuilt import lacking
 from builder.sources.index import Index
 
@@ -74,7 +73,7 @@ def nearest(
 ) -> NearestDemand | None:
     """The nearest demand that is possible and has a set of wheels; None if none was found in time.
 
-    Without ``index`` the rules alone are asked.
+    Without ``index`` the rules alone are asked. Raises FaultError if none was found, and one was brought out.
     """
     until = time.monotonic() + seconds
     moved = _with_frameworks(demand, available)
@@ -83,16 +82,22 @@ def nearest(
     wider, changes = moved
     proposals = _one_for_each_python(wider, available)
 
+    problems: list[CellError] = []
+
     def ask(proposal: Proposal) -> NearestDemand | None:
         try:
             with item(proposal.cell.id):
                 return _loosened(proposal, demand=wider, index=index, until=until)
-        except CellError:
+        except CellError as problem:
+            problems.append(problem)
             return None  # the others may have an answer
 
     with ThreadPoolExecutor(2) as pool:
         found = [one for one in pool.map(ask, proposals) if one is not None]
     if not found:
+        for fault in problems:
+            if isinstance(fault, FaultError):
+                raise fault
         return None
     best = min(found, key=_distance)
     return replace(best, changes=(*changes, *best.changes))
@@ -149,7 +154,11 @@ def _moved(
 
 
 def _neighbours(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Releases by their distance from the one asked for, newer ones first: old CUDA is gone for good."""
+    """Releases by their distance from the one asked for, newer ones first: old CUDA is gone for good.
+
+    Another order than :func:`~builder.core.versions.closest_first`, by which a refusal names the closest
+    release on either side: what is taken here moves forward as long as anything newer will do.
+    """
     table = load().frameworks[load().table_name(wish.name)]
     offered = {version.partition("+")[0] for version in available.get(wish.name, ())}
     rows = {row.version for row in table.rows if row.distribution == wish.name or table.name == "cupy"}
@@ -230,7 +239,7 @@ def _renamed(mine: Mapping[str, NamedRequirement]) -> dict[str, NamedRequirement
 
 def _with(proposal: Proposal, beside: Mapping[str, NamedRequirement | None]) -> Proposal:
     """The proposal with these requirements beside its own."""
-    texts = (str(wish).partition(";")[0].strip() for wish in beside.values() if wish is not None)
+    texts = (without_marker(wish.parsed) for wish in beside.values() if wish is not None)
     pip = tuple(dict.fromkeys((*texts, *proposal.cell.pip)))
     return replace(proposal, cell=replace(proposal.cell, pip=pip))
 
@@ -240,9 +249,7 @@ def _answer(
 ) -> tuple[Proposal, Sequence[Wheel]] | str:
     """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
     cell = proposal.cell
-    findings = check(
-        cell, Truth(offered=frozenset((*cell.frameworks, *cell.pip))), driver=driver, suggest=False
-    )
+    findings = check(cell, offered_truth(cell), driver=driver, suggest=False)
     refused = [finding.message for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
     if refused:
         return "\n".join(refused)

@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 
 from builder.core.model import Cell
 from builder.core.versions import key, release
-from builder.plan.facts.rules import Choice, Combination, Finding, Outcome, check, choices, summary
+from builder.plan.facts.rules import Choice, Finding, Outcome, check, choices, summary
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
 from builder.plan.resolve import Proposal, needs_standalone, to_matrix_yaml
 from builder.release.catalogue.values import Answer, Card, Judgement, Release
@@ -109,8 +109,7 @@ def _cells_by_python(
     for choice in choices(_requirement(table, row)):
         if choice.row is not row:
             continue
-        alone = Combination((choice,))
-        for cell in (c for python in alone.pythons for c in alone.cells(python, ())):
+        for cell in choice.cells(()):
             if cell.python in possible or len(refused) == _CANDIDATES:
                 continue
             findings = check(cell, suggest=False)

@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from rtbuild_command import called
 
 from builder.cli.commands import resolve as command
-from builder.core.errors import CellError
+from builder.core.errors import CellError, FaultError
 from builder.core.model import Wheel
 from builder.plan.matrix import load
 from builder.plan.resolve import requirements as reading
@@ -74,6 +74,15 @@ def test_a_mistaken_name_is_the_one_that_is_meant(resolver: list[tuple[str, ...]
         "opencv-python==4.8.0 in place of opencv==4.1 (the command line)"
     ]
     assert all("opencv" not in pip for pip in resolver)
+
+
+def test_a_fault_in_every_proposal_is_no_lack_of_a_way(monkeypatch) -> None:
+    def solved(*_asked):
+        raise KeyError("cell")
+
+    monkeypatch.setattr(substitutes, "solved", solved)
+    with pytest.raises(FaultError, match="unexpected KeyError"):
+        changes("torch==2.5.1", "scipy")
 
 
 @pytest.mark.usefixtures("resolver")

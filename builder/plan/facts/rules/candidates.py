@@ -47,6 +47,12 @@ class Choice:
         extras = ("", *sorted(parsed.extras)) if parsed is not None and self.brings else ()
         return tuple(line for extra in extras for line in self.row.extras.get(canonical(extra), ()))
 
+    def cells(self, gpus: tuple[str, ...], platform: str = "linux/amd64") -> Iterator[Cell]:
+        """The ways to put it alone on each of its Pythons, the newest Python first."""
+        alone = Combination((self,))
+        for python in alone.pythons:
+            yield from alone.cells(python, gpus, platform)
+
 
 def choices(asked: Requirement, available: Mapping[str, Sequence[str]] | None = None) -> Iterator[Choice]:
     """The ways to install a framework on record, the newest first; ``available`` as :func:`search` has it."""
