@@ -71,7 +71,7 @@ def dispatch(
             work = building(registry, rendered, asked, say=say, warn=warn, lost=broken)
         else:
             work = verifying(registry, rendered, asked, probe, reporters, say=say, warn=warn, lost=broken)
-        there = work.known(work.tasks)
+        there = (work.reported if dry_run else work.known)(work.tasks)
         left = missing(work.tasks, there)
         if dry_run:
             show(*(text.removesuffix("\n") for text in work.rendered(left).values()))

@@ -30,6 +30,8 @@ class Scheduled:
     """No report comes any more."""
     again: bool = False
     """It ended without a decision, so another submission may help."""
+    reason: str = ""
+    """Why it failed, in the words of its node, if the scheduler has them."""
 
 
 @dataclass(frozen=True, kw_only=True)

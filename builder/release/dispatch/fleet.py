@@ -1,5 +1,6 @@
 """``fleet.yaml``: the scheduler, and the resources that it is asked for on each class of GPU."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,13 +27,16 @@ class Resources(BaseModel, extra="forbid", frozen=True):
     reservation: Word | None = None
     at_once: Count | None = Field(None, description="Tasks at a time at most.")
     minutes: Count | None = None
+    cpus: Count | None = None
+    memory: Word | None = Field(
+        None, description="As the scheduler has it: 8G for sbatch, 8Gi in Kubernetes."
+    )
 
 
 class BuildLane(Resources, frozen=True):
     """Slurm: how builds are asked for, and whose signature on ready-made layers counts."""
 
     cpus: Count = 2
-    memory: Word | None = Field(None, description="As sbatch --mem has it: 8G.")
     layers_key: Place = Field(description="As build --layers-key, on a node.")
     key: Place = Field(description="As build --key, on a node.")
 
@@ -45,6 +49,12 @@ class Lane(Resources, frozen=True):
         None, description="Kubernetes: the node label nvidia.com/gpu.product, such as Tesla-T4."
     )
     queue: Word | None = Field(None, description="Kubernetes: the queue of Kueue, if it is not the fleet's.")
+    disk: Word = Field("2Gi", description="Kubernetes: ephemeral storage.")
+    resource: Word = Field(
+        "nvidia.com/gpu", description="Kubernetes: what a card is called, such as nvidia.com/mig-1g.10gb."
+    )
+    claim: Word | None = Field(None, description="Kubernetes: a ResourceClaimTemplate, in place of resource.")
+    patch: dict[str, Any] = Field({}, description="Kubernetes: merged into the Job, after the fleet's.")
 
 
 class Fleet(BaseModel, extra="forbid", frozen=True):
@@ -62,6 +72,7 @@ class Fleet(BaseModel, extra="forbid", frozen=True):
     log: Place | None = Field(None, description="Slurm: --output; %A and %a as sbatch has them.")
     namespace: Word = Field("default", description="Kubernetes.")
     queue: Word | None = Field(None, description="Kubernetes: the local queue of Kueue.")
+    patch: dict[str, Any] = Field({}, description="Kubernetes: merged into each Job.")
     classes: dict[Word, Lane] = Field(min_length=1)
     build: BuildLane | None = None
 
@@ -100,7 +111,7 @@ def _plain(node: Node, place: tuple[str | int, ...], spans: dict[tuple[str | int
     spans[place] = node.span
     match node:
         case Scalar():
-            return node.text
+            return _value(node) if place[:1] == ("patch",) or place[2:3] == ("patch",) else node.text
         case Items():
             return [_plain(child, (*place, number), spans) for number, child in enumerate(node.nodes)]
         case Table():
@@ -108,6 +119,15 @@ def _plain(node: Node, place: tuple[str | int, ...], spans: dict[tuple[str | int
             return {key: _plain(child, (*place, key), spans) for key, (_, child) in node.entries.items()}
         case Hole():
             return None
+
+
+def _value(node: Scalar) -> Any:
+    """What a scalar is by the core schema: https://yaml.org/spec/1.2.2/#1032-tag-resolution."""
+    if node.style or not (plain := re.fullmatch(r"(~|null|)|(true|false)|([-+]?[0-9]+)", node.text)):
+        return node.text
+    if plain[1] is not None:
+        return None
+    return node.text == "true" if plain[2] else int(node.text)
 
 
 def _note(fault: Any, spans: dict[tuple[str | int, ...], Span], root: Node, problems: Problems) -> None:

@@ -31,8 +31,12 @@ class Work(Protocol):
     def attempts(self) -> int:
         """Submissions of a task at most."""
 
+    @property
+    def reported(self) -> Callable[[Sequence[Task]], Mapping[str, TaskVerdict]]:
+        """Verdicts on these tasks by key, from the registry alone."""
+
     def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
-        """Verdicts on these tasks by key, from the registry."""
+        """The same, after what the scheduler's logs hold was put there."""
 
     def scheduled(self) -> Mapping[str, Scheduled]:
         """The tasks that the scheduler has or had, by key."""
@@ -69,6 +73,8 @@ class Follower:
     """At how many looks in a row a task was not under way."""
     _decided: dict[str, str] = field(default_factory=dict)
     """The scheduler's word on tasks that it gave up, by key."""
+    _reasons: dict[str, str] = field(default_factory=dict)
+    """The last words of nodes on tasks that failed there, by key."""
     _under_way: int = 0
     """Tasks that were waited for at the last look."""
 
@@ -100,6 +106,8 @@ class Follower:
     def _state(self, task: Task, scheduled: Scheduled | None) -> TaskState:
         key = task.key
         lost = TaskState(task=task, state="lost")
+        if scheduled is not None and scheduled.reason:
+            self._reasons[key] = scheduled.reason
         if key in self._verdicts:
             return TaskState(task=task, state="verdict", verdict=self._verdicts[key])
         if scheduled is not None and not scheduled.ended:
@@ -115,6 +123,8 @@ class Follower:
         if self._absent[key] < _PATIENCE:
             return TaskState(task=task, state="waiting", word="ended, or not there yet")
         word = self._decided.get(key) or (scheduled.word if scheduled is not None else "it is gone")
+        if reason := self._reasons.get(key):
+            word = f"{word}: {reason}"
         again = key not in self._decided and self._submitted.get(key, 0) < self.work.attempts
         return replace(lost, word=f"ended without a verdict: {word}", again=again)
 

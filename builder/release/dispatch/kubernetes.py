@@ -25,6 +25,8 @@ PREFIX = "rtbuild-"
 LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "rtbuild"
 KEY = "io.rtbuild/key"
+NETWORK = "network"
+"""The name of the network policy among what is rendered."""
 _KUBERNETES = SchedulerClient(
     name="Kubernetes",
     absent="install it and log in; --dry-run prints the manifests without it",
@@ -36,6 +38,8 @@ _MANIFESTS = {
     for document in yaml.safe_load_all(Path(__file__).with_name("manifests.yaml").read_text("utf-8"))
 }
 """By kind; what a task and its fleet decide is empty."""
+FORBIDDEN = "(Forbidden)"
+"""What kubectl says of what this login may not do."""
 _UNPULLABLE = re.compile(
     "(manifest|name) unknown|not found|unauthorized|denied|forbidden|no match for platform", re.IGNORECASE
 )
@@ -46,7 +50,7 @@ def render(tasks: Sequence[Task], fleet: Fleet) -> dict[str, str]:
     """The manifests of each class that has tasks, and one network policy, as YAML by a name."""
     policy = deepcopy(_MANIFESTS["NetworkPolicy"])
     policy["metadata"]["namespace"] = fleet.namespace
-    found = {"network": _yaml([policy])}
+    found = {NETWORK: _yaml([policy])}
     for name in sorted({task.column for task in tasks}):
         found[name] = _yaml([_job(task, fleet) for task in tasks if task.column == name])
     return found
@@ -69,13 +73,42 @@ def _job(task: Task, fleet: Fleet) -> dict[str, Any]:
         "annotations": {"io.rtbuild/cell": task.cell, "io.rtbuild/class": task.column},
     }
     spec["backoffLimit"] = fleet.attempts - 1
-    spec["activeDeadlineSeconds"] = 60 * (lane.minutes or fleet.minutes) * fleet.attempts
     spec["template"]["metadata"]["labels"] = dict(labels)
-    pod["containers"][0]["image"] = task.image
+    pod["activeDeadlineSeconds"] = 60 * (lane.minutes or fleet.minutes)
+    (container,), (tmp,) = pod["containers"], pod["volumes"]
+    container["image"] = task.image
+    asked = {"cpu": str(lane.cpus or 2), "memory": lane.memory or "8Gi", "ephemeral-storage": lane.disk}
+    container["resources"] = {"requests": asked, "limits": dict(asked)}
+    tmp["emptyDir"]["sizeLimit"] = lane.disk
+    if lane.claim is None:
+        container["resources"]["limits"][lane.resource] = 1
+    else:
+        pod["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": lane.claim}]
+        container["resources"]["claims"] = [{"name": "gpu"}]
     pod["nodeSelector"]["nvidia.com/gpu.product"] = lane.product
     if lane.product is None:
         del pod["nodeSelector"]
-    return made
+    patched: dict[str, Any] = _merged(_merged(made, fleet.patch), lane.patch)
+    return patched
+
+
+def _merged(old: Any, patch: Any) -> Any:
+    """``old`` with a patch in it: tables key by key, lists item by item of the same name, else appended.
+
+    A null takes a key away.
+    """
+    if isinstance(old, dict) and isinstance(patch, dict):
+        whole = {key: _merged(old.get(key), value) for key, value in patch.items()}
+        return {key: value for key, value in (old | whole).items() if patch.get(key, "") is not None}
+    if isinstance(old, list) and isinstance(patch, list):
+        names = {one["name"]: one for one in patch if isinstance(one, dict) and "name" in one}
+        known = [one.get("name") if isinstance(one, dict) else None for one in old]
+        mine = [
+            _merged(one, names.get(name, {})) if name else one for one, name in zip(old, known, strict=True)
+        ]
+        fresh = [one for one in patch if not isinstance(one, dict) or one.get("name", "") not in known]
+        return [*mine, *fresh]
+    return patch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,12 +169,14 @@ def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobStat
     good = [pod for pod in newest if _part(pod, "status").get("phase") == "Succeeded"]
     pod: Mapping[str, Any] = next(iter(good or newest), {})
     name = str(pod["metadata"]["name"]) if pod else None
-    state = partial(JobState, pod=name, exit_code=_state_of(pod, "terminated").get("exitCode"))
+    code = _state_of(pod, "terminated").get("exitCode")
+    state = partial(JobState, pod=name, exit_code=code)
     for condition in _part(job, "status").get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
-            return state(word=_words(condition["type"].lower(), condition), ended=True, again=not pod)
-    if word := _unpullable(pod):
-        return state(word=word, ended=True, stuck=True)
+            word = _words(condition["type"].lower(), condition)
+            return state(word=word, ended=True, again=not pod, reason=_why_failed(pod))
+    if stuck := _unpullable(pod):
+        return state(word=stuck, ended=True, stuck=True)
     if _part(job, "spec").get("suspend"):
         return state(word="suspended: it waits in its queue", queued=True)
     return state(word=_pod_word(pod) if pod else "no pod yet", queued=True)
@@ -178,6 +213,19 @@ def _pod_word(pod: Mapping[str, Any]) -> str:
             return _words(phase, found)
     node = _part(pod, "spec").get("nodeName")
     return f"{phase} on {shown(str(node), most=100)}" if node else phase
+
+
+def _why_failed(pod: Mapping[str, Any]) -> str:
+    """The last words of a pod that failed: of the kubelet about it, or the end of its log."""
+    status, ended = _part(pod, "status"), _state_of(pod, "terminated")
+    if status.get("phase") == "Succeeded" or not pod:
+        return ""
+    said = status if status.get("reason") else ended
+    # of a report, which fills the end of a log, no line says it
+    last = [line for line in str(said.get("message") or "").splitlines()[-1:] if not line.startswith("}")]
+    about = ": ".join([str(word) for word in (said.get("reason"), *last) if word and word != "Error"])
+    node = _part(pod, "spec").get("nodeName")
+    return shown(f"{about}, on {node}" if about and node else about, most=200)
 
 
 def _words(first: str, said: Mapping[str, Any]) -> str:

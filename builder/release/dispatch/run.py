@@ -11,14 +11,21 @@ from typing import Any, TypeVar
 from urllib.parse import urljoin
 
 from builder import __version__
-from builder.core.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
+from builder.core.errors import (
+    CellError,
+    ImageMissingError,
+    MissingToolError,
+    RegistryError,
+    SchedulerError,
+    UsageError,
+)
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
 from builder.image.recipe import Recipe, render
 from builder.pipeline import Locks
 from builder.plan.matrix import matches
 from builder.release.dispatch import kubernetes, slurm
-from builder.release.dispatch.client import Scheduled
+from builder.release.dispatch.client import Scheduled, why
 from builder.release.dispatch.fleet import Fleet
 from builder.release.dispatch.follow import Work
 from builder.release.dispatch.node import other_card, report_on, reports_beside
@@ -291,7 +298,13 @@ class _OnKubernetes(_Dispatched):
             try_push(self.registry, taken)
             kubernetes.remove([task.key for task in taken if task.key in there], self.fleet)
             for name, text in kubernetes.render(taken, self.fleet).items():
-                self.say(f"{name}: {kubernetes.submit(text)}")
+                try:
+                    self.say(f"{name}: {kubernetes.submit(text)}")
+                except SchedulerError as error:
+                    if name != kubernetes.NETWORK or kubernetes.FORBIDDEN not in why(error):
+                        raise
+                    said = "this login may not make network policies, so the pods can reach the network"
+                    self.warn(f"{said}: an administrator applies the first manifest of --dry-run")
         return {task.key: refused[task.column] or "" for task in fresh if task not in taken}
 
 

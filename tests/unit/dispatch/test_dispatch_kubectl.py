@@ -352,3 +352,49 @@ def test_each_class_is_tried_by_a_dry_run(desk: Desk, cluster: KubeDouble) -> No
     done = CliRunner().invoke(app, ["doctor", "--fleet", str(desk.fleet)], standalone_mode=False)
     assert done.return_value == 5
     assert done.stdout.count("exceeded quota: gpus") == 2
+
+
+def test_a_dry_run_needs_neither_kubectl_nor_a_cluster(desk: Desk) -> None:
+    desk.write_fleet("kubernetes")
+    desk.monkeypatch.setenv("PATH", str(desk.bin))
+    code, text = desk.call("--dry-run")
+    assert (code, text.count("kind: Job")) == (0, 4)
+
+
+def test_without_the_right_to_make_network_policies_it_goes_on_and_says_so(
+    desk: Desk, cluster: KubeDouble
+) -> None:
+    message = 'networkpolicies.networking.k8s.io is forbidden: User "tests" cannot create resource'
+    cluster.refuse = lambda method, path: (
+        (403, "Forbidden", message) if method == "POST" and "networkpolicies" in path else None
+    )
+    assert desk.call()[0] == 0
+    assert len(cluster.of("jobs")) == 4
+    assert "this login may not make network policies, so the pods can reach the network" in desk.said
+
+
+def test_a_task_without_a_verdict_says_why(desk: Desk, cluster: KubeDouble) -> None:
+    """In the words of the kubelet, or the last of the container: no login to a node, no look for a log."""
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "loading\ncuDNN 9.1\n"}}
+    statuses = [
+        {"phase": "Failed", "reason": "DeadlineExceeded", "message": "Pod was active on the node longer"},
+        {"phase": "Failed", "containerStatuses": [{"state": ended}]},
+    ]
+
+    def refuse(method: str, path: str) -> None:
+        if method == "GET" and "/jobs?" in path and len(cluster.of("jobs")) == 4 and not cluster.of("pods"):
+            end_all(desk, cluster)
+            for number, status in enumerate(statuses):
+                job = job_of(cluster, "T4", number)
+                cluster.objects.pop(("pods", f"pod-{cluster.of('jobs').index(job)}"))
+                cluster.pod(job, f"failed-{number}", status, log="Killed")
+                cluster.end(job, "Failed", "BackoffLimitExceeded")
+
+    cluster.refuse = refuse
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert code == 5
+    said = "ended without a verdict: failed: BackoffLimitExceeded: "
+    assert {row["scheduler"] for row in rows if row["state"] == "lost"} == {
+        said + "DeadlineExceeded: Pod was active on the node longer, on node-1",
+        said + "OOMKilled: cuDNN 9.1, on node-1",
+    }

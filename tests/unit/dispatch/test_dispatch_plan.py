@@ -186,6 +186,73 @@ def test_a_pod_has_neither_token_nor_rights() -> None:
         assert job["spec"]["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"] == [20, 21]
 
 
+def a_job(tmp_path: Path, text: str) -> dict[str, Any]:
+    """The Job of a task on a T4 by a fleet file, valid by Kubernetes' schema."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(f"version: 1\nscheduler: kubernetes\n{text}")
+    (_, made) = kubernetes.render(cell(1, "T4"), load_fleet(path)).values()
+    found: dict[str, Any] = yaml.safe_load(made)
+    kubernetes_validate.validate(found, kubernetes_validate.latest_version(), strict=True)
+    return found
+
+
+def test_waiting_for_a_card_is_no_part_of_the_time_limit(tmp_path: Path) -> None:
+    """A Job's deadline runs from its creation, and a pod's from the moment at which a node took it.
+
+    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#lifecycle
+    """
+    job = a_job(tmp_path, "minutes: 20\nattempts: 3\nclasses: {T4: {}}\n")
+    assert "activeDeadlineSeconds" not in job["spec"]
+    assert job["spec"]["template"]["spec"]["activeDeadlineSeconds"] == 20 * 60
+    assert job["spec"]["backoffLimit"] == 2
+
+
+def test_a_container_states_what_it_needs(tmp_path: Path) -> None:
+    text = "classes: {T4: {cpus: 3, memory: 6Gi, disk: 1Gi, resource: nvidia.com/mig-1g.10gb}}\n"
+    pod = a_job(tmp_path, text)["spec"]["template"]["spec"]
+    asked = {"cpu": "3", "memory": "6Gi", "ephemeral-storage": "1Gi"}
+    limits = {**asked, "nvidia.com/mig-1g.10gb": 1}
+    assert pod["containers"][0]["resources"] == {"requests": asked, "limits": limits}
+    assert pod["volumes"][0]["emptyDir"] == {"sizeLimit": "1Gi"}
+
+
+def test_a_card_by_a_resource_claim(tmp_path: Path) -> None:
+    pod = a_job(tmp_path, "classes: {T4: {claim: one-t4}}\n")["spec"]["template"]["spec"]
+    assert pod["resourceClaims"] == [{"name": "gpu", "resourceClaimTemplateName": "one-t4"}]
+    resources = pod["containers"][0]["resources"]
+    assert resources["claims"] == [{"name": "gpu"}]
+    assert not [name for name in resources["limits"] if "nvidia" in name]
+
+
+def test_what_a_site_adds_to_a_job(tmp_path: Path) -> None:
+    job = a_job(
+        tmp_path,
+        """
+patch:
+  metadata: {labels: {team: ml}}
+  spec:
+    ttlSecondsAfterFinished: 60
+    template:
+      spec:
+        imagePullSecrets: [{name: pull}]
+        tolerations: [{key: pool, operator: Exists}]
+        containers: [{name: probe, env: [{name: A, value: 'true'}]}]
+classes:
+  T4:
+    product: Tesla-T4
+    patch: {spec: {ttlSecondsAfterFinished: 90, template: {spec: {runtimeClassName: x, nodeSelector: null}}}}
+""",
+    )
+    pod = job["spec"]["template"]["spec"]
+    assert (job["metadata"]["labels"]["team"], job["spec"]["ttlSecondsAfterFinished"]) == ("ml", 90)
+    assert job["metadata"]["labels"][kubernetes.LABEL] == kubernetes.MANAGER
+    assert (pod["runtimeClassName"], pod["imagePullSecrets"]) == ("x", [{"name": "pull"}])
+    assert [one["key"] for one in pod["tolerations"]] == ["nvidia.com/gpu", "pool"]
+    (container,) = pod["containers"]
+    assert (container["command"], container["env"][0]["value"]) == (["cudnn-verify", "--json"], "true")
+    assert "nodeSelector" not in pod
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
