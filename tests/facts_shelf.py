@@ -10,6 +10,7 @@ import zipfile
 import requests
 
 from builder.core.errors import PackageIndexError
+from builder.core.model import Wheel
 from builder.sources.index.simple_api import IndexFile
 
 LINUX = "manylinux_2_28_x86_64"
@@ -40,6 +41,28 @@ class Shelf:
             if file.removesuffix(".tar.gz").split("-")[0].replace("_", "-") == name
         )
 
+    def with_extra(self, extra: tuple[str, ...]) -> Shelf:
+        return self
+
+    def address(self, wheel: Wheel) -> str:
+        if wheel.file not in self.content:
+            raise PackageIndexError(f"no index has {wheel.file}")
+        return f"http://index.invalid/{wheel.file}"
+
+    def wheels(self) -> tuple[Wheel, ...]:
+        """All of them, as a lock has them."""
+        every = ((file, file.split("-"), content) for file, content in self.content.items())
+        return tuple(
+            Wheel(
+                name=name.replace("_", "-"),
+                version=version,
+                file=file,
+                sha256=hashlib.sha256(content).hexdigest(),
+                size=len(content),
+            )
+            for file, (name, version, *_), content in every
+        )
+
     def get(self, url: str, **options):
         file = url.rpartition("/")[2]
         self.asked.append(file)
@@ -56,6 +79,36 @@ class Shelf:
         answer.headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
         answer.raw = io.BytesIO(content[start:end])
         return answer
+
+
+def library(*needed: str, glibc: tuple[str, ...] = (), paths: str | None = None, machine: int = 62) -> bytes:
+    """A shared library that holds names of others, and versions that it asks of ``libc.so.6``."""
+    strings = b"\0"
+    entries: list[tuple[int, int]] = []
+
+    def name(text: str) -> int:
+        nonlocal strings
+        strings += text.encode() + b"\0"
+        return len(strings) - len(text) - 1
+
+    entries += [(1, name(text)) for text in needed]
+    entries += [(29, name(paths))] if paths is not None else []
+    versions = [name(f"GLIBC_{version}") for version in glibc]
+    verneed = struct.pack("<HHIII", 1, len(versions), name("libc.so.6"), 16, 0)
+    for n, at in enumerate(versions):
+        verneed += struct.pack("<IHHII", 0, 0, n + 2, at, 16 if n + 1 < len(versions) else 0)
+    shift, start = 0x1000, 64 + 2 * 56  # addresses differ from places in the file, as in real ones
+    entries += [(5, start + shift), (10, len(strings))]
+    if glibc:
+        entries += [(0x6FFFFFFE, start + len(strings) + shift), (0x6FFFFFFF, 1)]
+    table = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
+    place = start + len(strings) + len(verneed)
+    size = place + len(table)
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, shift, shift, size, size, 4096)
+    dynamic = struct.pack("<IIQQQQQQ", 2, 6, place, place + shift, place + shift, len(table), len(table), 8)
+    return header + load + dynamic + strings + verneed + table
 
 
 def packed(members: dict[str, bytes | str]) -> bytes:

@@ -5,7 +5,8 @@ known by the libraries that it holds, or by their names and newest versions (:fu
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builder.core.elf import NO_LIBRARY, ElfFile, elf_links, elf_machine, elf_segments
@@ -22,6 +23,8 @@ from builder.core.link import (
 SITE = "/site-packages"
 """Where the proof takes the wheels to lie: their run paths are relative."""
 _EXTENSION = re.compile(r"(^|/)(?!lib)[^/]*\.so$")
+_ELSEWHERE = re.compile(r"(?:rocm|hip|xpu|sycl|_amd|/amd|_metal|_npu)[^/]*(?:/|\.so)|/stubs/|(?:^|/)tests?/")
+"""Of libraries for other makers' cards, for linkers, for tests: no import opens them beside CUDA."""
 _RUNTIME = re.compile(r"libcudart[^/]*\.so\.(\d+)")
 
 
@@ -75,14 +78,21 @@ class WheelLinks:
 
     name: str
     """Of the distribution, in its normal form."""
+    version: str = ""
     files: Mapping[str, LinkFile]
     """By the path below site-packages."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """RECORD's hash of each of these files; a path without one is taken for another content."""
+    """Of each of these files, by one kind of hash; a path without one is taken for another content."""
     asks: frozenset[str] = frozenset()
     """Distributions that it requires: of the frameworks among them, the import comes first."""
     imports: tuple[str, ...] | None = None
     """The files that an import opens; None: its extension modules or, without any, all of its libraries."""
+    unread: frozenset[str] = frozenset()
+    """Files of which it is not known, or not surely, what they need: nothing that loads one is a yes."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.version}".rstrip()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +111,9 @@ class FileProof:
     file: str
     opened: Opened
     """Paths in it are below :data:`SITE` or of the base."""
+    certain: bool = True
+    """False if it fails for want of a library that the set has in another place, where whoever is imported
+    before may have loaded it from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +127,18 @@ class SetProof:
 
     def loads(self, wheel: str) -> bool | None:
         """Whether a wheel finds what it needs: if any of its files does. None if nobody can say."""
-        answers = [proof.opened.loads for proof in self.files if proof.wheel == wheel]
+        found = [proof for proof in self.files if proof.wheel == wheel]
+        answers = [proof.opened.loads if proof.certain else None for proof in found]
         return True if True in answers or not answers else None if None in answers else False
+
+    def broken(self, wheel: str) -> list[list[FileProof]]:
+        """Its files that certainly fail. Of files that differ in a number alone, one is loaded: such stand
+        together, and only where all of them fail."""
+        groups: dict[str, list[FileProof]] = {}
+        for proof in self.files:
+            if proof.wheel == wheel:
+                groups.setdefault(re.sub(r"\d+", "#", proof.file), []).append(proof)
+        return [g for g in groups.values() if all(one.opened.loads is False and one.certain for one in g)]
 
 
 def prove(
@@ -125,11 +148,13 @@ def prove(
     cached: Iterable[str] = (),
     library_path: Sequence[str] = (),
     complete: bool = True,
+    given: Iterable[str] = (),
 ) -> SetProof:
     """The proof for wheels in the order of their installation, on a base with these libraries by path.
 
     ``cached``: folders below site-packages that the recipe tells ``ldconfig``; ``complete``: false if the
-    base may have more libraries, which makes what is found nowhere unknown.
+    base may have more libraries, which makes what is found nowhere unknown. ``given``: names that the base
+    is taken to have, whatever versions are asked of them.
     """
     owner: dict[str, list[WheelLinks]] = {}
     for wheel in wheels:
@@ -141,7 +166,10 @@ def prove(
     cache |= {
         name: path for path in listed if (parts := path.rpartition("/"))[0] in folders and (name := parts[2])
     }
-    search = Search(list(library_path), cache, [], [], None, DRIVER_LIBRARIES, complete)
+    there = {**dict.fromkeys(given, ""), **DRIVER_LIBRARIES}
+    search = Search(list(library_path), cache, [], [], None, there, complete)
+    unread = {f"{SITE}/{path}" for path, found in owner.items() if path in found[-1].unread}
+    copies = Counter(name for path, facts in {**base, **listed}.items() for name in _names_of(path, facts))
     process = LinkProcess(ListedView({**base, **listed}), search, symbols=False)
     started: dict[frozenset[str], LinkProcess] = {frozenset(): process}
     proofs, runtimes = list[FileProof](), dict[str, tuple[str, ...]]()
@@ -151,7 +179,8 @@ def prove(
             started[frameworks] = _with_frameworks(process, frameworks)
         mine = started[frameworks].fork()
         for file in _opened_by(wheel):
-            proofs.append(FileProof(wheel=wheel.name, file=file, opened=mine.open(f"{SITE}/{file}")))
+            opened, certain = _opened(mine, f"{SITE}/{file}", copies, unread)
+            proofs.append(FileProof(wheel=wheel.name, file=file, opened=opened, certain=certain))
         majors = {found[1] for one in mine.loaded if one.path and (found := _RUNTIME.search(one.path))}
         if len(majors) > 1:
             runtimes[wheel.name] = tuple(sorted(majors))
@@ -161,6 +190,34 @@ def prove(
         if len(found) > 1 and len({one.digests.get(path, one.name) for one in found}) > 1
     )
     return SetProof(files=tuple(proofs), shared=shared, runtimes=runtimes)
+
+
+def _opened(
+    process: LinkProcess, path: str, copies: Mapping[str, int], unread: Collection[str]
+) -> tuple[Opened, bool]:
+    """What opening a file gives, and whether a failure is one whatever was imported before."""
+    before = [one.path for one in process.loaded]
+    trial = process.fork()
+    opened = process.open(path)
+    blind = [one for one in (*before, *(row.path for row in opened.rows)) if one in unread]
+    if opened.loads and blind:
+        text = f"nobody read what {blind[0].removeprefix(SITE + '/')} needs"
+        return opened._replace(loads=None, kind="doubt", text=text, library=blind[0]), True
+    if opened.loads is not False or _alone(opened, copies):
+        return opened, True
+    trial.search = trial.search._replace(given={**dict.fromkeys(copies, ""), **trial.search.given})
+    again = trial.open(path)
+    return (again, True) if again.loads is False and _alone(again, copies) else (opened, False)
+
+
+def _alone(opened: Opened, copies: Mapping[str, int]) -> bool:
+    """Whether no other file of the set has the name at fault."""
+    number = copies.get((opened.library or "").rpartition("/")[2], 0)
+    return number == 0 if opened.kind == "absent" else number <= 1
+
+
+def _names_of(path: str, facts: ElfFile) -> set[str]:
+    return {name for name in (path.rpartition("/")[2], facts.soname) if name}
 
 
 def _with_frameworks(process: LinkProcess, names: Iterable[str]) -> LinkProcess:
@@ -178,4 +235,5 @@ def _opened_by(wheel: WheelLinks) -> tuple[str, ...]:
     if wheel.name in FRAMEWORK_CALLS:
         calls = (path.removeprefix(f"{SITE}/") for path, _ in framework_calls(wheel.name, SITE))
         return tuple(path for path in calls if path in wheel.files)
-    return tuple(path for path in wheel.files if _EXTENSION.search(path)) or tuple(wheel.files)
+    files = [path for path in wheel.files if not _ELSEWHERE.search(path)]
+    return tuple(path for path in files if _EXTENSION.search(path)) or tuple(files)

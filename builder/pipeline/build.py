@@ -84,7 +84,7 @@ def build_cells(
 def _settle(context: RunContext, options: BuildOptions, cell_run: CellRun) -> Recipe:
     """Check, lock and render a cell. Raises CellError for one that cannot be built as the options say."""
     stages.check_cell(cell_run, context, refuse=options.refuse)
-    pinned = stages.lock_cell(cell_run, context)
+    pinned = stages.lock_cell(cell_run, context, refuse=options.refuse)
     if context.engine is None and pinned.installs:
         _refuse_engine_work(pinned)
     return stages.render_cell(cell_run, context, pinned)

@@ -90,7 +90,9 @@ def check_reproducible(
 
     def one(cell_run: CellRun) -> CellResult:
         stages.check_cell(cell_run, context, refuse=options.refuse)
-        recipe = stages.render_cell(cell_run, context, stages.lock_cell(cell_run, context))
+        recipe = stages.render_cell(
+            cell_run, context, stages.lock_cell(cell_run, context, refuse=options.refuse)
+        )
         comparison = compare_builds(cell_run, context, options, recipe)
         compared(cell_run.cell.id, comparison)
         refuse_difference(comparison)

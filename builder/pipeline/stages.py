@@ -53,10 +53,37 @@ def check_cell(cell_run: CellRun, context: RunContext, *, refuse: bool = True) -
         )
 
 
-def lock_cell(cell_run: CellRun, context: RunContext, *, upgrade: bool | frozenset[str] = False) -> Pinned:
+def prove_links(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse: bool) -> None:
+    """Read what the loader goes by of the wheels that were resolved, and judge the set by it.
+
+    Raises CellError for one that cannot load, unless it is not to ``refuse`` any.
+    """
+    from builder.plan.facts.reading import read_links
+
+    memory = Memory(mirrors=context.sources.mirrors, cache=context.stores.cache)
+    cell_run.progress("reading what the wheels are linked with", quiet=False)
+    read_links(pinned.wheels, context.sources.index.with_extra(pinned.cell.index), cache=memory.wheel_folder)
+    for finding in check(pinned.cell, memory.truth(pinned.cell, pinned, links=True), only=("links",)):
+        said = f"links: {finding.message}"
+        if finding.outcome is Judgement.IMPOSSIBLE and refuse:
+            raise CellError(f"the wheels that were resolved cannot work together ({said})", hint=_NOT_KEPT)
+        cell_run.note(said, warning=True)
+
+
+_NOT_KEPT = "the lock stays as it was; pin another release of one of the two in the matrix"
+
+
+def lock_cell(
+    cell_run: CellRun,
+    context: RunContext,
+    *,
+    upgrade: bool | frozenset[str] = False,
+    refuse: bool = True,
+) -> Pinned:
     """The cell with everything fixed by content: from the lock, or resolved now and written to it.
 
-    ``upgrade`` is that of :class:`LockOptions`.
+    ``upgrade`` is that of :class:`LockOptions`; a set of wheels that cannot load is refused, if it is to
+    ``refuse`` any.
     """
     with cell_run.stage(Stage.LOCK):
         pinned = context.stores.locks.pinned(cell_run.cell)
@@ -76,6 +103,7 @@ def lock_cell(cell_run: CellRun, context: RunContext, *, upgrade: bool | frozens
                 workshop=context.sources.workshop(cell_run),
                 pythons=context.sources.pythons,
             )
+            prove_links(cell_run, context, pinned, refuse=refuse)
             context.stores.locks.keep(pinned)
         size = sum(wheel.size for wheel in pinned.wheels)
         cell_run.done(f"{len(pinned.wheels)} wheels, {size / 1e9:.2f} GB")

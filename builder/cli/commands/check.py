@@ -161,7 +161,7 @@ def _judge(
     def judged(cell: Cell, pinned: Pinned | None) -> tuple[Finding, ...]:
         try:
             with item(cell.id):
-                truth = truths[cell] if cell in truths else memory.truth(cell, pinned)
+                truth = truths[cell] if cell in truths else memory.truth(cell, pinned, links=True)
                 return check_cell(cell, truth, driver=asked)
         except CellError as error:
             return (Finding(Outcome.UNKNOWN, error.message, rule=FAULT),)

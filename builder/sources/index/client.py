@@ -172,6 +172,10 @@ class Index:
             raise PackageIndexError(said, hint="use an index that lists hashes")
         raise self._not_listed(file, others)
 
+    def address(self, wheel: Wheel) -> str:
+        """Where this very file is, with the login it needs. Raises PackageIndexError if no index has it."""
+        return next(self._addresses(wheel))
+
     def fetch(
         self,
         wheel: Wheel | Sdist,

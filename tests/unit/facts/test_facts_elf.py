@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from facts_shelf import library
 
 from builder.core.elf_needs import Needs, needs_of
 from builder.plan.facts.reading.observed import Truth, WheelTruth
@@ -19,36 +19,6 @@ from builder.plan.facts.rules.finding import Outcome, summary
 
 ORT = "onnxruntime_gpu-1.99.0-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
 LIBRARY = "onnxruntime/capi/libonnxruntime_providers_tensorrt.so"
-
-
-def library(*needed: str, glibc: tuple[str, ...] = (), paths: str | None = None, machine: int = 62) -> bytes:
-    """A shared library that holds names of others, and versions that it asks of ``libc.so.6``."""
-    strings = b"\0"
-    entries: list[tuple[int, int]] = []
-
-    def name(text: str) -> int:
-        nonlocal strings
-        strings += text.encode() + b"\0"
-        return len(strings) - len(text) - 1
-
-    entries += [(1, name(text)) for text in needed]
-    entries += [(29, name(paths))] if paths is not None else []
-    versions = [name(f"GLIBC_{version}") for version in glibc]
-    verneed = struct.pack("<HHIII", 1, len(versions), name("libc.so.6"), 16, 0)
-    for n, at in enumerate(versions):
-        verneed += struct.pack("<IHHII", 0, 0, n + 2, at, 16 if n + 1 < len(versions) else 0)
-    shift, start = 0x1000, 64 + 2 * 56  # addresses differ from places in the file, as in real ones
-    entries += [(5, start + shift), (10, len(strings))]
-    if glibc:
-        entries += [(0x6FFFFFFE, start + len(strings) + shift), (0x6FFFFFFF, 1)]
-    table = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
-    place = start + len(strings) + len(verneed)
-    size = place + len(table)
-    header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)
-    load = struct.pack("<IIQQQQQQ", 1, 5, 0, shift, shift, size, size, 4096)
-    dynamic = struct.pack("<IIQQQQQQ", 2, 6, place, place + shift, place + shift, len(table), len(table), 8)
-    return header + load + dynamic + strings + verneed + table
 
 
 def test_libraries_by_name_and_the_newest_glibc_that_is_asked_for() -> None:

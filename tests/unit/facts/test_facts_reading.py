@@ -133,7 +133,7 @@ def test_a_locked_wheel_is_read_once_and_known_without_network_from_then_on(worl
     assert reading.truths[0].wheel("nvidia-cudnn-cu12").version == "9.10.2.21"
     world.server.stop()
     world.server._http.server_close()
-    kept = world.memory().truth(cell, pinned)
+    kept = world.memory().truth(cell, pinned, links=True)
     assert kept == reading.truths[0]
 
 

@@ -24,6 +24,7 @@ from builder.plan.facts.reading.base import system_of
 from builder.plan.facts.reading.cache import Memory, base_reference, framework_wheels, together
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.plan.facts.reading.wheel import truth_of, with_deep
+from builder.plan.facts.reading.wheel_links_read import read_links
 from builder.plan.facts.reading.wheelread import read_wheel
 from builder.plan.facts.tables import jax_cuda
 from builder.sources.index import Files, Index, IndexFile, Target, page, rank, wheel_name
@@ -56,7 +57,8 @@ def read(
     """Read the wheels and bases of cells, each once. Nothing that a server does is an error here.
 
     Of a cell that is not locked, those wheels of its frameworks are read that the index offers it. At most
-    1 MiB is read of a wheel, and with ``deep`` 16 MiB.
+    1 MiB is read of a wheel, and with ``deep`` 16 MiB, and of a lock's compiled wheels what the loader goes
+    by (:mod:`.wheel_links`).
     """
     started = time.monotonic()
     pages = sorted({(name, cell.index) for cell, pinned in pairs for name in _distributions(cell, pinned)})
@@ -85,7 +87,10 @@ def read(
 
         about_wheels = dict(zip(wheels, pool.map(one, wheels.values()), strict=True))
         about_bases = dict(zip(bases, read_bases, strict=True))
-    truths = []
+    truths, linked = [], 0
+    for cell, pinned in pairs if deep else ():
+        if pinned is not None:
+            linked += read_links(pinned.wheels, index.with_extra(cell.index), cache=memory.wheel_folder)
     for (cell, pinned), found in zip(pairs, wanted, strict=True):
         mine = [about_wheels[wheel.file, wheel.sha256] for wheel in found if isinstance(wheel, Wheel)]
         reference = base_reference(cell, pinned)
@@ -94,12 +99,13 @@ def read(
         unread = [*why, *missing, *(reason for _, reasons, _ in mine for reason in reasons)]
         told = [truth for truth, _, _ in mine if truth is not None]
         absent = tuple(_absent(cell, told, offered)) if pinned is None else ()
-        truths.append(replace(together(pinned, told, base, unread), absent=absent))
+        links = memory.links_of(pinned) if pinned is not None else ()
+        truths.append(replace(together(pinned, told, base, unread), absent=absent, links=links))
     return Reading(
         truths=tuple(truths),
         wheels=len(wheels),
         bases=len(bases),
-        transferred=sum(size for _, _, size in about_wheels.values()),
+        transferred=linked + sum(size for _, _, size in about_wheels.values()),
         seconds=time.monotonic() - started,
     )
 

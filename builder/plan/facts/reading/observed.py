@@ -1,11 +1,16 @@
 """Values read from wheels and base images themselves; the facts fill in the missing ones."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from builder.core.model import RegistryBase
 from builder.core.versions import canonical
 from builder.plan.facts.tables import Source
+
+if TYPE_CHECKING:
+    from builder.core.link_set import WheelLinks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +90,8 @@ class Truth:
     """Wheels and bases that could not be read, each with the reason."""
     absent: tuple[str, ...] = ()
     """Requirements that no wheel of theirs meets on the package indexes, all of which answered."""
+    links: tuple[WheelLinks, ...] = ()
+    """What is known of the libraries of locked wheels, in the order of their installation."""
     offered: frozenset[str] = frozenset()
     """Requirements that the user's own indexes meet, as far as they were asked without reading wheels."""
 

@@ -20,6 +20,14 @@ from builder.plan.facts.rules import (
 from builder.plan.facts.rules.finding import Finding, Nearest, Outcome, summary
 from builder.plan.facts.rules.image_contents import Stack, stack_of
 
+
+def _links(stack: Stack) -> Iterator[Finding]:
+    if stack.truth.links:
+        from builder.plan.facts.rules.linking import links  # few runs know a lock's libraries
+
+        yield from links(stack)
+
+
 RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "unread": system.unread,
     "index": system.index,
@@ -49,6 +57,7 @@ RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "package-gpu": compiled_packages.gpus,
     "package-numpy": compiled_packages.numpy,
     "same-files": compiled_packages.same_files,
+    "links": _links,
     "known-bad": packages.known_bad,
     "numpy": packages.numpy,
     "pins": packages.pins,
@@ -97,10 +106,11 @@ def check(
     """
     stack = stack_of(cell, truth, driver)
     if only:
-        return tuple(finding for name in only for finding in RULES[name](stack))
+        return tuple(replace(finding, rule=name) for name in only for finding in RULES[name](stack))
     found = [*_findings(stack), *stack.disagreements]
-    if not suggest or summary(found) is not Outcome.IMPOSSIBLE:
-        return tuple(found)
+    refusing = {finding.rule for finding in found if finding.outcome is Outcome.IMPOSSIBLE}
+    if not suggest or refusing <= {"links"}:
+        return tuple(found)  # what the files of a lock lack, no other cell is known to have
     near = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver, _kept(stack))
     if near is None:
         return tuple(found)

@@ -169,7 +169,7 @@ def _refused(one: Beside) -> Outcome:
 
 def torch_abi(stack: Stack) -> Iterator[Finding]:
     """``package-torch``: PyTorch has the symbols that a package compiled against it asks for."""
-    torch = _torch(stack)
+    torch = torch_of(stack)
     if torch is None or torch.version is None:
         return
     minor = short(torch.version.partition("+")[0], 2)
@@ -190,7 +190,8 @@ def torch_abi(stack: Stack) -> Iterator[Finding]:
         yield Finding(_refused(one), message, (built, there))
 
 
-def _torch(stack: Stack) -> CellFramework | None:
+def torch_of(stack: Stack) -> CellFramework | None:
+    """The cell's PyTorch."""
     return next((framework for framework in stack.frameworks if framework.name == "torch"), None)
 
 
@@ -229,7 +230,7 @@ def release_for(stack: Stack, one: Beside, torch: CellFramework) -> PackageRow |
 
 def cuda(stack: Stack) -> Iterator[Finding]:
     """``package-cuda``: the libraries of CUDA that a package is linked with are there in that major."""
-    torch = _torch(stack)
+    torch = torch_of(stack)
     for one in stack.beside:
         row = one.row
         if row is None:
@@ -262,7 +263,7 @@ def cuda(stack: Stack) -> Iterator[Finding]:
 
 def _variant(stack: Stack, one: Beside) -> Iterator[Finding]:
     """A build of PyTorch's own index: its name says for which CUDA it is."""
-    torch, number = _torch(stack), one.variant.removeprefix("cu")
+    torch, number = torch_of(stack), one.variant.removeprefix("cu")
     if torch is None or torch.cuda is None or not number.isdigit():
         return
     if int(number[:-1]) != major(torch.cuda.text):
@@ -344,7 +345,7 @@ def gpus(stack: Stack) -> Iterator[Finding]:
 
 def _code(stack: Stack, row: PackageRow) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The GPU code that most kernels have, and what others have beyond; of the library for this CUDA."""
-    torch = _torch(stack)
+    torch = torch_of(stack)
     if row.by_cuda and torch is not None and torch.cuda is not None:
         wanted = short(torch.cuda.text, 2)
         same = [c for c in sorted(row.by_cuda, key=key) if major(c) == major(wanted) and at_least(wanted, c)]

@@ -1,0 +1,53 @@
+"""What is kept of a wheel's libraries for the link proof. Asks no network: :mod:`.wheel_links_read` does."""
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from builder.core.link_set import LinkFile, WheelLinks
+from builder.core.model import Wheel
+from builder.core.versions import canonical
+from builder.plan.facts.reading.wheel import kept, place_of
+
+
+def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
+    """What is kept of a wheel's libraries; one that has none for pure Python; None if it was not read."""
+    name = canonical(wheel.name)
+    if not may_have_libraries(wheel):
+        return WheelLinks(name=name, version=wheel.version, files={})
+    told = kept(place_of(wheel.sha256, "links", cache))
+    try:
+        return None if told is None or told.unread else _from_values(name, wheel.version, told.values)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None  # a cache that somebody else wrote
+
+
+def may_have_libraries(wheel: Wheel) -> bool:
+    """False for a wheel for every platform."""
+    return not wheel.file.endswith("-any.whl")
+
+
+def _from_values(name: str, version: str, values: Mapping[str, Any]) -> WheelLinks:
+    files: dict[str, LinkFile] = {}
+    unread = set(values["partly"])
+    for path, raw in values["libraries"].items():
+        if raw is None:
+            unread.add(path)
+            files[path] = LinkFile(soname=PurePosixPath(path).name)
+            continue
+        files[path] = LinkFile(
+            soname=raw["soname"],
+            needed=tuple(raw["needed"]),
+            rpath=raw["rpath"],
+            runpath=raw["runpath"],
+            asked=tuple((file, one, weak) for file, one, weak in raw["asked"]),
+            offered=None if raw["offered"] is None else tuple(raw["offered"]),
+        )
+    return WheelLinks(
+        name=name,
+        version=version,
+        files=files,
+        digests=dict(values["digests"]),
+        asks=frozenset(values["asks"]),
+        unread=frozenset(unread),
+    )

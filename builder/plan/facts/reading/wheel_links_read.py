@@ -1,0 +1,151 @@
+"""What the loader goes by of a wheel's libraries, read by HTTP ranges, for the link proof of a lock.
+
+Of each wheel with compiled code the directory is read, which has the names and checksums of its files, and
+its outermost libraries; of one that is linked with a framework or with CUDA all others, too: small ones
+whole, and of large ones the names in their beginning. What was not read is on record as such: the proof takes
+it for unknown.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+from typing import Any
+from zipfile import ZipInfo
+
+import requests
+
+from builder.core.elf import reader_of
+from builder.core.errors import CellError
+from builder.core.items import item
+from builder.core.link_set import LinkFile, link_file
+from builder.core.model import Wheel
+from builder.core.versions import canonical, requirement
+from builder.plan.facts.reading.libraries import library_of
+from builder.plan.facts.reading.wheel import Told, keep, kept, metadata_of, place_of
+from builder.plan.facts.reading.wheel_links import may_have_libraries
+from builder.plan.facts.reading.wheelread import metadata_head
+from builder.sources.index import Index, RemoteZip, UnknownError
+from builder.sources.net import explain
+
+MOST = 12 << 20
+"""Bytes that are read of one wheel."""
+_WHOLE, _BEGINNING = 3 << 20, 3 << 19
+"""Packed bytes of a library that is read whole; and of the beginning of a larger one, with its names."""
+_MOST_LIBRARIES, _MOST_READ = 4096, 96
+"""Libraries of one wheel: of the largest 1,100; and those that are read, the smallest first."""
+_LONGEST = 4096
+"""Characters of one name; a run path may have a hundred times as many: TensorFlow's has 21,537."""
+_THREADS = 8
+_LIBRARY = re.compile(r"(?:.*/)?[^/]+\.so(?:\.[\w.]+)?")
+_FIRST = 4
+_OF_OTHERS = re.compile(r"lib(?:cu|nv|npp|nccl|torch|c10|tensorflow)")
+"""Libraries of NVIDIA's and of frameworks': of a wheel whose outermost ones are linked with them, all others
+are read, too."""
+
+
+def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = None) -> int:
+    """Bring what is known of these wheels' libraries into the cache; the bytes that it took.
+
+    Nothing that a server does is an error: of a wheel that cannot be read, nothing is known.
+    """
+    wanted = [wheel for wheel in wheels if may_have_libraries(wheel) and wheel.source is None]
+    missing = [wheel for wheel in wanted if kept(place_of(wheel.sha256, "links", cache)) is None]
+
+    def one(wheel: Wheel) -> int:
+        try:
+            with item(wheel.file):
+                return _read(wheel, index, cache)
+        except CellError:
+            return 0  # nothing is kept of it, so it stays unknown
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return sum(pool.map(one, missing))
+
+
+def _read(wheel: Wheel, index: Index, cache: Path | None) -> int:
+    place = place_of(wheel.sha256, "links", cache)
+    told = Told(file=wheel.file)
+    try:
+        archive = RemoteZip(url=index.address(wheel), session=index.client, size=wheel.size, limit=MOST)
+        told.values = _values(wheel, archive)
+        told.transferred = archive.transferred
+    except UnknownError as problem:
+        told.unread.append(str(problem))
+    except requests.RequestException as problem:
+        told.unread.append(explain(problem))
+        place = None  # a line that broke says nothing about the wheel
+    if place is not None:
+        keep(place, told)
+    return told.transferred
+
+
+def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
+    """What is kept of a wheel, for JSON. Raises UnknownError."""
+    entries = list(archive.entries())
+    libraries = [one for one in entries if _LIBRARY.fullmatch(one.filename) and _fits(one)]
+    if len(libraries) > _MOST_LIBRARIES:
+        raise UnknownError(f"it has more than {_MOST_LIBRARIES} libraries")
+    values: dict[str, Any] = {
+        "asks": [],
+        "libraries": {one.filename: None for one in libraries},
+        "digests": {one.filename: f"{one.CRC:08x}-{one.file_size}" for one in libraries},
+        "partly": [],
+    }
+    if not libraries:
+        return values
+    own = [one for one in entries if re.fullmatch(r"[^/]+\.dist-info/METADATA", one.filename)]
+    asked = metadata_of(metadata_head(archive.content(own[0]))).requires if own else ()
+    lines = (parsed for text in asked if (parsed := requirement(text)) is not None)
+    names = {canonical(one.name) for one in lines if "extra" not in str(one.marker)}
+    values["asks"] = sorted(names)
+    if not canonical(wheel.name).startswith("nvidia-"):
+        outermost = sorted(libraries, key=lambda one: (one.filename.count("/"), one.compress_size))[:_FIRST]
+        _members(archive, outermost, values)
+        if any(
+            _OF_OTHERS.match(name) for one in values["libraries"].values() if one for name in one["needed"]
+        ):
+            _members(archive, libraries, values)
+    return values
+
+
+def _fits(entry: ZipInfo) -> bool:
+    return len(entry.filename) <= _LONGEST and not entry.filename.startswith("/")
+
+
+def _members(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str, Any]) -> None:
+    """Read the libraries, the smallest first, as far as the limit goes."""
+    repaired = any(".libs/" in path for path in values["libraries"])
+    known = values["libraries"]
+    left = [one for one in libraries if known[one.filename] is None]
+    for entry in sorted(left, key=lambda one: one.compress_size)[:_MOST_READ]:
+        whole = entry.compress_size <= _WHOLE
+        most = entry.compress_size if whole else _BEGINNING
+        if archive.transferred + most + (64 << 10) > archive.limit:
+            return
+        if not whole and repaired:
+            continue  # the names in its beginning may be those that it had before the repair
+        try:
+            content = archive.content(entry, most)
+        except UnknownError:
+            continue
+        facts = _exact(content) if whole else None
+        if facts is None:
+            facts = _by_names(content, entry.filename, whole=whole)
+            values["partly"] += [entry.filename] if facts is not None else []
+        known[entry.filename] = asdict(facts) if facts is not None else None
+
+
+def _exact(content: bytes) -> LinkFile | None:
+    try:
+        return link_file(reader_of(content))
+    except ValueError:
+        return None
+
+
+def _by_names(content: bytes, path: str, *, whole: bool) -> LinkFile | None:
+    """Of a library whose dynamic section was not read: the names of others in its beginning."""
+    name = PurePosixPath(path).name
+    found = library_of(content, name, whole=whole)
+    return LinkFile(soname=name, needed=found.needed) if found is not None else None

@@ -1,0 +1,158 @@
+"""Whether the libraries of a locked set load: the link proof, out of the files of its wheels."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from builder.core.link_set import FileProof, SetProof, WheelLinks, prove
+from builder.core.versions import major, release, short
+from builder.plan.facts.rules.compiled_packages import release_for, torch_of
+from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, unknown, warns
+from builder.plan.facts.rules.image_contents import Stack
+from builder.plan.facts.tables import Source, load
+
+_CUDA = re.compile(
+    r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse|cusparseLt|cufile|cupti|nccl|nvrtc"
+    r"|nvJitLink|nvjpeg|npp\w+|nvshmem\w*|nvToolsExt|cutensor\w*)\.so(?:\.[\d.]+)?"
+)
+"""Libraries of NVIDIA's that come with CUDA: of a base, an image with CUDA alone has them."""
+_BY_MAJOR = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+)\.so\.(\d+)(?:\.\d+)*")
+"""Those that have CUDA's own major in their names."""
+_FRAMEWORKS = re.compile(r"lib(?:torch\w*|c10\w*|tensorflow\w*)\.so(?:\.\d+)*")
+"""Libraries of frameworks': wheels alone bring them."""
+
+
+def links(stack: Stack) -> Iterator[Finding]:
+    """``links``: the loader finds what a lock's libraries are linked with; each library has one owner."""
+    wheels = stack.truth.links
+    if not stack.truth.locked or not wheels:
+        return
+    read = {wheel.name for wheel in wheels}
+    whole = all(wheel.name in read for wheel in stack.truth.wheels)
+    proof = prove(wheels, {}, cached=_folders(wheels), given=_of_the_base(stack, wheels))
+    yield from _two_owners(stack, proof, {wheel.name: wheel for wheel in wheels})
+    for wheel in wheels if whole else ():
+        if broken := proof.broken(wheel.name):
+            yield _broken(stack, wheel, proof, broken, wheels)
+        elif wheel.name in proof.runtimes:
+            both = " and ".join(f"CUDA {number}" for number in proof.runtimes[wheel.name])
+            text = (
+                f"a process that imports {wheel.label} has the runtimes of {both}: it is made for one of them"
+            )
+            yield warns(text, _read_of(wheel, "libcudart, by major", ", ".join(proof.runtimes[wheel.name])))
+
+
+def _folders(wheels: Iterable[WheelLinks]) -> set[str]:
+    """Folders that the recipe tells the loader of: those of NVIDIA's wheels (``environment.sh.j2``)."""
+    every = {path.rpartition("/")[0] for wheel in wheels for path in wheel.files}
+    return {folder for folder in every if re.fullmatch(r"nvidia/.*lib(64)?", folder)}
+
+
+def _of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> set[str]:
+    """Names asked for that the base may have, and so are no reason to refuse: nobody read its libraries."""
+    asked = {name for wheel in wheels for file in wheel.files.values() for name in file.needed}
+    return {name for name in asked if _base_may_have(stack, name)}
+
+
+def _base_may_have(stack: Stack, name: str) -> bool:
+    cell = stack.cell
+    if _FRAMEWORKS.fullmatch(name):
+        return False
+    if not _CUDA.fullmatch(name) or any(re.match(r"cuda|nvidia|lib(?:cu|n)", text) for text in cell.apt):
+        return True
+    if any(key == "LD_LIBRARY_PATH" for key, _ in cell.env):
+        return True
+    if cell.base.kind == "rootfs":
+        return False
+    found = _BY_MAJOR.fullmatch(name)
+    return stack.base_cuda is None or found is None or int(found[1]) == major(stack.base_cuda.text)
+
+
+def _read_of(wheel: WheelLinks, what: str, text: str) -> Value:
+    return Value(what, text, Source("wheel", wheel.label))
+
+
+def _two_owners(stack: Stack, proof: SetProof, wheels: Mapping[str, WheelLinks]) -> Iterator[Finding]:
+    """Files of several wheels, with different contents, but for those that ``same-files`` knows."""
+    known = [set(row.names) for row in load().same_files]
+    paths: dict[tuple[str, ...], list[str]] = {}
+    for row in proof.shared:
+        if not any(set(row.owners) <= names for names in known):
+            paths.setdefault(row.owners, []).append(row.path)
+    for owners, files in paths.items():
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        said = " and ".join(wheels[name].label for name in owners)
+        yield Finding(
+            Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE,
+            f"{said} both bring {files[0]}{more}, with different contents: an image has one of them",
+            tuple(_read_of(wheels[name], "file", files[0]) for name in owners),
+        )
+
+
+def _broken(
+    stack: Stack,
+    wheel: WheelLinks,
+    proof: SetProof,
+    broken: list[list[FileProof]],
+    wheels: tuple[WheelLinks, ...],
+) -> Finding:
+    """A wheel with files that cannot be loaded is refused if none can, else nobody knows."""
+    first = min((one for group in broken for one in group), key=lambda one: (one.file.count("/"), one.file))
+    lacked = (first.opened.library or "").rpartition("/")[2]
+    by = (first.opened.by or "").removeprefix("/site-packages/")
+    through = f" through {by}" if by and by != first.file else ""
+    values = [_read_of(wheel, first.file, f"{lacked}{through}")]
+    said = f"{wheel.label} is linked with {lacked}{through} ({first.file}), which nothing in the lock brings"
+    if first.opened.kind == "version":
+        said = f"{wheel.label} asks for a version that {lacked} has not: {_plain(first.opened.text or '')}"
+    elif rival := _rival(lacked, wheels):
+        other, name = rival
+        said += f"; {other.label} brings {name}"
+        values.append(_read_of(other, "brings", name))
+    says = f"{said}: it does not load{_mend(stack, wheel, lacked)}"
+    row = load().packages.names.get(wheel.name)
+    if row is not None and row.optional:
+        return warns(says, *values)
+    if proof.loads(wheel.name) is False:
+        return impossible(says, *values)
+    part = says.replace("it does not load", "whether it does without this file is not known", 1)
+    return unknown(part, *values) if first.file.count("/") < 2 else warns(part, *values)
+
+
+def _plain(text: str) -> str:
+    return text.replace("/site-packages/", "")
+
+
+def _rival(lacked: str, wheels: Iterable[WheelLinks]) -> tuple[WheelLinks, str] | None:
+    """The wheel that brings the same library under another number."""
+    stem = lacked.partition(".so")[0]
+    for wheel in wheels:
+        for path in wheel.files:
+            name = path.rpartition("/")[2]
+            if name != lacked and name.partition(".so")[0] == stem and ".libs/" not in path:
+                return wheel, name
+    return None
+
+
+def _mend(stack: Stack, wheel: WheelLinks, lacked: str) -> str:
+    """The release of one of the two that mends it, as far as it is on record."""
+    torch, ways = torch_of(stack), list[str]()
+    one = next((one for one in stack.beside if one.name == wheel.name), None)
+    other = release_for(stack, one, torch) if one is not None and torch is not None else None
+    if other is not None and other.version != wheel.version:
+        ways.append(f"{other.label} has nothing against {torch.label if torch else ''}")
+    symbols = one.row.torch if one is not None and one.row is not None else ()
+    found = _BY_MAJOR.fullmatch(lacked)
+    if found is not None and torch is not None and torch.table is not None:
+        rows = [
+            row
+            for row in torch.table.rows
+            if row.cuda is not None and major(row.cuda) == int(found[1]) and stack.cell.python in row.python
+            if not symbols or short(row.version, 2) in symbols
+        ]
+        row = max(rows, key=lambda row: release(row.version), default=None)
+        if row is not None and torch.cuda is not None and major(torch.cuda.text) != int(found[1]):
+            local = f"+{row.variant}" if row.variant else ""
+            ways.append(f"{torch.title} {row.version}{local} is for CUDA {short(row.cuda or '', 2)}")
+        if one is None and torch.cuda is not None:
+            ways.insert(0, f"take a build of {wheel.name} for CUDA {major(torch.cuda.text)}")
+    return f"; {'; or '.join(ways)}" if ways else ""

@@ -1,0 +1,231 @@
+"""Whether the libraries of a lock load: read out of wheels on an index, kept, judged."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from facts_shelf import Shelf, library
+
+from builder.core.errors import CellError
+from builder.core.link_set import LinkFile, WheelLinks
+from builder.core.model import Cell, Pinned, RootfsBase
+from builder.pipeline import stages
+from builder.plan.facts.reading.cache import Memory
+from builder.plan.facts.reading.wheel import place_of
+from builder.plan.facts.reading.wheel_links import links_of
+from builder.plan.facts.reading.wheel_links_read import read_links
+from builder.plan.facts.rules.checking import check, summary
+from builder.plan.facts.rules.finding import Outcome
+
+TAIL = "cp312-cp312-manylinux_2_28_x86_64.whl"
+RPATH = "$ORIGIN/../../nvidia/cu13/lib"
+
+
+def wheel(name: str, version: str, members: dict[str, bytes | str], *asks: str) -> dict[str, dict]:
+    metadata = "".join(["Metadata-Version: 2.1\n", *(f"Requires-Dist: {text}\n" for text in asks)])
+    stem = f"{name}-{version}"
+    return {f"{stem}-{TAIL}": {f"{stem}.dist-info/METADATA": metadata, **members}}
+
+
+RUNTIME = wheel("nvidia_cuda_runtime", "13.0.96", {"nvidia/cu13/lib/libcudart.so.13": library("libc.so.6")})
+TORCH = wheel(
+    "torch",
+    "2.11.0",
+    {
+        "torch/lib/libtorch_global_deps.so": library("libcudart.so.13", "libc.so.6", paths=RPATH),
+        "torch/lib/libtorch_python.so": library("libc10.so", paths="$ORIGIN"),
+        "torch/lib/libc10.so": library("libc.so.6"),
+    },
+    "nvidia-cuda-runtime",
+)
+
+
+def extension(*needed: str, name: str = "kernels", path: str = "kernels/_C.so") -> dict[str, dict]:
+    return wheel(name, "1.0", {path: library("libc10.so", "libc.so.6", *needed)}, "torch")
+
+
+@pytest.fixture
+def cell(make):
+    return make(
+        "torch==2.11.0", python="3.12", base="rootfs:debian/bookworm", cuda="wheels", pip=("kernels",)
+    )
+
+
+def judged(cell: Cell, folder: Path, *wheels: dict[str, dict]) -> list[tuple[str, str]]:
+    """What the rule says of a lock of these wheels, read from an index."""
+    shelf = Shelf({file: members for one in wheels for file, members in one.items()})
+    memory = Memory(cache=folder)
+    read_links(shelf.wheels(), shelf, cache=memory.wheel_folder)  # type: ignore[arg-type]
+    locked = Pinned(
+        cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=shelf.wheels(), epoch=0
+    )
+    truth = memory.truth(cell, locked, links=True)
+    return [(one.outcome.value, one.message) for one in check(cell, truth, only=("links",))]
+
+
+def test_an_extension_for_another_cuda_is_refused_with_who_disagrees_and_what_mends_it(
+    cell, tmp_path
+) -> None:
+    assert judged(cell, tmp_path, TORCH, RUNTIME, extension("libcudart.so.13")) == []
+    ((outcome, text),) = judged(cell, tmp_path, TORCH, RUNTIME, extension("libcudart.so.12"))
+    assert outcome == "impossible"
+    assert text.startswith(
+        "kernels 1.0 is linked with libcudart.so.12 (kernels/_C.so), which nothing in the lock brings; "
+        "nvidia-cuda-runtime 13.0.96 brings libcudart.so.13: it does not load; take a build of kernels for "
+        "CUDA 13; or PyTorch 2."
+    )
+    assert text.endswith("is for CUDA 12.6")
+
+
+def test_what_the_base_may_have_is_no_reason(cell, make, tmp_path) -> None:
+    assert judged(cell, tmp_path, TORCH, RUNTIME, extension("libGL.so.1")) == []
+    based = make("torch==2.11.0", python="3.12", base="example.org/any:1", cuda="wheels")
+    assert judged(based, tmp_path, TORCH, RUNTIME, extension("libcudart.so.12")) == []
+    nvidia = make("torch==2.11.0", python="3.12", base="nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")
+    assert judged(nvidia, tmp_path, TORCH, RUNTIME, extension("libcudart.so.12")) == []
+    other = make("torch==2.11.0", python="3.12", base="nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04")
+    assert [one for one, _ in judged(other, tmp_path, TORCH, RUNTIME, extension("libcudart.so.12"))] == [
+        "impossible"
+    ]
+
+
+def test_a_library_that_the_set_has_in_another_place_is_no_reason(cell, tmp_path) -> None:
+    """Whoever is imported before may have loaded it from there."""
+    elsewhere = wheel(
+        "other", "1.0", {"other/deep/libx.so.1": library(), "other/_o.so": library("libc.so.6")}
+    )
+    assert judged(cell, tmp_path, TORCH, RUNTIME, elsewhere, extension("libx.so.1")) == []
+
+
+def test_of_a_wheel_that_was_not_read_nothing_is_said(cell, tmp_path) -> None:
+    """It may bring what another lacks."""
+    shelf = Shelf({**TORCH, **extension("libcudart.so.12")})
+    memory = Memory(cache=tmp_path)
+    read_links(shelf.wheels(), shelf, cache=memory.wheel_folder)  # type: ignore[arg-type]
+    more = Shelf(RUNTIME).wheels()
+    locked = Pinned(
+        cell=cell,
+        base=RootfsBase(suite="bookworm", debs=(), epoch=0),
+        wheels=(*shelf.wheels(), *more),
+        epoch=0,
+    )
+    assert check(cell, memory.truth(cell, locked, links=True), only=("links",)) == ()
+    without = replace(locked, wheels=shelf.wheels())
+    assert (
+        summary(check(cell, memory.truth(cell, without, links=True), only=("links",))) is Outcome.IMPOSSIBLE
+    )
+    assert check(cell, memory.truth(cell, without), only=("links",)) == (), "a build asks for no proof"
+
+
+def test_a_part_that_does_not_load_makes_it_unknown(cell, tmp_path) -> None:
+    both = {"kernels/_C.so": library("libc.so.6"), "kernels/_extra.so": library("libcublas.so.12")}
+    ((outcome, text),) = judged(cell, tmp_path, TORCH, RUNTIME, wheel("kernels", "1.0", both, "torch"))
+    assert outcome == "unknown"
+    assert "libcublas.so.12 (kernels/_extra.so)" in text
+    assert "whether it does without this file is not known" in text
+    either = {"kernels/lib_cuda12.so": library("libcublas.so.12"), "kernels/lib_cuda13.so": library()}
+    assert judged(cell, tmp_path, TORCH, RUNTIME, wheel("kernels", "1.0", either, "torch")) == []
+
+
+def test_one_library_of_two_wheels_is_refused(cell, tmp_path) -> None:
+    one = wheel("kernels", "1.0", {"shared/_C.so": library("libc.so.6")})
+    two = wheel("kernels_gpu", "1.0", {"shared/_C.so": library("libc.so.6", "libm.so.6")})
+    ((outcome, text),) = judged(cell, tmp_path, one, two)
+    assert (outcome, text.partition(",")[0]) == (
+        "impossible", "kernels 1.0 and kernels-gpu 1.0 both bring shared/_C.so"
+    )  # fmt: skip
+    listed = replace(cell, dependencies="listed")
+    assert [outcome for outcome, _ in judged(listed, tmp_path, one, two)] == ["warns"]
+    same = wheel("kernels_gpu", "1.0", {"shared/_C.so": library("libc.so.6")})
+    assert judged(cell, tmp_path, one, same) == []
+
+
+def test_two_runtimes_in_one_process_are_a_reservation(cell, tmp_path) -> None:
+    older = wheel(
+        "nvidia_cuda_runtime_cu12", "12.8.90", {"nvidia/cuda_runtime/lib/libcudart.so.12": library()}
+    )
+    ((outcome, text),) = judged(cell, tmp_path, TORCH, RUNTIME, older, extension("libcudart.so.12"))
+    assert (outcome, "has the runtimes of CUDA 12 and CUDA 13" in text) == ("warns", True)
+
+
+def test_what_was_read_is_kept_and_bounded(tmp_path) -> None:
+    many = {f"kernels/deep/_{n}.so": library("libc10.so") for n in range(120)}
+    shelf = Shelf(wheel("kernels", "1.0", {**many, "kernels/_C.so": b"\x7fELF" + bytes(80)}, "torch"))
+    (one,) = shelf.wheels()
+    assert read_links([one], shelf, cache=tmp_path) > 0  # type: ignore[arg-type]
+    found = links_of(one, tmp_path)
+    assert found is not None
+    assert len(found.files) == 121
+    assert {"kernels/_C.so"} < found.unread, "what makes no sense, and what is beyond 96 libraries"
+    asked = len(shelf.asked)
+    assert asked < 120
+    assert read_links([one], shelf, cache=tmp_path) == 0  # type: ignore[arg-type]
+    assert len(shelf.asked) == asked
+
+
+def test_an_index_that_is_down_and_a_damaged_cache_are_unknown(tmp_path) -> None:
+    shelf = Shelf(RUNTIME)
+    (one,) = shelf.wheels()
+    shelf.content.clear()
+    assert read_links([one], shelf, cache=tmp_path) == 0  # type: ignore[arg-type]
+    assert links_of(one, tmp_path) is None
+    place = place_of(one.sha256, "links", tmp_path)
+    assert place is not None
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for values in (
+        {},
+        {"libraries": 3, "partly": [], "asks": [], "digests": {}},
+        {"libraries": {"a.so": {}}},
+    ):
+        place.write_text(json.dumps({"schema": 1, "file": one.file, "values": values}))
+        assert links_of(one, tmp_path) is None
+
+
+def test_lock_refuses_a_set_that_cannot_load(cell, tmp_path) -> None:
+    shelf = Shelf({**TORCH, **RUNTIME, **extension("libcudart.so.12")})
+    locked = Pinned(
+        cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=shelf.wheels(), epoch=0
+    )
+    sources, stores = SimpleNamespace(mirrors={}, index=shelf), SimpleNamespace(cache=tmp_path)
+    context, notes = SimpleNamespace(sources=sources, stores=stores), list[str]()
+
+    def note(text: str, *, warning: bool) -> None:
+        notes.append(text)
+
+    run = SimpleNamespace(progress=lambda *_, **__: None, note=note, cell=cell)
+    with pytest.raises(
+        CellError, match=r"the wheels that were resolved cannot work together \(links: kernels"
+    ):
+        stages.prove_links(run, context, locked, refuse=True)  # type: ignore[arg-type]
+    assert notes == []
+    stages.prove_links(run, context, locked, refuse=False)  # type: ignore[arg-type]
+    assert len(notes) == 1
+
+
+def test_a_lock_of_700_wheels_is_judged_in_three_seconds(cell, tmp_path) -> None:
+    shelf = Shelf({**TORCH, **RUNTIME})
+    for wheel_ in shelf.wheels():
+        read_links([wheel_], shelf, cache=tmp_path / "wheelfacts")  # type: ignore[arg-type]
+    memory = Memory(cache=tmp_path)
+    truth = memory.truth(
+        cell,
+        Pinned(
+            cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=shelf.wheels(), epoch=0
+        ),
+        links=True,
+    )
+    file = LinkFile(
+        needed=("libc10.so", "libcudart.so.13", "libc.so.6"), asked=(("libc.so.6", "X", False),) * 9
+    )
+    many = tuple(
+        WheelLinks(name=f"p{n}", files={f"p{n}/_{m}.so": file for m in range(8)}, asks=frozenset({"torch"}))
+        for n in range(700)
+    )
+    start = time.process_time()
+    assert check(cell, replace(truth, links=(*truth.links, *many)), only=("links",)) == ()
+    assert time.process_time() - start < 3
