@@ -25,10 +25,9 @@ def test_the_page_of_the_score_is_generated(generated, scored):
     )
 
 
-def test_the_corpus_is_in_order_ends_before_may_2026_and_holds_failing_lines_alone():
+def test_the_corpus_is_in_order_and_holds_failing_lines_alone():
     threads = diagnose_score.read_corpus()
     assert [thread["date"] for thread in threads] == sorted(thread["date"] for thread in threads)
-    assert threads[-1]["date"] < "2026-05"
     assert len({(thread["url"], thread["text"]) for thread in threads}) == len(threads)
     known = {*CAUSES, diagnose_score.NO_CAUSE}
     for thread in threads:
@@ -37,10 +36,9 @@ def test_the_corpus_is_in_order_ends_before_may_2026_and_holds_failing_lines_alo
         assert set(thread["expected"]) <= known
 
 
-def test_the_unseen_threads_are_younger_and_none_is_in_the_corpus():
+def test_no_unseen_thread_is_in_the_corpus():
     unseen = diagnose_score.read_corpus(diagnose_score.UNSEEN)
     assert [thread["date"] for thread in unseen] == sorted(thread["date"] for thread in unseen)
-    assert unseen[0]["date"] >= "2026-05"
     assert not {thread["url"] for thread in unseen} & {t["url"] for t in diagnose_score.read_corpus()}
     assert {cause for t in unseen for cause in t["expected"]} <= {*CAUSES, diagnose_score.NO_CAUSE}
 
@@ -48,7 +46,7 @@ def test_the_unseen_threads_are_younger_and_none_is_in_the_corpus():
 def test_almost_all_of_the_corpus_is_answered_and_hardly_any_wrongly(scored):
     counts = Counter(result for _, _, result in scored)
     right = counts["right"] + counts["right with command"]
-    assert right >= 0.93 * len(scored)
+    assert right >= 0.97 * len(scored)
     assert counts["wrong"] <= 0.01 * len(scored)
 
 

@@ -15,7 +15,7 @@ from builder.verify.cudnn_verify.common.causes import CAUSES
 from builder.verify.cudnn_verify.read import reading as probe_reading
 from builder.verify.cudnn_verify.read.diagnosis import diagnose
 from builder.verify.cudnn_verify.read.reading import TextReading, redact
-from builder.verify.cudnn_verify.read.signatures import read_signatures
+from builder.verify.cudnn_verify.read.signatures import read_signatures, required_words
 from builder.verify.cudnn_verify.read.text_facts import CONDITIONS
 
 SIGNATURES = read_signatures()
@@ -58,6 +58,30 @@ def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signatu
         or signature.kind == "wrapper"
     )
     assert signature.systems
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (r"libcuda\.so: cannot open", ("libcuda.so:",)),
+        (r"Error 80[23]\b|system not yet", ("error", "system")),
+        (r"^Killed$|line \d+: \d+ Killed\b", ("killed",)),
+        (r"(undefined symbol|not found): (?P<name>cu\w+)?", ("found", "undefined")),
+        (r"(no )?kernel+ image(?! here)", ("kernel",)),
+        (r"(abc|de)f", ()),
+        (r"\d+[a-z]{9}", ()),
+        (r"(?:a{0,2}|)version{2}", ("version",)),
+    ],
+)
+def test_the_words_without_which_an_expression_cannot_fit(text, words):
+    assert required_words(text) == words
+
+
+def test_no_signature_is_passed_over_in_a_text_that_it_fits():
+    texts = [thread["text"] for thread in THREADS] + [signature.example for signature in SIGNATURES]
+    for signature in SIGNATURES:
+        for text in texts:
+            assert signature.may_fit(text.lower()) or not signature.pattern.search(text)
 
 
 @pytest.mark.parametrize("thread", THREADS, ids=lambda t: t["url"] or t["text"][:40])

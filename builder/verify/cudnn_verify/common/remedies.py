@@ -17,7 +17,7 @@ from .package_facts import PACKAGE_FACTS
 from .tables import cuda_family, cuda_package, cudnn_of_torch, read_patterns
 from .versions import dotted, numbers
 
-# where: pip, apt, conda, docker, shell, notebook, link or rtbuild
+# where: pip, apt, conda, docker, shell, winget, notebook, link or rtbuild
 Command = namedtuple("Command", "where text note")
 _FACT = re.compile(r"\{([\w.-]+)\}")
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
@@ -35,7 +35,7 @@ class Remedies(FrameworkBuilds):
         if not any("uninstall" in command.text for command in found):
             found = [command for command in found if not self._done(command)]
         if "windows" in self.here.places:
-            kinds = ("pip", "conda", "docker", "rtbuild", "notebook")
+            kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith("nvidia-smi")]
         if "jetson" in self.here.places:  # no index has wheels with CUDA for it
             found = [c for c in found if c.where != "pip" or re.search(r"numpy|protobuf", c.text)]
@@ -323,6 +323,10 @@ class Remedies(FrameworkBuilds):
         "toolkit-major": _toolkit_major,
         "toolkit-11-or-12": lambda r: r._toolkit_major() in (11, 12),
         "toolkit-wheel": _toolkit_wheel,
+        "asks-cuda-11": lambda r: r.library_major() == 11,
+        "asks-cuda-12": lambda r: r.library_major() == 12,
+        "asks-cuda-13": lambda r: r.library_major() == 13,
+        "tensorflow-brings": lambda r: not r.version or numbers(r.version) >= (2, 14),
         "asks-11": lambda r: numbers(r.detail.get("number"))[:1] == (11,),
         "asks-12": lambda r: numbers(r.detail.get("number"))[:1] == (12,),
         "cupy-for-library": lambda r: r._cupy(r._toolkit_major()),

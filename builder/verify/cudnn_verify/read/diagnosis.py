@@ -67,7 +67,9 @@ def _detail(match, line):
     matched = " ".join(match.group(0).split())  # a terminal wraps long lines
     text = matched + line.text
     library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' | is not found)", text)
-    detail["library"] = library.group(0) if library else None
+    windows = re.search(r"\b(cublas(?:Lt)?|cudart|cufft|cusparse|cusolver)64_(\d\d)\b", text)
+    named = "lib%s.so.%s" % windows.groups() if windows else None
+    detail["library"] = library.group(0) if library else detail.get("library") or named
     found = re.match(r"libcudnn\w*\.so\.(\d+)", detail["library"] or "")
     if not found and "libcudnn_" in match.re.pattern:
         found = re.search(r"\.so\.(\d)", match.group(0))
@@ -91,6 +93,7 @@ def diagnose(reading):
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
+    _name_once(causes)
     program = next((finding for finding in findings if finding.signature.kind == "program"), None)
     if causes and causes[0]["strength"] == PROVES:
         program = None
@@ -133,9 +136,9 @@ def find(lines, facts):
     text, starts = "\n".join(line.text for line in lines), [0]
     for line in lines:
         starts.append(starts[-1] + len(line.text) + 1)
-    findings, harmless, taken = [], [], []
+    findings, harmless, taken, lower = [], [], [], text.lower()
     for signature in read_signatures():
-        match = _free_match(signature.pattern, text, taken)
+        match = _free_match(signature.pattern, text, taken) if signature.may_fit(lower) else None
         if match is None:
             continue
         taken.append(match.span())
@@ -177,6 +180,14 @@ def _ranked(findings, facts):
     return [dict(row, rank=number if best == PROVES else 0) for number, row in rows]
 
 
+def _name_once(causes):
+    """Leave out commands that an earlier cause has, too."""
+    named = set()
+    for row in causes:
+        row["commands"] = [command for command in row["commands"] if command["text"] not in named]
+        named |= {command["text"] for command in row["commands"]}
+
+
 def _row(cause, finding, facts):
     strength, signature = finding.strength, finding.signature
     # a wrapper's causes have nothing in common that could be mended
@@ -215,6 +226,14 @@ def _from_report(report):
     return [_bare_row(cause, "proven by the probe", line, CAUSES[cause].source, remedy)]
 
 
+def _told_apart(check, equal, places):
+    """(how many of the causes that fit a check tells apart, less is better: those beside them)."""
+    wanted = set(check.causes.split())
+    fits = wanted & equal if len(equal) > 1 else wanted == equal and wanted
+    here = fits and (not check.place or check.place in places)
+    return (len(fits), bool(check.place), -len(wanted - equal)) if here else (0,)
+
+
 def _look_for(equal, causes, places, silent=None):
     """The one command that decides between causes that fit equally; the probe if there is none.
 
@@ -222,11 +241,9 @@ def _look_for(equal, causes, places, silent=None):
     """
     if causes and not equal:
         return None
-    for check in read_next_checks():
-        wanted = set(check.causes.split())
-        fits = wanted & set(equal) if len(equal) > 1 else wanted == set(equal)
-        if fits and (not check.place or check.place in places):
-            return {"command": check.command, "decides": check.decides}
+    best = max(read_next_checks(), key=lambda check: _told_apart(check, set(equal), places))
+    if _told_apart(best, set(equal), places) > (0,):
+        return {"command": best.command, "decides": best.decides}
     text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
     text += "; `rtbuild probe -o cudnn_verify.py` writes the probe"
     return {"command": "python3 cudnn_verify.py", "decides": silent or text}

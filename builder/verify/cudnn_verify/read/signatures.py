@@ -9,12 +9,37 @@ from collections import namedtuple
 from ..common.causes import ini_row
 from ..common.tables import beside, read_sections
 
-# example: a line as programs print it; pattern: the compiled expression; causes: ids, the most frequent
-# first; when, first, unless: [(condition, cause)]
-Signature = namedtuple(
-    "Signature", "id example pattern systems kind causes when first unless wants says source"
+# example: a line as programs print it; text: the expression; words: see Signature; causes: ids, the most
+# frequent first; when, first, unless: [(condition, cause)]
+_Fields = namedtuple(
+    "_Fields", "id example text words systems kind causes when first unless wants says source"
 )
 NextCheck = namedtuple("NextCheck", "id causes place command decides")
+
+_ATOM = re.compile(
+    r"\\(?P<escaped>.)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<look>\(\?(?:P=|<?[=!]))|"
+    r"(?P<group>\((?:\?:|\?P<\w+>)?)|(?P<plain>.)",
+    re.DOTALL,
+)
+_QUANTIFIER = re.compile(r"(?P<optional>[*?]|\{0?,\d*\}|\{0\})\??|(?:\+|\{[^}]*\})\??")
+
+
+class Signature(_Fields):
+    """One section of ``signatures.ini``. ``words``: in lower case, one of them is in each text that the
+    expression fits; () if none is known.
+    """
+
+    __slots__ = ()
+
+    @property
+    def pattern(self):
+        """The compiled expression. To compile all of them takes longer than to read a message."""
+        return _compiled(self.text)
+
+    def may_fit(self, lower):
+        """Whether the expression is worth a try on a text in lower case."""
+        return not self.words or any(word in lower for word in self.words)
+
 
 SIGNATURES = beside("read/signatures.ini")
 NEXTCHECKS = beside("read/next_checks.ini")
@@ -38,14 +63,64 @@ def _signature(section):
 
     return Signature(
         id=section.name,
-        pattern=re.compile(section["text"].replace(" ", r"\s+"), re.IGNORECASE | re.MULTILINE),
+        words=required_words(section["text"]),
         systems=_listed(section.get("in", "")),
         causes=_listed(section.get("causes", "")),
         when=pairs("when"),
         first=pairs("first"),
         unless=pairs("unless"),
-        **{key: section.get(key) for key in ("example", "kind", "wants", "says", "source")},
+        **{key: section.get(key) for key in ("example", "text", "kind", "wants", "says", "source")},
     )
+
+
+@functools.lru_cache(maxsize=None)
+def _compiled(text):
+    return re.compile(text.replace(" ", r"\s+"), re.IGNORECASE | re.MULTILINE)
+
+
+def required_words(text):
+    """Words of which one is in whatever an expression of ``signatures.ini`` fits, in lower case: of each
+    alternative the longest; () if an alternative has none of three letters.
+    """
+    best, _ = _needed(text, 0)
+    return tuple(sorted(set(best))) if best and min(map(len, best)) >= 3 else ()
+
+
+def _needed(text, at):
+    """(the words that one alternative each needs, or None; the end) of a group from its inside on."""
+    alternatives, found, word = [], [], ""
+    while at < len(text):
+        token = _ATOM.match(text, at)
+        kind, value, at = token.lastgroup, token.group(token.lastgroup), token.end()
+        if kind == "plain" and value in "|)":
+            alternatives.append(found + [[word]] * bool(word))
+            found, word = [], ""
+            if value == ")":
+                return _best(alternatives), at
+            continue
+        inner = None
+        if kind in ("look", "group"):
+            inner, at = _needed(text, at)
+        literal = value.lower() if kind in ("plain", "escaped") and _is_literal(kind, value) else ""
+        quantifier = _QUANTIFIER.match(text, at)
+        at = quantifier.end() if quantifier else at
+        optional = bool(quantifier and quantifier.group("optional"))
+        word += "" if optional else literal
+        if literal and not quantifier:
+            continue
+        found += [[word]] * bool(word) + [inner] * bool(inner and kind == "group" and not optional)
+        word = ""
+    return _best(alternatives + [found + [[word]] * bool(word)]), at
+
+
+def _is_literal(kind, value):
+    return not value.isalnum() if kind == "escaped" else value not in ".^$ "
+
+
+def _best(alternatives):
+    """Of each alternative the list whose shortest word is the longest, all together; None if one has none."""
+    best = [max(lists, key=lambda words: min(map(len, words))) if lists else None for lists in alternatives]
+    return None if None in best else [word for words in best for word in words]
 
 
 def _listed(text):

@@ -191,6 +191,12 @@ def _cuda_other(facts, detail):
     return "%s is of CUDA %d, and the packages here are built for CUDA %d" % here
 
 
+def _cuda_of_library(facts, detail):
+    major = Remedies(facts, detail).library_major()
+    same = major and facts.cuda_majors == {major}
+    return "the packages here are built for CUDA %d, too" % major if same else None
+
+
 def _not_the_wheels(facts, detail):
     """The library that failed is none of the wheels', and PyTorch, which brings its own, is here."""
     found = re.search(r"/\S*/libcudnn\w*\.so\S*?(?=: )", detail.get("line") or "")
@@ -344,6 +350,9 @@ CONDITIONS = {
     "cudnn-other-here": _cudnn_other_here,
     "cuda-same": _cuda_same,
     "cuda-other": _cuda_other,
+    "cuda-of-library": _cuda_of_library,
+    "no-ffmpeg": lambda facts, _: facts.no_ffmpeg and "no library of FFmpeg is found",
+    "kernels-at-run": lambda facts, _: facts.kernels_at_run and "the package compiles its kernels as it runs",
     "card-unserved": lambda facts, _: _card_of_build(facts, False),
     "card-served": lambda facts, _: _card_of_build(facts, True),
     "card-old": _card_old,
