@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import difflib
+import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,8 +19,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
-collect_ignore = ["nightly"]  # run by its file's name alone: make newest
+collect_ignore = ["nightly"]  # run by its file's name alone
 
+# Where the machine sets it, each program that a test starts would compile the whole package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 for _number in (signal.SIGINT, signal.SIGHUP):
     # `nohup pytest &` has them ignored, and every program that a test starts and stops would inherit that.
