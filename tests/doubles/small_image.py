@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.sources.oci.registry import Registry
-    from builder.verify.evidence.cosign import Signer, Verifier
+    from builder.verify.evidence.cosign import Signer
     from builder.verify.evidence.documents import Attached
 
 PROBE = "ab" * 32
@@ -315,20 +315,3 @@ def attach_all(
     """All evidence about an image attached to it, as publishing does."""
     made = statements(registry, image, evidence, note=note)
     return attach_statements(registry, image, made, signer=signer, note=note)
-
-
-class SigningDouble:
-    """A test double of cosign: what it calls a signature, anybody can write."""
-
-    @staticmethod
-    def sign_text(text: bytes, signer: Signer) -> str:
-        return f"{signer.key} {hashlib.sha256(text).hexdigest()}"
-
-    @staticmethod
-    def public_key(key: str) -> bytes:
-        return key.encode()
-
-    @staticmethod
-    def verify_text(text: bytes, signature: str, verifier: Verifier) -> str:
-        right = f"{verifier.key} {hashlib.sha256(text).hexdigest()}"
-        return "" if signature == right else "another key signed it"

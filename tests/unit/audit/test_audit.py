@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from doubles import small_image
-from doubles.cosign import VerifyingDouble
+from doubles.cosign import CosignDouble
 from doubles.registry import INDEX, RegistryDouble
 
 from builder.core.errors import MissingToolError, RegistryError
@@ -18,7 +17,7 @@ from builder.release.audit.findings import AuditOutcome, Question
 from builder.release.audit.run import Audit, audit
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
-from builder.verify.evidence.cosign import Verifier
+from builder.verify.evidence.cosign import Cosign, Verifier
 from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
 
 if TYPE_CHECKING:
@@ -253,10 +252,9 @@ class TestSignatures:
 
     @pytest.fixture
     def signed(self, monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
-        statements: list[Statement] = []
-
-        monkeypatch.setattr(sys.modules["builder.release.audit.run"], "Cosign", VerifyingDouble(statements))
-        return statements
+        double = CosignDouble()
+        monkeypatch.setattr(Cosign, "find", lambda: double)
+        return double.signed
 
     def test_unsigned_evidence_does_not_count(
         self, signed: list[Statement], registry: Registry, pushed: Staged

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from doubles import small_image
-from doubles.cosign import VerifyingDouble
+from doubles.cosign import CosignDouble
 from test_audit import hang_on
 
 from builder.cli.commands.audit import answer, document, page
@@ -19,7 +18,7 @@ from builder.cli.console.terminal import Terminal
 from builder.release.audit.findings import AuditOutcome, Question
 from builder.release.audit.run import Audit, audit
 from builder.verify.evidence.attach import attach_statements, failure_statement, statements
-from builder.verify.evidence.cosign import Verifier
+from builder.verify.evidence.cosign import Cosign, Verifier
 from builder.verify.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
@@ -223,10 +222,9 @@ class TestSignatures:
 
     @pytest.fixture
     def signed(self, monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
-        made: list[Statement] = []
-
-        monkeypatch.setattr(sys.modules["builder.release.audit.run"], "Cosign", VerifyingDouble(made))
-        return made
+        double = CosignDouble()
+        monkeypatch.setattr(Cosign, "find", lambda: double)
+        return double.signed
 
     KEY = Verifier(key="k")
 

@@ -28,9 +28,9 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
+from doubles.cosign import CosignDouble
 from doubles.project import CELL, PROBE, Project, report
 from doubles.registry import RegistryDouble, serve
-from doubles.small_image import SigningDouble
 from typer.exceptions import TyperException
 from urllib3 import HTTPResponse
 
@@ -303,13 +303,14 @@ def _stored(name: str, digest: str, content: str, **labels: str) -> StoredImage:
     return StoredImage(reference=name, digest=digest, content=content, size=5, labels=named)
 
 
-class _Cosign(SigningDouble):
-    """A test double that is found on every machine, and is told to the world."""
+class _Cosign(CosignDouble):
+    """Tells the world what it is asked, and signs no image."""
 
     def __init__(self, world: World) -> None:
+        super().__init__()
         self.world = world
 
-    def sign_text(self, text: bytes, signer: Any) -> str:  # type: ignore[override]
+    def sign_text(self, text: bytes, signer: Any) -> str:
         self.world.record("cosign.sign_text", signer)
         return super().sign_text(text, signer)
 

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from doubles.cosign import CosignDouble
 from doubles.project import A100, T4, report
-from doubles.small_image import SigningDouble
 
 from builder.core.errors import CellError, UsageError
 from builder.release.dispatch import client, kubernetes, node, run
@@ -28,7 +28,7 @@ NODE = Signer(key="node.key")
 
 @pytest.fixture(autouse=True)
 def cosign(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cosign, "find", lambda: SigningDouble)
+    monkeypatch.setattr(Cosign, "find", CosignDouble)
 
 
 def signatures(desk: Desk) -> list[str]:
@@ -63,10 +63,10 @@ def test_a_signing_node_believes_no_unsigned_report(desk: Desk) -> None:
 
 
 def test_a_key_that_cannot_be_read_is_told_before_the_card_is_used(desk: Desk) -> None:
-    def unreadable(_key: str) -> bytes:
+    def unreadable(_double: CosignDouble, _key: str) -> bytes:
         raise CellError("no such key")
 
-    desk.monkeypatch.setattr(SigningDouble, "public_key", staticmethod(unreadable))
+    desk.monkeypatch.setattr(CosignDouble, "public_key", unreadable)
     desk.docker(report(desk.images()[0]), 0)
     with pytest.raises(CellError, match="no such key"):
         desk.on_node(signer=NODE)
@@ -87,7 +87,7 @@ def test_a_report_is_signed_once_however_often_it_is_sent(desk: Desk) -> None:
     desk.monkeypatch.setattr(node, "share", arrives_and_breaks_off)
     desk.monkeypatch.setattr(node, "_WAITS", (0,))
     counter = iter(range(9))
-    desk.monkeypatch.setattr(SigningDouble, "sign_text", staticmethod(lambda *_: f"bundle {next(counter)}"))
+    desk.monkeypatch.setattr(CosignDouble, "sign_text", lambda *_: f"bundle {next(counter)}")
     desk.docker(report(image), 0)
     desk.on_node(signer=NODE)
     assert calls == ["bundle 0", "bundle 0"]

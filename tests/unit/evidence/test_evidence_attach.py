@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doubles import small_image
+from doubles.cosign import CosignDouble
 
 from builder.core.errors import EvidenceError, RegistryError
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
-from builder.verify.evidence import attach as module
 from builder.verify.evidence.attach import statements
-from builder.verify.evidence.cosign import Signed, Signer
+from builder.verify.evidence.cosign import Cosign, Signed, Signer
 from builder.verify.evidence.gathering import gather
 
 if TYPE_CHECKING:
     from doubles.registry import RegistryDouble
 
     from builder.sources.oci.staging import Staged
-    from builder.verify.evidence.cosign import Verifier
-    from builder.verify.evidence.statement import Statement
 
 OTHER = "sha256:" + "9" * 64
 
@@ -153,33 +151,11 @@ def workflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_WORKFLOW_REF", US.removeprefix("https://github.com/"))
 
 
-class CosignDouble:
-    """A test double of cosign, in whose registry another signer overwrites what was signed."""
-
-    def __init__(self, *, loses: int) -> None:
-        self.kept: list[Statement] = []
-        self.foreign: list[Statement] = []
-        """What somebody else has signed, with an identity of his."""
-        self.calls = 0
-        self.loses = loses
-
-    def public_key(self, key: str) -> bytes:
-        return b"public"
-
-    def sign(self, image: str, statement: Statement, signer: Signer) -> None:
-        self.calls += 1
-        if self.calls > self.loses:
-            self.kept.append(statement)
-
-    def verify(self, image: str, kind: str, verifier: Verifier) -> Signed:
-        known = self.kept if verifier.key or verifier.identity == US else self.foreign
-        return Signed(statements=tuple(s for s in known if s.predicate_type == kind))
-
-
 @pytest.fixture
 def cosign(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> CosignDouble:
     double = CosignDouble(loses=request.param)
-    monkeypatch.setattr(module.Cosign, "find", lambda: double)
+    double.identity = US
+    monkeypatch.setattr(Cosign, "find", lambda: double)
     return double
 
 
@@ -189,7 +165,7 @@ def test_a_signature_that_got_lost_is_made_again(
 ) -> None:
     made = small_image.attach_all(registry, pushed, small_image.evidence(pushed), signer=Signer(key="k"))
     assert all(row.signed for row in made)
-    assert len(cosign.kept) == 3
+    assert len(cosign.signed) == 3
     assert cosign.calls == 3 + cosign.loses
 
 
@@ -229,7 +205,7 @@ def test_what_another_identity_signed_does_not_keep_our_signature_away(
     evidence = small_image.evidence(pushed)
     cosign.foreign = list(statements(registry, pushed, evidence))
     small_image.attach_all(registry, pushed, evidence, signer=Signer())
-    assert cosign.kept == cosign.foreign
+    assert cosign.signed == cosign.foreign
 
 
 @pytest.mark.parametrize("cosign", [0], indirect=True)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doubles import small_image
+from doubles.cosign import CosignDouble
 from doubles.registry import RegistryDouble, sha256
 
 from builder.core.errors import RegistryError
 from builder.sources.oci.spec import MANIFEST, parse_reference
 from builder.verify.evidence import gathering
-from builder.verify.evidence.cosign import Signed, Verifier
+from builder.verify.evidence.cosign import Verifier
 from builder.verify.evidence.gathering import Gathered, check_signatures, gather
 from builder.verify.evidence.statement import MEDIA_TYPE, TEST_RESULT, Statement
 
@@ -174,16 +175,6 @@ def test_signatures_are_noticed(server: RegistryDouble, registry: Registry, name
 def test_a_registry_that_does_not_answer(tmp_path: Path, registry: Registry) -> None:
     with pytest.raises(RegistryError):
         gather(registry, parse_reference("127.0.0.1:9/x/y").at("sha256:" + "1" * 64))
-
-
-class CosignDouble:
-    """A test double of cosign: these statements have a good signature."""
-
-    def __init__(self, *statements: Statement) -> None:
-        self.statements = statements
-
-    def verify(self, image: str, kind: str, verifier: Verifier) -> Signed:
-        return Signed(statements=tuple(s for s in self.statements if s.predicate_type == kind), present=False)
 
 
 def test_only_what_is_signed_is_called_signed(

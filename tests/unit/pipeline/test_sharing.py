@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
+from doubles.cosign import CosignDouble
 from doubles.registry import RegistryDouble, serve
-from doubles.small_image import SigningDouble
 
 from builder.core.errors import RegistryError, UsageError
 from builder.image.layers import shared
@@ -36,7 +36,7 @@ CONTENT = b"a tar stream, as far as this is concerned" * 1000
 
 @pytest.fixture(autouse=True)
 def signing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cosign, "find", lambda: SigningDouble)
+    monkeypatch.setattr(Cosign, "find", CosignDouble)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def change_config(registry: RegistryDouble, *, signed_by: str = "theirs", **chan
     if isinstance(described, dict) and "digest" in described and "manifest" not in changes:
         manifest["layers"][0]["digest"] = described["digest"]
     signed = shared.signed_text([text])
-    signature = SigningDouble.sign_text(signed, Signer(key=signed_by))
+    signature = CosignDouble().sign_text(signed, Signer(key=signed_by))
     manifest["annotations"] = (
         {shared.SIGNED: signed.decode(), shared.SIGNATURE: signature} if signed_by else {}
     )

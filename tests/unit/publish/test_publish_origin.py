@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from doubles.cosign import CosignDouble
 from doubles.project import PROBE, Project, report
 from doubles.registry import RegistryDouble, serve
-from doubles.small_image import SigningDouble, moment
+from doubles.small_image import moment
 
 from builder.core.errors import UsageError
 from builder.pipeline.events import Note
@@ -42,7 +43,7 @@ PEOPLE = People(keys=(Verifier(key="colleague"), Verifier(key="ours")))
 
 @pytest.fixture(autouse=True)
 def signing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cosign, "find", lambda: SigningDouble)
+    monkeypatch.setattr(Cosign, "find", CosignDouble)
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ class Stage:
         text = seal(key, document, cell=cell.id, matrix=cell.matrix, verified=verified or moment(days=1))
         entry = read_entry(text, "attached")
         if signer is not None:
-            signature = SigningDouble.sign_text(text.encode(), signer)
+            signature = CosignDouble().sign_text(text.encode(), signer)
             entry = dataclasses.replace(entry, signature=signature)
         share(self.registry, self.image, [entry])
 
@@ -181,11 +182,11 @@ def test_one_that_no_named_builder_signed_is_refused(stage: Stage, case: str) ->
             other = dataclasses.replace(
                 image, manifest=dataclasses.replace(image.manifest, digest="sha256:" + "f" * 64)
             )
-            attach_built(stage, other, SigningDouble.sign_text(built_text(other), OURS))
+            attach_built(stage, other, CosignDouble().sign_text(built_text(other), OURS))
         case "huge":
             attach_built(stage, image, "ours " + "x" * 100_000)
         case "seventeen":  # behind more than are looked at: a refusal, and no yes
-            attach_built(stage, image, SigningDouble.sign_text(built_text(image), OURS))
+            attach_built(stage, image, CosignDouble().sign_text(built_text(image), OURS))
             for number in range(16):
                 attach_built(stage, image, f"{number}")
     assert kinds(stage.publish(builders=PEOPLE)) == ["unproven"]
@@ -269,7 +270,7 @@ def store(folder: Path, signer: Signer) -> ReportStore:
     own = People.holding(signer)
     return ReportStore(
         folder,
-        sign=lambda text: SigningDouble.sign_text(text, signer),
+        sign=lambda text: CosignDouble().sign_text(text, signer),
         signed=lambda entry: bool(own.who(entry.text.encode(), entry.signature)),
     )
 
@@ -287,7 +288,7 @@ def test_reports_are_signed_as_they_are_kept_and_only_ones_own_are_reused(stage:
     assert store(folder, THEIRS).load(key) is None
     (entry,) = ReportStore(folder).entries()
     assert isinstance(entry, SealedReport)
-    assert entry.signature == SigningDouble.sign_text(path.read_bytes(), OURS)
+    assert entry.signature == CosignDouble().sign_text(path.read_bytes(), OURS)
     ReportStore(folder).save(key, document | {"summary": "again"})
     (entry,) = ReportStore(folder).entries()
     assert isinstance(entry, SealedReport)
