@@ -267,7 +267,7 @@ def test_a_registry_that_is_away_for_a_minute(small: Scene, server: RegistryDoub
     name = f"{cell_of(small, 0)} on T4"
     with small.start() as waiting:
         small.until(name)
-        server.fault = lambda _method, _path: 503
+        server.fault = lambda _request: 503
         time.sleep(float(os.environ.get("RTBUILD_TEST_AWAY", "20")))
         server.fault = None
         text, talk = waiting.communicate(timeout=400)

@@ -48,8 +48,8 @@ class RegistryDouble:
     """What the referrers API answers in place of the truth."""
     before_put: Callable[[str], None] | None = None
     """Called with the reference of every manifest that is put, before it is stored."""
-    fault: Callable[[str, str], int | None] | None = None
-    """Called with method and path of every request: the status of a failure, or None."""
+    fault: Callable[[Request], int | Answer | None] | None = None
+    """Called with every request: the status of a failure, an answer of the test's own, or None."""
     requests: list[str] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -77,8 +77,8 @@ def _answer(state: RegistryDouble, request: Request) -> Answer:
     found = re.fullmatch(r"/v2/(?:(.+?)/(blobs|manifests|referrers|tags)/(.+))?", request.path)
     _ = request.body  # else the lock is held while a client sends
     state.requests.append(f"{request.method} {request.target}")
-    if status := state.fault and state.fault(request.method, request.target):
-        return _error(status)
+    if fault := state.fault and state.fault(request):
+        return fault if isinstance(fault, Answer) else _error(fault)
     if found is None:
         return _error(404)
     if found[1] is None:

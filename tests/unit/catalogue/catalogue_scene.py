@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import TYPE_CHECKING, Any
 
 from doubles.project import Project, entry
 
 from builder.release.catalogue.collection import collect
+from builder.release.catalogue.releases import releases_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.release.catalogue.values import Catalogue
+    from builder.release.catalogue.values import Catalogue, Release
+
+
+@functools.cache
+def releases() -> tuple[Release, ...]:
+    """The releases of the tables, judged once: that takes seconds."""
+    return tuple(releases_of())
 
 
 def reported(project: Project, **changes: Any) -> Path:

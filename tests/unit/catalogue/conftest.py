@@ -1,21 +1,14 @@
-"""The releases of the tables, judged once for all tests of the room: that takes seconds."""
+"""A registry with an image, and releases that are judged once for all tests of the room."""
 
 from __future__ import annotations
 
-import functools
-
 import pytest
+from catalogue_scene import releases
 from evidence_fixtures import pushed, registry, server
 
 from builder.release.catalogue.collection import collect
-from builder.release.catalogue.releases import releases_of
 
 __all__ = ["pushed", "registry", "server"]
-
-
-@functools.cache
-def releases() -> tuple[object, ...]:
-    return tuple(releases_of())
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from catalogue_scene import gathered, published, reported
+from catalogue_scene import gathered, published, releases, reported
 from doubles.project import Project
 
 from builder.cli.commands import catalogue as command
@@ -22,7 +22,7 @@ from builder.plan.facts.rules.finding import summary
 from builder.plan.facts.tables.gpus import card_of
 from builder.plan.matrix import load
 from builder.release.catalogue.collection import causes_of
-from builder.release.catalogue.releases import cards_of, releases_of
+from builder.release.catalogue.releases import cards_of
 from builder.release.catalogue.site import slug, write_site
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def test_links_lead_to_pages_and_nothing_is_loaded_from_elsewhere(project: Proje
 
 
 def test_a_release_stands_once_and_is_judged() -> None:
-    rows = list(releases_of())
+    rows = list(releases())
     found = {(one.framework, one.version, one.variant): one for one in rows}
     assert len(found) == len(rows), "tensorflow and tensorflow-gpu of one version"
     assert found["tensorflow", "2.8.4", ""].requirement == "tensorflow==2.8.4"
@@ -241,7 +241,7 @@ def test_answers_are_those_of_check(tmp_path: Path) -> None:
     """A matrix of the page goes through ``check`` as it stands, for a card of each answer."""
     cards = {card.capability: card.name for card in cards_of()}
     seen = set()
-    for number, release in enumerate(releases_of()):
+    for number, release in enumerate(releases()):
         if not release.matrix or number % 7:
             continue
         path = tmp_path / f"m{number}.yaml"

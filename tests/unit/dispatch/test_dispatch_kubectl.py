@@ -116,7 +116,7 @@ def test_a_login_that_may_not_push_keeps_anything_from_being_submitted(
     desk: Desk, cluster: KubeDouble
 ) -> None:
     """Reports are attached by this machine, so its login decides."""
-    desk.server.fault = lambda method, _path: 401 if method == "POST" else None
+    desk.server.fault = lambda request: 401 if request.method == "POST" else None
     with pytest.raises(MissingToolError, match=r"may not push to \S+/staging") as raised:
         desk.call()
     assert raised.value.exit_code == 5

@@ -20,6 +20,8 @@ from builder.release.dispatch import node, slurm
 from builder.release.dispatch.node import container
 
 if TYPE_CHECKING:
+    from doubles.http_server import Request
+
     from tests.unit.dispatch.conftest import Desk
 
 
@@ -174,7 +176,7 @@ def test_a_job_that_was_killed_runs_again_by_itself(desk: Desk) -> None:
 
 def test_a_login_that_may_not_push_is_told_before_anything_is_submitted(desk: Desk) -> None:
     jobs = desk.slurm()
-    desk.server.fault = lambda method, _path: 403 if method == "POST" else None
+    desk.server.fault = lambda request: 403 if request.method == "POST" else None
     assert desk.call()[0] == 0
     said = f"warning: this machine's login may not push to {desk.server.host}/staging (HTTP 403)"
     assert f"{said}: the nodes need one that may" in desk.said.splitlines()
@@ -308,11 +310,13 @@ def test_a_report_outlives_a_registry_that_is_away(desk: Desk, back_after: int, 
     desk.docker(report(desk.images()[0]), 0)
     refused: list[str] = []
 
-    def gone(method: str, path: str) -> int | None:
+    def gone(request: Request) -> int | None:
         ran = (desk.folder / "docker").exists()
-        if not ran or method != "HEAD" or "/manifests/" not in path or len(refused) == back_after:
+        if not ran or request.method != "HEAD" or "/manifests/" not in request.path:
             return None
-        refused.append(path)
+        if len(refused) == back_after:
+            return None
+        refused.append(request.path)
         return 503
 
     assert sum(node._WAITS) > 200, "seconds"
@@ -344,6 +348,8 @@ def test_a_controller_that_does_not_tell_a_job_s_tasks_is_no_absence(desk: Desk)
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_registry_that_cannot_say_whether_one_may_push_is_no_yes(desk: Desk, status: int) -> None:
     desk.slurm()
-    desk.server.fault = lambda method, path: status if method == "POST" and "uploads" in path else None
+    desk.server.fault = lambda request: (
+        status if request.method == "POST" and "uploads" in request.path else None
+    )
     with pytest.raises(MissingToolError, match=rf"begins no upload \(HTTP {status}\)"):
         desk.call()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import http.server
 import json
-import socketserver
 import stat
-import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from doubles.http_server import Answer, Server
 
 from builder.core.errors import MissingToolError
 from builder.image.engine.connect import _another_is_named, buildx_version, connect
@@ -32,41 +31,19 @@ esac
 BUILDX = "echo 'github.com/docker/buildx v0.13.1 7884339'"
 
 
-class _UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-
-
 @pytest.fixture
 def engine(tmp_path: Path):
     """Start an engine that knows its version and nothing else; gives the socket."""
-    servers = []
+    with ExitStack() as servers:
 
-    def start(version: str) -> Path:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = json.dumps({"Version": version, "ApiVersion": "1.45"}).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+        def start(version: str) -> Path:
+            body = json.dumps({"Version": version, "ApiVersion": "1.45"}).encode()
+            answer = Answer(200, body, {"Content-Type": "application/json"})
+            socket = tmp_path / "docker.sock"
+            servers.enter_context(Server(lambda _request: answer, socket=socket))
+            return socket
 
-            def address_string(self) -> str:
-                return "unix"
-
-            def log_request(self, code: object = "-", size: object = "-") -> None:
-                """Say nothing on stderr."""
-
-        socket = tmp_path / "docker.sock"
-        server = _UnixServer(str(socket), Handler)
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        servers.append(server)
-        return socket
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield start
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 
 import pytest
 import requests
+from doubles.http_server import NOT_FOUND, Answer, Request, Server
 
 from builder.plan.facts.reading.wheel import truth_of
 from builder.plan.facts.reading.wheelread import read_wheel
@@ -46,77 +46,57 @@ def wheel(members: int = 10, *, version_at: int = 3) -> bytes:
     return out.getvalue()
 
 
-class Server:
-    """A file server on loopback that answers well, or as ``fault`` says."""
+@dataclass
+class WheelHost:
+    """One wheel below ``/files`` and its metadata beside it, answered well or as ``fault`` says."""
 
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.fault = ""
-        self.asked: list[str] = []
-        outer = self
+    server: Server
+    content: bytes
+    fault: str = ""
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    @property
+    def url(self) -> str:
+        return f"{self.server.url}/files/{FILE}"
 
-            def do_GET(self) -> None:
-                outer.answer(self)
+    @property
+    def asked(self) -> list[str]:
+        return [request.path for request in self.server.requests]
 
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}/files/{FILE}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        self.asked.append(request.path)
-        headers: dict[str, str] = {"Content-Type": "application/octet-stream"}
-        status, body = 206, self.content
-        found = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("Range", ""))
+    def answer(self, request: Request) -> Answer:
         if request.path.endswith(".metadata"):
-            status, body = (404, b"") if self.fault == "no sibling" else (200, METADATA)
-        elif self.fault == "redirect" and "/moved/" not in request.path:
-            status, body = 302, b""
-            headers["Location"] = self.url.replace("/files/", "/moved/")
-        elif self.fault == "redirect loop":
-            status, body = 302, b""
-            headers["Location"] = self.url
-        elif self.fault == "gone":
-            status, body = 404, b"no such file"
-        elif self.fault == "html":
-            status, body = 200, b"<html>please log in</html>"
-            headers["Content-Type"] = "text/html; charset=utf-8"
-        elif found is None or self.fault == "no ranges":
-            status = 200
-        else:
-            start, last, body = self.part(found)
-            headers["Content-Range"] = f"bytes {start}-{last}/{len(self.content)}"
-            if self.fault == "other range":
-                headers["Content-Range"] = f"bytes {start + 7}-{last + 7}/{len(self.content) + 7}"
-            elif self.fault == "nonsense range":
-                headers["Content-Range"] = "lines 1-2"
-            elif self.fault == "short":
+            return NOT_FOUND if self.fault == "no sibling" else Answer(200, METADATA)
+        wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("range", ""))
+        match self.fault:
+            case "redirect" if "/moved/" not in request.path:
+                return Answer(302, headers={"Location": self.url.replace("/files/", "/moved/")})
+            case "redirect loop":
+                return Answer(302, headers={"Location": self.url})
+            case "gone":
+                return NOT_FOUND
+            case "html":
+                return Answer(
+                    200, b"<html>please log in</html>", {"Content-Type": "text/html; charset=utf-8"}
+                )
+        if wanted is None or self.fault == "no ranges":
+            return Answer(200, self.content)
+        start, last, body = self.part(wanted)
+        size = len(self.content)
+        match self.fault:
+            case "other range":
+                start, last, size = start + 7, last + 7, size + 7
+            case "short":
                 body = body[:-10]
-            elif self.fault == "other bytes":
+            case "other bytes":
                 body = bytes(len(body))
-        request.send_response(status)
-        for name, value in headers.items():
-            request.send_header(name, value)
-        request.send_header("Content-Length", str(len(body)))
-        request.end_headers()
-        request.wfile.write(body)
+        told = "lines 1-2" if self.fault == "nonsense range" else f"bytes {start}-{last}/{size}"
+        return Answer(206, body, {"Content-Range": told})
 
-    def part(self, found: re.Match[str]) -> tuple[int, int, bytes]:
-        if found[1]:
-            start, last = int(found[1]), min(int(found[2]), len(self.content) - 1)
+    def part(self, wanted: re.Match[str]) -> tuple[int, int, bytes]:
+        end = len(self.content) - 1
+        if wanted[1]:
+            start, last = int(wanted[1]), min(int(wanted[2]), end)
         else:
-            start, last = max(0, len(self.content) - int(found[2])), len(self.content) - 1
+            start, last = max(0, end + 1 - int(wanted[2])), end
         return start, last, self.content[start : last + 1]
 
 
@@ -125,16 +105,15 @@ def listed(url: str, **said) -> IndexFile:
 
 
 @pytest.fixture
-def serve():
-    servers = []
+def serve(server: Server):
+    def start(content: bytes = b"") -> WheelHost:
+        host = WheelHost(server, content or wheel())
+        for folder in ("files", "moved"):
+            for name in (FILE, f"{FILE}.metadata"):
+                server.on(f"/{folder}/{name}", host.answer)
+        return host
 
-    def start(content: bytes = b"") -> Server:
-        servers.append(Server(content or wheel()))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+    return start
 
 
 @pytest.fixture

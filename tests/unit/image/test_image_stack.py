@@ -10,11 +10,13 @@ import queue
 import tarfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
+from doubles.registry import RegistryDouble, serve, sha256
 from layer_wheels import Builder, Content, Made, Stacked, paths, pinned, stack, tricky
 
 from builder.core.errors import CancelledError, CellError, MissingToolError
@@ -27,10 +29,12 @@ from builder.image.layers.store import LayerStore
 from builder.image.layers.types import SystemLayers
 from builder.image.recipe.values import Recipe
 from builder.plan.lock.wheel_layers import OWN_LAYER
-from builder.sources.oci.spec import MANIFEST, Manifest
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.spec import MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from builder.image.compose.layer_stream import LayersReady
     from builder.image.layers.types import Layer
@@ -495,53 +499,20 @@ def test_a_failure_is_raised_at_the_next_arrival(
     lease.close()
 
 
-class FakeRegistry:
-    """A registry image of two layers."""
+@dataclass(frozen=True)
+class RegistryImage:
+    """An image of two layers in a registry that calls itself example.invalid."""
 
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        layers = [b"layer one", b"layer two"]
-        config = {
-            "architecture": "amd64",
-            "os": "linux",
-            "container": "dropped",
-            "config": {"Env": ["PATH=/bin", "CUDA_VERSION=11.8.0"], "Labels": {"a": "b"}},
-            "rootfs": {"type": "layers", "diff_ids": ["sha256:" + "1" * 64, "sha256:" + "2" * 64]},
-            "history": [
-                {"created_by": "one"},
-                {"created_by": "env", "empty_layer": True},
-                {"created_by": "two"},
-            ],
-        }
-        self.blobs = {
-            "sha256:" + hashlib.sha256(one).hexdigest(): one for one in [*layers, json.dumps(config).encode()]
-        }
-        *layer_digests, config_digest = self.blobs
-        self.content = json.dumps(
-            {
-                "schemaVersion": 2,
-                "config": {"digest": config_digest, "size": len(self.blobs[config_digest])},
-                "layers": [
-                    {
-                        "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
-                        "digest": d,
-                        "size": len(self.blobs[d]),
-                    }
-                    for d in layer_digests
-                ],
-            }
-        ).encode()
-        self.digest = "sha256:" + hashlib.sha256(self.content).hexdigest()
-        self.layer_digests = layer_digests
+    server: RegistryDouble
+    layers: tuple[str, ...]
+    """Their digests."""
+    digest: str
 
-    def manifest(self, reference: str) -> Manifest:
-        assert reference == f"example.invalid/cuda:1@{self.digest}"
-        self.asked.append(self.digest)
-        return Manifest(digest=self.digest, media_type=MANIFEST, content=self.content)
-
-    def fetch_blob(self, _reference: str, digest: str, to: Path) -> None:
-        self.asked.append(digest)
-        to.write_bytes(self.blobs[digest])
+    @property
+    def registry(self) -> Registry:
+        """A new one, as each run has."""
+        client = Client(retries=0, read_timeout=5)
+        return Registry({"example.invalid": self.server.host}, client=client, login=lambda _host: None)
 
     def pinned(self, made: list[Made]) -> Pinned:
         lock = pinned(made)
@@ -549,14 +520,39 @@ class FakeRegistry:
         return Pinned(cell=lock.cell, base=base, wheels=lock.wheels, epoch=0)
 
 
-def test_a_registry_base_keeps_its_layers_config_and_history(builder: Builder, store: LayerStore) -> None:
-    registry, made = FakeRegistry(), [builder.pip()]
-    lock = registry.pinned(made)
-    with stack(lock, store=store, wheel_paths=paths(made), registry=registry) as context:
+@pytest.fixture
+def pushed() -> Iterator[RegistryImage]:
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "container": "dropped",
+        "config": {"Env": ["PATH=/bin", "CUDA_VERSION=11.8.0"], "Labels": {"a": "b"}},
+        "rootfs": {"type": "layers", "diff_ids": ["sha256:" + "1" * 64, "sha256:" + "2" * 64]},
+        "history": [{"created_by": "one"}, {"created_by": "env", "empty_layer": True}, {"created_by": "two"}],
+    }
+    blobs = {sha256(one): one for one in (b"layer one", b"layer two", json.dumps(config).encode())}
+    *layers, config_digest = blobs
+    media_type = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+    manifest = {
+        "schemaVersion": 2,
+        "config": {"digest": config_digest, "size": len(blobs[config_digest])},
+        "layers": [{"mediaType": media_type, "digest": one, "size": len(blobs[one])} for one in layers],
+    }
+    content = json.dumps(manifest).encode()
+    with serve(RegistryDouble(blobs=blobs, manifests={sha256(content): (MANIFEST, content)})) as server:
+        yield RegistryImage(server, tuple(layers), sha256(content))
+
+
+def test_a_registry_base_keeps_its_layers_config_and_history(
+    builder: Builder, store: LayerStore, pushed: RegistryImage
+) -> None:
+    made = [builder.pip()]
+    lock = pushed.pinned(made)
+    with stack(lock, store=store, wheel_paths=paths(made), registry=pushed.registry) as context:
         recipe = Recipe(cell=lock.cell, pinned=lock, files={}, blobs={}, inputs="")
         config = json.loads(final_config(recipe, context.base, context.layers, SystemLayers(), ()))
-        assert [one.digest for one in context.layers[:2]] == registry.layer_digests
-        assert context.blob(registry.layer_digests[1]) == b"layer two"
+        assert [one.digest for one in context.layers[:2]] == list(pushed.layers)
+        assert context.blob(pushed.layers[1]) == b"layer two"
     assert context.layers[0].media_type == "application/vnd.oci.image.layer.v1.tar+gzip"
     assert config["config"]["Env"] == ["PATH=/bin", "CUDA_VERSION=11.8.0"]
     assert config["config"]["Labels"] == {"a": "b"}
@@ -565,11 +561,16 @@ def test_a_registry_base_keeps_its_layers_config_and_history(builder: Builder, s
     assert said == ["one", "env", "two", "rtbuild: pip 26.0.1"]
 
 
-def test_blobs_of_a_registry_base_are_fetched_once(builder: Builder, store: LayerStore) -> None:
-    registry, made = FakeRegistry(), [builder.pip()]
+def test_blobs_of_a_registry_base_are_fetched_once(
+    builder: Builder, store: LayerStore, pushed: RegistryImage
+) -> None:
+    made = [builder.pip()]
     for _ in range(2):
-        stack(registry.pinned(made), store=store, wheel_paths=paths(made), registry=registry).lease.close()
-    assert sorted(registry.asked) == sorted([registry.digest, registry.digest, *registry.blobs])
+        stack(
+            pushed.pinned(made), store=store, wheel_paths=paths(made), registry=pushed.registry
+        ).lease.close()
+    asked = [line.rpartition("/")[2] for line in pushed.server.requests if line.startswith("GET /v2/cuda/")]
+    assert sorted(asked) == sorted([pushed.digest, pushed.digest, *pushed.server.blobs])
 
 
 def test_it_needs_no_hard_links(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doubles.http_server import Answer, Request, Server
-from doubles.package_index import sha256
+from doubles.http_server import Answer, Request
+from doubles.registry import RegistryDouble, serve
+from doubles.registry import sha256 as digest
 
 from builder.core.errors import RegistryError, UsageError
 from builder.sources.net.http import Client
@@ -19,7 +19,7 @@ from builder.sources.oci.auth import Login, docker_login
 from builder.sources.oci.registry import MIRROR_VARIABLE, Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 ENV = [
@@ -30,15 +30,14 @@ ENV = [
 ]
 
 
-def digest(content: bytes) -> str:
-    return "sha256:" + hashlib.sha256(content).hexdigest()
+class CudaImage:
+    """``nvidia/cuda`` in a registry: ``tag`` is an index, ``single`` the manifest of its one platform.
 
+    The registry answers in its own way where neither ``guard`` nor a test's ``answers``, by path, do.
+    """
 
-class FakeRegistry:
-    """The reading half of a registry for one repository, ``nvidia/cuda``."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
+    def __init__(self, registry: RegistryDouble) -> None:
+        self.registry = registry
         config = {
             "os": "linux",
             "architecture": "amd64",
@@ -62,71 +61,81 @@ class FakeRegistry:
             ],
         }
         self.index = json.dumps(index).encode()
+        for tag, content, kind in (
+            ("tag", self.index, oci.INDEX),
+            ("single", self.manifest, oci.MANIFEST),
+        ):
+            registry.tags[tag] = digest(content)
+            registry.manifests[digest(content)] = (kind, content)
+        registry.blobs |= {digest(content): content for content in (self.config, *self.layers)}
+        registry.fault = self._fault
         self.guard: Callable[[Request], Answer | None] = lambda _request: None
-        self.server.on("/v2/", Answer(200, b"{}"))
-        self.put("manifests/tag", self.index, oci.INDEX)
-        self.put("manifests/single", self.manifest, oci.MANIFEST)
-        self.put(f"manifests/{digest(self.manifest)}", self.manifest, oci.MANIFEST)
-        for content in (self.config, *self.layers):
-            self.put(f"blobs/{digest(content)}", content, "application/octet-stream")
+        self.answers: dict[str, Answer | Callable[[Request], Answer]] = {}
+        self.requests: list[Request] = []
 
-    def put(self, path: str, content: bytes, kind: str) -> None:
-        headers = {"Content-Type": kind}
-        if path.startswith("manifests/"):
-            headers["Docker-Content-Digest"] = digest(content)
-        self.server.on(
-            f"/v2/nvidia/cuda/{path}", lambda request: self.guard(request) or Answer(200, content, headers)
-        )
+    def _fault(self, request: Request) -> Answer | None:
+        self.requests.append(request)
+        answer = self.answers.get(request.path)
+        return answer(request) if callable(answer) else answer or self.guard(request)
 
-    def refuse(self, path: str, answer: Answer) -> None:
-        self.server.on(f"/v2/nvidia/cuda/{path}", answer)
+    def answer(self, path: str, answer: Answer | Callable[[Request], Answer]) -> None:
+        """In place of the registry's own, below the repository."""
+        self.answers[f"/v2/nvidia/cuda/{path}"] = answer
 
 
 @pytest.fixture
-def fake(server: Server) -> FakeRegistry:
-    return FakeRegistry(server)
+def server() -> Iterator[RegistryDouble]:
+    with serve() as running:
+        yield running
 
 
-def registry(server: Server, client: Client, **options: Any) -> Registry:
+@pytest.fixture
+def cuda(server: RegistryDouble) -> CudaImage:
+    return CudaImage(server)
+
+
+def registry(server: RegistryDouble, client: Client, **options: Any) -> Registry:
     options.setdefault("login", lambda _host: None)
     return Registry({"docker.io": server.host}, client=client, **options)
 
 
 @pytest.mark.parametrize("tag", ["tag", "single"])
-def test_inspect(fake: FakeRegistry, server: Server, client: Client, tag: str) -> None:
+def test_inspect(cuda: CudaImage, server: RegistryDouble, client: Client, tag: str) -> None:
     base = registry(server, client).inspect(f"nvidia/cuda:{tag}", "linux/amd64")
     assert base.reference == f"nvidia/cuda:{tag}"
-    assert base.digest == digest(fake.manifest)
+    assert base.digest == digest(cuda.manifest)
     assert base.variable("CUDA_VERSION") == "11.8.0"
     assert base.variable("NVIDIA_REQUIRE_CUDA") == "cuda>=11.8 brand=tesla,driver>=450"
     assert base.variable("EMPTY") == ""
     assert base.labels == (("a", "1"), ("b", "2"))
-    assert base.size == sum(map(len, fake.layers))
-    layers = {f"/v2/nvidia/cuda/blobs/{digest(c)}" for c in fake.layers}
-    assert not layers & {request.path for request in server.requests}
+    assert base.size == sum(map(len, cuda.layers))
+    layers = {f"/v2/nvidia/cuda/blobs/{digest(c)}" for c in cuda.layers}
+    assert not layers & {request.path for request in cuda.requests}
 
 
-def test_by_digest(fake: FakeRegistry, server: Server, client: Client) -> None:
-    reference = f"nvidia/cuda:gone@{digest(fake.manifest)}"
-    assert registry(server, client).inspect(reference, "linux/amd64").digest == digest(fake.manifest)
+def test_by_digest(cuda: CudaImage, server: RegistryDouble, client: Client) -> None:
+    reference = f"nvidia/cuda:gone@{digest(cuda.manifest)}"
+    assert registry(server, client).inspect(reference, "linux/amd64").digest == digest(cuda.manifest)
 
 
-def test_another_platform(fake: FakeRegistry, server: Server, client: Client) -> None:
+def test_another_platform(cuda: CudaImage, server: RegistryDouble, client: Client) -> None:
     for tag in ("tag", "single"):
         with pytest.raises(RegistryError, match="linux/arm64"):
             registry(server, client).inspect(f"nvidia/cuda:{tag}", "linux/arm64")
 
 
 @pytest.mark.parametrize("what", ["manifest", "config", "tag"])
-def test_altered_content_is_refused(fake: FakeRegistry, server: Server, client: Client, what: str) -> None:
+def test_altered_content_is_refused(
+    cuda: CudaImage, server: RegistryDouble, client: Client, what: str
+) -> None:
     kind = {"Content-Type": oci.MANIFEST}
     if what == "manifest":
-        fake.refuse(f"manifests/{digest(fake.manifest)}", Answer(200, fake.manifest + b" ", kind))
+        cuda.answer(f"manifests/{digest(cuda.manifest)}", Answer(200, cuda.manifest + b" ", kind))
     elif what == "config":
-        fake.refuse(f"blobs/{digest(fake.config)}", Answer(200, b"{}", kind))
+        cuda.answer(f"blobs/{digest(cuda.config)}", Answer(200, b"{}", kind))
     else:
-        fake.refuse(
-            "manifests/tag", Answer(200, fake.index, kind | {"Docker-Content-Digest": "sha256:" + "0" * 64})
+        cuda.answer(
+            "manifests/tag", Answer(200, cuda.index, kind | {"Docker-Content-Digest": "sha256:" + "0" * 64})
         )
     with pytest.raises(RegistryError, match="another content") as caught:
         registry(server, client).inspect("nvidia/cuda:tag", "linux/amd64")
@@ -163,21 +172,21 @@ def error(code: str, message: str) -> bytes:
     ],
 )
 def test_refusals(
-    fake: FakeRegistry, server: Server, client: Client, answer: Answer, words: str, hint: str
+    cuda: CudaImage, server: RegistryDouble, client: Client, answer: Answer, words: str, hint: str
 ) -> None:
-    fake.refuse("manifests/tag", answer)
+    cuda.answer("manifests/tag", answer)
     with pytest.raises(RegistryError, match=words) as caught:
         registry(server, client).inspect("nvidia/cuda:tag", "linux/amd64")
     assert hint in (caught.value.hint or "")
 
 
-def test_a_passing_failure_is_retried(fake: FakeRegistry, server: Server, client: Client) -> None:
+def test_a_passing_failure_is_retried(cuda: CudaImage, server: RegistryDouble, client: Client) -> None:
     answers = [Answer(503), Answer(429)]
-    fake.guard = lambda _request: answers.pop() if answers else None
+    cuda.guard = lambda _request: answers.pop() if answers else None
     assert registry(server, client).inspect("nvidia/cuda:tag", "linux/amd64").size > 0
 
 
-def test_the_cuda_advice_is_for_cuda_only(server: Server, client: Client) -> None:
+def test_the_cuda_advice_is_for_cuda_only(server: RegistryDouble, client: Client) -> None:
     with pytest.raises(RegistryError) as caught:
         registry(server, client).inspect("someone/else:tag", "linux/amd64")
     assert "NVIDIA" not in (caught.value.hint or "")
@@ -204,7 +213,9 @@ def test_a_registry_that_swallows_connections(client: Client) -> None:
     assert time.monotonic() - begun < 20
 
 
-def test_the_mirror_variable(monkeypatch: pytest.MonkeyPatch, fake: FakeRegistry, server: Server) -> None:
+def test_the_mirror_variable(
+    monkeypatch: pytest.MonkeyPatch, cuda: CudaImage, server: RegistryDouble
+) -> None:
     monkeypatch.setenv(MIRROR_VARIABLE, f"docker.io={server.host},nvcr.io=unused.invalid")
     assert Registry.from_user().inspect("nvidia/cuda:tag", "linux/amd64").size > 0
     base = Registry.from_user().inspect("nvidia/cuda:tag", "linux/amd64")
@@ -213,33 +224,33 @@ def test_the_mirror_variable(monkeypatch: pytest.MonkeyPatch, fake: FakeRegistry
     )
 
 
-def bearer(fake: FakeRegistry, server: Server, token: Callable[[Request], Answer]) -> None:
+def bearer(cuda: CudaImage, server: RegistryDouble, token: Callable[[Request], Answer]) -> None:
     """A registry that wants a token, from a token service at ``/token``."""
-    challenge = f'Bearer realm="{server.url}/token",service="reg",scope="repository:nvidia/cuda:pull"'
-    server.on("/token", token)
-    fake.guard = lambda request: (
+    challenge = f'Bearer realm="http://{server.host}/token",service="reg",scope="repository:nvidia/cuda:pull"'
+    cuda.answers["/token"] = token
+    cuda.guard = lambda request: (
         None
         if request.headers.get("authorization") == "Bearer good"
         else Answer(401, b"", {"WWW-Authenticate": challenge})
     )
 
 
-def test_an_anonymous_token(fake: FakeRegistry, server: Server, client: Client) -> None:
-    bearer(fake, server, lambda _request: Answer(200, b'{"token": "good"}'))
+def test_an_anonymous_token(cuda: CudaImage, server: RegistryDouble, client: Client) -> None:
+    bearer(cuda, server, lambda _request: Answer(200, b'{"token": "good"}'))
     asked = registry(server, client)
     asked.inspect("nvidia/cuda:tag", "linux/amd64")
     asked.inspect("nvidia/cuda:single", "linux/amd64")
-    (request,) = server.asked("/token")
+    (request,) = [request for request in cuda.requests if request.path == "/token"]
     assert request.query == {"service": ["reg"], "scope": ["repository:nvidia/cuda:pull"]}
     assert "authorization" not in request.headers
 
 
-def test_a_token_for_a_login(fake: FakeRegistry, server: Server, client: Client) -> None:
+def test_a_token_for_a_login(cuda: CudaImage, server: RegistryDouble, client: Client) -> None:
     def token(request: Request) -> Answer:
         user = base64.b64decode(request.headers["authorization"].removeprefix("Basic "))
         return Answer(200, b'{"access_token": "good"}') if user == b"me:secret" else Answer(401)
 
-    bearer(fake, server, token)
+    bearer(cuda, server, token)
     registry(server, client, login=lambda _host: Login(username="me", password="secret")).inspect(
         "nvidia/cuda:tag", "linux/amd64"
     )
@@ -249,13 +260,13 @@ def test_a_token_for_a_login(fake: FakeRegistry, server: Server, client: Client)
     assert "old" not in str(caught.value)
 
 
-def test_an_identity_token(fake: FakeRegistry, server: Server, client: Client) -> None:
+def test_an_identity_token(cuda: CudaImage, server: RegistryDouble, client: Client) -> None:
     def token(request: Request) -> Answer:
         assert request.method == "POST"
         assert b"refresh_token=refresh" in request.body
         return Answer(200, b'{"access_token": "good"}')
 
-    bearer(fake, server, token)
+    bearer(cuda, server, token)
     login = Login(username="", password="", identity="refresh")
     registry(server, client, login=lambda _host: login).inspect("nvidia/cuda:tag", "linux/amd64")
 
@@ -265,17 +276,17 @@ def test_an_identity_token(fake: FakeRegistry, server: Server, client: Client) -
     [(Answer(200, b"<html>"), "else than JSON"), (Answer(500), "HTTP 500"), (Answer(200, b"{}"), "HTTP 200")],
 )
 def test_a_broken_token_service(
-    fake: FakeRegistry, server: Server, client: Client, answer: Answer, words: str
+    cuda: CudaImage, server: RegistryDouble, client: Client, answer: Answer, words: str
 ) -> None:
-    bearer(fake, server, lambda _request: answer)
+    bearer(cuda, server, lambda _request: answer)
     with pytest.raises(RegistryError, match=words):
         registry(server, client).inspect("nvidia/cuda:tag", "linux/amd64")
 
 
 def test_basic_login_from_dockers_file(
-    fake: FakeRegistry, server: Server, client: Client, own_configuration: Path
+    cuda: CudaImage, server: RegistryDouble, client: Client, own_configuration: Path
 ) -> None:
-    fake.guard = lambda request: (
+    cuda.guard = lambda request: (
         None
         if request.headers.get("authorization") == "Basic " + base64.b64encode(b"me:secret").decode()
         else Answer(401, b"", {"WWW-Authenticate": 'Basic realm="x"'})
@@ -287,7 +298,7 @@ def test_basic_login_from_dockers_file(
     auth = base64.b64encode(b"me:secret").decode()
     (folder / "config.json").write_text(json.dumps({"auths": {server.host: {"auth": auth}}}))
     base = registry(server, client, login=docker_login).inspect("nvidia/cuda:tag", "linux/amd64")
-    assert base.digest == digest(fake.manifest)
+    assert base.digest == digest(cuda.manifest)
 
 
 def test_a_credential_helper(
@@ -307,37 +318,37 @@ def test_a_credential_helper(
 
 
 def test_fetch_blob_carries_the_token(
-    fake: FakeRegistry, server: Server, client: Client, tmp_path: Path
+    cuda: CudaImage, server: RegistryDouble, client: Client, tmp_path: Path
 ) -> None:
-    bearer(fake, server, lambda _request: Answer(200, b'{"token": "good"}'))
-    layer = fake.layers[0]
+    bearer(cuda, server, lambda _request: Answer(200, b'{"token": "good"}'))
+    layer = cuda.layers[0]
     asked = registry(server, client)
     path = asked.fetch_blob("nvidia/cuda", digest(layer), tmp_path / "blob", size=len(layer))
     assert path.read_bytes() == layer
     assert asked.exists("nvidia/cuda", digest(layer)) is True
     with pytest.raises(RegistryError, match="does not exist"):
-        asked.fetch_blob("nvidia/cuda", "sha256:" + sha256(b"no"), tmp_path / "other")
+        asked.fetch_blob("nvidia/cuda", digest(b"no"), tmp_path / "other")
 
 
-def test_a_tags_digest(fake: FakeRegistry, server: Server, client: Client) -> None:
+def test_a_tags_digest(cuda: CudaImage, server: RegistryDouble, client: Client) -> None:
     asked = registry(server, client)
-    assert asked.digest_of("nvidia/cuda:tag") == digest(fake.index)
+    assert asked.digest_of("nvidia/cuda:tag") == digest(cuda.index)
     assert asked.digest_of("nvidia/cuda:absent") is None
 
 
 @pytest.mark.parametrize(
     "stated", ["../../x", "sha256:" + "A" * 64, "sha512:" + "a" * 128, "sha256:" + "a" * 63]
 )
-def test_a_head_with_a_digest_that_is_none(server: Server, client: Client, stated: str) -> None:
+def test_a_head_with_a_digest_that_is_none(
+    cuda: CudaImage, server: RegistryDouble, client: Client, stated: str
+) -> None:
     """It would become a part of paths and addresses."""
-    server.on(
-        "/v2/nvidia/cuda/manifests/tag", lambda _request: Answer(200, b"", {"Docker-Content-Digest": stated})
-    )
+    cuda.answer("manifests/tag", Answer(200, b"", {"Docker-Content-Digest": stated}))
     with pytest.raises(RegistryError, match="the digest"):
         registry(server, client).digest_of("nvidia/cuda:tag")
 
 
-def page_of_tags(server: Server, pages: dict[str, list[str]]) -> None:
+def page_of_tags(cuda: CudaImage, pages: dict[str, list[str]]) -> None:
     """Pages by ``last``; each but the last one names the next."""
     keys = list(pages)
 
@@ -348,11 +359,11 @@ def page_of_tags(server: Server, pages: dict[str, list[str]]) -> None:
             headers["Link"] = '</v2/nvidia/cuda/tags/list?n=1000&last=x>; rel="next"'
         return Answer(200, json.dumps({"name": "nvidia/cuda", "tags": pages[last]}).encode(), headers)
 
-    server.on("/v2/nvidia/cuda/tags/list", answer)
+    cuda.answer("tags/list", answer)
 
 
-def test_all_pages_of_tags_are_read(fake: FakeRegistry, server: Server, client: Client) -> None:
-    page_of_tags(server, {"": ["a", "b"], "b": ["c"]})
+def test_all_pages_of_tags_are_read(cuda: CudaImage, server: RegistryDouble, client: Client) -> None:
+    page_of_tags(cuda, {"": ["a", "b"], "b": ["c"]})
     assert registry(server, client).tags(f"{server.host}/nvidia/cuda") == {"a", "b", "c"}
 
 
@@ -361,15 +372,17 @@ def test_all_pages_of_tags_are_read(fake: FakeRegistry, server: Server, client: 
     [(b"[]", "no list of tags"), (b"{}", "no list of tags"), (b"<html>", "no list of tags")],
 )
 def test_tags_in_another_form_are_refused(
-    fake: FakeRegistry, server: Server, client: Client, body: bytes, reason: str
+    cuda: CudaImage, server: RegistryDouble, client: Client, body: bytes, reason: str
 ) -> None:
-    server.on("/v2/nvidia/cuda/tags/list", Answer(200, body, {"Content-Type": "application/json"}))
+    cuda.answer("tags/list", Answer(200, body, {"Content-Type": "application/json"}))
     with pytest.raises(RegistryError, match=reason):
         registry(server, client).tags(f"{server.host}/nvidia/cuda")
 
 
-def test_pages_of_tags_that_go_in_a_circle_end(fake: FakeRegistry, server: Server, client: Client) -> None:
-    page_of_tags(server, {"": ["a"], "a": ["a"], "never": []})
+def test_pages_of_tags_that_go_in_a_circle_end(
+    cuda: CudaImage, server: RegistryDouble, client: Client
+) -> None:
+    page_of_tags(cuda, {"": ["a"], "a": ["a"], "never": []})
     with pytest.raises(RegistryError, match="again and again"):
         registry(server, client).tags(f"{server.host}/nvidia/cuda")
 
