@@ -8,6 +8,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
+# Each worker begins with one half: what a module prepares for its tests is prepared once.
+WORKERS := -q -n 2 --dist worksteal
 
 .PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs link-proof repositories colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
@@ -30,11 +32,11 @@ quickstart: setup  ## build TensorFlow 2.8.4 with CUDA 11 and cuDNN 8, and verif
 	docker run --rm $$($(BIN)/rtbuild list matrices/tf28.yaml --select '$(CELLS)' --format image) cudnn-verify || test $$? -eq 10
 
 test: setup lint  ## lint, unit tests, a real engine and a real registry
-	$(PYTEST) -q -n 2 -m 'not docker and not wheels and not long and not slow'
+	$(PYTEST) $(WORKERS) -m 'not docker and not wheels and not long and not slow'
 	$(PYTEST) -q -m 'docker and not wheels and not long'
 
 test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
-	$(PYTEST) -q -n 2 -m 'not docker and not wheels and not long and not slow' tests/unit
+	$(PYTEST) $(WORKERS) -m 'not docker and not wheels and not long and not slow' tests/unit
 
 fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what comes from outside; an hour
 	RTBUILD_FUZZ=1000000 $(PYTEST) -q tests/unit/fuzz
@@ -62,7 +64,7 @@ kills: setup  ## kill -9 at 50 random moments of builds and publications, and wh
 	$(BIN)/python tests/kills.py /var/tmp/rtbuild-kills
 
 test-slow: setup  ## faults of the probe on doubles of a driver, each option of each command, fuzzing; seven minutes
-	$(PYTEST) -q -n 2 -m 'slow and not docker and not wheels and not long'
+	$(PYTEST) $(WORKERS) -m 'slow and not docker and not wheels and not long'
 
 test-docker: setup  ## the part that needs an engine or a registry
 	$(PYTEST) -q -m 'docker and not wheels and not long'

@@ -24,6 +24,8 @@ collect_ignore = ["nightly"]  # run by its file's name alone
 # Where the machine sets it, each program that a test starts would compile the whole package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# jsonschema compiles its grammars of addresses at its import, which takes seconds; no test checks formats.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 for _number in (signal.SIGINT, signal.SIGHUP):
     # `nohup pytest &` has them ignored, and every program that a test starts and stops would inherit that.
