@@ -22,6 +22,8 @@ from builder.sources.oci.spec import MANIFEST, Descriptor, Reference, parse_refe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from doubles.http_server import Request
+
 KIND = "application/vnd.example+json"
 
 
@@ -116,8 +118,8 @@ def test_a_slow_writer_removes_nothing(server: RegistryDouble, registry: Registr
     name, image = subject(server, registry)
     looked, done = threading.Event(), threading.Event()
 
-    def slowly(method: str, path: str) -> None:
-        if method == "PUT" and "/manifests/sha256-" in path and not looked.is_set():
+    def slowly(request: Request) -> None:
+        if request.method == "PUT" and "/manifests/sha256-" in request.path and not looked.is_set():
             looked.set()
             assert done.wait(30)
 
