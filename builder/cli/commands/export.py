@@ -1,20 +1,22 @@
 """``rtbuild export``: a locked cell as a file that pip, uv or conda installs."""
 
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 from builder.cli import options as opt
 from builder.cli.console import say, show
 from builder.core.files import write_whole
-from builder.plan.lock import WITH_PLACES, exported_files, lost_by, written
+from builder.plan.lock import WITH_PLACES, Form, exported_files, lost_by, written
 from builder.sources.index import Index
+
+_FORMS = "|".join(get_args(Form))
 
 
 def export(
     cell: str = opt.of("CELL: A cell's id, or a glob that matches one.", ...),
     matrices: list[Path] | None = opt.MATRICES,
-    form: Literal["pylock", "requirements", "constraints", "uv", "conda"] = opt.of(
-        "--format pylock|requirements|constraints|uv|conda: "
+    form: Form = opt.of(
+        f"--format {_FORMS}: "
         "pylock.toml, hashed requirements, versions alone, a pyproject.toml for uv, an environment.yml.",
         "pylock",
     ),

@@ -1,7 +1,7 @@
 """``rtbuild list``: the cells, which are chosen, and why the others are not."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -27,8 +27,8 @@ def list_(
     """Print the selection. Raises NothingSelectedError if a selector matches nothing."""
     loaded, selection = opt.selection(matrices, select, skip)
     chosen, failed = selection.chosen, list[str]()
-    reasons = {id(cell): reason for cell, reason in selection.left_out}
-    cells = [*chosen, *(cell for cell, _ in selection.left_out)]
+    reasons = dict(selection.left_out)
+    cells = [*chosen, *reasons]
     match "json" if json_ else format_:
         case "id":
             show(*(cell.id for cell in chosen))
@@ -38,19 +38,9 @@ def list_(
             jobs = _each(chosen, partial(_jobs, files={one.name: str(one.path) for one in loaded}), failed)
             show(json.dumps(_job_matrices(jobs)))
         case "json":
-            rows = {
-                "chosen": list(
-                    _each(chosen, lambda one: {**describe(one), "image": one.image_name()}, failed)
-                ),
-                "left_out": list(
-                    _each(
-                        cells[len(chosen) :],
-                        lambda one: {**describe(one), "reason": reasons[id(one)]},
-                        failed,
-                    )
-                ),
-            }
-            print_json({"schema": 1, **rows})
+            named = _each(chosen, lambda one: describe(one) | {"image": one.image_name()}, failed)
+            others = _each(reasons, lambda one: describe(one) | {"reason": reasons[one]}, failed)
+            print_json({"schema": 1, "chosen": list(named), "left_out": list(others)})
         case "table":
             width = max((len(cell.id) for cell in cells), default=0)
             for matrix in dict.fromkeys(cell.matrix for cell in cells):
@@ -116,7 +106,7 @@ def _job_matrices(
     }
 
 
-def _row(cell: Cell, *, reasons: dict[int, str], width: int) -> str:
-    reason = reasons.get(id(cell))
+def _row(cell: Cell, *, reasons: Mapping[Cell, str], width: int) -> str:
+    reason = reasons.get(cell)
     mark, tail = ("*", str(cell.base)) if reason is None else ("-", reason)
     return f"  {mark} {cell.id:<{width}}  {tail}"

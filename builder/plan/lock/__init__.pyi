@@ -1,5 +1,5 @@
 from .changes import Outdated, outdated
-from .export import WITH_PLACES, exported_files, lost_by, written
+from .export import WITH_PLACES, Form, exported_files, lost_by, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
 from .resolve import pin, requirements
 from .sources import (
@@ -17,6 +17,7 @@ from .wheel_layers import Group, groups_of, stands_alone
 __all__ = [
     "WITH_PLACES",
     "BuildRoot",
+    "Form",
     "Group",
     "LockEntry",
     "LockStatus",

@@ -14,11 +14,13 @@ recipe stay behind: :func:`lost_by` names them, and each text begins with them a
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
 from packaging.utils import canonicalize_name
 
 from builder.core.model import Pinned, Sdist, Wheel
 
+Form = Literal["pylock", "requirements", "constraints", "uv", "conda"]
 Places = Mapping[str, tuple[str, str]]
 """By the sha256 of a file: the address of the index that has it, and that of the file, without logins."""
 
@@ -42,9 +44,9 @@ def lost_by(pinned: Pinned) -> list[str]:
     return found
 
 
-def written(pinned: Pinned, form: str, places: Places) -> str:
-    """The text of the file. ``places`` has each file that the form names; those of :data:`FORMATS` with an
-    address, for which it is empty.
+def written(pinned: Pinned, form: Form, places: Places) -> str:
+    """The text of the file. ``places`` has every one of :func:`exported_files` for a form of
+    :data:`WITH_PLACES`; for others it is empty.
     """
     cell = pinned.cell
     head = [
@@ -151,12 +153,12 @@ def _conda(pinned: Pinned, _places: Places) -> Iterator[str]:
     yield from (f"      - {json.dumps(pin)}" for pin in _pins(pinned))
 
 
-FORMATS: Mapping[str, Callable[[Pinned, Places], Iterable[str]]] = {
+FORMATS: Mapping[Form, Callable[[Pinned, Places], Iterable[str]]] = {
     "pylock": _pylock,
     "requirements": _requirements,
     "constraints": _constraints,
     "uv": _uv,
     "conda": _conda,
 }
-WITH_PLACES: Sequence[str] = ("pylock", "uv")
+WITH_PLACES: Sequence[Form] = ("pylock", "uv")
 """The forms that name addresses: an index is asked for them."""

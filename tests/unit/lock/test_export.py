@@ -9,7 +9,7 @@ import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 import yaml
@@ -20,7 +20,7 @@ from uv import find_uv_bin
 
 from builder.core.errors import PackageIndexError
 from builder.core.model import Base, Cuda, Pinned, RootfsBase, Wheel
-from builder.plan.lock.export import FORMATS, WITH_PLACES, exported_files, lost_by, written
+from builder.plan.lock.export import FORMATS, WITH_PLACES, Form, exported_files, lost_by, written
 from builder.sources.index import Index
 from builder.sources.index.settings import IndexSettings
 
@@ -139,6 +139,10 @@ def test_constraints_and_conda_name_the_same_versions(pinned: Pinned, index: Ind
     first, *pins = packages["pip"]
     assert first == f"--extra-index-url {pinned.cell.index[0]}"
     assert dict(line.split("==") for line in pins) == LOCKED
+
+
+def test_every_form_is_written() -> None:
+    assert tuple(FORMATS) == get_args(Form)
 
 
 @pytest.mark.parametrize("form", list(FORMATS))
