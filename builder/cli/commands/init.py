@@ -9,11 +9,12 @@ from pathlib import Path
 import typer
 
 from builder.cli import options as opt
-from builder.cli.commands.resolve import AskedMachine, propose, wishes
+from builder.cli.commands.resolve import asked_machine, wishes
 from builder.cli.console import say, show
 from builder.core import resources
 from builder.core.errors import UsageError
 from builder.core.files import write_whole
+from builder.plan.resolve import propose
 from builder.sources.index import Index
 
 
@@ -84,7 +85,7 @@ class MatrixWish:
 
 def matrix_text(wish: MatrixWish) -> str:
     """One cell, the best proposal of ``rtbuild resolve``. Raises as :func:`wishes` and :func:`propose`."""
-    on = AskedMachine.of([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform)
+    on = asked_machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform)
     index = None if wish.offline else Index.from_user(once=True)
     found = propose(wishes(wish.words), on, python=wish.python, limit=1, name=wish.title, index=index)
     defaults = "\ndefaults: {profile: colab}\n" if wish.jupyter else ""

@@ -1,9 +1,7 @@
-from .clash import nothing
 from .conda import in_wheels, read
-from .last import LastRelease, last_release
-from .proof import brought, prove
+from .last import last_release
+from .proposing import AskedMachine, ProposedMatrix, propose
 from .requirements import (
-    NamedRequirement,
     Wishes,
     from_arguments,
     from_notebook,
@@ -12,18 +10,13 @@ from .requirements import (
     from_requirements,
     read_text,
 )
-from .solve import Demand, Proposal, distributions, meant, needs_standalone, search, split, to_matrix_yaml
-from .substitutes import Substitution, nearest
+from .solve import Proposal, needs_standalone, to_matrix_yaml
 
 __all__ = [
-    "Demand",
-    "LastRelease",
-    "NamedRequirement",
+    "AskedMachine",
     "Proposal",
-    "Substitution",
+    "ProposedMatrix",
     "Wishes",
-    "brought",
-    "distributions",
     "from_arguments",
     "from_notebook",
     "from_pylock",
@@ -31,14 +24,9 @@ __all__ = [
     "from_requirements",
     "in_wheels",
     "last_release",
-    "meant",
-    "nearest",
     "needs_standalone",
-    "nothing",
-    "prove",
+    "propose",
     "read",
     "read_text",
-    "search",
-    "split",
     "to_matrix_yaml",
 ]

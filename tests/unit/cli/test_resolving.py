@@ -320,7 +320,7 @@ def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
 
 def test_this_machines_own_card_and_driver_are_the_default(monkeypatch, capsys) -> None:
     monkeypatch.setattr(command, "nvidia_smi", lambda: ((), None))
-    of = command.AskedMachine.of
+    of = command.asked_machine
     assert of((), None) == command.AskedMachine()
     double = Gpu(name="NVIDIA GeForce RTX 4090 Laptop GPU", compute_capability="8.9")
     monkeypatch.setattr(command, "nvidia_smi", lambda: ((double, double), "575.57.08"))
@@ -397,7 +397,7 @@ def test_a_platform_is_asked_of_tables_index_and_resolver(capsys) -> None:
 
 def test_a_computer_that_is_named_for_its_card_gets_arm_cells(capsys) -> None:
     for named, card in (("DGX Spark", "GB10"), ("NVIDIA DGX Spark", "GB10"), ("Jetson AGX Orin", "Orin")):
-        assert command.AskedMachine.of((named,), "580").gpus == (card,)
+        assert command.asked_machine((named,), "580").gpus == (card,)
     assert resolve("torch", index=None, gpus=("DGX Spark",), driver="580", json=True) == 0
     cells = [one["cell"] for one in json.loads(capsys.readouterr().out)["proposals"]]
     assert {(cell["platform"], *cell["gpus"]) for cell in cells} == {("linux/arm64", "GB10")}

@@ -12,8 +12,8 @@ from builder.cli.commands import resolve as command
 from builder.core.errors import CellError, FaultError
 from builder.core.model import Wheel
 from builder.plan.matrix import load
+from builder.plan.resolve import proposing, substitutes
 from builder.plan.resolve import requirements as reading
-from builder.plan.resolve import substitutes
 from builder.plan.resolve.solve import Demand, split
 
 VERSIONS = {"numpy": "1.19.5", "triton": "3.1.0", "opencv-python": "4.8.0", "scipy": "1.7.3"}
@@ -88,7 +88,7 @@ def test_a_fault_in_every_proposal_is_no_lack_of_a_way(monkeypatch) -> None:
 @pytest.mark.usefixtures("resolver")
 def test_a_refusal_says_what_would_do_and_nearest_takes_it(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setattr(command.Index, "from_user", lambda **_kept: object())
-    monkeypatch.setattr(command, "ask", lambda *_asked: {})
+    monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
     options = {"driver": "590", "gpu": ["T4"]}
     with pytest.raises(CellError) as raised:
         called(command.resolve, ["torch==1.4.0"], **options)
@@ -104,6 +104,6 @@ def test_a_refusal_says_what_would_do_and_nearest_takes_it(monkeypatch, tmp_path
 @pytest.mark.usefixtures("resolver")
 def test_a_build_for_the_cpu_alone_is_one_for_gpus_instead(monkeypatch) -> None:
     monkeypatch.setattr(command.Index, "from_user", lambda **_kept: object())
-    monkeypatch.setattr(command, "ask", lambda *_asked: {})
+    monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
     with pytest.raises(CellError, match=r"computes on the CPU alone[^$]*onnxruntime-gpu==1.18.0 in place of"):
         called(command.resolve, ["onnxruntime==1.18.0", "scipy"], gpu=["T4"], driver="590")

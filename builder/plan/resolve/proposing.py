@@ -1,0 +1,226 @@
+"""From requirements to a matrix of possible cells, or to a refusal that says what would do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from builder.core.errors import NothingPossibleError, UsageError
+from builder.core.versions import pinned
+from builder.plan.facts.rules import platform_of
+from builder.plan.facts.tables import load
+from builder.plan.resolve.clash import nothing
+from builder.plan.resolve.last import LastRelease, last_release
+from builder.plan.resolve.proof import brought, prove
+from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
+from builder.plan.resolve.solve import Demand, Proposal, distributions, meant, search, split, to_matrix_yaml
+from builder.plan.resolve.substitutes import Substitution, nearest
+from builder.sources.index import Index, Offer, ask
+
+_PROCESSORS = {"linux/amd64": "x86-64", "linux/arm64": "ARM"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedMachine:
+    """The machine that images are to run on."""
+
+    gpus: tuple[str, ...] = ()
+    driver: str | None = None
+    platform: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposedMatrix:
+    """A matrix of possible cells, and the answers of rules, index and resolver behind it."""
+
+    text: str
+    demand: Demand
+    asked: Wishes
+    offers: Mapping[str, Offer]
+    proposals: Sequence[Proposal]
+    last: Sequence[LastRelease] = ()
+    """Of each framework, if a card or a driver is given."""
+    changes: Sequence[Substitution] = ()
+    """What differs from what was asked for."""
+
+    def origin(self, wish: NamedRequirement) -> tuple[str, str]:
+        """The source of a framework's versions, ``index`` or ``facts``, and why."""
+        mine = [self.offers[project] for project in distributions([wish]) if project in self.offers]
+        answered = [offer for offer in mine if offer.unknown is None]
+        if not answered:
+            return "facts", str(mine[0].unknown) if mine else "the index was not asked"
+        releases = len({version for offer in answered for version in offer.versions})
+        processor = _PROCESSORS[self.demand.built_for]
+        return "index", f"it has {releases} releases with wheels for Linux on {processor}"
+
+
+def propose(
+    asked: Wishes,
+    on: AskedMachine,
+    *,
+    python: str | None,
+    limit: int,
+    name: str,
+    index: Index | None,
+    take_nearest: bool = False,
+) -> ProposedMatrix:
+    """A matrix of at most ``limit`` cells, the best first. ``index`` None: the facts alone are asked.
+
+    Raises UsageError if a requirement is neither on record nor in the index, NothingPossibleError if no cell
+    is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
+    Either says what would do; that is taken at once with ``take_nearest``.
+    """
+    python = python or asked.python
+    frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
+    demand = Demand(
+        frameworks=frameworks,
+        companions=companions,
+        gpus=on.gpus,
+        driver=on.driver,
+        platform=on.platform,
+        python=python,
+        index=tuple(asked.index),
+    )
+    swapped: list[Substitution] = []
+    if not frameworks:
+        demand, swapped = _for_gpus(demand)
+    if not demand.frameworks:
+        demand = _with_brought(demand, index)
+    offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
+    _refuse_absent(demand, offers)
+    available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
+    changes: Sequence[Substitution] = ()
+    try:
+        _refuse_swapped(swapped)
+        standing = _standing(demand, available, index, limit)
+    except NothingPossibleError as problem:
+        way = nearest(demand, index, available)
+        if way is None:
+            raise
+        changes, standing = _joined([*swapped, *way.changes]), [way.proposal]
+        if changes and not take_nearest:
+            raise _with_way(problem, changes, way.proposal) from problem
+    text = to_matrix_yaml(standing, name, remarks=[str(change) for change in changes])
+    machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
+    last = [last_release(wish.name, on.gpus, on.driver) for wish in demand.frameworks if machine_given]
+    return ProposedMatrix(
+        text=text,
+        demand=demand,
+        asked=asked,
+        offers=offers,
+        proposals=standing,
+        last=last,
+        changes=changes,
+    )
+
+
+def _standing(
+    demand: Demand, available: Mapping[str, Sequence[str]], index: Index | None, limit: int
+) -> list[Proposal]:
+    """At most ``limit`` proposals that rules and resolver accept; NothingPossibleError if there are none."""
+    found = search(demand, available=available)
+    if not found.possible:
+        raise nothing(demand, found, available)
+    if index is None:
+        why = "the index was not asked (--offline)"
+        return [replace(one, unasked=why) for one in found.possible[:limit]]
+    standing, refused = prove(found.possible, demand, index, limit)
+    if not standing:
+        reasons = [line for text in refused[:3] for line in text.splitlines()[:8]]
+        raise NothingPossibleError(
+            "\n  ".join(("the rules let it pass, and the resolver finds no set of wheels:", *reasons)),
+            reasons=reasons,
+            hint="loosen a requirement that the resolver names, or the Python",
+        )
+    return standing
+
+
+def _refuse_swapped(swapped: Sequence[Substitution]) -> None:
+    """NothingPossibleError for frameworks' builds for the CPU alone."""
+    reasons = [f"{one.asked} ({one.asked.place}) computes on the CPU alone" for one in swapped]
+    if reasons:
+        raise NothingPossibleError("\n".join(reasons), reasons=reasons)
+
+
+def _joined(changes: Sequence[Substitution]) -> list[Substitution]:
+    """One change for a requirement that was changed twice: to another distribution, and to its release."""
+    found: list[Substitution] = []
+    for change in changes:
+        before = next((n for n, one in enumerate(found) if one.instead == str(change.asked)), None)
+        if before is None:
+            found.append(change)
+        else:
+            found[before] = replace(change, asked=found[before].asked)
+    return found
+
+
+def _with_way(
+    problem: NothingPossibleError, changes: Sequence[Substitution], proposal: Proposal
+) -> NothingPossibleError:
+    """The refusal with what would do."""
+    cell = proposal.cell
+    proven = (
+        f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
+    )
+    on = f"on Python {cell.python} and {cell.base} {proven} with"
+    lines = [problem.message, f"what would do: {on}", *(f"  {change}" for change in changes)]
+    lines += [f"  {reason}" for reason in proposal.sources]
+    hint = "--nearest takes these, and writes the matrix"
+    return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
+
+
+def _for_gpus(demand: Demand) -> tuple[Demand, list[Substitution]]:
+    """The demand with a build for GPUs in the place of each framework's build for the CPU alone."""
+    rows = load().without
+    changes = [
+        Substitution(asked=wish, instead=f"{rows[wish.name].instead}{wish.parsed.specifier}")
+        for wish in demand.companions
+        if wish.name in rows
+    ]
+    wishes = from_arguments(filter(None, (one.instead for one in changes))).merged().wishes
+    others = tuple(wish for wish in demand.companions if wish not in [one.asked for one in changes])
+    placed = zip(wishes, changes, strict=True) if len(wishes) == len(changes) else ()
+    frameworks = tuple(replace(wish, place=one.asked.place) for wish, one in placed)
+    return (
+        (replace(demand, frameworks=frameworks, companions=others), changes) if frameworks else (demand, [])
+    )
+
+
+def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:
+    """NothingPossibleError for a framework that the index answers about, and has no wheel of."""
+    for wish in demand.frameworks:
+        mine = [offers[project] for project in distributions([wish]) if project in offers]
+        # a +cu126 build may be on an index of its own alone
+        if mine and "+" not in str(wish) and all(o.unknown is None and not o.wheels for o in mine):
+            text = (
+                f"the package index has no wheel of {wish.name} for Linux on {_PROCESSORS[demand.built_for]}"
+            )
+            raise NothingPossibleError(
+                text,
+                reasons=[text],
+                hint="check UV_DEFAULT_INDEX or pip.conf; --offline asks only rtbuild's own tables",
+            )
+
+
+def _with_brought(demand: Demand, index: Index | None) -> Demand:
+    """The demand with the frameworks that the other packages bring: faster-whisper brings ctranslate2."""
+    found: list[str] = []
+    for wish in demand.companions:
+        found += load().companion_asks(wish.name, pinned(wish.parsed))
+        other = meant(wish.name)
+        if other is not None:
+            raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
+    names = ", ".join(str(wish) for wish in demand.companions)
+    if not found:
+        if index is None:
+            raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
+        python = demand.python if demand.python and demand.python[0].isdigit() else "3.12"
+        found = brought(index, demand, python)
+    if not found:
+        raise UsageError(
+            f"{names} brings no framework that is on record",
+            hint=f"name one beside: {', '.join(sorted(load().frameworks))}",
+        )
+    added = tuple(
+        NamedRequirement(parsed=wish.parsed, place=f"brought by {names}")
+        for wish in from_arguments(found).merged().wishes
+    )
+    return replace(demand, frameworks=added)
