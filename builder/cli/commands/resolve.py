@@ -18,15 +18,13 @@ from builder.plan.resolve import (
     ProposedMatrix,
     Wishes,
     from_arguments,
+    from_conda,
     from_notebook,
     from_pylock,
     from_pyproject,
     from_requirements,
-    in_wheels,
     needs_standalone,
     propose,
-    read,
-    read_text,
 )
 from builder.sources.index import MACHINES, Index
 
@@ -122,20 +120,15 @@ def wishes(
 ) -> Wishes:
     """All requirements, with notes on those left out. Raises UsageError and CellError."""
     found = from_arguments(arguments)
-    others = [from_requirements(path) for path in files]
-    if pyproject is not None:
-        others.append(from_pyproject(pyproject))
-    if pylock is not None:
-        others.append(from_pylock(pylock))
-    if notebook is not None:
-        others.append(from_notebook(notebook))
-    if environment is not None:
-        others.append(in_wheels(*read(read_text(environment)), str(environment)))
+    single = (
+        (from_pyproject, pyproject),
+        (from_pylock, pylock),
+        (from_notebook, notebook),
+        (from_conda, environment),
+    )
+    others = [*map(from_requirements, files), *(read(path) for read, path in single if path is not None)]
     for other in others:
-        found.wishes += other.wishes
-        found.index += [url for url in other.index if url not in found.index]
-        found.notes += other.notes
-        found.python = found.python or other.python
+        found.take_over(other)
     if not found.wishes:
         raise UsageError(
             "\n".join(("no framework is named", *(f"  {note}" for note in found.notes))),

@@ -1,4 +1,4 @@
-from .conda import in_wheels, read
+from .conda import from_conda
 from .last import last_release
 from .proposing import AskedMachine, ProposedMatrix, propose
 from .requirements import (
@@ -8,7 +8,6 @@ from .requirements import (
     from_pylock,
     from_pyproject,
     from_requirements,
-    read_text,
 )
 from .solve import Proposal, needs_standalone, to_matrix_yaml
 
@@ -18,15 +17,13 @@ __all__ = [
     "ProposedMatrix",
     "Wishes",
     "from_arguments",
+    "from_conda",
     "from_notebook",
     "from_pylock",
     "from_pyproject",
     "from_requirements",
-    "in_wheels",
     "last_release",
     "needs_standalone",
     "propose",
-    "read",
-    "read_text",
     "to_matrix_yaml",
 ]

@@ -9,6 +9,7 @@ https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/pkg-specs.htm
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -18,7 +19,7 @@ from builder.core.documents import CONTROL, shown
 from builder.core.errors import CellError, UsageError
 from builder.core.versions import NO_NUMBER, agree, canonical, contains, key, release, short
 from builder.plan.facts.tables import FrameworkRow, load
-from builder.plan.resolve.requirements import Wishes
+from builder.plan.resolve.requirements import Wishes, read_text
 from builder.plan.resolve.solve import pythons
 
 _LARGEST = 256 << 10
@@ -72,6 +73,14 @@ class CondaPackage:
 
     def __str__(self) -> str:
         return "=".join(part for part in (self.name, self.version, self.build) if part)
+
+
+def from_conda(path: Path) -> Wishes:
+    """The requirements of ``environment.yml`` or ``conda list --export|--explicit``, told in wheels.
+
+    Raises UsageError and CellError, as :func:`read` and :func:`in_wheels` do.
+    """
+    return in_wheels(*read(read_text(path)), str(path))
 
 
 def read(text: str) -> tuple[list[CondaPackage], list[str]]:

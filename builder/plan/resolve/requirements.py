@@ -139,6 +139,13 @@ class Wishes:
         if plain not in self.index:
             self.index.append(plain)
 
+    def take_over(self, other: "Wishes") -> None:
+        """Add all of another source's; the Python of the first that names one stays."""
+        self.wishes += other.wishes
+        self.index += [url for url in other.index if url not in self.index]
+        self.notes += other.notes
+        self.python = self.python or other.python
+
     def merged(self) -> Self:
         """One requirement for each package and marker, with the bounds of all."""
         found: dict[tuple[str, str], NamedRequirement] = {}
