@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from packaging.requirements import Requirement
 
 from builder.core.errors import NothingPossibleError, NotKnownError
-from builder.core.versions import lower_bound, pinned
-from builder.plan.facts.rules import Outcome, check, summary
+from builder.core.versions import key, lower_bound, pinned, short
+from builder.plan.facts.rules import Choice, Combination, Outcome, check, choices, summary
 from builder.plan.facts.tables import load
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, Search, closest, search
@@ -148,8 +148,44 @@ def _left_open(found: Search, demand: Demand) -> bool:
 def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
     """Why the candidates that came closest are refused, each reason once."""
     if not found.refused:
-        return ["no Python and base on record suit all of them"]
+        return list(_without_candidate(demand)) or ["no Python and base on record suit all of them"]
     bad = {Outcome.IMPOSSIBLE, Outcome.UNKNOWN}
     judged = (check(cell, driver=demand.driver, suggest=False) for cell in found.refused)
     nearest = sorted(([f for f in findings if f.outcome in bad] for findings in judged), key=len)[:8]
     return list(dict.fromkeys(finding.message for findings in nearest for finding in findings))[:most]
+
+
+def _without_candidate(demand: Demand) -> Iterator[str]:
+    """Why no cell was put together: no wheel with CUDA or for the Python, or no such CUDA any more."""
+    pythons: dict[str, set[str]] = {}
+    for wish in demand.frameworks:
+        ways = [choice for choice in choices(wish.parsed) if demand.built_for in choice.row.platforms]
+        if not ways:
+            continue
+        table, exact = load().frameworks[load().table_name(wish.name)], pinned(wish.parsed)
+        label = f"{table.title} {exact}" if exact is not None else table.title
+        with_cuda = [choice for choice in ways if demand.built_for not in choice.row.cpu_only]
+        pythons[label] = {python for choice in with_cuda for python in choice.row.python}
+        if not with_cuda:
+            others = (row for row in table.of(ways[0].row.version) if demand.built_for not in row.cpu_only)
+            has = "".join(f"; {row.distribution} {row.version} has it" for row in itertools.islice(others, 1))
+            yield f"the wheel of {label} for {demand.built_for} was built without CUDA{has}"
+        elif not any(map(demand.takes_python, pythons[label])):
+            there = ", ".join(sorted(pythons[label], key=key))
+            yield f"{label} has no wheel for Python {demand.python} (it has {there})"
+        elif not any(_has_cell(choice, demand) for choice in with_cuda):
+            cuda = short(with_cuda[0].row.cuda or "0", 2)
+            gone = "of which no image and no wheels of NVIDIA's are on record"
+            yield f"{label} was compiled for CUDA {cuda}, {gone}"
+        else:
+            continue
+        return
+    if len(pythons) > 1 and all(pythons.values()) and not set.intersection(*pythons.values()):
+        each = (f"{label} for {', '.join(sorted(found, key=key))}" for label, found in pythons.items())
+        yield f"no Python has wheels of all: there are {'; '.join(each)}"
+
+
+def _has_cell(choice: Choice, demand: Demand) -> bool:
+    alone = Combination((choice,))
+    every = (cell for python in alone.pythons for cell in alone.cells(python, demand.gpus, demand.built_for))
+    return next(every, None) is not None

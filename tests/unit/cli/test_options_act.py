@@ -96,7 +96,7 @@ ROWS: dict[str, str] = {
     "resolve --conda": "environment.yml",
     "resolve --limit": "1",
     "resolve --force": " | torch --offline --gpu T4 --output requirements.txt",
-    "resolve --nearest": " | torch==1.4.0 --offline --gpu T4",
+    "resolve --nearest": " | torch==0.4.1 --offline --gpu T4",
     "resolve --platform": "linux/arm64",
     "resolve --offline": " | torch --gpu T4",
     "init --offline": " | torch --gpu T4",

@@ -196,7 +196,23 @@ def test_cuda_compat_serves_data_centre_cards_on_its_branches_and_no_others(make
     assert said == {True, False}
 
 
-@pytest.mark.parametrize("version", ["1.5.1", "1.6.0", "1.7.1"])
+@pytest.mark.parametrize(
+    ("version", "instead"),
+    [
+        ("0.3.25", "jax[cuda12]==0.4.22"),
+        ("0.4.14", "jax[cuda12]==0.4.22"),
+        ("0.4.35", "ask for jax[cuda12]"),
+        ("0.8.0", "ask for jax[cuda12] or jax[cuda13]"),
+        ("0.99.0", "ask for jax[cuda12] or jax[cuda13]"),
+    ],
+)
+def test_a_jax_without_an_extra_is_told_extras_that_its_release_has(make, version: str, instead: str) -> None:
+    cell = make(f"jax=={version}", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    (found,) = (f for f in check(cell, suggest=False) if f.rule == "framework-known")
+    assert found.message.endswith(instead)
+
+
+@pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "0.4.1"])
 def test_a_release_without_a_row_is_not_one_that_brings_nothing(make, version: str) -> None:
     """What a deep reading tells of a wheel does not say where its cuDNN lies."""
     cell = make(f"torch=={version}", python="3.8", base="rootfs:debian/bookworm", cuda="wheels")
@@ -204,4 +220,4 @@ def test_a_release_without_a_row_is_not_one_that_brings_nothing(make, version: s
     found = [f for f in check(cell, Truth(wheels=(wheel,)), suggest=False) if f.rule == "cudnn-version"]
     assert [f.outcome.value for f in found] == ["unknown"]
     unread = [f for f in check(cell, suggest=False) if f.rule == "framework-known"]
-    assert "the next release on record is 1.8.0" in unread[0].message
+    assert "the next release on record is 1.0.0" in unread[0].message

@@ -21,7 +21,7 @@ from builder.plan.resolve import last_release
             "1.27.0",
             "V100 has 7.0",
         ),
-        ("torch", "GTX1080-Ti", "595", None, None, "1.8.0", "serve Pascal no more"),
+        ("torch", "GTX1080-Ti", "595", None, None, "1.0.0", "serve Pascal no more"),
     ],
 )
 def test_the_last_release_and_what_was_dropped_after_it(

@@ -135,15 +135,15 @@ def refusal(*texts: str, available=None, **options) -> NothingPossibleError:
 @pytest.mark.parametrize(
     ("text", "options", "close"),
     [
-        ("torch==0.4.1", {}, "torch==1.8.0"),
-        ("torch==1.7.1", {"gpus": ("T4",), "driver": "535"}, "torch==1.8.0+cu111"),
-        ("torch<1.5", {}, "torch==1.8.0"),
+        ("torch==0.4.1", {}, "torch==1.0.0"),
+        ("torch==0.4.1", {"gpus": ("T4",), "driver": "535"}, "torch==1.0.0"),
+        ("torch<1.0", {}, "torch==1.0.0"),
         ("torch==2.99.*", {"gpus": ("T4",), "driver": "535"}, "torch==2.14.1+cu126"),
         ("torch==2.3.0.dev2024", {}, "torch==2.3.0"),
-        ("torch===1foo", {}, "torch==1.8.0"),
-        ("tensorflow==1.12.0", {}, "tensorflow==2.4.0"),
-        ("tensorflow-gpu==1.12.0", {}, "tensorflow-gpu==2.4.0"),
-        ("paddlepaddle-gpu==1.8.5", {"gpus": ("T4",)}, "paddlepaddle-gpu==2.5.0"),
+        ("torch===1foo", {}, "torch==1.0.0"),
+        ("tensorflow==0.11.0", {}, "tensorflow==2.4.0"),
+        ("tensorflow-gpu==0.11.0", {}, "tensorflow-gpu==2.4.0"),
+        ("paddlepaddle-gpu==1.6.3", {"gpus": ("T4",)}, "paddlepaddle-gpu==2.5.0"),
         ("jax==0.4.16", {}, "jax[cuda12]==0.4.22"),
         ("jax[cuda11_pip]==0.4.25", {}, "jax[cuda12]==0.4.25"),
         ("cupy-cuda91==7.0.0", {"gpus": ("T4",), "driver": "535"}, "cupy-cuda112==9.0.0"),
@@ -166,8 +166,41 @@ def test_what_an_index_answered_that_it_lacks_is_impossible() -> None:
         ("torch==1.7.1", {"torch": ["2.0.0"]}),
     ):
         assert type(refusal(text, available=available)) is NothingPossibleError
-    for text in ("torch==1.7.1", "torch==1.9.0+cu999", "torch==2.0.0rc1"):
-        assert isinstance(refusal(text, available={"torch": ["1.7.1", "2.0.0"]}), NotKnownError), text
+    for text in ("torch==0.4.1", "torch==1.9.0+cu999", "torch==2.0.0rc1"):
+        assert isinstance(refusal(text, available={"torch": ["0.4.1", "2.0.0"]}), NotKnownError), text
+
+
+@pytest.mark.parametrize(
+    ("texts", "python", "said"),
+    [
+        (
+            ["tensorflow==2.15.1"],
+            "3.12",
+            "TensorFlow 2.15.1 has no wheel for Python 3.12 (it has 3.9, 3.10, 3.11)",
+        ),
+        (["tensorflow==1.6.0"], None, "was built without CUDA; tensorflow-gpu 1.6.0 has it"),
+        (["tensorflow-gpu==1.6.0"], None, "was compiled for CUDA 9.0, of which no image and no wheels"),
+        (["tensorflow==1.13.2", "torch==2.14.0"], None, "was built without CUDA; tensorflow-gpu 1.13.2"),
+        (
+            ["tensorflow==2.5.0", "torch==2.14.0"],
+            None,
+            "no Python has wheels of all: there are TensorFlow 2.5.0",
+        ),
+    ],
+)
+def test_where_no_cell_could_be_put_together_the_reason_says_what_lacks(texts, python, said: str) -> None:
+    (reason,) = refusal(*texts, python=python).reasons
+    assert said in reason
+
+
+def test_what_brings_a_cuda_of_which_no_image_is_left_goes_on_ubuntu_without_cuda() -> None:
+    """Up to PyTorch 1.3 there are wheels for Pythons that no standalone one is of."""
+    found = proposals("torch==1.1.0", gpus=("V100",))
+    assert {(str(one.cell.base), one.cell.python) for one in found} >= {
+        ("ubuntu:18.04", "3.7"),
+        ("ubuntu:18.04", "3.6"),
+    }
+    assert all("nvidia/cuda" not in str(one.cell.base) for one in found)
 
 
 def test_the_version_to_take_instead_is_the_nearest_and_not_the_newest() -> None:

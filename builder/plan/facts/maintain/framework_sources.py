@@ -78,8 +78,17 @@ def _torch(release: WheelRelease, row: Raw) -> None:
     row["brings"] = "pins" if _pins_cudnn(row) else "inside"
 
 
+def _paddle(release: WheelRelease, row: Raw) -> None:
+    """Up to 1.8 its version names CUDA and cuDNN: ``1.8.5.post107`` is for CUDA 10 and cuDNN 7."""
+    _plain(release, row)
+    named = re.search(r"\.post(\d+)(\d)$", release.version)
+    if named is not None:
+        row |= {"cuda": named[1], "cudnn": named[2]}
+        row["read"] |= dict.fromkeys(("cuda", "cudnn"), "version")
+
+
 def _plain(_release: WheelRelease, row: Raw) -> None:
-    """ONNX Runtime, PaddlePaddle, CTranslate2."""
+    """ONNX Runtime, CTranslate2."""
     row["extra"] = "cudnn" if "cudnn" in row["extras"] else None
     row["brings"] = "extra" if row["extra"] else "pins" if _pins_cudnn(row) else "outside"
 
@@ -189,8 +198,8 @@ def _with_local_build(release: WheelRelease, variant: str, asked: Mapping[str, l
 
 
 FAMILIES = (
-    Family("tensorflow", dict.fromkeys(("tensorflow", "tensorflow-gpu"), "1.13"), _each(_tensorflow)),
-    Family("torch", {"torch": "1.8"}, _each(_torch, 1)),
+    Family("tensorflow", dict.fromkeys(("tensorflow", "tensorflow-gpu"), "0.12"), _each(_tensorflow)),
+    Family("torch", {"torch": "0.4"}, _each(_torch, 1)),
     Family(
         "jax",
         {
@@ -202,7 +211,7 @@ FAMILIES = (
     ),
     Family("cupy", {f"cupy-cuda{name}": "8" for name in (*CUPY, "11x", "12x", "13x")}, _each(_cupy)),
     Family("onnxruntime", {"onnxruntime-gpu": "1.0"}, _each(_plain), two=True),
-    Family("paddle", {"paddlepaddle-gpu": "2.0"}, _each(_plain)),
+    Family("paddle", {"paddlepaddle-gpu": "0.10"}, _each(_paddle)),
     Family("ctranslate2", {"ctranslate2": "2.0"}, _each(_plain), two=True),
 )
 

@@ -279,7 +279,10 @@ def _on(system: str, cuda: str, wheels: Cuda | None, flavour: str | None) -> Ite
     if not system.startswith("ubuntu"):
         return  # no Python of their own, and no Debian packages
     fitting = [row for row in _tags(cuda) if system in row.systems]
-    if wheels is not None and fitting:
+    if wheels is not None and all(row.state == "deleted" for row in _tags(cuda)):
+        # no image with that CUDA is left, and what brings its own needs none
+        yield Base(kind="registry", name=system.replace("ubuntu", "ubuntu:")), wheels
+    elif wheels is not None and fitting:
         # the oldest release that is not older than the framework's CUDA, else the newest there is
         near = fitting[0] if at_least(fitting[0].cuda, cuda) else fitting[-1]
         yield Base(kind="registry", name=f"nvidia/cuda:{near.cuda}-base-{system}"), wheels

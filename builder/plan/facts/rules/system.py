@@ -48,9 +48,7 @@ def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
     if (build := load().without.get(framework.name)) is not None:
         return f"{build.name} is a build without CUDA; {build.instead} has it"
     if framework.variant == "cpu" and framework.name == "jax":
-        rows = framework.table.of(framework.version or "") if framework.table is not None else []
-        extras = " or ".join(f"jax[{row.extra}]" for row in rows) or "jax[cuda12] or jax[cuda13]"
-        return f"it names no CUDA extra, so JAX comes without its plug-in; ask for {extras}"
+        return f"it names no CUDA extra, so JAX comes without its plug-in; {_with_extra(framework)}"
     if (other := re.match("cpu|rocm|xpu", framework.variant)) is not None:
         return f"it is the build for {_OTHERS[other[0]]}"
     if framework.wheel is not None and framework.wheel.gpu is False:
@@ -58,6 +56,21 @@ def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
     if framework.row is not None and platform in framework.row.cpu_only:
         return f"its wheel for {platform} was built without CUDA"
     return None
+
+
+def _with_extra(framework: CellFramework) -> str:
+    """What to ask for in place of a jax without an extra: extras that this release has."""
+    rows = framework.table.rows if framework.table is not None else ()
+    mine = framework.table.of(framework.version or "") if framework.table is not None else []
+    usual = [row for row in rows if row.default]
+    if not mine and usual and framework.version and at_least(usual[-1].version, framework.version):
+        first = usual[0]
+        return (
+            f"no build of {framework.version} with CUDA lies on the default package index (they are on a "
+            f"page of its maker's); the first that does is jax[{first.extra}]=={first.version}"
+        )
+    newest = mine or [row for row in usual if row.version == usual[-1].version]
+    return f"ask for {' or '.join(dict.fromkeys(f'jax[{row.extra}]' for row in newest))}"
 
 
 def _no_such_release(framework: CellFramework) -> str | None:
