@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -201,8 +204,21 @@ def card(text: str, *, alike: bool = True) -> str:
 
 def refuse_existing(path: Path, *, hint: str = "--force replaces it") -> None:
     """UsageError if what is to be written is there already."""
-    if path.exists():
+    with writing(path):
+        there = path.exists()
+    if there:
         raise UsageError(f"{path} is there already", hint=hint)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """UsageError if what the command line names cannot be written there; a full disk stays an OSError."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise UsageError(f"{path} cannot be written: {problem.strerror or problem}") from problem
 
 
 def age(text: str | None) -> timedelta | None:

@@ -10,6 +10,7 @@ from builder.cli import options as opt
 from builder.cli.console import Progress, Terminal, print_json, run_summary
 from builder.cli.walking import exit_code, finished, walk
 from builder.core.errors import UsageError
+from builder.core.files import write_whole
 from builder.core.model import Cell, Matrix
 from builder.pipeline import BuildOptions, EngineOptions, LayerSource, build_cells
 
@@ -124,10 +125,10 @@ def _compare_builds(
     results = walk(terminal, run)
     documents = {cell: comparison.document() for cell, comparison in found.items()}
     folder = options.results / "reproduce"
-    folder.mkdir(parents=True, exist_ok=True)
-    for cell, document in documents.items():
-        text = json.dumps({"schema": 1, "cell": cell, **document}, indent=2) + "\n"
-        (folder / f"{cell}.json").write_text(text, "utf-8")
+    with opt.writing(folder):
+        for cell, document in documents.items():
+            text = json.dumps({"schema": 1, "cell": cell, **document}, indent=2) + "\n"
+            write_whole(folder / f"{cell}.json", text.encode())
     if as_json:
         rows = [
             {

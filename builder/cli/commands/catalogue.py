@@ -48,7 +48,8 @@ def catalogue(
     )
     for note in found.notes:
         say(f"warning: {shown(note, most=1000)}")
-    pages = write_site(found, output, made=when.date().isoformat())
+    with opt.writing(output):
+        pages = write_site(found, output, made=when.date().isoformat())
     counts = {"pages": len(pages), "releases": len(found.releases), "images": len(found.images)}
     if json_:
         ran = sum(bool(image.works_on) for image in found.images)

@@ -16,7 +16,8 @@ from builder.cli.console import Progress, Terminal, counted, print_json, reporte
 from builder.cli.walking import walk
 from builder.core import resources
 from builder.core.documents import shown
-from builder.core.errors import MissingToolError, UsageError
+from builder.core.errors import MissingToolError
+from builder.core.files import write_whole
 from builder.core.items import item
 from builder.core.model import Matrix, Profile
 from builder.image.engine import Engine
@@ -107,12 +108,9 @@ def import_(
         terminal.say(str(problem))
     imported = _asked(runtime, profile, terminal, build=build)
     matrix_path = output / f"{imported.name}.yaml"
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        matrix_path.write_text(matrix_text(imported), encoding="utf-8")
-        (output / f"{imported.name}.runtime.json").write_text(record_text(imported), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error}") from error
+    with opt.writing(output):
+        write_whole(matrix_path, matrix_text(imported).encode())
+        write_whole(output / f"{imported.name}.runtime.json", record_text(imported).encode())
     matrix = load(matrix_path)
     for line in _import_lines(imported, matrix):
         terminal.say(line)

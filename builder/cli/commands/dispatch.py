@@ -102,7 +102,8 @@ def dispatch(
         show(*_table(rows), *(f"{cell} is left out: {why}" for cell, why in broken.items()))
     if junit is not None:
         cases = list(map(_case, rows))
-        write_whole(junit, junit_xml(cases, command=command_line(), started=datetime.now(UTC)))
+        with opt.writing(junit):
+            write_whole(junit, junit_xml(cases, command=command_line(), started=datetime.now(UTC)))
     if cancel.is_set():
         say("the tasks go on; the same command follows them again")
         return INTERRUPTED

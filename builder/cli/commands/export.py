@@ -37,7 +37,8 @@ def export(
     if output is None:
         show(*text.splitlines())
     else:
-        write_whole(output, text.encode())
+        with opt.writing(output):
+            write_whole(output, text.encode())
     for lost in lost_by(pinned):
         say(f"not carried: {lost}")
     return 0

@@ -93,12 +93,12 @@ def matrix_text(wish: MatrixWish) -> str:
 
 
 def write_matrix(text: str, path: Path) -> None:
-    """Write it with the line by which editors find its schema."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write it with the line by which editors find its schema. UsageError if it cannot be written."""
     name = where = "matrix.schema.json"
     if (path.parent.parent / "docs" / name).is_file():
         where = f"../docs/{name}"
-    else:
-        (path.parent / name).write_text((resources.schemas() / name).read_text("utf-8"), "utf-8")
-    write_whole(path, f"# yaml-language-server: $schema={where}\n{text}".encode())
+    with opt.writing(path):
+        if where == name:
+            write_whole(path.parent / name, (resources.schemas() / name).read_bytes())
+        write_whole(path, f"# yaml-language-server: $schema={where}\n{text}".encode())
     say(f"{path} is written")

@@ -12,6 +12,7 @@ from pathlib import Path
 from builder.cli import options as opt
 from builder.cli.console import say
 from builder.core.errors import UsageError
+from builder.core.files import write_whole
 
 _PROBE = "to see what is here on this machine: `rtbuild probe -o cudnn_verify.py && python3 cudnn_verify.py`"
 
@@ -23,8 +24,8 @@ def probe(output: Path | None = opt.of("--output, -o: Write it there; without, t
     if output is None:
         sys.stdout.buffer.write(bundle())
     else:
-        output.write_bytes(bundle())
-        output.chmod(0o755)
+        with opt.writing(output):
+            write_whole(output, bundle(), mode=0o755)
     return 0
 
 

@@ -78,7 +78,8 @@ def resolve(
             print_json(_refusal(none, asked, on))
         raise
     if output is not None:
-        write_whole(output, found.text.encode())
+        with opt.writing(output):
+            write_whole(output, found.text.encode())
         say(f"{output} is written; next: rtbuild build {shlex.quote(str(output))}")
     if json_:
         print_json(document(found))

@@ -147,7 +147,8 @@ def devcontainer(
         user=user if is_colab(stored) else None,
         memory=memory,
     )
-    path = write_devcontainer(content, output, force=force)
+    with opt.writing(output):
+        path = write_devcontainer(content, output, force=force)
     if json_:
         print_json({"schema": 1, "path": str(path), "document": content})
     if "remoteUser" in content and output.stat().st_uid == 0:

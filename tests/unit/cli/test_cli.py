@@ -287,6 +287,24 @@ def test_the_reference_is_what_help_says(
     generated("docs/cli.md", "\n".join(text))
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["probe"],
+        ["init", "torch", "--offline", "--gpu", "T4"],
+        ["resolve", "torch", "--offline", "--gpu", "T4"],
+        ["export", "tensorflow2.11.1-*", str(ROOT / "benchmarks/matrices/tf.yaml"), "--format", "constraints"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_output_that_cannot_be_written_is_no_bug(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = rtbuild(*words, "--output", "file/within", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: file/within" in done.stderr
+    assert "cannot be written: " in done.stderr
+
+
 def test_the_help_names_every_exit_code() -> None:
     of_errors = {
         one.exit_code for one in vars(errors).values() if isinstance(one, type) and hasattr(one, "exit_code")
