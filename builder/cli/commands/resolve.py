@@ -207,6 +207,7 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
                 "framework": last.name,
                 "newest": last.anywhere.text,
                 "newest_on_default_index": last.default.text,
+                "with_full_driver": dict(zip(("driver", "newest"), last.full or (), strict=False)) or None,
                 "dropped_since": last.anywhere.since,
                 "dropped_because": last.anywhere.dropped.as_json() if last.anywhere.dropped else None,
             }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 
-from builder.core.versions import release
+from builder.core.versions import key, release
 from builder.plan.facts.rules import Choice, Finding, Outcome, check, choices
 
 
@@ -35,6 +35,8 @@ class LastRelease:
     """On any index that is known to have builds of it."""
     default: Newest
     """On the default package index alone."""
+    full: tuple[str, str] | None = None
+    """For a bare branch: a driver of it, and what runs from that one on; None if nothing newer does."""
 
     def lines(self, on: str) -> list[str]:
         """What a person reads, with the sources; nothing where the newest release runs."""
@@ -47,6 +49,11 @@ class LastRelease:
             none = f"no release of {self.name}{where} is known to run on {on}"
             why = f"{self.name} {newest.since}: {newest.dropped.message}"
             said.append(f"{runs if newest.text else none}; {why} [{sources}]")
+        if self.full is not None:
+            said.append(
+                f"{self.full[1]} runs from driver {self.full[0]} on: a branch stands for its first release, "
+                "and the full number (nvidia-smi prints it) may buy a newer one"
+            )
         return said
 
 
@@ -56,11 +63,28 @@ def last_release(name: str, gpus: Sequence[str], driver: str | None) -> LastRele
     A release of which a deciding value is not known is none that runs.
     """
     ways = list(choices(Requirement(name)))
+    anywhere = _newest(ways, gpus, driver)
     return LastRelease(
         name=name,
-        anywhere=_newest(ways, gpus, driver),
+        anywhere=anywhere,
         default=_newest([choice for choice in ways if not choice.index], gpus, driver),
+        full=_from_full_number(ways, gpus, driver, anywhere),
     )
+
+
+def _from_full_number(
+    ways: Sequence[Choice], gpus: Sequence[str], driver: str | None, bare: Newest
+) -> tuple[str, str] | None:
+    """The release of a branch that the best of its releases lets run, and the oldest driver that does."""
+    if driver is None or "." in driver:
+        return None
+    best = _newest(ways, gpus, f"{driver}.999")
+    if best.choice is None or best.text is None or best.text == bare.text:
+        return None
+    findings = check(next(best.choice.cells(tuple(gpus))), driver=driver, only=("driver", "gpu"))
+    open_ = [finding for finding in findings if finding.outcome is Outcome.UNKNOWN]
+    numbers = [v.text for finding in open_ for v in finding.values if v.text.startswith(f"{driver}.")]
+    return (max(numbers, key=key), best.text) if numbers else None
 
 
 def _newest(ways: Sequence[Choice], gpus: Sequence[str], driver: str | None) -> Newest:

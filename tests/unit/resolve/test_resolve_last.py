@@ -36,5 +36,15 @@ def test_the_last_release_and_what_was_dropped_after_it(
     assert len(lines) == (2 if plain else 1)
 
 
+def test_a_bare_branch_is_told_what_a_full_number_may_buy() -> None:
+    found = last_release("torch", ("A100",), "525")
+    assert found.full == ("525.60.13", "torch==2.14.1+cu126")
+    assert found.anywhere.text != "torch==2.14.1+cu126"
+    (line,) = [line for line in found.lines("A100") if "full number" in line]
+    assert line.startswith("torch==2.14.1+cu126 runs from driver 525.60.13 on")
+    for driver in ("525.60.13", "535", None):
+        assert last_release("torch", ("A100",), driver).full is None
+
+
 def test_where_the_newest_release_runs_nothing_is_said() -> None:
     assert last_release("torch", ("RTX5090",), "580").lines("RTX5090") == []
