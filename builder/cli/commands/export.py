@@ -1,12 +1,13 @@
 """``rtbuild export``: a locked cell as a file that pip, uv or conda installs."""
 
+import functools
 from pathlib import Path
 from typing import get_args
 
 from builder.cli import options as opt
 from builder.cli.console import say, show
 from builder.core.files import write_whole
-from builder.plan.lock import WITH_PLACES, Form, exported_files, lost_by, written
+from builder.plan.lock import Form, lost_by, written
 from builder.sources.index import Index
 
 _FORMS = "|".join(get_args(Form))
@@ -29,11 +30,8 @@ def export(
     loaded = opt.load_all(matrices)
     one = opt.choose_one(loaded, cell)
     pinned = opt.locked(loaded, one)
-    places = {}
-    if form in WITH_PLACES:
-        index = Index.from_user().with_extra(one.index)
-        places = {file.sha256: index.place(file) for file in exported_files(pinned)}
-    text = written(pinned, form, places)
+    index = functools.cache(lambda: Index.from_user().with_extra(one.index))
+    text = written(pinned, form, lambda file: index().place(file))
     if output is None:
         show(*text.splitlines())
     else:

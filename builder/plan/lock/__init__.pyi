@@ -1,5 +1,5 @@
 from .changes import Outdated, outdated
-from .export import WITH_PLACES, Form, exported_files, lost_by, written
+from .export import Form, lost_by, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
 from .resolve import pin, requirements
 from .sources import (
@@ -15,7 +15,6 @@ from .sources import (
 from .wheel_layers import Group, groups_of, stands_alone
 
 __all__ = [
-    "WITH_PLACES",
     "BuildRoot",
     "Form",
     "Group",
@@ -25,7 +24,6 @@ __all__ = [
     "SdistBuilder",
     "choose",
     "compiler_system",
-    "exported_files",
     "groups_of",
     "host_platform",
     "lock_path",

@@ -12,7 +12,7 @@ recipe stay behind: :func:`lost_by` names them, and each text begins with them a
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -21,8 +21,8 @@ from packaging.utils import canonicalize_name
 from builder.core.model import Pinned, Sdist, Wheel
 
 Form = Literal["pylock", "requirements", "constraints", "uv", "conda"]
-Places = Mapping[str, tuple[str, str]]
-"""By the sha256 of a file: the address of the index that has it, and that of the file, without logins."""
+Place = Callable[[Wheel | Sdist], tuple[str, str]]
+"""The address of the index that has a file, and that of the file, without logins: :meth:`Index.place`."""
 
 _MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 
@@ -44,25 +44,22 @@ def lost_by(pinned: Pinned) -> list[str]:
     return found
 
 
-def written(pinned: Pinned, form: Form, places: Places) -> str:
-    """The text of the file. ``places`` has every one of :func:`exported_files` for a form of
-    :data:`WITH_PLACES`; for others it is empty.
+def written(pinned: Pinned, form: Form, place: Place) -> str:
+    """The text of the file. For pylock and uv, which name addresses, ``place`` is asked about each package's.
+
+    Raises what ``place`` raises.
     """
     cell = pinned.cell
     head = [
         f"# {cell.id} of the matrix {cell.matrix}, exported by rtbuild from its lock. Not carried:",
         *(f"#   {text}" for text in lost_by(pinned)),
     ]
-    return "\n".join([*head, *FORMATS[form](pinned, places), ""])
+    return "\n".join([*head, *FORMATS[form](pinned, place), ""])
 
 
 def _file(wheel: Wheel) -> Wheel | Sdist:
+    """The file that an index has: the wheel, or the source of one that is built."""
     return wheel if wheel.source is None else wheel.source.sdist
-
-
-def exported_files(pinned: Pinned) -> list[Wheel | Sdist]:
-    """The files that an index has: wheels, and the sources of those that are built."""
-    return [_file(wheel) for wheel in _by_name(pinned)]
 
 
 def _by_name(pinned: Pinned) -> list[Wheel]:
@@ -82,7 +79,7 @@ def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _pylock(pinned: Pinned, places: Places) -> Iterator[str]:
+def _pylock(pinned: Pinned, place: Place) -> Iterator[str]:
     python = pinned.cell.python
     yield 'lock-version = "1.0"'
     yield f"environments = [{_text(_marker(pinned))}]"
@@ -90,7 +87,7 @@ def _pylock(pinned: Pinned, places: Places) -> Iterator[str]:
     yield 'created-by = "rtbuild"'
     for wheel in _by_name(pinned):
         file = _file(wheel)
-        index, url = places[file.sha256]
+        index, url = place(file)
         yield from ("", "[[packages]]", f"name = {_text(canonicalize_name(wheel.name))}")
         yield f"version = {_text(wheel.version)}"
         yield f"index = {_text(index)}"
@@ -104,18 +101,18 @@ def _pylock(pinned: Pinned, places: Places) -> Iterator[str]:
         yield f"wheels = [{row}]" if isinstance(file, Wheel) else f"sdist = {row}"
 
 
-def _requirements(pinned: Pinned, _places: Places) -> Iterator[str]:
+def _requirements(pinned: Pinned, _place: Place) -> Iterator[str]:
     yield f"# Python {pinned.cell.python}; pip install --no-deps -r FILE"
     yield from (f"--extra-index-url {url}" for url in pinned.cell.index)
     for wheel, pin in zip(_by_name(pinned), _pins(pinned), strict=True):
         yield f"{pin} --hash=sha256:{_file(wheel).sha256}"
 
 
-def _constraints(pinned: Pinned, _places: Places) -> Iterator[str]:
+def _constraints(pinned: Pinned, _place: Place) -> Iterator[str]:
     yield from _pins(pinned)
 
 
-def _uv(pinned: Pinned, places: Places) -> Iterator[str]:
+def _uv(pinned: Pinned, place: Place) -> Iterator[str]:
     cell = pinned.cell
     pins = _pins(pinned)
     if cell.dependencies == "listed":
@@ -131,7 +128,7 @@ def _uv(pinned: Pinned, places: Places) -> Iterator[str]:
     names = {url.rstrip("/"): f"index-{number}" for number, url in enumerate(cell.index, 1)}
     for url, name in names.items():
         yield from ("", "[[tool.uv.index]]", f'name = "{name}"', f"url = {_text(url)}", "explicit = true")
-    indexes = {wheel.name: places[_file(wheel).sha256][0] for wheel in _by_name(pinned)}
+    indexes = {wheel.name: place(_file(wheel))[0] for wheel in _by_name(pinned)}
     rows = [
         f'{canonicalize_name(wheel)} = {{ index = "{names[url]}" }}'
         for wheel, url in indexes.items()
@@ -144,7 +141,7 @@ def _array(name: str, items: Iterable[str]) -> Iterator[str]:
     yield from (f"{name} = [", *(f"    {_text(item)}," for item in items), "]")
 
 
-def _conda(pinned: Pinned, _places: Places) -> Iterator[str]:
+def _conda(pinned: Pinned, _place: Place) -> Iterator[str]:
     cell = pinned.cell
     yield f"name: {canonicalize_name(cell.matrix)}"
     yield from ("channels:", "  - conda-forge", "  - nodefaults", "dependencies:")
@@ -153,12 +150,10 @@ def _conda(pinned: Pinned, _places: Places) -> Iterator[str]:
     yield from (f"      - {json.dumps(pin)}" for pin in _pins(pinned))
 
 
-FORMATS: Mapping[Form, Callable[[Pinned, Places], Iterable[str]]] = {
+FORMATS: Mapping[Form, Callable[[Pinned, Place], Iterable[str]]] = {
     "pylock": _pylock,
     "requirements": _requirements,
     "constraints": _constraints,
     "uv": _uv,
     "conda": _conda,
 }
-WITH_PLACES: Sequence[Form] = ("pylock", "uv")
-"""The forms that name addresses: an index is asked for them."""

@@ -293,7 +293,13 @@ def test_the_reference_is_what_help_says(
         ["probe"],
         ["init", "torch", "--offline", "--gpu", "T4"],
         ["resolve", "torch", "--offline", "--gpu", "T4"],
-        ["export", "tensorflow2.11.1-*", str(ROOT / "benchmarks/matrices/tf.yaml"), "--format", "constraints"],
+        [
+            "export",
+            "tensorflow2.11.1-*",
+            str(ROOT / "benchmarks/matrices/tf.yaml"),
+            "--format",
+            "constraints",
+        ],
     ],
     ids=lambda words: words[0],
 )

@@ -20,7 +20,7 @@ from uv import find_uv_bin
 
 from builder.core.errors import PackageIndexError
 from builder.core.model import Base, Cuda, Pinned, RootfsBase, Wheel
-from builder.plan.lock.export import FORMATS, WITH_PLACES, Form, exported_files, lost_by, written
+from builder.plan.lock.export import FORMATS, Form, lost_by, written
 from builder.sources.index import Index
 from builder.sources.index.settings import IndexSettings
 
@@ -77,10 +77,8 @@ def index(fake_index: PackageIndexDouble, monkeypatch: pytest.MonkeyPatch) -> In
     return Index(IndexSettings(default=fake_index.url))
 
 
-def _text(pinned: Pinned, index: Index, form: str) -> str:
-    wider = index.with_extra(pinned.cell.index)
-    places = {file.sha256: wider.place(file) for file in exported_files(pinned)}
-    return written(pinned, form, places if form in WITH_PLACES else {})
+def _text(pinned: Pinned, index: Index, form: Form) -> str:
+    return written(pinned, form, index.with_extra(pinned.cell.index).place)
 
 
 def _uv(*words: str, folder: Path) -> None:
@@ -146,7 +144,7 @@ def test_every_form_is_written() -> None:
 
 
 @pytest.mark.parametrize("form", list(FORMATS))
-def test_each_form_says_what_it_does_not_carry(pinned: Pinned, index: Index, form: str) -> None:
+def test_each_form_says_what_it_does_not_carry(pinned: Pinned, index: Index, form: Form) -> None:
     text = _text(pinned, index, form)
     assert lost_by(pinned) == [
         "the base rootfs:debian/bullseye",
