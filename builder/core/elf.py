@@ -12,7 +12,7 @@ import os
 import stat
 import struct
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 
 Segment = namedtuple("Segment", "kind flags offset address length")  # offset and length in the file
@@ -20,7 +20,8 @@ Segment = namedtuple("Segment", "kind flags offset address length")  # offset an
 # asked: [(file, version, weak)] of symbols of others, as ("libc.so.6", "GLIBC_2.27", False)
 # offered: [version] of its own symbols; None if they have none
 # symbols: the Symbols of its dynamic table; None without one
-Links = namedtuple("Links", "needed soname rpath runpath flags asked offered symbols")
+# defines: those of some names (bytes) that it defines, found by its hash table; None without one
+Links = namedtuple("Links", "needed soname rpath runpath flags asked offered symbols defines")
 # wanted: {index in the table: (name, version, file that it is asked of)} of what it cannot do without
 # defined: {name: [(version, hidden)]} of what others can use; a version is None without versions
 # used: a function of `lazy` that gives the indexes that relocations at load time refer to
@@ -29,9 +30,9 @@ Symbols = namedtuple("Symbols", "wanted defined used")
 # size: bytes; kind: e_type, 3 for a library; the rest as in Links: asked is None without a dynamic section.
 # A file of which the end alone is missing, which is not loaded, has a problem and the rest
 ElfFile = namedtuple(
-    "ElfFile", "problem skipped size kind needed soname rpath runpath flags asked offered symbols"
+    "ElfFile", "problem skipped size kind needed soname rpath runpath flags asked offered symbols defines"
 )
-NO_LIBRARY = ElfFile(None, False, None, None, [], None, None, None, 0, None, None, None)
+NO_LIBRARY = ElfFile(None, False, None, None, [], None, None, None, 0, None, None, None, None)
 LOAD_SEGMENT, DYNAMIC_SEGMENT, INTERP_SEGMENT, NOTE_SEGMENT = 1, 2, 3, 4
 ELF_HEADER, ELF_SEGMENT = 64, 56
 """Bytes of the header, and of a segment's row in the table behind it."""
@@ -209,6 +210,7 @@ def elf_links(read: "Callable[..., bytes]", segments: "list[Segment]") -> "Links
         lambda: [row[:3] for row in _versions_asked(*table)],
         lambda: _names_offered(_versions_offered(*table)),
         lambda: _symbols(*table),
+        lambda wanted: _defined_of(wanted, *table),
     )
 
 
@@ -325,6 +327,46 @@ def _symbols(
             hidden = bool(mark & 0x8000) and mark & 0x7FFF != 2  # the loader takes the first version of all
             defined.setdefault(text, []).append((version, hidden))
     return Symbols(wanted, defined, lambda lazy: _relocated(read, segments, values, lazy))
+
+
+def _defined_of(
+    wanted: "Iterable[bytes]",
+    read: "Callable[..., bytes]",
+    segments: "list[Segment]",
+    values: "dict[int, int]",
+    names: int,
+) -> "set[bytes] | None":
+    """As the loader finds a symbol: by DT_GNU_HASH, without the table of all that there are.
+
+    https://sourceware.org/git/?p=glibc.git;a=blob;f=elf/dl-lookup.c
+    """
+    if _DT_GNU_HASH not in values or _DT_SYMTAB not in values:
+        return None
+    at, rows = place_in_file(values[_DT_GNU_HASH], segments), place_in_file(values[_DT_SYMTAB], segments)
+    buckets, first, bloom = _unpack("<III", read(at, 12))
+    count = _symbol_count(read, segments, values)
+    if not buckets or buckets > _MOST_SYMBOLS or bloom > _MOST_SYMBOLS or count > _MOST_SYMBOLS:
+        raise ValueError("symbols without an end")
+    start = at + 16 + 8 * bloom
+    heads = _unpack("<%dI" % buckets, read(start, 4 * buckets))
+    length = max(count - first, 0)
+    chains = _unpack("<%dI" % length, read(start + 4 * buckets, 4 * length))
+    found = set()
+    for name in wanted:
+        number = 5381
+        for byte in name:
+            number = (number * 33 + byte) & 0xFFFFFFFF
+        index = heads[number % buckets]
+        while first <= index < first + length:
+            if (chains[index - first] ^ number) < 2:
+                (text,) = _unpack("<I", read(rows + 24 * index, 4))
+                if read(names + text, len(name) + 1) == name + b"\0":
+                    found.add(name)
+                    break
+            if chains[index - first] & 1:
+                break
+            index += 1
+    return found
 
 
 def _versions_of_symbols(

@@ -67,7 +67,8 @@ def prove_links(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refus
         said = f"links: {finding.message}"
         if finding.outcome is Judgement.IMPOSSIBLE and refuse:
             raise CellError(f"the wheels that were resolved cannot work together ({said})", hint=_NOT_KEPT)
-        cell_run.note(said, warning=True)
+        if finding.outcome is not Judgement.POSSIBLE:
+            cell_run.note(said, warning=True)
 
 
 _NOT_KEPT = "the lock stays as it was; pin another release of one of the two in the matrix"

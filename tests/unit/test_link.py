@@ -12,7 +12,7 @@ import pytest
 from link_oracle import ask_loader, differences, work_out
 from small_libraries import lay_out, make_builds
 
-from builder.core.elf import NO_LIBRARY, ElfFile, Symbols, file_reader, reader_of
+from builder.core.elf import NO_LIBRARY, ElfFile, Symbols, elf_file, file_reader, reader_of
 from builder.core.link import (
     DiskView,
     LinkProcess,
@@ -348,3 +348,13 @@ def test_a_library_with_bytes_of_chance_in_it_ends_in_an_answer(tmp_path: Path) 
         path.write_bytes(changed)
         assert LinkProcess(DiskView(), search_here("")).open(str(path)).loads in (True, False, None)
     assert time.process_time() - start < 30
+
+
+def test_a_hash_table_finds_what_the_table_of_symbols_has() -> None:
+    path = search_here("").cache["libstdc++.so.6"]
+    facts = elf_file(path)
+    every = set(facts.symbols().defined)
+    some = set(sorted(every)[::7])
+    start = time.process_time()
+    assert facts.defines({*some, b"nobody_has_it", b""}) == some
+    assert time.process_time() - start < 1

@@ -128,6 +128,9 @@ def test_a_part_that_does_not_load_makes_it_unknown(cell, tmp_path) -> None:
     assert outcome == "unknown"
     assert "libcublas.so.12 (kernels/_extra.so)" in text
     assert "whether it does without this file is not known" in text
+    deeper = {"kernels/_C.so": library("libc.so.6"), "kernels/x/_extra.so": library("libcutensor.so.2")}
+    ((outcome, _),) = judged(cell, tmp_path, TORCH, RUNTIME, wheel("kernels", "1.0", deeper, "torch"))
+    assert outcome == "possible"
     either = {"kernels/lib_cuda12.so": library("libcublas.so.12"), "kernels/lib_cuda13.so": library()}
     assert judged(cell, tmp_path, TORCH, RUNTIME, wheel("kernels", "1.0", either, "torch")) == []
 

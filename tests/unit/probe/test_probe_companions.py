@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,70 @@ def test_the_drivers_libraries_are_not_missed_and_frameworks_are_left_out(record
     assert said(recorder, site)["outcome"] == "not_run"
     site.add("video", "1.0", "torch", **{"video/_C.so": {"needed": ["libcuda.so.1", "libnvcuvid.so.1"]}})
     assert said(recorder, site)["outcome"] == "passed"
+
+
+@pytest.fixture
+def torch_of_c(site):
+    """PyTorch with real libraries: what an extension asks of them, the compiler writes."""
+
+    def compile_library(path, source, *libraries, hash_style="gnu"):
+        out = site.folder / path
+        out.parent.mkdir(parents=True, exist_ok=True)
+        code = out.with_suffix(".c")
+        code.write_text(source)
+        options = [
+            f"-Wl,-soname,{out.name}",
+            f"-Wl,--hash-style={hash_style}",
+            "-Wl,-rpath,$ORIGIN",
+            "-Wl,--no-as-needed",
+        ]
+        linked = [str(site.folder / "torch/lib" / name) for name in libraries]
+        command = ["gcc", "-shared", "-fPIC", "-nostdlib", "-o", str(out), str(code), *options, *linked]
+        subprocess.run(command, check=True, capture_output=True)
+        code.unlink()
+
+    compile_library("torch/lib/libc10.so", f"int {ERROR}(void) {{ return 1; }}")
+    compile_library("torch/lib/libtorch_cpu.so", f"int {EMPTY}(void) {{ return 1; }}", hash_style="sysv")
+    compile_library("torch/lib/libtorch_python.so", "int x;", "libc10.so", "libtorch_cpu.so")
+    return compile_library
+
+
+ERROR, EMPTY, GONE = "_ZN3c105ErrorC2ESs", "_ZN2at5emptyEv", "_ZN3c105ErrorC2EOs"
+
+
+def test_an_extension_for_another_torch_lacks_a_symbol(recorder, site, torch_of_c):
+    """flash_attn_2_cuda.so: undefined symbol: _ZN3c105ErrorC2E…, of the other C++ ABI."""
+    site.add("flash-attn", "2.8.3", "torch", **{"flash_attn_2_cuda.so": {}})
+    asks = f"int {ERROR}(void); int {EMPTY}(void); int f(void) {{ return {ERROR}() + {EMPTY}(); }}"
+    torch_of_c("flash_attn_2_cuda.so", asks)
+    check = said(recorder, site)
+    assert (check["outcome"], check["note"]) == ("passed", None)
+    torch_of_c("flash_attn_2_cuda.so", asks.replace(ERROR, GONE))
+    check = said(recorder, site)
+    assert (check["outcome"], check["cause"]) == ("failed", "extension-mismatch")
+    assert check["summary"].endswith(f"flash_attn_2_cuda.so: undefined symbol: {GONE}")
+    torch_of_c("flash_attn_2_cuda.so", f"int {GONE}(void) __attribute__((weak)); int *f = (int *) {GONE};")
+    assert said(recorder, site)["outcome"] == "passed", "without a weak one it does"
+    torch_of_c("flash_attn_2_cuda.so", asks.replace(ERROR, "_ZN5other5ErrorC2EOs"))
+    assert said(recorder, site)["outcome"] == "passed", "of another namespace: its own Python may load it"
+
+
+def test_a_symbol_that_the_package_has_in_another_library_is_there(recorder, site, torch_of_c):
+    """fbgemm_gpu's libraries define names in PyTorch's namespaces, and its Python loads them in turn."""
+    site.add("kernels", "1.0", "torch", **{"kernels/_C.so": {}, "kernels/_parts.so": {}})
+    torch_of_c("kernels/_C.so", f"int {GONE}(void); int f(void) {{ return {GONE}(); }}")
+    torch_of_c("kernels/_parts.so", f"int {GONE}(void) {{ return 1; }}")
+    assert said(recorder, site)["outcome"] == "passed"
+
+
+def test_a_library_of_the_packages_own_is_opened_before_what_needs_it(recorder, site, torch_of_c):
+    """torchaudio 2.5.1: _torchaudio.so needs libtorchaudio.so, which its Python opens by its path."""
+    site.add("torchaudio", "2.5.1", "torch", **{"torchaudio/lib/_torchaudio.so": {}, "lib/libaudio.so": {}})
+    torch_of_c("lib/libaudio.so", f"int {ERROR}(void); int f(void) {{ return {ERROR}(); }}")
+    write_elf(site.folder / "torchaudio/lib/_torchaudio.so", needed=["libaudio.so"])
+    assert (said(recorder, site)["outcome"], said(recorder, site)["note"]) == ("passed", None)
+    torch_of_c("lib/libaudio.so", f"int {GONE}(void); int f(void) {{ return {GONE}(); }}")
+    assert said(recorder, site)["cause"] == "extension-mismatch"
+    write_elf(site.folder / "torchaudio/lib/_torchaudio.so", needed=["libaudio.so"])
+    write_elf(site.folder / "lib/libaudio.so", needed=["_torchaudio.so"])
+    assert said(recorder, site)["outcome"] == "passed", "a loop ends, and nobody knows"

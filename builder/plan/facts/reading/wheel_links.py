@@ -11,9 +11,12 @@ from builder.plan.facts.reading.wheel import kept, place_of
 
 
 def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
-    """What is kept of a wheel's libraries; one that has none for pure Python; None if it was not read."""
+    """What is kept of a wheel's libraries; one that has none for pure Python; None if it was not read.
+
+    One that was built from sources is taken for such: it is linked with what Debian's packages bring.
+    """
     name = canonical(wheel.name)
-    if not may_have_libraries(wheel):
+    if not may_have_libraries(wheel) or wheel.source is not None:
         return WheelLinks(name=name, version=wheel.version, files={})
     told = kept(place_of(wheel.sha256, "links", cache))
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from builder.core.link_set import FileProof, SetProof, WheelLinks, prove
 from builder.core.versions import major, release, short
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
-from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, unknown, warns
+from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import Source, load
 
@@ -115,7 +115,8 @@ def _broken(
     if proof.loads(wheel.name) is False:
         return impossible(says, *values)
     part = says.replace("it does not load", "whether it does without this file is not known", 1)
-    return unknown(part, *values) if first.file.count("/") < 2 else warns(part, *values)
+    # what lies deeper is as often for what is optional: CuPy's cuTENSOR
+    return unknown(part, *values) if first.file.count("/") < 2 else possible(part, *values)
 
 
 def _plain(text: str) -> str:

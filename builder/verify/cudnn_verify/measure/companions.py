@@ -1,11 +1,13 @@
 """P04: whether the compiled packages beside the frameworks load, by the loader's rules; nothing is loaded.
 
 The process is the one that these packages see: the framework that they ask for is in it first, as its own
-import opens it. Symbols are left out: PyTorch's tables alone take a second.
+import opens it. Of symbols, those of PyTorch's C++ are looked for, which change with each of its releases, by
+the hash tables that the loader uses, too: to read PyTorch's tables takes a second.
 """
 
 import os
 import re
+import struct
 import sys
 import time
 
@@ -22,6 +24,13 @@ _MOST_FILES = 64
 _ASKED = re.compile(r"(torch|tensorflow|tensorflow-cpu|jax|jaxlib|onnxruntime-gpu|(nvidia|cuda|cupy)-.*)$")
 _COMPILED = re.compile(r"\.so(\.\d+)*$")
 _EXTENSION = re.compile(r"(^|/)(?!lib)[^/]*\.so$")
+
+
+_OF_TORCH = re.compile(rb"_Z(?:T[VIST])?NK?[VR]?(?:3c10|2at|5torch|6caffe2|4c10d)|(?:aoti_)?torch_[a-z]")
+"""Symbols of PyTorch's: of its namespaces, and of its stable interface."""
+_MOST_ASKED, _DEEPEST = 8192, 8
+_NO_TORCH = re.compile(r"lib(?:(?:cu|nv|nccl|npp)\w*|c|m|dl|rt|pthread|util|stdc\+\+|gcc_s|gomp)[.-]|ld-")
+"""Libraries of systems and NVIDIA's, which define nothing of PyTorch's."""
 
 
 def companions(packages):
@@ -52,9 +61,67 @@ def _process(packages):
 
 
 def _files(row):
-    """What an import of the package may open: its extensions or, without any, its libraries."""
+    """(what an import of the package may open, all of its libraries): its extensions, if it has any."""
     paths = [entry["path"] for entry in read_record(row, _COMPILED.search)]
-    return ([path for path in paths if _EXTENSION.search(path)] or paths)[:_MOST_FILES]
+    return ([path for path in paths if _EXTENSION.search(path)] or paths)[:_MOST_FILES], paths
+
+
+def _lacks_symbol(process, answer, files):
+    """A symbol of PyTorch's that a library asks for, and nothing in the process nor the package defines.
+
+    None if there is none, or if it cannot be said. ``answer`` is that of a call that has loaded it.
+    """
+    loaded = {one.path: one for one in process.loaded if one.facts is not None}
+    if not {"libc10.so", "libtorch_cpu.so"} <= {os.path.basename(path or "") for path in loaded}:
+        return None
+    own = [loaded[row.path] for row in answer.rows if row.path in files and row.path in loaded]
+    try:
+        wanted = {name: one.path for one in own for name in _asked_of_torch(one.facts)}
+        left = set(wanted)
+        paths = [path for path in loaded if not _NO_TORCH.match(os.path.basename(path or ""))]
+        for path in paths + [path for path in files if path not in loaded]:
+            left -= _defined(process.view.file(path), left) if left else set()
+    except (ValueError, OSError, MemoryError, OverflowError, struct.error):
+        return None
+    name = min(left) if left and len(wanted) <= _MOST_ASKED else None
+    return (name.decode("utf-8", "replace"), wanted[name]) if name is not None else None
+
+
+def _defined(facts, names):
+    """Those of the names that a library defines."""
+    found = facts.defines(names) if facts.defines is not None else None
+    if found is None:  # without the hash table of glibc's own
+        table = facts.symbols() if facts.symbols is not None else None
+        found = names & set(table.defined) if table is not None else set()
+    return found
+
+
+def _opened(process, path, own, depth=0):
+    """What opening a file of a package gives, and whether PyTorch has the symbols that it asks for.
+
+    ``own``: the paths of the package's libraries by their names. One of them that the loader does not find is
+    opened first, by its path, as the package's Python does (torchaudio).
+    """
+    answer = process.open(path)
+    first = own.get(os.path.basename(answer.library or "")) if answer.kind == "absent" else None
+    if first is not None and first != path and depth < _DEEPEST:
+        before = _opened(process, first, own, depth + 1)
+        return _opened(process, path, own, depth + 1) if before.loads else before
+    lost = _lacks_symbol(process, answer, own.values()) if answer.loads else None
+    if lost is None:
+        return answer
+    text = "undefined symbol: %s" % lost[0]
+    return answer._replace(loads=False, kind="symbol", text=text, library=lost[1])
+
+
+def _asked_of_torch(facts):
+    """The symbols of PyTorch's that a library cannot do without."""
+    table = facts.symbols() if facts.symbols is not None else None
+    if table is None:
+        return []
+    rows = {at: row[0] for at, row in table.wanted.items() if _OF_TORCH.match(row[0])}
+    used = table.used(False) if rows else ()
+    return [name for at, name in rows.items() if at in used]
 
 
 def _lies_in_a_package(name, packages):
@@ -84,8 +151,9 @@ def check_companions(ctx):
         if time.time() - start > _LINK_SECONDS:
             notes.append("not looked at: %s" % ", ".join(names[at:]))
             break
-        files = _files(packages[name])
-        answers = [(path, process.open(path)) for path in files]
+        files, every = _files(packages[name])
+        own = {os.path.basename(path): path for path in every}
+        answers = [(path, _opened(process, path, own)) for path in files]
         seen += len(answers)
         faults = [(path, answer) for path, answer in answers if not answer.loads]
         for path, answer in faults[:3]:
@@ -95,7 +163,7 @@ def check_companions(ctx):
                 "fault": _fault_words(answer),
             }
             row["library"] = os.path.basename(answer.library or "")
-            decided = answer.kind == "version" or (
+            decided = answer.kind in ("version", "symbol") or (
                 answer.kind == "absent" and not _lies_in_a_package(row["library"], packages)
             )
             if decided and len(faults) == len(answers):
@@ -122,6 +190,8 @@ def _fault_words(answer):
 
 
 def _cause(row):
+    if "undefined symbol" in row["fault"]:
+        return "extension-mismatch"
     if re.match(r"lib(c10|torch)", row["library"]):  # a build for CUDA beside a PyTorch for the CPU
         return "package-pin-mismatch"
     if is_cuda_library(row["library"]) or re.match(r"lib(nccl|npp|nvptx|nvToolsExt|cu)", row["library"]):
