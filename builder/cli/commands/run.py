@@ -298,7 +298,7 @@ def _relay(printed: Iterable[str], document: dict[str, Any]) -> None:
 
 def _stop(planned: LaunchPlan, process: subprocess.Popen[str]) -> None:
     """Ask the container to end until it has, then not: a signal is lost on one that is just being started."""
-    docker, name = planned.command[: planned.command.index("run")], str(planned.name)
+    docker, name = planned.docker, str(planned.name)
     for _ in range(_SECONDS_TO_STOP):
         _quietly(*docker, "kill", "--signal", "TERM", name)
         try:
@@ -334,11 +334,10 @@ def _refuse_namesake(planned: LaunchPlan) -> None:
     """Raise MissingToolError if a container has the name already: port and name go together."""
     if planned.name is None:
         return
-    docker = planned.command[: planned.command.index("run")]
-    ask = [*docker, "container", "inspect", "--format", "{{.State.Status}}", planned.name]
+    ask = [*planned.docker, "container", "inspect", "--format", "{{.State.Status}}", planned.name]
     done = subprocess.run(ask, capture_output=True, text=True, check=False)
     if done.returncode == 0:
-        remove = shlex.join([*docker, "rm", "--force", planned.name])
+        remove = shlex.join([*planned.docker, "rm", "--force", planned.name])
         raise MissingToolError(
             f"there is a container {planned.name} already ({done.stdout.strip()})",
             hint=f"{remove}, if it is not needed; or start this one on another --port",

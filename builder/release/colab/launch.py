@@ -87,6 +87,8 @@ class Wish:
 @dataclass(frozen=True, kw_only=True)
 class LaunchPlan:
     mode: Mode
+    docker: tuple[str, ...]
+    """The client as it names the engine, with which :attr:`command` begins."""
     command: tuple[str, ...]
     name: str | None
     """The name of a container that is stopped by name."""
@@ -118,7 +120,14 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
         # as `rtbuild verify` runs it: no root, no network, nothing to write to but /tmp
         command += ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
         command += [wish.image, "cudnn-verify"]
-        return LaunchPlan(mode=mode, command=tuple(command), name=None, port=None, notes=tuple(notes))
+        return LaunchPlan(
+            mode=mode,
+            docker=machine.docker,
+            command=tuple(command),
+            name=None,
+            port=None,
+            notes=tuple(notes),
+        )
     user = _user(wish, machine, notes)
     mounts, folders = _mounts(wish, machine, notes)
     command += [*_settings(wish, machine), *_route(machine)]
@@ -132,6 +141,7 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
         command += [] if wish.colab else ["--env", "HOME=/tmp"]  # the user has none in a plain image
     return LaunchPlan(
         mode=mode,
+        docker=machine.docker,
         command=(*command, wish.image, *(["bash"] if mode == "shell" else [])),
         name=name,
         port=wish.port if mode == "jupyter" else None,

@@ -25,8 +25,15 @@ include: [{profile: colab}, {variant: other}]
 """
 
 
-def planned(mode: str = "jupyter", docker: str = "false") -> LaunchPlan:
-    return LaunchPlan(mode=mode, command=(docker, "run", "x"), name="rtbuild-8888", port=8888)  # type: ignore[arg-type]
+def planned(mode: str = "jupyter", *docker: str) -> LaunchPlan:
+    client = docker or ("false",)
+    return LaunchPlan(
+        mode=mode,  # type: ignore[arg-type]
+        docker=client,
+        command=(*client, "run", "x"),
+        name="rtbuild-8888",
+        port=8888,
+    )
 
 
 def client_double(folder: Path, script: str) -> str:
@@ -157,11 +164,12 @@ def test_what_says_nothing_is_an_error_with_its_command(mode: str, status: int, 
 
 def test_a_container_that_has_the_name_already_is_named(tmp_path: Path) -> None:
     docker = client_double(tmp_path, "echo exited")
-    with pytest.raises(
-        MissingToolError, match=r"there is a container rtbuild-8888 already \(exited\)"
-    ) as raised:
-        running._outcome(planned(docker=docker), 125)
-    assert f"{docker} rm --force rtbuild-8888" in str(raised.value.hint)
+    for client in ((docker,), (docker, "--context", "run")):
+        with pytest.raises(
+            MissingToolError, match=r"there is a container rtbuild-8888 already \(exited\)"
+        ) as raised:
+            running._outcome(planned("jupyter", *client), 125)
+        assert f"{' '.join(client)} rm --force rtbuild-8888" in str(raised.value.hint)
 
 
 @pytest.mark.parametrize("deaf", [0, 1])
@@ -172,7 +180,7 @@ def test_a_container_that_is_just_being_started_is_asked_again(tmp_path: Path, d
         docker = client_double(
             tmp_path, f"echo $* >> {count}; [ $(wc -l < {count}) -le {deaf} ] || kill {process.pid}"
         )
-        running._stop(planned(docker=docker), process)
+        running._stop(planned("jupyter", docker), process)
         assert process.poll() is not None
     assert count.read_text().splitlines() == ["kill --signal TERM rtbuild-8888"] * (deaf + 1)
 
@@ -181,5 +189,5 @@ def test_a_container_that_does_not_end_is_removed(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(running, "_SECONDS_TO_STOP", 1)
     with subprocess.Popen(["sleep", "60"]) as process:
         docker = client_double(tmp_path, f"echo $* >> {tmp_path}/asked")
-        running._stop(planned(docker=docker), process)
+        running._stop(planned("jupyter", docker), process)
     assert (tmp_path / "asked").read_text().splitlines()[-1] == "rm --force rtbuild-8888"
