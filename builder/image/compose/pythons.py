@@ -27,7 +27,7 @@ from builder.core.versions import at_least, key
 from builder.image.layers import MTIME, TarEntry, TarReader, decompressed
 from builder.image.wheels import parents
 from builder.plan.facts.tables import load
-from builder.sources.index import PythonArchives, choose, machine_platform
+from builder.sources.index import PythonArchives, choose_python, machine_platform
 
 FORMAT = 2
 """To be raised when the same archive is laid out otherwise."""
@@ -222,7 +222,7 @@ class Pythons:
             CellError: uv knows no such Python, or it does not run on ``glibc``.
             PackageIndexError: the archive was not to be had, or is another one.
         """
-        one = choose(version, platform)
+        one = choose_python(version, platform)
 
         def check(path: Path) -> None:
             tree = PythonTree(path, file=one.file, version=one.version, platform=platform)

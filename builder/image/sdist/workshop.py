@@ -23,7 +23,7 @@ from builder.image.sdist import programs
 from builder.image.sdist import wheel as wheels
 from builder.image.sdist.bench import INSIDE, BuildEnvironment, laid_out
 from builder.image.sdist.unpack import build_system, unpack
-from builder.plan.lock import BuildRoot, choose, host_platform
+from builder.plan.lock import BuildRoot, choose_sdist, host_platform
 from builder.sources.debian import Debian
 from builder.sources.index import Index, LocalWheel, Target, cache_path
 
@@ -255,7 +255,7 @@ class _Requirements:
                 if canonicalize_name(pin.name) == canonicalize_name(wanted.name):
                     wanted.specifier &= pin.specifier
             try:
-                sdist = choose(wanted, self.index.offers(wanted.name), self.target)
+                sdist = choose_sdist(wanted, self.index.offers(wanted.name), self.target)
             except PackageIndexError:
                 continue  # the resolver's own words say more
             if sdist is not None:

@@ -5,12 +5,12 @@ from .resolve import pin, requirements
 from .sources import (
     BuildRoot,
     SdistBuilder,
-    choose,
+    build_root,
+    choose_sdist,
     compiler_system,
     host_platform,
     sdist_version,
     suite_of,
-    system_of,
 )
 from .wheel_layers import Group, groups_of, stands_alone
 
@@ -22,7 +22,8 @@ __all__ = [
     "LockStatus",
     "Outdated",
     "SdistBuilder",
-    "choose",
+    "build_root",
+    "choose_sdist",
     "compiler_system",
     "groups_of",
     "host_platform",
@@ -39,6 +40,5 @@ __all__ = [
     "state",
     "status",
     "suite_of",
-    "system_of",
     "written",
 ]

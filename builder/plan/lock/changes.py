@@ -19,7 +19,7 @@ from builder.plan.facts.reading import Memory
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.lock.resolve import new_base
 from builder.sources.debian import Debian
-from builder.sources.index import Files, IndexFile, choose, wheel_name
+from builder.sources.index import Files, IndexFile, choose_python, wheel_name
 from builder.sources.oci import Registry
 
 Kind = Literal["security", "rules", "yanked", "gone", "base", "package", "cudnn", "python"]
@@ -149,7 +149,7 @@ def _python(pinned: Pinned) -> Iterator[LockChange]:
     locked = pinned.python
     if locked is None or pinned.cell.python_patch is not None:
         return
-    now = choose(pinned.cell.python, pinned.cell.platform)
+    now = choose_python(pinned.cell.python, pinned.cell.platform)
     if (Version(now.version), now.build) > (Version(locked.version), locked.build):
         names = [f"{one.version} ({one.build})" for one in (locked, now)]
         yield LockChange(kind="python", name="Python", locked=names[0], newer=names[1])

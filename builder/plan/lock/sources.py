@@ -106,7 +106,7 @@ def built(
         if wanted is None:
             hint = f"add {name}==VERSION to 'pip'"
             raise CellError(f"'from-source' names {name}, but no requirement of the cell does", hint=hint)
-        sdist = choose(wanted, index.offers(wanted.name), target)
+        sdist = choose_sdist(wanted, index.offers(wanted.name), target)
         if sdist is None:
             continue
         kept = old.get(name)
@@ -124,7 +124,7 @@ def built(
         if pure is None and isinstance(base, RootfsBase) and not (cell.apt or cell.compilers) and here:
             pure = BuildRoot(base=base, interpreter=interpreter)
         elif pure is None:
-            pure = system_of(cell.python, interpreter if here else None, debian=debian, pythons=pythons)
+            pure = build_root(cell.python, interpreter if here else None, debian=debian, pythons=pythons)
         made.append(build(system=pure))
     if isinstance(base, RootfsBase):
         refuse_missing((one.wheel for one in made), base)
@@ -143,7 +143,7 @@ def _fits(
     )
 
 
-def system_of(
+def build_root(
     python: str, interpreter: StandalonePython | None, *, debian: Debian, pythons: PythonSource | None
 ) -> BuildRoot:
     """A small Debian with that Python: its own if a release has it, else a standalone one.
@@ -173,7 +173,7 @@ def host_platform() -> str:
     return next((name for name, known in MACHINES.items() if known == machine), "linux/amd64")
 
 
-def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> Sdist | None:
+def choose_sdist(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> Sdist | None:
     """The source to build; None if a wheel fits. Raises PackageIndexError if no source does either."""
     fitting = target.tags()
     wheels = [file for file in files if rank(file.name, fitting) is not None]

@@ -20,7 +20,7 @@ from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Sdist, Wheel
 from builder.core.versions import canonical
 from builder.plan.facts.tables import load
-from builder.plan.lock import choose
+from builder.plan.lock import choose_sdist
 from builder.sources.index import Index, LocalWheel, SdistContents, Target, sdist_contents
 
 Solve = Callable[[Cell, Sequence[LocalWheel]], Sequence[Wheel]]
@@ -95,7 +95,7 @@ def _wanted(name: str, asked: Sequence[str], message: str) -> Requirement:
 def _source(wanted: Requirement, target: Target, index: Index) -> tuple[Sdist, SdistContents] | None:
     """The archive that a lock would build, read; None if there is none, or a wheel would be taken."""
     try:
-        sdist = choose(wanted, index.offers(wanted.name), target)
+        sdist = choose_sdist(wanted, index.offers(wanted.name), target)
     except PackageIndexError:
         return None  # no archive, or none for this Python: what the resolver said stands
     if sdist is None or (sdist.size or 0) > _LARGEST:

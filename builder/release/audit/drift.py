@@ -10,7 +10,7 @@ from builder.core.versions import agree, at_least, key, short
 from builder.plan.facts.rules import Finding, Outcome, bad_pairs
 from builder.plan.facts.tables import load
 from builder.release.audit.findings import AuditFinding, fails, mind, not_run, passes
-from builder.sources.oci import INDEXES, Registry, Staged, choose, parse_reference
+from builder.sources.oci import INDEXES, Registry, Staged, choose_manifest, parse_reference
 from builder.verify.evidence import JudgedReport, python_packages, timestamp
 
 OLD = timedelta(days=90)
@@ -40,7 +40,7 @@ def base(registry: Registry, image: Staged) -> AuditFinding:
         now = manifest.digest
         if manifest.media_type in INDEXES:  # that of the platform, as in a lock
             platform = "/".join(image.platform.split("/")[:2])
-            now = choose(manifest.document, platform, name, baseline=True)
+            now = choose_manifest(manifest.document, platform, name, baseline=True)
     except ImageMissingError:
         return mind("base", f"{name} was removed from its registry: the image cannot be built again on it")
     except (RegistryError, UsageError) as error:

@@ -14,7 +14,7 @@ from builder.plan.facts.reading import BaseTruth
 from builder.release.audit import drift, machine
 from builder.release.audit.checked_statements import Held, Weighed, judge_all
 from builder.release.audit.findings import AuditFinding, AuditOutcome, Question, fails, mind, passes
-from builder.sources.oci import INDEXES, Registry, Staged, choose, parse_reference, read_image
+from builder.sources.oci import INDEXES, Registry, Staged, choose_manifest, parse_reference, read_image
 from builder.verify.evidence import (
     CYCLONEDX,
     PROVENANCE,
@@ -129,7 +129,7 @@ def resolve(registry: Registry, reference: str) -> Staged:
         raise ImageMissingError(f"{name} does not exist", hint="check the name and the tag")
     manifest = registry.manifest(name.at(digest))
     if manifest.media_type in INDEXES:
-        digest = choose(manifest.document, PLATFORM, reference)
+        digest = choose_manifest(manifest.document, PLATFORM, reference)
     return read_image(registry, f"{name.host}/{name.repository}", digest)
 
 

@@ -14,11 +14,11 @@ from builder.plan.facts.tables import load
 from builder.plan.lock import (
     BuildRoot,
     SdistBuilder,
-    choose,
+    build_root,
+    choose_sdist,
     compiler_system,
     host_platform,
     suite_of,
-    system_of,
 )
 from builder.release.colab.match import Match, Matching, Progress
 from builder.sources.debian import Debian
@@ -65,7 +65,7 @@ def build_missing(
             debian=debian,
             workshop=workshop,
             pins=[match.requirement for match in matching.found if match.requirement is not None],
-            system=system_of(target.python, interpreter, debian=debian, pythons=None),
+            system=build_root(target.python, interpreter, debian=debian, pythons=None),
             suite=(suite or suite_of(target.python)) if target.platform == host_platform() else None,
         )
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -95,7 +95,7 @@ class _Builder:
         package = match.package
         wanted = Requirement(f"{package.name}=={package.version}")
         try:
-            sdist = choose(wanted, self.index.offers(package.name), self.target)
+            sdist = choose_sdist(wanted, self.index.offers(package.name), self.target)
             if sdist is None:
                 return match
             built, how = self._built(sdist, load().build_needs(package.key, sdist.version))

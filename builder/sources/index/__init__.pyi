@@ -1,6 +1,6 @@
 from .availability import Files, Offer, ask, page, pages
 from .client import Index, LocalWheel, cache_path
-from .pythons import PythonArchives, choose, machine_platform, offered
+from .pythons import PythonArchives, choose_python, machine_platform, offered
 from .remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
 from .sdist_reading import SdistContents, sdist_contents, sdist_files
 from .settings import pip_settings
@@ -23,7 +23,7 @@ __all__ = [
     "UnknownError",
     "ask",
     "cache_path",
-    "choose",
+    "choose_python",
     "environment",
     "glibc_of",
     "is_html",

@@ -96,7 +96,7 @@ def _named(url: str) -> OfferedPython | None:
     return OfferedPython(version=name["version"], build=name["build"], file=file, url=url)
 
 
-def choose(version: str, platform: str) -> OfferedPython:
+def choose_python(version: str, platform: str) -> OfferedPython:
     """The newest final release of ``3.12``, or the very ``3.12.4``. Raises CellError, with what there is."""
     known = offered(platform)
     of_minor = [one for one in known if one.version == version or one.version.startswith(f"{version}.")]

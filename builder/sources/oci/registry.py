@@ -91,7 +91,7 @@ class Registry:
         name = oci.parse_reference(reference)
         manifest = self.manifest(name)
         if manifest.media_type in oci.INDEXES:
-            digest = oci.choose(manifest.document, platform, reference, baseline=True)
+            digest = oci.choose_manifest(manifest.document, platform, reference, baseline=True)
             manifest = self.manifest(name.at(digest))
         try:
             return self._base(reference, manifest, platform)

@@ -170,7 +170,7 @@ def is_tag(text: str) -> bool:
     return _TAG.fullmatch(text) is not None
 
 
-def choose(index: object, platform: str, what: str, *, baseline: bool = False) -> str:
+def choose_manifest(index: object, platform: str, what: str, *, baseline: bool = False) -> str:
     """The digest of the one manifest that every engine takes for ``linux/amd64`` (or ``linux/arm64``).
 
     An engine prefers the variant that its processor has, and reads the config of an entry that says no

@@ -28,7 +28,7 @@ from builder.image.wheels.archive import Archive
 from builder.plan.lock.file import read_lock
 from builder.sources.index import simple_api
 from builder.sources.oci.auth import answer
-from builder.sources.oci.spec import choose, parse_reference
+from builder.sources.oci.spec import choose_manifest, parse_reference
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.statement import parse_statement
 from builder.verify.runner.entry import read_entry
@@ -252,7 +252,7 @@ def _html(data: bytes) -> object:
 
 
 def _choose(data: bytes) -> object:
-    return choose(documents.parse_json(data), "linux/amd64", "x")
+    return choose_manifest(documents.parse_json(data), "linux/amd64", "x")
 
 
 def _reference(data: bytes) -> object:

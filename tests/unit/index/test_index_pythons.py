@@ -11,7 +11,7 @@ from doubles.python_mirror import BUILD, PythonMirrorDouble, catalogue, file_nam
 
 from builder.core.errors import CellError, PackageIndexError, UsageError
 from builder.sources.index import pythons
-from builder.sources.index.pythons import PythonArchives, choose, offered
+from builder.sources.index.pythons import PythonArchives, choose_python, offered
 from builder.sources.net.http import Client
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def test_uv_s_own_catalogue(platform: str) -> None:
     machine = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}[platform]
     assert all(f"-{machine}-unknown-linux-gnu-install_only" in one.file for one in known)
     assert not any("freethreaded" in one.file for one in known)
-    assert choose("3.12", platform).version.startswith("3.12.")
-    assert choose("3.12.4", platform).build == "20240726"
-    assert choose("3.12.3", platform).file.endswith("-install_only.tar.gz")
+    assert choose_python("3.12", platform).version.startswith("3.12.")
+    assert choose_python("3.12.4", platform).build == "20240726"
+    assert choose_python("3.12.3", platform).file.endswith("-install_only.tar.gz")
     assert [one.version for one in known].index("3.12.9") < [one.version for one in known].index("3.12.10")
 
 
@@ -46,7 +46,7 @@ def test_uv_s_own_catalogue(platform: str) -> None:
 )
 def test_what_it_has_not(version: str, said: str, hint: str) -> None:
     with pytest.raises(CellError) as raised:
-        choose(version, "linux/amd64")
+        choose_python(version, "linux/amd64")
     assert said in raised.value.message
     assert hint in str(raised.value.hint)
 
@@ -71,7 +71,7 @@ def test_a_pre_release_alone(listing: Any) -> None:
     )
     listing(json.dumps(rows))
     with pytest.raises(CellError, match=r"a pre-release alone, 3\.19\.0a2"):
-        choose("3.19", "linux/amd64")
+        choose_python("3.19", "linux/amd64")
 
 
 def test_a_catalogue_that_uv_does_not_read(listing: Any) -> None:
@@ -92,7 +92,7 @@ def mirror(listing: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[PythonMirr
 def pin(cache: Path, known: str | None = None, check: Any = lambda _path: None) -> tuple[Any, list[str]]:
     notes: list[str] = []
     archives = PythonArchives(cache=cache, client=Client(retries=0))
-    one = choose("3.12", "linux/amd64")
+    one = choose_python("3.12", "linux/amd64")
     return archives.pin(one, known=known, check=check, note=notes.append), notes
 
 

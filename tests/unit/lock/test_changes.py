@@ -175,7 +175,9 @@ def test_a_newer_patch_of_cudnn_within_its_minor_release() -> None:
 
 def test_a_newer_standalone_python(monkeypatch: pytest.MonkeyPatch) -> None:
     python = StandalonePython(version="3.9.9", build="20240101", file="f", sha256="0", size=1)
-    monkeypatch.setattr(module, "choose", lambda *_: SimpleNamespace(version="3.9.10", build="20240201"))
+    monkeypatch.setattr(
+        module, "choose_python", lambda *_: SimpleNamespace(version="3.9.10", build="20240201")
+    )
     outside = Outside(_pinned().base)  # type: ignore[arg-type]
     pinned = _pinned(python=python)
     assert [one.newer for one in _ask(pinned, outside).changes] == ["3.9.10 (20240201)"]

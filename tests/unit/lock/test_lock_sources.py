@@ -14,7 +14,7 @@ from builder.core.errors import CellError, PackageIndexError, UsageError
 from builder.core.model import RootfsBase, Sdist, StandalonePython, Wheel, WheelSource
 from builder.plan.lock import sources
 from builder.plan.lock.file import LockEntry, read_lock, render
-from builder.plan.lock.sources import BuildRoot, choose
+from builder.plan.lock.sources import BuildRoot, choose_sdist
 from builder.sources.index.client import LocalWheel
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target
@@ -39,27 +39,27 @@ def file(name: str, *, sha256: str | None = "a" * 64, python: str | None = None)
 
 def test_a_wheel_that_fits_is_not_built() -> None:
     files = (file("tiny-1.0.tar.gz"), file("tiny-1.0-py3-none-any.whl"))
-    assert choose(Requirement("tiny"), files, TARGET) is None
+    assert choose_sdist(Requirement("tiny"), files, TARGET) is None
 
 
 def test_an_older_wheel_is_taken_before_newer_sources() -> None:
     files = (file("tiny-2.0.tar.gz"), file("tiny-1.0-py3-none-any.whl"))
-    assert choose(Requirement("tiny"), files, TARGET) is None
-    found = choose(Requirement("tiny>=2"), files, TARGET)
+    assert choose_sdist(Requirement("tiny"), files, TARGET) is None
+    found = choose_sdist(Requirement("tiny>=2"), files, TARGET)
     assert found is not None
     assert found.file == "tiny-2.0.tar.gz"
 
 
 def test_wheels_for_something_else_do_not_count() -> None:
     files = (file("tiny-1.0-py2-none-any.whl"), file("tiny-1.0-cp311-cp311-win32.whl"), file("tiny-1.0.zip"))
-    found = choose(Requirement("tiny==1.0"), files, TARGET)
+    found = choose_sdist(Requirement("tiny==1.0"), files, TARGET)
     assert found is not None
     assert (found.file, found.version) == ("tiny-1.0.zip", "1.0")
 
 
 def test_the_newest_sources_for_this_python() -> None:
     files = (file("tiny-3.0.tar.gz", python=">=3.13"), file("tiny-2.0.tar.gz"), file("tiny-1.0.tar.gz"))
-    found = choose(Requirement("Tiny"), files, TARGET)
+    found = choose_sdist(Requirement("Tiny"), files, TARGET)
     assert found is not None
     assert found.version == "2.0"
 
@@ -75,7 +75,7 @@ def test_the_newest_sources_for_this_python() -> None:
 )
 def test_what_cannot_be_chosen(files: tuple[IndexFile, ...], said: str) -> None:
     with pytest.raises(PackageIndexError, match=said):
-        choose(Requirement("tiny==1.0"), files, TARGET)
+        choose_sdist(Requirement("tiny==1.0"), files, TARGET)
 
 
 class Works:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.core.errors import RegistryError, UsageError
-from builder.sources.oci.spec import choose, is_loopback, parse_mirrors, parse_reference, place_of
+from builder.sources.oci.spec import choose_manifest, is_loopback, parse_mirrors, parse_reference, place_of
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -86,11 +86,11 @@ def test_choose() -> None:
         entry(AMD, "linux", "amd64"),
     ]
     index = {"manifests": listed}
-    assert choose(index, "linux/amd64", "x") == AMD
-    assert choose(index, "linux/arm64", "x") == ARM
+    assert choose_manifest(index, "linux/amd64", "x") == AMD
+    assert choose_manifest(index, "linux/arm64", "x") == ARM
     with pytest.raises(RegistryError, match=r"linux/s390x, only for linux/amd64, linux/arm64"):
-        choose(index, "linux/s390x", "x")
-    assert choose({"manifests": [*listed, entry(AMD, "linux", "x86_64")]}, "linux/amd64", "x") == AMD
+        choose_manifest(index, "linux/s390x", "x")
+    assert choose_manifest({"manifests": [*listed, entry(AMD, "linux", "x86_64")]}, "linux/amd64", "x") == AMD
 
 
 @pytest.mark.parametrize(
@@ -111,16 +111,16 @@ def test_choose() -> None:
 def test_an_index_of_which_engines_may_take_either_is_refused(other: dict[str, object], first: bool) -> None:
     mine = entry(AMD, "linux", "amd64", "v1")
     with pytest.raises(RegistryError, match="2 images that an engine may take for linux/amd64"):
-        choose({"manifests": [other, mine] if first else [mine, other]}, "linux/amd64", "x")
+        choose_manifest({"manifests": [other, mine] if first else [mine, other]}, "linux/amd64", "x")
 
 
 def test_a_base_has_a_plain_entry_beside_others() -> None:
     """AlmaLinux 10 offers linux/amd64 and linux/amd64/v2. A base is pulled by the digest that was chosen."""
     index = {"manifests": [entry(OTHER, "linux", "amd64", "v2"), entry(AMD, "linux", "amd64")]}
-    assert choose(index, "linux/amd64", "x", baseline=True) == AMD
+    assert choose_manifest(index, "linux/amd64", "x", baseline=True) == AMD
     both = {"manifests": [entry(OTHER, "linux", "amd64"), entry(AMD, "linux", "amd64")]}
     with pytest.raises(RegistryError, match="2 images"):
-        choose(both, "linux/amd64", "x", baseline=True)
+        choose_manifest(both, "linux/amd64", "x", baseline=True)
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_a_base_has_a_plain_entry_beside_others() -> None:
 )
 def test_a_malformed_index_is_refused(index: object) -> None:
     with pytest.raises(RegistryError, match="x is no index of images"):
-        choose(index, "linux/amd64", "x")
+        choose_manifest(index, "linux/amd64", "x")

@@ -219,10 +219,10 @@ def python(stack: Stack) -> Iterator[Finding]:
     wanted = cell.named_python
     asked = Value("python", cell.python, CELL)
     if not cell.has_own_python(system):
-        from builder.sources.index import choose  # with an HTTP client: a tenth of a second
+        from builder.sources.index import choose_python  # with an HTTP client: a tenth of a second
 
         try:
-            choose(wanted, cell.platform)
+            choose_python(wanted, cell.platform)
         except RtbuildError as problem:
             refuse = impossible if isinstance(problem, CellError) else unknown
             yield refuse(problem.message, asked)
