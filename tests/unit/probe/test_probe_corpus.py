@@ -8,6 +8,7 @@ import pytest
 from pages import diagnose_score
 
 from builder.verify.cudnn_verify.common.causes import CAUSES
+from builder.verify.cudnn_verify.read.signatures import FEWEST, by_frequency, read_counts, read_signatures
 
 HEALTHY = (Path(__file__).parent / "healthy.txt").read_text("utf-8").split("---\n")
 """What installers, compilers and frameworks print where nothing is wrong."""
@@ -23,6 +24,26 @@ def test_the_page_of_the_score_is_generated(generated, scored):
         "docs/diagnose-score.md",
         diagnose_score.markdown(scored, diagnose_score.outcomes(diagnose_score.UNSEEN)),
     )
+
+
+def test_the_order_of_likely_causes_is_that_of_the_confirmed_threads(generated):
+    generated("builder/verify/cudnn_verify/read/cause_counts.ini", diagnose_score.cause_counts())
+    counts = {name: sum(row.values()) for name, row in read_counts().items()}
+    assert max(counts.values()) >= FEWEST
+    text = "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded"
+    rows = diagnose_score.answer(text)["causes"]
+    assert [row["cause"] for row in rows] == ["cuda-major-mixed", "toolkit-library-missing"]
+    frequent = read_counts()["ct2-toolkit-absent"]["cuda-major-mixed"]
+    assert rows[0]["how"] == f"fits; the cause in {frequent} of {counts['ct2-toolkit-absent']} threads"
+
+
+def test_fewer_threads_than_three_do_not_change_the_order_of_a_signature(monkeypatch):
+    signature = next(row for row in read_signatures() if row.id == "ct2-toolkit-absent")
+    turned = {signature.id: {signature.causes[1]: FEWEST - 1}}
+    monkeypatch.setattr("builder.verify.cudnn_verify.read.signatures.read_counts", lambda: turned)
+    assert by_frequency(signature) == signature.causes
+    turned[signature.id] = {signature.causes[1]: FEWEST}
+    assert by_frequency(signature) == signature.causes[::-1]
 
 
 def test_the_corpus_is_in_order_and_holds_failing_lines_alone():

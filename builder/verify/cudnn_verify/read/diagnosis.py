@@ -8,7 +8,7 @@ from ..common.causes import CAUSES
 from ..common.remedies import Remedies
 from ..common.versions import cudnn_tuple, dotted
 from .reading import redact
-from .signatures import read_next_checks, read_signatures
+from .signatures import FEWEST, by_frequency, read_counts, read_next_checks, read_signatures
 from .text_facts import CONDITIONS, TextFacts, printed_by
 
 WRAPPER, FITS, PROVES = 1, 2, 3
@@ -36,7 +36,7 @@ def _hit(signature, match, line, facts, before):
     """A :class:`SignatureHit`; ``before``: lines above it, which may be its beginning."""
     detail = _detail(match, line)
     detail.update(printed_by=printed_by(before + line.text), requirement=signature.wants)
-    strength, because, causes = _STRENGTHS.get(signature.kind, 0), [], list(signature.causes)
+    strength, because, causes = _STRENGTHS.get(signature.kind, 0), [], by_frequency(signature)
     for condition, cause in signature.unless:
         reason = CONDITIONS[condition](facts, detail)
         if reason:
@@ -199,7 +199,7 @@ def _row(cause, finding, facts):
     commands += [image] if image else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
     return dict(
-        _bare_row(cause, _SURENESS[strength], _place(finding.line), signature.source, remedies.words(cause)),
+        _bare_row(cause, _how(cause, finding), _place(finding.line), signature.source, remedies.words(cause)),
         strength=strength,
         says=finding.says,
         because=finding.because,
@@ -207,6 +207,15 @@ def _row(cause, finding, facts):
         commands=[dict(command._asdict()) for command in commands],
         restart=bool(loaded and {"colab", "notebook"} & facts.places),
     )
+
+
+def _how(cause, finding):
+    """How sure a cause is, and in how many confirmed threads with this line it was the one."""
+    counts = read_counts().get(finding.signature.id, {})
+    threads = sum(counts.values())
+    if finding.strength == PROVES or threads < FEWEST:
+        return _SURENESS[finding.strength]
+    return "%s; the cause in %d of %d threads" % (_SURENESS[finding.strength], counts.get(cause, 0), threads)
 
 
 def _bare_row(cause, how, line, source, remedy):

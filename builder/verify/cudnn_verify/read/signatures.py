@@ -43,6 +43,9 @@ class Signature(_Fields):
 
 SIGNATURES = beside("read/signatures.ini")
 NEXTCHECKS = beside("read/next_checks.ini")
+FEWEST = 3
+"""Confirmed threads of a signature from which on they decide on the order of its causes."""
+COUNTS = beside("read/cause_counts.ini")
 
 
 @functools.lru_cache(maxsize=1)
@@ -54,6 +57,21 @@ def read_next_checks():
 @functools.lru_cache(maxsize=1)
 def read_signatures():
     return [_signature(section) for section in read_sections(SIGNATURES)]
+
+
+@functools.lru_cache(maxsize=1)
+def read_counts():
+    """{signature: {cause: confirmed threads with its line}}, for signatures of several causes."""
+    rows = [(name, text.split()) for name, text in read_sections(COUNTS)[0].items()]
+    pairs = {name: [pair.partition(":") for pair in words] for name, words in rows}
+    return {name: {cause: int(number) for cause, _, number in row} for name, row in pairs.items()}
+
+
+def by_frequency(signature):
+    """The causes of a signature, the most frequent first; in its own order if too few threads tell."""
+    counts = read_counts().get(signature.id, {})
+    known = counts if sum(counts.values()) >= FEWEST else {}
+    return sorted(signature.causes, key=lambda cause: -known.get(cause, 0))
 
 
 def _signature(section):
