@@ -44,7 +44,7 @@ CELL = Cell(
 
 
 def rtbuild(*args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return rtbuild_command.rtbuild(cwd, *args, check=None, timeout=60)
+    return rtbuild_command.inside(cwd, *args, check=None)
 
 
 def test_list_shows_what_is_chosen_and_why_the_rest_is_not() -> None:
@@ -365,7 +365,7 @@ def test_without_json_an_error_prints_nothing_on_stdout(monkeypatch: pytest.Monk
 
 def test_diagnose_takes_the_message_itself() -> None:
     message = "Loaded runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0."
-    done = rtbuild("diagnose", "--json", message)
+    done = rtbuild_command.rtbuild(ROOT, "diagnose", "--json", message)
     assert json.loads(done.stdout)["cause"] == "cudnn-too-old"
     missing = rtbuild("diagnose", "train of today.log")
     assert missing.returncode == 2

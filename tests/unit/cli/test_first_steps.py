@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import rtbuild_command
 import yaml
+from rtbuild_command import inside
 
 from builder.cli.app import app
 from builder.cli.commands import up, venv
@@ -22,19 +23,15 @@ from builder.image.engine.facts import Gpu
 from builder.plan.matrix import load
 
 
-def rtbuild(folder: Path, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
-    return rtbuild_command.rtbuild(folder, *arguments, check=check, timeout=60)
-
-
 @pytest.mark.parametrize("command", ["list", "check", "lock", "render", "build", "verify", "venv"])
 def test_in_an_empty_folder_a_command_says_what_the_first_step_is(command: str, tmp_path: Path) -> None:
-    done = rtbuild(tmp_path, command, check=2)
+    done = inside(tmp_path, command, check=2)
     assert "rtbuild init torch" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
 def test_init_writes_a_matrix_that_checks_with_its_schema_beside_it(tmp_path: Path) -> None:
-    done = rtbuild(tmp_path, "init", "torch", "--offline", "--gpu", "T4", "--jupyter")
+    done = inside(tmp_path, "init", "torch", "--offline", "--gpu", "T4", "--jupyter")
     assert done.stdout.splitlines()[1].startswith("rtbuild build matrices/torch.yaml ")
     path = tmp_path / "matrices" / "torch.yaml"
     text = path.read_text()
@@ -43,15 +40,15 @@ def test_init_writes_a_matrix_that_checks_with_its_schema_beside_it(tmp_path: Pa
     (cell,) = load(path).cells
     assert cell.frameworks[0].startswith("torch==")
     assert cell.profile == "colab"
-    rtbuild(tmp_path, "check")
-    again = rtbuild(tmp_path, "init", "torch", "--offline", check=2)
+    inside(tmp_path, "check")
+    again = inside(tmp_path, "init", "torch", "--offline", check=2)
     assert "is there already" in again.stderr
     assert path.read_text() == text
 
 
 def test_init_without_words_asks_and_says_so_where_nobody_is(tmp_path: Path) -> None:
-    assert "no framework is named" in rtbuild(tmp_path, "init", check=2).stderr
-    assert "no requirement" in rtbuild(tmp_path, "init", "==", check=2).stderr
+    assert "no framework is named" in inside(tmp_path, "init", check=2).stderr
+    assert "no requirement" in inside(tmp_path, "init", "==", check=2).stderr
 
 
 def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
@@ -154,16 +151,18 @@ def test_from_a_word_to_a_verified_environment(tmp_path: Path) -> None:
 
 
 def test_explain_takes_a_cause_and_an_error_message_anywhere(tmp_path: Path) -> None:
-    assert rtbuild(tmp_path, "explain", "cudnn-shadowed").stdout.startswith("cudnn-shadowed: Another cuDNN")
-    fitting = rtbuild(tmp_path, "explain", "CUDNN_STATUS_NOT_INITIALIZED").stdout
+    assert rtbuild_command.rtbuild(tmp_path, "explain", "cudnn-shadowed").stdout.startswith(
+        "cudnn-shadowed: Another cuDNN"
+    )
+    fitting = rtbuild_command.rtbuild(tmp_path, "explain", "CUDNN_STATUS_NOT_INITIALIZED").stdout
     assert "3 causes fit equally" in fitting
     assert fitting.count("cudnnCreate could not start") == 1
-    assert "no cause nothing" in rtbuild(tmp_path, "explain", "nothing", check=2).stderr
+    assert "no cause nothing" in rtbuild_command.rtbuild(tmp_path, "explain", "nothing", check=2).stderr
 
 
 def test_diagnose_reads_files_and_stdin_and_names_what_it_cannot_read(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("no kernel image is available for execution on the device\n")
-    document = json.loads(rtbuild(tmp_path, "diagnose", "log", "--json").stdout)
+    document = json.loads(rtbuild_command.rtbuild(tmp_path, "diagnose", "log", "--json").stdout)
     assert document["cause"] == "framework-arch-missing"
     piped = subprocess.run(
         [*rtbuild_command.RTBUILD, "diagnose"],
@@ -174,9 +173,9 @@ def test_diagnose_reads_files_and_stdin_and_names_what_it_cannot_read(tmp_path: 
         check=True,
     )
     assert piped.stdout.startswith("cudnn-arch-dropped: ")
-    assert "No such file" in rtbuild(tmp_path, "diagnose", "none", check=2).stderr
+    assert "No such file" in rtbuild_command.rtbuild(tmp_path, "diagnose", "none", check=2).stderr
 
 
 def test_a_card_of_another_maker_is_said_so(tmp_path: Path) -> None:
-    said = rtbuild(tmp_path, "resolve", "torch", "--gpu", "MI300X", "--offline", check=2).stderr
+    said = inside(tmp_path, "resolve", "torch", "--gpu", "MI300X", "--offline", check=2).stderr
     assert "--gpu MI300X is a GPU of AMD" in said

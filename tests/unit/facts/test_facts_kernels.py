@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rtbuild_command import rtbuild
+from rtbuild_command import inside
 
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
@@ -65,6 +65,6 @@ def test_check_says_it_once(tmp_path: Path) -> None:
         for python in ("3.12", "3.13")
     )
     (tmp_path / "matrix.yaml").write_text(f"version: 1\nname: x\ninclude:\n{rows}")
-    done = rtbuild(tmp_path, "check", "matrix.yaml")
+    done = inside(tmp_path, "check", "matrix.yaml")
     assert done.stdout.count("torch.compile") == 1
     assert "in 2 cells: torch.compile" in done.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from rtbuild_command import rtbuild
+from rtbuild_command import inside
 
 from builder.core.model import Cuda
 from builder.core.versions import canonical
@@ -98,5 +98,5 @@ def test_check_and_so_the_hook_exit_with_1(tmp_path: Path) -> None:
     matrix = tmp_path / "matrix.yaml"
     cell = "framework: numpy==1.26.4, python: 3.11, base: rootfs:debian/bookworm, cuda: none"
     matrix.write_text(f"version: 1\nname: x\ninclude:\n- {{{cell}, pip: [pytorch==2.0.1]}}\n")
-    done = rtbuild(tmp_path, "check", "matrix.yaml", "--json", check=1)
+    done = inside(tmp_path, "check", "matrix.yaml", "--json", check=1)
     assert "did you mean torch?" in json.dumps(json.loads(done.stdout))
