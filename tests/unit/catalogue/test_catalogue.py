@@ -187,6 +187,7 @@ def test_hostile_text_does_nothing(project: Project, tmp_path: Path) -> None:
             json.loads(text.partition(" = ")[2].removesuffix(";\n"))
 
 
+@pytest.mark.usefixtures("all_releases")
 def test_links_lead_to_pages_and_nothing_is_loaded_from_elsewhere(project: Project, tmp_path: Path) -> None:
     reported(project)
     folder = tmp_path / "site"
@@ -230,6 +231,7 @@ def test_an_empty_catalogue_is_a_site(tmp_path: Path, project: Project) -> None:
     assert "no image here" in site(empty, tmp_path / "site")["images/index.html"]
 
 
+@pytest.mark.usefixtures("all_releases")
 def test_the_first_page_is_light(project: Project, tmp_path: Path) -> None:
     pages = site(gathered(project), tmp_path / "site")
     largest = max(len(text) for name, text in pages.items() if name.startswith("data/"))

@@ -124,6 +124,7 @@ def test_a_login_that_may_not_push_keeps_anything_from_being_submitted(
     assert cluster.of("jobs") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reason", "message"),
     [
@@ -160,6 +161,7 @@ def test_an_image_that_no_try_will_pull_is_not_waited_for(
     assert len(posted) == 5, "and it is not tried again"
 
 
+@pytest.mark.slow
 def test_too_many_requests_are_waited_for(desk: Desk, cluster: KubeDouble) -> None:
     """kubectl does as the server says: Retry-After is one second."""
     refused: list[str] = []
@@ -175,6 +177,7 @@ def test_too_many_requests_are_waited_for(desk: Desk, cluster: KubeDouble) -> No
     assert (len(refused), len(cluster.of("jobs"))) == (1, 4)
 
 
+@pytest.mark.slow
 def test_a_server_that_fails_on_the_way(desk: Desk, cluster: KubeDouble) -> None:
     """What was created stays, and the same command creates the rest."""
 
@@ -191,6 +194,7 @@ def test_a_server_that_fails_on_the_way(desk: Desk, cluster: KubeDouble) -> None
     assert len(cluster.of("jobs")) == 4
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_while_somebody_waits(desk: Desk, cluster: KubeDouble) -> None:
     looks: list[str] = []
 
@@ -207,6 +211,7 @@ def test_a_server_that_is_away_while_somebody_waits(desk: Desk, cluster: KubeDou
     assert desk.said.count("answer again") == 1
 
 
+@pytest.mark.slow
 def test_lists_in_pages_and_a_page_that_is_gone(desk: Desk, cluster: KubeDouble) -> None:
     """410 to a page of a list that has grown too old: kubectl says so, and the next look begins anew."""
     desk.call()
@@ -221,6 +226,7 @@ def test_lists_in_pages_and_a_page_that_is_gone(desk: Desk, cluster: KubeDouble)
     assert "too old" in "\n".join(raised.value.tail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "word"),
     [
@@ -267,6 +273,7 @@ def test_why_a_task_has_not_come(desk: Desk, cluster: KubeDouble, status: dict[s
     assert words(rows) == {word, "no pod yet", "suspended: it waits in its queue"}
 
 
+@pytest.mark.slow
 def test_an_evicted_pod_and_its_successor(desk: Desk, cluster: KubeDouble) -> None:
     """The log that counts is that of the pod that succeeded, whatever came before or after."""
     desk.call()
@@ -279,6 +286,7 @@ def test_an_evicted_pod_and_its_successor(desk: Desk, cluster: KubeDouble) -> No
     assert code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gpu", "changes", "said"),
     [
@@ -315,6 +323,7 @@ def test_a_log_that_is_no_verdict_on_the_task(
         assert "failed: BackoffLimitExceeded" in desk.said
 
 
+@pytest.mark.slow
 def test_a_log_with_two_reports_is_none(desk: Desk, cluster: KubeDouble) -> None:
     """Who prints before the probe does could say anything."""
     desk.call()
@@ -327,6 +336,7 @@ def test_a_log_with_two_reports_is_none(desk: Desk, cluster: KubeDouble) -> None
     assert desk.said.count("the pod's log holds several reports") == 4
 
 
+@pytest.mark.slow
 def test_a_job_that_ended_without_a_verdict_is_made_anew(desk: Desk, cluster: KubeDouble) -> None:
     """Its name is taken until it is deleted; its pods go with it."""
     desk.call()
