@@ -11,7 +11,7 @@ PYTEST ?= $(BIN)/pytest
 # Each worker begins with one half: what a module prepares for its tests is prepared once.
 WORKERS := -q -n 2 --dist worksteal
 
-.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs link-proof repositories colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites link-proof repositories colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ faults: $(BIN)/rtbuild  ## each library of a real cuDNN and its toolkit broken i
 
 sound-installs: $(BIN)/rtbuild  ## the probe beside each minor release of three years; downloads 200 GB, keeps none of it
 	$(PYTEST) -q -s tests/nightly/test_sound_installs.py
+
+suites: $(BIN)/rtbuild  ## the suites' judge over real frameworks on the CPU, right results and faults; downloads 3 GB once
+	RTBUILD_EVERY_SUITE=1 $(PYTEST) -q -s -m wheels tests/faults/test_suites_frameworks.py
 
 link-proof: $(BIN)/rtbuild  ## the link proof beside the real loader: 30 installs, 22 sets of each; downloads 12 GB, keeps none; an hour
 	$(PYTEST) -q -s tests/nightly/test_link_proof.py

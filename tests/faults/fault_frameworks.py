@@ -1,4 +1,4 @@
-"""Real frameworks, installed once into the cache without the CUDA libraries that they ask for."""
+"""Real frameworks, installed once into the cache; PyTorch alone needs its CUDA libraries to be imported."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PYTHON = "3.11"
 _FRAMEWORKS = {
+    "torch": ("torch==2.6.0", "torchvision==0.21.0", "numpy", "setuptools"),
     "tensorflow": ("tensorflow==2.18.0",),
     "jax": ("jax==0.6.2", "jaxlib==0.6.2", "jax-cuda12-plugin==0.6.2", "jax-cuda12-pjrt==0.6.2"),
     "onnxruntime": ("onnxruntime-gpu==1.22.0",),

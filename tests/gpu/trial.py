@@ -28,7 +28,7 @@ ENVIRONMENTS = {
     "cudnn-8": ("nvidia-cudnn-cu12==8.9.7.29", *_TOOLKIT),
     "cudnn-9.28": ("nvidia-cudnn-cu12==9.28.0.42", *_TOOLKIT),
     "cudnn-cuda13": ("nvidia-cudnn-cu13==9.28.0.42", "nvidia-cublas", "nvidia-cuda-nvrtc"),
-    "torch": ("torch==2.6.0", "numpy"),
+    "torch": ("torch==2.6.0", "torchvision==0.21.0", "numpy"),
     "tensorflow": ("tensorflow[and-cuda]==2.19.0",),
     "jax": ("jax[cuda12]==0.6.2",),
     "cupy": (
@@ -47,6 +47,7 @@ ENVIRONMENTS = {
 }
 """Environments by name; the probe has to say ``works`` in each, unless :func:`expected` knows better."""
 
+SUITES = "conv,linalg,attention,compile,train,vision,loader,comm"
 FAULTS = {
     "gpu-hidden": ("host", "device-hidden"),
     "memory-taken": ("busy", "out-of-memory"),
@@ -215,7 +216,7 @@ def _row(bench, name, wanted):
         else:
             python = bench.python(name)
             row["packages"] = bench.packages(name)
-            report, seconds = bench.look(python)
+            report, seconds = bench.look(python, "--suite", SUITES)
     except (OSError, subprocess.SubprocessError, RuntimeError, StopIteration) as error:
         row.update(found=[None, None], summary=f"not run: {error}", seconds=None, checks=[])
         return row
@@ -229,6 +230,7 @@ def _row(bench, name, wanted):
         if check["id"] == "C07" and check["evidence"]
     ]
     row["convolutions"] = raw[0] if raw else None
+    row["suites"] = report.get("suites")
     return row
 
 

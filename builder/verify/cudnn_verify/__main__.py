@@ -28,6 +28,7 @@ from .measure.report import compare_reports, exit_code, make_report, without_inf
 from .measure.run import Program
 from .measure.runner import child_main
 from .measure.schedule import in_order, run_all
+from .measure.suite_judge import SUITES
 from .page import Style, render_diagnosis, render_html, render_page
 from .read.diagnosis import diagnose
 from .read.reading import read_all, read_text_given
@@ -61,6 +62,7 @@ def make_parser():
     add("--strict", action="store_true", help="loaded cuDNN must equal the compiled one")
     add("--no-gpu", action="store_true", help="do not look for a GPU (at build time)")
     add("--thorough", action="store_true", help="compare the hash of every library with its package's RECORD")
+    add("--suite", metavar="NAMES", help="run these suites, too, on a GPU: " + ",".join(SUITES))
     add("--only", metavar="STAGE", help="run this stage and what it needs")
     add("--compare", metavar="OLD.json", help="say what changed since an older report")
     add("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
@@ -85,13 +87,21 @@ def read_options(arguments):
     """The options that stages see, out of the command line and the environment."""
     expect = arguments.expect or os.environ.get("CUDNN_VERIFY_EXPECT")
     document = read_expectation(expect) if expect else {}
-    stages = [row.name for row in in_order()]
+    stages = [row.name for row in in_order() if row.layer != "suite"]
     if arguments.only and arguments.only not in stages:
         raise UsageError("there is no stage %s; there are: %s" % (arguments.only, ", ".join(stages)))
     if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
         raise UsageError("--timeout wants a number of seconds above 0, not %g" % arguments.timeout)
+    asked = [name.strip() for name in (arguments.suite or "conv").split(",")]
+    unknown = sorted(set(asked) - set(SUITES))
+    if unknown:
+        raise UsageError("there is no suite %s; there are: %s" % (unknown[0] or "''", ", ".join(SUITES)))
+    if arguments.suite and arguments.only:
+        raise UsageError("--only runs one stage, and --suite needs all of them")
+    suites = [name for name in SUITES if name == "conv" or name in asked]
     names = ("no_gpu", "thorough", "only", "timeout", "pid")
     options = {name: getattr(arguments, name) for name in names}
+    options["suites"] = suites
     return dict(options, expect=document, strict=bool(arguments.strict or document.get("strict")))
 
 
@@ -195,7 +205,7 @@ def print_diagnosis(arguments):
 def fix_here(arguments):
     """``--fix``: each look is a run of this probe anew, since packages change in between."""
     again = command_to_start()
-    for name in ("expect", "timeout"):
+    for name in ("expect", "timeout", "suite"):
         value = getattr(arguments, name)
         again += ["--" + name, str(value)] if value is not None else []
     again += ["--strict"] * arguments.strict + ["--no-gpu"] * arguments.no_gpu

@@ -106,6 +106,8 @@ def _sections(report, style):
     if "changes" in report:
         rows = ["  %(what)s: %(before)s -> %(now)s" % row for row in report["changes"]]
         yield "Changed since the older report", rows or ["  nothing"]
+    if len({row["suite"] for row in report["suites"]}) > 1:
+        yield "Suites", [wrapped(_suite_line(row)) for row in report["suites"]]
     yield "Here", ["  %-12s%s" % row for row in _facts(report)]
     lines = []
     for check in report["checks"]:
@@ -114,6 +116,17 @@ def _sections(report, style):
         lines.append("  %s %%(id)s %%(stage)-12s %%(summary)s" % style.paint(word, colour) % check)
         lines += [wrapped("note: " + check["note"], " " * 17)] if check["note"] else []
     yield "Checks", lines
+
+
+def _suite_line(row):
+    """``attention (torch): 32 results, worst 0.0139 of 0.0242 (...), 4.1 s``"""
+    told = "%s (%s): " % (row["suite"], row["framework"] or "no framework")
+    if row["outcome"] != "passed":
+        return told + "%s: %s" % (row["outcome"].replace("_", " "), row["reason"])
+    told += "%d results" % row["ran"]
+    if row["worst"]:
+        told += "; nearest to its bound is %(what)s: %(error).3g of %(bound).3g" % row["worst"]
+    return told + ("; %.1f s" % row["seconds"] if row["seconds"] is not None else "")
 
 
 def _commands(rows, form, indent):

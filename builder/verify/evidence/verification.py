@@ -17,11 +17,9 @@ from builder.core.documents import parse_moment
 from builder.core.errors import CellError, EvidenceError
 from builder.plan.facts.tables import class_of
 from builder.sources.oci import Staged
-from builder.verify.runner import AGAINST_IMAGE, ProbeDocument, SealedReport, parse
+from builder.verify.runner import AGAINST_IMAGE, CONVOLUTIONS, ProbeDocument, SealedReport, parse
 
 EXTENSION = "rtbuildVerification"
-CONVOLUTIONS = frozenset({"C07", "F05"})
-"""The checks that convolve, with cuDNN alone and with each framework: docs/probe.md."""
 
 _DRIVER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,4}")
 _SHA256 = r"^sha256:[0-9a-f]{64}$"

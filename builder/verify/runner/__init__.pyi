@@ -1,9 +1,19 @@
-from .document import EXIT_CODES, Expectation, ProbeDocument, compare, family, parse, printed_report
+from .document import (
+    CONVOLUTIONS,
+    EXIT_CODES,
+    Expectation,
+    ProbeDocument,
+    compare,
+    family,
+    parse,
+    printed_report,
+)
 from .entry import AGAINST_IMAGE, Damaged, ReportKey, ReportStore, SealedReport, key_of, read_entry, seal
 from .probe_run import PROBE_FAILED, verify
 
 __all__ = [
     "AGAINST_IMAGE",
+    "CONVOLUTIONS",
     "EXIT_CODES",
     "PROBE_FAILED",
     "Damaged",

@@ -20,6 +20,8 @@ from builder.plan.facts.tables import load
 
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 """How ``cudnn-verify`` ends for each verdict; 30 is the probe's own failure."""
+CONVOLUTIONS = frozenset({"C07", "F05"})
+"""The checks that convolve, with cuDNN alone and with each framework: docs/probe.md."""
 _Verdict = Literal["works", "unverified", "broken", "unsupported-gpu", "host", "busy"]
 _Sha256 = Annotated[str, Field(pattern=r"^(sha256:)?[0-9a-f]{64}$")]
 
@@ -78,6 +80,21 @@ class Framework(_Part):
     loaded: dict[str, Any] | None = None
 
 
+class SuiteFound(_Part):
+    """What one suite did in one framework, or why it did not run."""
+
+    suite: str
+    framework: str | None
+    """``cudnn`` for cuDNN's own convolutions; None: no framework of the image has the suite."""
+    outcome: Literal["passed", "failed", "not_run"]
+    reason: str | None = None
+    ran: int = 0
+    """How many results were compared."""
+    worst: Any = None
+    """The result that comes closest to its bound: what it is, its error, the bound and its source."""
+    seconds: float | None = None
+
+
 class DifferenceFound(_Part):
     """Something that ``expect.json`` asks for and the probe did not find."""
 
@@ -105,6 +122,8 @@ class ProbeDocument(_Part):
     libraries: list[Library]
     frameworks: list[Framework]
     differences: list[DifferenceFound]
+    suites: list[SuiteFound] = []
+    """Empty in a report from before there were suites, which counts as one of ``conv``."""
     test_double: bool
     seconds: float
 
@@ -113,6 +132,18 @@ class ProbeDocument(_Part):
         found = self.python if isinstance(self.python, str) else self.python.get("version")
         match = re.search(r"\d+(\.\d+)+", str(found))
         return match[0] if match else None
+
+    def suites_that_ran(self) -> frozenset[str]:
+        """The suites that passed in a framework and failed in none.
+
+        A row counts only with its check. ``conv`` is told by the checks, which older reports have, too.
+        """
+        failed = {row.suite for row in self.suites if row.outcome == "failed"}
+        checked = {row.stage for row in self.checks if row.outcome == "passed"}
+        ran = {row.suite for row in self.suites if row.outcome == "passed" and row.ran} & checked
+        if any(row.id in CONVOLUTIONS and row.outcome == "passed" for row in self.checks):
+            ran.add("conv")
+        return frozenset(ran - failed)
 
     def loaded(self, what: Literal["cuda", "cudnn"]) -> list[str]:
         """Versions: as each framework says, else as the mapped libraries do."""

@@ -67,7 +67,7 @@ def read_keys(name):
 
 OWN_EVIDENCE = {"file", "found", "free", "is_hip", "libcudnn.so", "name"}
 """Read only by the function that has just stored it."""
-DERIVED = {"frameworks", "imported"}
+DERIVED = {"frameworks", "imported", "suites_asked", "suites_left"}
 """Put together by the schedule itself, out of other facts."""
 
 
@@ -125,7 +125,7 @@ def mistaken(*_):
     raise KeyError(0)
 
 
-OF_THE_PROBE = [name for name in protocol.LAYERS if name not in ("framework", "coimport")]
+OF_THE_PROBE = [name for name in protocol.LAYERS if name not in protocol.USES_FRAMEWORK]
 
 
 @pytest.mark.parametrize("layer", OF_THE_PROBE)

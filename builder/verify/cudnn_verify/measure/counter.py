@@ -9,6 +9,7 @@ import re
 from ..common.distributions import wheels_of
 from .environment import memory_limit, preload_file
 from .library_files import parts_of
+from .protocol import USES_FRAMEWORK
 from .resolver import Loader
 from .run import SETTINGS
 
@@ -115,7 +116,7 @@ def _together(run, check, present):
 
 def _present(run, shadow):
     """(counter-test, cause, the thing taken away) for all such things that are here."""
-    framework, driver = run.stage.layer in ("framework", "coimport"), run.stage.layer == "driver"
+    framework, driver = run.stage.layer in USES_FRAMEWORK, run.stage.layer == "driver"
     preload, path = os.environ.get("LD_PRELOAD"), os.environ.get("LD_LIBRARY_PATH")
     files, loaded = ", ".join(preload_file()[:3]), (run.facts.get("mapped_at_start") or [])[:3]
     settings = sorted(name for name in os.environ if SETTINGS.match(name))

@@ -21,7 +21,7 @@ from .counter import (
 from .cuda import open_library
 from .environment import NO_MEMORY, memory_limit, no_temporary_folder, on_noexec_mount
 from .library_files import is_cuda_library, parts_of
-from .protocol import COUNTER_LAYER, stage
+from .protocol import COUNTER_LAYER, USES_FRAMEWORK, stage
 from .resolver import Loader
 from .run import run_named
 from .runner import execute
@@ -46,6 +46,7 @@ _FIRST_CHECK = {
     "convolution": "C07",
     "framework": "F01",
     "coimport": "F06",
+    "suite": "F01",
 }
 
 
@@ -100,7 +101,7 @@ def default_judge(run):
 def _check_of_call(run):
     if run.ending["kind"] == "hang":
         return "H01"
-    dead = run.ending["kind"] == "signal" and run.stage.layer in ("framework", "coimport")
+    dead = run.ending["kind"] == "signal" and run.stage.layer in USES_FRAMEWORK
     first = "H02" if dead else _FIRST_CHECK.get(run.stage.layer, "H02")
     return next((number for call, number in _CALL_CHECKS if re.match(call, run.in_flight or "")), first)
 
@@ -332,7 +333,11 @@ def _by_fault(run, text):
 def fallback(run):
     """The cause of a failure that nothing else explains."""
     importing = (run.in_flight or "import").startswith("import")
-    if run.ending["kind"] == "raised" and run.stage.layer in ("framework", "coimport") and importing:
+    if run.ending["kind"] == "raised" and run.stage.layer in USES_FRAMEWORK and importing:
         return "framework-import"
-    alive = run.ending["kind"] not in ("signal", "exit") and run.stage.layer in ("convolution", "framework")
+    alive = run.ending["kind"] not in ("signal", "exit") and run.stage.layer in (
+        "convolution",
+        "framework",
+        "suite",
+    )
     return "execution-failed" if alive else "crash"

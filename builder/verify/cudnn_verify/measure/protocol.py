@@ -16,11 +16,11 @@ from .shapes import EVIDENCE_SHAPES, FACT_SHAPES, check_shapes
 
 WITHOUT_CUDA = "--expect asks for no CUDA (provider none), so its absence is no fault"
 
-LAYERS = tuple(
-    "environment files packages resolver driver runtime cudnn convolution framework coimport session".split()
-)
+LAYERS = ("environment", "files", "packages", "resolver", "driver", "runtime", "cudnn", "convolution")
+LAYERS += ("framework", "coimport", "suite", "session")
 # Layers that load nothing: every other stage goes by their facts.
 GROUNDWORK = ("environment", "files", "packages", "resolver")
+USES_FRAMEWORK = ("framework", "coimport", "suite")
 # Stages of this layer are never scheduled; judges start them.
 COUNTER_LAYER = "counter-test"
 

@@ -14,6 +14,7 @@ from .expectation import asked_for, find_differences
 from .library_files import read_elf
 from .machine_facts import commands_here, why_no_command
 from .protocol import GROUNDWORK, new_check, own_fault
+from .suite_judge import suite_rows
 
 
 def exit_code(report):
@@ -33,6 +34,9 @@ def make_report(program, checks, libraries, identity, seconds):
         else:
             checks = checks + [_expected(differences)]
     decision = decide_verdict(checks, facts, options)
+    suites = suite_rows(options.get("suites") or ("conv",), checks, facts)
+    if decision["verdict"] == "works":
+        decision["summary"] += _in_suites(suites)
     proof = list(program.proof)
     first = decision.pop("first")
     if first is not None:
@@ -40,12 +44,23 @@ def make_report(program, checks, libraries, identity, seconds):
         proof = [dict(mine, evidence=first["evidence"])] + [p for p in proof if p["stage"] == first["stage"]]
     report = {"schema": 1, "probe": identity}
     report.update(decision, proof=proof, checks=checks, libraries=libraries, differences=differences)
+    report["suites"] = suites
     empty = {"variables": {}, "gpus": [], "frameworks": [], "copies": []}
     for key in ("python", "machine", "variables", "gpus", "driver", "frameworks", "copies"):
         report[key] = facts.get(key, empty.get(key))
     report.update(expectation=expect.get("cell"), fingerprint=fingerprint(facts))
     report.update(test_double=bool(facts.get("test_double")), seconds=round(seconds, 3))
     return report
+
+
+def _in_suites(suites):
+    """The words on the suites beyond ``conv``: those that ran, and those that did not."""
+    told = ""
+    for outcome, words in (("passed", "; also ran: "), ("not_run", "; did not run: ")):
+        rows = [row for row in suites if row["suite"] != "conv" and row["outcome"] == outcome]
+        names = ["%s (%s)" % (row["suite"], row["framework"] or row["reason"]) for row in rows]
+        told += words + ", ".join(names) if names else ""
+    return told
 
 
 def _expected(differences):

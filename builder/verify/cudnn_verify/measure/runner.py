@@ -20,7 +20,7 @@ from ..common.isolation import USER_PATH, flush_output, return_to_user
 from .cuda import need_ctypes, open_library
 from .environment import hide_preload_file, memory_limit, raise_memory_limits, restore_file_limit
 from .library_files import mapped_libraries
-from .protocol import STAGES, Ctx
+from .protocol import STAGES, USES_FRAMEWORK, Ctx
 from .shapes import ShapeError
 
 
@@ -42,7 +42,7 @@ def child_main(name, params, fd):
             who = memory_limit()[1]
             ctx.fact("kept_limit", who if who and who.startswith("ulimit") else None)
         row = find_stage(name)
-        if row.layer in ("framework", "coimport"):
+        if row.layer in USES_FRAMEWORK:
             return_to_user("unshadowed" not in ctx.counter)
             restore_file_limit()
             # PYTHONWARNINGS=error is for the user's calls, not for a call of the probe's own

@@ -17,20 +17,22 @@ from .kernels import kernels_stage
 from .library import library_stage
 from .library_files import mapped_libraries
 from .packages import packages_stage
-from .protocol import GROUNDWORK, LAYERS, STAGES, own_fault, stage
+from .protocol import GROUNDWORK, LAYERS, STAGES, USES_FRAMEWORK, own_fault, stage
 from .resolver import Loader
 from .run import Run, run_named
 from .runner import find_stage
 from .runtime import runtime_stage
+from .suite_stages import suite_stage
 
 # Their import registers them; the frameworks' come with coimport.
 REGISTERED = (environment_stage, files_stage, packages_stage, resolver_stage, driver_stage, runtime_stage)
-REGISTERED += (kernels_stage, library_stage, convolution_stage, coimport_stage)
+REGISTERED += (kernels_stage, library_stage, convolution_stage, coimport_stage, suite_stage)
 
 
 def run_all(program):
     """Run the stages; returns (checks, libraries)."""
     checks, libraries = [], {}
+    program.facts["suites_asked"] = list(program.options.get("suites") or ())
     for row in in_order():
         if not _wanted(row, program.options["only"], program.facts):
             continue
@@ -68,6 +70,8 @@ def in_order():
 def _wanted(row, only, facts):
     if row.module and row.name not in facts.get("installed", {}):
         return False
+    if row.layer == "suite" and row.name not in facts["suites_asked"]:
+        return False
     if row.layer not in GROUNDWORK and (facts.get("ctypes") is False or facts.get("waits")):
         return False
     if only is None or row.layer in GROUNDWORK:
@@ -96,7 +100,7 @@ def _judge(row, run):
 
 def _of_a_framework(row, run):
     """True for an exception that a framework may have brought about outside of an announced call."""
-    return row.layer in ("framework", "coimport") and not run.ending["own"]
+    return row.layer in USES_FRAMEWORK and not run.ending["own"]
 
 
 def _judge_failed(row, run, error):

@@ -1,0 +1,140 @@
+"""References of the suites in double precision, and how far a right result may be off.
+
+The reference functions take arrays of float64 of NumPy or PyTorch alike: they use operators alone.
+
+**Where bounds come from.** Products of matrices: |fl(AB) - AB| <= g |A||B| elementwise (N. J. Higham,
+Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.5); tensor cores cut off where they add,
+which doubles the unit (M. Fasi et al., Numerical behavior of NVIDIA tensor cores, PeerJ Computer Science
+7:e330, 2021). Decompositions: a residual below 30 n u |A|, the threshold of LAPACK's own tests (LAPACK
+Working Note 41). FFT: Higham, theorem 24.2. Longer computations (attention, training, a fused kernel): the
+reference is computed again with each intermediate result moved at random by up to a unit roundoff of the
+type that stores it, which is Monte Carlo arithmetic (D. S. Parker, UCLA CSD-970002, 1997); the bound is a
+multiple of the largest distance between them. Every stored value is moved, so a kernel that keeps some of
+them in a wider type is closer to the reference.
+"""
+
+UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-10}
+UNIT.update({"float16": 2.0**-11, "bfloat16": 2.0**-8, "float8_e4m3fn": 2.0**-4})
+"""Unit roundoff; TF32 may be cut off."""
+PRODUCT, LAPACK = "Higham 3.5, tensor cores by Fasi et al.", "LAPACK Working Note 41, threshold 30"
+FOURIER, MOVED = "Higham, theorem 24.2", "Monte Carlo arithmetic in float64"
+EXACT, CHANCE = "whole numbers, exact", "six and a half standard deviations"
+MOVES = 4
+
+
+def product_bound(a, b, dtype):
+    """How far each element of a product of these operands may be off; ``dtype`` is that of the operands."""
+    terms, size = a.shape[-1], abs(a) @ abs(b)
+    if dtype == "float64":
+        return (terms + 2) * 2 * UNIT[dtype] * size
+    inner = 2.0**-13 if dtype.startswith("float8") else 2 * UNIT["float32"]
+    off = (terms + 2) * inner * size
+    if dtype == "tf32":
+        off = off + 2 * UNIT["tf32"] * size
+    stored = {"float16": "float16", "bfloat16": "bfloat16", "float8_e4m3fn": "bfloat16"}.get(dtype)
+    return off + UNIT[stored] * (abs(a @ b) + off) if stored else off
+
+
+def moved_bounds(compute, arrays, unit, noise, rounds=MOVES):
+    """[(reference, largest, norm)] of each result of ``compute(arrays, r)``.
+
+    ``r`` is called with each intermediate result and gives it back, moved or not. ``noise(array)``: numbers
+    from -1 to 1 in the shape of an array. ``largest`` and ``norm`` are the greatest distances that were seen.
+    """
+    wanted = compute(arrays, lambda value: value)
+    seen = [[0.0, 0.0] for _ in wanted]
+    for _ in range(rounds):
+        moved = compute(arrays, lambda value: value * (1.0 + unit * noise(value)))
+        for row, one, other in zip(seen, wanted, moved):
+            off = abs(one - other)
+            row[0] = max(row[0], float(off.max()))
+            row[1] = max(row[1], float((off * off).sum()) ** 0.5)
+    return [(one, row[0], row[1]) for one, row in zip(wanted, seen)]
+
+
+def softmax_of(scores):
+    """The weights over the last axis; -1e30 hides a key."""
+    raised = 2.718281828459045 ** (scores - _largest(scores))
+    return raised / raised.sum(-1)[..., None]
+
+
+def _largest(scores):
+    """The largest value of all: it cancels out, and keeps the powers finite."""
+    return float(scores.max())
+
+
+def attention_reference(arrays, r):
+    """[output, dq, dk, dv] of attention over (heads, tokens, width), of q, k, v, dy and a mask to add."""
+    q, k, v, dy, mask = arrays
+    scale, turned = q.shape[-1] ** -0.5, lambda array: array.swapaxes(-1, -2)
+    weights = r(softmax_of(r(r(r(q) @ turned(r(k))) * scale) + mask))
+    out = r(weights @ v)
+    dv = r(turned(weights) @ dy)
+    grown = r(dy @ turned(v))
+    slope = r(weights * (grown - (dy * out).sum(-1)[..., None]))
+    return [out, r(r(slope @ k) * scale), r(r(turned(slope) @ q) * scale), dv]
+
+
+def tanh_of(value):
+    raised = 2.718281828459045 ** (2.0 * value)
+    return (raised - 1.0) / (raised + 1.0)
+
+
+def train_reference(arrays, r, steps, rate):
+    """[gradients of the first step: w1, b1, w2; then w1, b1, w2 at the end; the losses as one array].
+
+    A layer of tanh and a linear one, mean square error, gradient descent; ``arrays``: x, targets, w1, b1, w2.
+    The weights and what is added to them stay in full precision, as AMP keeps them.
+    """
+    x, targets, w1, b1, w2 = arrays
+    losses, first = x.sum(-1)[:steps] * 0.0, None
+    for step in range(steps):
+        low = r(w1), r(b1), r(w2)
+        hidden = r(tanh_of(r(r(x) @ low[0] + low[1])))
+        off = r(hidden @ low[2]) - targets
+        losses[step] = (off * off).sum() / float(off.shape[0] * off.shape[1])
+        dy = r(off * (2.0 / (off.shape[0] * off.shape[1])))
+        dh = r(r(dy @ low[2].swapaxes(0, 1)) * (1.0 - hidden * hidden))
+        slopes = r(r(x).swapaxes(0, 1) @ dh), r(dh.sum(0)), r(hidden.swapaxes(0, 1) @ dy)
+        first = first or slopes
+        w1, b1, w2 = w1 - rate * slopes[0], b1 - rate * slopes[1], w2 - rate * slopes[2]
+    return list(first) + [w1, b1, w2, losses]
+
+
+def fused_reference(arrays, r):
+    """[each row's sum, the gradient by x] of z * sigmoid(z), z = x * w + b; the sums' gradients are 1."""
+    x, w, b = arrays
+    z = r(r(x * w) + b)
+    gate = r(1.0 / r(1.0 + r(2.718281828459045 ** (-z))))
+    return [r(r(z * gate).sum(-1)), r(r(gate * r(1.0 + r(z * r(1.0 - gate)))) * w)]
+
+
+def suppressed(boxes, scores, threshold):
+    """The boxes that non-maximum suppression keeps, the best first; boxes are (x1, y1, x2, y2)."""
+    order, kept = sorted(range(len(boxes)), key=lambda at: -scores[at]), []
+    for at in order:
+        if all(_overlap(boxes[at], boxes[other]) <= threshold for other in kept):
+            kept.append(at)
+    return kept
+
+
+def _overlap(one, other):
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    both = max(width, 0) * max(height, 0)
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)]
+    return both / (areas[0] + areas[1] - both)
+
+
+def resized(image, side):
+    """A square image (a list of rows) in another size, by bilinear interpolation between pixel centres."""
+    places = [_between(at, len(image), side) for at in range(side)]
+    rows = [[row[i] * (1 - t) + row[j] * t for i, j, t in places] for row in image]
+    return [[rows[i][c] * (1 - t) + rows[j][c] * t for c in range(side)] for i, j, t in places]
+
+
+def _between(at, size, side):
+    """(pixel before, pixel after, share of the one after) of a place in the new size."""
+    place = max((at + 0.5) * size / side - 0.5, 0.0)
+    before = int(place)
+    return before, min(before + 1, size - 1), place - before

@@ -1,0 +1,140 @@
+"""The suites' stages: each suite in each framework has a child of its own, and ends by its own limit.
+
+They run only where a GPU works and the framework has passed its own checks; otherwise no child is started,
+and the report says why.
+"""
+
+import re
+import signal
+
+from .counter import shorten
+from .fw_stages import FRAMEWORKS, judge_framework
+from .protocol import stage
+from .suite_judge import SUITE_CHECKS, SUITE_SECONDS, judge_results
+from .suite_torch import TorchSuites, run_suite
+
+SUITES_OF = {"torch": (TorchSuites, ("linalg", "attention", "compile", "train", "vision", "loader", "comm"))}
+"""{framework: (its class, the suites that it has)}"""
+_LIMIT = "ended by the limit of the suite: it did not come to its end within %d s of the import"
+
+
+def frameworks_with(suite, facts):
+    """[(framework, why the suite cannot run in it, or None)] of the frameworks here that have the suite."""
+    state = facts.get("gpu_state", "none")
+    without = {"works": None, "none": "no GPU here"}.get(state, "the driver or the GPU does not work")
+    rows = []
+    for name in sorted(set(SUITES_OF) & set(facts.get("installed") or {})):
+        if suite in SUITES_OF[name][1]:
+            failed = None if name in facts.get("imported", ()) else "%s did not pass its own checks" % name
+            rows.append((name, without or failed))
+    return rows
+
+
+def runs_of(suite):
+    """The parameters of a suite's runs, out of the facts; reasons of the others become a fact."""
+
+    def runs(facts):
+        rows = frameworks_with(suite, facts)
+        left = facts.setdefault("suites_left", {})
+        left[suite] = [(name, reason) for name, reason in rows if reason]
+        return [{"framework": name} for name, reason in rows if not reason]
+
+    return runs
+
+
+def judge_suite(run):
+    """A suite that its own limit has ended is a hang; everything else as for a framework's stage."""
+    suite, framework = run.stage.name, run.params["framework"]
+    if run.ending["kind"] == "signal" and run.ending.get("signal") == signal.SIGALRM:
+        run.ending = dict(run.ending, kind="hang", text=_LIMIT % seconds_for(suite, run.program.options))
+    if _lacks_compiler(run) or _lacks_shared_memory(run):
+        return
+    before = len(run.checks)
+    judge_framework(run)
+    for check in run.checks[before:]:
+        check["evidence"].setdefault("framework", framework)
+        check["summary"] = "%s, suite %s: %s" % (framework, suite, check["summary"])
+        if check["id"] not in ("H01", "H02"):
+            check["id"] = SUITE_CHECKS[suite]
+
+
+def _lacks_compiler(run):
+    """True for a suite that compiles kernels where no compiler is; K01 fails if one was asked for."""
+    words = r"(?i)\bC(\+\+|xx)? ?compiler|Python\.h|\b(gcc|g\+\+|cc)\b.*(not found|No such file)"
+    said = run.ending["kind"] == "raised" and re.search(words, run.ending["text"] + run.stderr[-4000:])
+    if not said or run.stage.name != "compile" or (run.program.options.get("expect") or {}).get("compilers"):
+        return False
+    evidence = {"framework": run.params["framework"], "ending": run.ending}
+    run.excuse(
+        SUITE_CHECKS["compile"], "there is no compiler here that it could use: %s" % said.group(0), evidence
+    )
+    return True
+
+
+def _lacks_shared_memory(run):
+    """True if workers died of a full /dev/shm, which is the machine's or the container's."""
+    if run.ending["kind"] != "raised" or not re.search(
+        r"shared memory|\bshm\b|Bus error", run.ending["text"]
+    ):
+        return False
+    text = "%s, suite %s: %s" % (run.params["framework"], run.stage.name, shorten(run.ending["text"]))
+    cause = run.proven("host-memory", "/dev/shm", shorten(run.ending["text"]))
+    run.fail(
+        SUITE_CHECKS[run.stage.name],
+        text,
+        cause,
+        {"framework": run.params["framework"], "ending": run.ending},
+    )
+    return True
+
+
+def seconds_for(suite, options):
+    return int(options.get("timeout") or SUITE_SECONDS.get(suite, SUITE_SECONDS["others"]))
+
+
+def suite_stage(ctx):
+    """Import the framework, then run the suite; SIGALRM ends a call that does not return in time."""
+    suite, name = ctx.stage, ctx.params["framework"]
+    framework = FRAMEWORKS[name](ctx)
+    with ctx.call("import %s" % framework.module):
+        framework.load()
+    with ctx.call("%s: load cuDNN" % framework.module):
+        framework.touch()
+    device = next(iter(framework.devices()), None)
+    if device is None:
+        ctx.fails(
+            SUITE_CHECKS[suite], "%s sees no GPU any more" % name, "framework-silent-cpu", {"framework": name}
+        )
+        return
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(seconds_for(suite, ctx.params))
+    with ctx.call("%s: suite %s" % (framework.module, suite)):
+        rows, skipped, seconds = run_suite(SUITES_OF[name][0], framework, device, suite)
+    signal.alarm(0)
+    tell_suite(ctx, suite, name, (rows, skipped, seconds))
+
+
+def tell_suite(ctx, suite, name, outcome):
+    """The check of a suite's rows; ``outcome``: (rows, {what: why not}, seconds)."""
+    rows, skipped, seconds = outcome
+    check = SUITE_CHECKS[suite]
+    evidence = {"framework": name, "seconds": seconds, "skipped": skipped}
+    if not rows and skipped:
+        return ctx.not_run(check, "; ".join(sorted(set(skipped.values()))), evidence)
+    judged = judge_results(rows)
+    evidence.update(ran=judged["ran"], worst=judged["worst"], results=[row["what"] for row in rows])
+    if not judged["faults"]:
+        text = "%s, suite %s: %d results are right" % (name, suite, judged["ran"])
+        return ctx.passed(check, text, evidence)
+    first = judged["faults"][0]
+    causes = {
+        "device": "framework-silent-cpu",
+        "numbers": "training-loss" if suite == "train" else "wrong-result",
+    }
+    evidence["faults"] = judged["faults"][:20]
+    text = "%s, suite %s: %s" % (name, suite, shorten(first["says"]))
+    return ctx.fails(check, text, causes[first["fault"]], evidence)
+
+
+for _suite in SUITE_CHECKS:
+    stage(_suite, "suite", 300, runs=runs_of(_suite), judge=judge_suite)(suite_stage)

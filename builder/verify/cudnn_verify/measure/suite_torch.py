@@ -1,0 +1,475 @@
+"""The suites of PyTorch. Each gives rows for :mod:`suite_judge`, and says what it left out and why."""
+
+import math
+import os
+import random
+import re
+import shutil
+import tempfile
+import time
+
+from ..common.distributions import canonical
+from ..common.versions import dotted, numbers
+from .cuda import CudaError, Driver, ctypes, open_library
+from .fw_common import imported
+from .library_files import mapped_libraries
+from .suite_judge import ON_CARD, suite_row
+from .suite_reference import (
+    CHANCE,
+    EXACT,
+    FOURIER,
+    LAPACK,
+    MOVED,
+    PRODUCT,
+    UNIT,
+    attention_reference,
+    fused_reference,
+    moved_bounds,
+    product_bound,
+    resized,
+    suppressed,
+    train_reference,
+)
+
+_POINTER_TYPE, _POINTER_CARD = 2, 9  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, _DEVICE_ORDINAL
+_KINDS = {1: "pinned memory of the host", 2: ON_CARD, 3: "an array", 4: "memory of both"}
+
+
+class Counted(object):
+    """A data set of whole numbers; item i can be told by its content."""
+
+    def __init__(self, api, seed):
+        self.api, self.seed = api, seed
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        if index >= len(self):
+            raise IndexError(index)
+        return (self.api.arange(2048) * (index + self.seed) % 251).float()
+
+
+class TorchSuites(object):
+    """``device``: PyTorch's name of the card. A suite is a method that gives its rows.
+
+    ``skipped``: {what: why}. Operands come from a seed that nobody could foresee.
+    """
+
+    def __init__(self, framework, device):
+        self.ctx, self.api, self.device = framework.ctx, framework.api, device
+        self.seed = int.from_bytes(os.urandom(6), "little")
+        self.random, self.skipped = random.Random(self.seed), {}
+        self.api.manual_seed(self.seed)
+        self.driver = None
+        self.capability = None
+        if device.startswith("cuda"):
+            self.api.zeros(1, device=device)  # a context, for which the driver answers
+            self.driver = Driver(self.ctx)
+            self.capability = tuple(self.api.cuda.get_device_capability())
+
+    def run(self, suite):
+        return getattr(self, suite)()
+
+    # -- arrays
+
+    def fresh(self, *shape):
+        """Normal numbers as float64 on the CPU."""
+        count = 1
+        for size in shape:
+            count *= size
+        values = [self.random.gauss(0.0, 1.0) for _ in range(count)]
+        return self.api.tensor(values, dtype=self.api.float64).reshape(shape)
+
+    def rounded(self, array, dtype):
+        """The array with each element rounded to a type, again as float64."""
+        return array.to(getattr(self.api, dtype)).double()
+
+    def send(self, array, dtype="float32"):
+        return array.to(getattr(self.api, dtype)).to(self.device)
+
+    def poison(self, *tensors):
+        """Fill memory of the size of these results with NaN, and free it: the allocator lends it next."""
+        held = []
+        for tensor in tensors:
+            held += [self.api.full_like(tensor, float("nan")) for _ in range(2)]
+        del held
+
+    def noise(self, array):
+        return self.api.rand(array.shape, dtype=self.api.float64) * 2.0 - 1.0
+
+    def moved(self, compute, arrays, dtype, unit=None):
+        return moved_bounds(compute, arrays, unit or UNIT[dtype], self.noise)
+
+    def row(self, what, tensor, wanted, basis, **bounds):
+        """A row about a tensor; ``wanted`` and a bound of each element are arrays of float64."""
+        for key, bound in bounds.items():
+            if hasattr(bound, "reshape"):
+                bounds[key] = bound.reshape(-1).tolist()
+        found = tensor.detach().double().cpu().reshape(-1).tolist()
+        wanted = wanted.reshape(-1).tolist() if hasattr(wanted, "reshape") else wanted
+        where = {"devices": [str(tensor.device)], "memory": [self.place_of(tensor)]}
+        return suite_row(what, found, wanted, basis, **dict(bounds, **where))
+
+    def place_of(self, tensor):
+        """The driver's word on the address of a tensor."""
+        address = tensor.data_ptr()
+        if self.driver is None or not address:
+            return "memory of the host"
+        try:
+            kind = self.driver.number("cuPointerGetAttribute", _POINTER_TYPE, address, kind=ctypes.c_uint)
+            card = self.driver.number("cuPointerGetAttribute", _POINTER_CARD, address)
+        except CudaError as error:
+            return "no memory of CUDA (%s)" % error
+        return _KINDS.get(kind, "memory of kind %d" % kind) + ("%d" % card if kind == 2 else "")
+
+    def offered(self, dtype):
+        """True if the card has this type; otherwise that is noted."""
+        needs = {"float16": (5, 3), "bfloat16": (8, 0), "tf32": (8, 0), "float8_e4m3fn": (8, 9)}
+        if self.capability and self.capability < needs.get(dtype, (0, 0)):
+            self.skipped[dtype] = "compute capability %s has none" % dotted(self.capability)
+            return False
+        return True
+
+    # -- linalg
+
+    def linalg(self):
+        rows = [self._product(dtype) for dtype in ("float64", "float32", "float16", "bfloat16")]
+        if self.driver:
+            rows += [self._product("tf32"), self._product_of_fp8()]
+        rows = [row for row in rows if row]
+        for dtype in ("float64", "float32"):
+            rows += self._decompositions(dtype) + [self._fourier(dtype)]
+        return rows + [self._random_numbers()]
+
+    def _product(self, dtype):
+        if not self.offered(dtype):
+            return None
+        stored = "float32" if dtype == "tf32" else dtype
+        matmul = self.api.backends.cuda.matmul
+        for name in ("fp16", "bf16"):  # sums in half precision are another, coarser, promise
+            if hasattr(matmul, "allow_%s_reduced_precision_reduction" % name):
+                setattr(matmul, "allow_%s_reduced_precision_reduction" % name, False)
+        if hasattr(matmul, "allow_tf32"):
+            matmul.allow_tf32 = dtype == "tf32"
+        a, b = self.rounded(self.fresh(160, 96), stored), self.rounded(self.fresh(96, 144), stored)
+        out = self.send(a[:, :1] @ b[:1], stored).fill_(float("nan"))
+        self.api.matmul(self.send(a, stored), self.send(b, stored), out=out)
+        bound = product_bound(a, b, dtype)
+        return self.row("product in %s" % dtype, out, a @ b, PRODUCT, largest=bound)
+
+    def _product_of_fp8(self):
+        multiply, dtype = getattr(self.api, "_scaled_mm", None), "float8_e4m3fn"
+        if multiply is None or not hasattr(self.api, dtype):
+            self.skipped[dtype] = "PyTorch %s has no product of it" % self.api.__version__
+            return None
+        if not self.offered(dtype):
+            return None
+        a, b = self.rounded(self.fresh(160, 96), dtype), self.rounded(self.fresh(96, 144), dtype)
+        one = self.api.ones((), device=self.device)
+        turned = self.send(b.t().contiguous(), dtype).t()
+        found = multiply(self.send(a, dtype), turned, scale_a=one, scale_b=one, out_dtype=self.api.bfloat16)
+        found = found[0] if isinstance(found, tuple) else found
+        return self.row("product in %s" % dtype, found, a @ b, PRODUCT, largest=product_bound(a, b, dtype))
+
+    def _decompositions(self, dtype):
+        if not hasattr(getattr(self.api, "linalg", None), "svd"):
+            self.skipped["decompositions"] = "PyTorch %s has no torch.linalg" % self.api.__version__
+            return []
+        size, linalg = 32, self.api.linalg
+        a = self.rounded(self.fresh(size, size), dtype)
+        near = 30.0 * size * UNIT[dtype] * float((a * a).sum()) ** 0.5
+        u, s, v = linalg.svd(self.send(a, dtype))
+        back = u.double().cpu() * s.double().cpu() @ v.double().cpu()
+        rows = [self._rebuilt("SVD in %s" % dtype, u, back, a, near)]
+        rows.append(self.row("singular values in %s" % dtype, s, linalg.svd(a)[1], LAPACK, largest=near))
+        square = self.rounded(a @ a.t() + size * self.api.eye(size, dtype=self.api.float64), dtype)
+        low = linalg.cholesky(self.send(square, dtype))
+        near = 30.0 * size * UNIT[dtype] * float((square * square).sum()) ** 0.5
+        back = low.double().cpu() @ low.double().cpu().t()
+        return rows + [self._rebuilt("Cholesky in %s" % dtype, low, back, square, near)]
+
+    def _rebuilt(self, what, part, back, wanted, near):
+        """A row about the matrix that parts of it make again; ``part`` says where they lie."""
+        row = self.row(what, part, wanted, LAPACK, norm=near)
+        return dict(row, found=back.reshape(-1).tolist())
+
+    def _fourier(self, dtype):
+        x = self.rounded(self.fresh(8, 512), dtype)
+        wanted = self.api.view_as_real(self.api.fft.fft(x))
+        # log2(512) steps; the twiddle factors are right to a unit, and a step is off by three more
+        near = 9 * (1 + 4 * 2**0.5 + 3) * UNIT[dtype] * float((wanted * wanted).sum()) ** 0.5
+        found = self.api.view_as_real(self.api.fft.fft(self.send(x, dtype)))
+        return self.row("FFT in %s" % dtype, found, wanted, FOURIER, norm=near)
+
+    def _random_numbers(self):
+        """Mean, variance, correlation of neighbours, distinct ones, how many are as before; range."""
+        count = 1 << 16
+        before = self.api.rand(count, device=self.device)
+        self.poison(before)
+        drawn = self.api.rand(count, device=self.device)
+        values, older = drawn.double().cpu(), before.double().cpu()
+        mean, centred = float(values.mean()), values - 0.5
+        found = [mean, float((centred * centred).mean()), float((centred[1:] * centred[:-1]).mean())]
+        found += [float(values.unique().numel()) / count, float((values == older).sum())]
+        found += [float(values.min()), float(values.max())]
+        off = 6.5 / math.sqrt(count)
+        bounds = [off / math.sqrt(12.0), off / math.sqrt(180.0), off / 12.0, 0.01, 8.0, 0.01, 0.01]
+        row = self.row(
+            "uniform numbers", drawn, [0.5, 1 / 12.0, 0.0, 1.0, 0.0, 0.0, 1.0], CHANCE, largest=bounds
+        )
+        return dict(row, found=found)
+
+    # -- attention
+
+    def attention(self):
+        if not hasattr(self.api.nn.functional, "scaled_dot_product_attention"):
+            self.skipped["attention"] = (
+                "PyTorch %s has no scaled_dot_product_attention" % self.api.__version__
+            )
+            return []
+        rows = []
+        for dtype in filter(self.offered, ("float16", "bfloat16")):
+            for masking in ("causal", "mask"):
+                rows += self._attention(dtype, masking)
+        return rows
+
+    def _backends(self):
+        """{name: context}: each implementation that the build names; without names, its own choice alone."""
+        module = imported("torch.nn.attention")
+        kinds = getattr(module, "SDPBackend", None)
+        if kinds is None:
+            return {"any": None}
+        names = ("MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
+        return {name.lower(): getattr(kinds, name) for name in names if hasattr(kinds, name)}
+
+    def _attention(self, dtype, masking):
+        heads, tokens, width = 2, 136, 64
+        arrays = [self.rounded(0.5 * self.fresh(heads, tokens, width), dtype) for _ in "qk"]
+        arrays += [self.rounded(self.fresh(heads, tokens, width), dtype) for _ in ("v", "dy")]
+        causal = self.api.ones(tokens, tokens, dtype=self.api.bool).tril()
+        seen = causal
+        if masking == "mask":
+            seen = causal & (self.api.rand(tokens, tokens) < 0.7) | self.api.eye(tokens, dtype=self.api.bool)
+        mask = (~seen).double() * -1e30
+        wanted = self.moved(attention_reference, arrays + [mask], dtype)
+        rows = []
+        for name, backend in self._backends().items():
+            what = "attention by %s in %s, %s" % (name, dtype, masking)
+            q, k, v, dy = [self.send(array, dtype)[None] for array in arrays]
+            q, k, v = [tensor.requires_grad_() for tensor in (q, k, v)]
+            options = {"is_causal": True} if masking == "causal" else {"attn_mask": seen.to(self.device)}
+            self.poison(q, k, v, dy)
+            try:
+                out = self._attend(backend, (q, k, v), options)
+                out.backward(dy)
+            except RuntimeError as error:
+                if not re.search(r"No (available kernel|viable backend)|not implemented", str(error)):
+                    raise
+                self.skipped[what] = str(error).splitlines()[0][:200]
+                continue
+            for part, tensor, (right, largest, norm) in zip(
+                ("output", "dq", "dk", "dv"), (out, q.grad, k.grad, v.grad), wanted
+            ):
+                bounds = {"largest": 4.0 * largest, "norm": 2.0 * norm}
+                rows.append(self.row("%s: %s" % (what, part), tensor, right, MOVED, **bounds))
+        return rows
+
+    def _attend(self, backend, operands, options):
+        attend = self.api.nn.functional.scaled_dot_product_attention
+        if backend is None:
+            return attend(*operands, **options)
+        with imported("torch.nn.attention").sdpa_kernel([backend]):
+            return attend(*operands, **options)
+
+    # -- compile
+
+    def compile(self):
+        if not hasattr(self.api, "compile"):
+            self.skipped["compile"] = "PyTorch %s has no torch.compile" % self.api.__version__
+            return []
+        folder = tempfile.mkdtemp(prefix="cudnn-verify-")
+        os.environ.update(TORCHINDUCTOR_CACHE_DIR=folder, TRITON_CACHE_DIR=folder)
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of workers for one kernel
+        try:
+            return self._compiled(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _compiled(self, folder):
+        api, arrays = (
+            self.api,
+            [self.rounded(self.fresh(*shape), "float32") for shape in ((96, 200), (200,), (200,))],
+        )
+
+        def fused(x, w, b):
+            return api.nn.functional.silu(x * w + b).sum(-1)
+
+        # CUDA's exp and division are off by 2 units at most (CUDA C++ Programming Guide, their table)
+        wanted = self.moved(fused_reference, arrays, "float32", unit=8.0 * UNIT["float32"])
+        rows = []
+        for how, function in (("compiled", api.compile(fused, fullgraph=True)), ("eager", fused)):
+            x, w, b = [self.send(array) for array in arrays]
+            x = x.requires_grad_()
+            self.poison(x, x.sum(-1))
+            y = function(x, w, b)
+            y.backward(api.ones_like(y))
+            for part, tensor, (right, largest, norm) in zip(("sums", "gradient"), (y, x.grad), wanted):
+                bounds = {"largest": 4.0 * largest, "norm": 4.0 * norm}
+                rows.append(self.row("%s: %s" % (how, part), tensor, right, MOVED, **bounds))
+        ending = ".cubin" if self.driver else ".so"
+        made = sum(name.endswith(ending) for _, _, names in os.walk(folder) for name in names)
+        told = dict(rows[0], what="a %s file was compiled" % ending, basis=EXACT, norm=None)
+        return rows + [dict(told, found=[float(made > 0)], wanted=[1.0], largest=0.0)]
+
+    # -- train
+
+    def train(self):
+        """Under autocast, with the loss scaled; by hand, since the import of an optimizer takes seconds."""
+        api, steps, rate = self.api, 6, 0.2
+        dtype = "float16" if self.driver else "bfloat16"
+        shapes = ((48, 24), (48, 8), (24, 64), (64,), (64, 8))
+        sizes = (1.0, 1.0, 0.2, 0.2, 0.12)
+        arrays = [self.rounded(size * self.fresh(*shape), "float32") for size, shape in zip(sizes, shapes)]
+
+        def right(values, r):
+            return train_reference(values, r, steps, rate)
+
+        wanted = self.moved(right, arrays, dtype)
+        x, targets, *weights = [self.send(array) for array in arrays]
+        self.poison(*weights)
+        scaler, losses, first = self._scaler(), [], None
+        for _ in range(steps):
+            weights = [weight.detach().requires_grad_() for weight in weights]
+            with self._autocast(dtype):
+                hidden = (x @ weights[0] + weights[1]).tanh()
+                off = (hidden @ weights[2]).float() - targets
+                loss = (off * off).mean()
+            scaler.scale(loss).backward()
+            losses.append(loss.detach())
+            slopes = [weight.grad / scaler.get_scale() for weight in weights]
+            first = first or slopes
+            weights = [weight.detach() - rate * slope for weight, slope in zip(weights, slopes)]
+        names = ["first gradient of " + name for name in ("w1", "b1", "w2")]
+        names += ["%s at the end" % name for name in ("w1", "b1", "w2")] + ["losses"]
+        rows = []
+        for at, (name, tensor) in enumerate(zip(names, first + weights + [api.stack(losses)])):
+            reference, largest, norm = wanted[at]
+            times = 2.0 if at < 3 else 8.0  # the same rounding in each step adds up; moves at random do not
+            bounds = {"largest": 2.0 * times * largest, "norm": times * norm}
+            rows.append(self.row("%s, %s" % (name, dtype), tensor, reference, MOVED, **bounds))
+        falls = dict(rows[-1], what="the loss falls", basis=EXACT, norm=None, largest=0.0)
+        fell = float(losses[-1]) < 0.9 * float(losses[0])
+        return rows + [dict(falls, found=[float(fell)], wanted=[1.0])]
+
+    def _scaler(self):
+        if self.driver:
+            return (
+                self.api.cuda.amp.GradScaler(init_scale=1024.0)
+                if not hasattr(self.api.amp, "GradScaler")
+                else (self.api.amp.GradScaler("cuda", init_scale=1024.0))
+            )
+        return self.api.amp.GradScaler("cpu", init_scale=1024.0)
+
+    def _autocast(self, dtype):
+        kind = "cuda" if self.driver else "cpu"
+        return self.api.autocast(kind, dtype=getattr(self.api, dtype))
+
+    # -- vision
+
+    def vision(self):
+        rows, operators = [self._resized()], imported("torchvision.ops")
+        if operators is None:
+            self.skipped["nms"] = "there is no torchvision"
+            return rows
+        boxes = [[self.random.randrange(80), self.random.randrange(80)] for _ in range(120)]
+        boxes = [box + [at + self.random.randrange(5, 40) for at in box] for box in boxes]
+        scores = self.random.sample(range(1 << 20), len(boxes))
+        placed = self.api.tensor(boxes).float().to(self.device)
+        found = operators.nms(placed, self.api.tensor(scores).float().to(self.device), 0.437)
+        wanted = [float(at) for at in suppressed(boxes, scores, 0.437)]
+        return rows + [self.row("nms", found, wanted, EXACT, largest=0.0)]
+
+    def _resized(self):
+        size, side = 48, 77
+        image = self.rounded(self.fresh(size, size), "float32")
+        wanted = [value for row in resized(image.tolist(), side) for value in row]
+        x = self.send(image)[None, None]
+        self.poison(self.api.zeros(1, 1, side, side, device=self.device))
+        options = {"size": (side, side), "mode": "bilinear", "align_corners": False}
+        found = self.api.nn.functional.interpolate(x, **options)
+        # the place of a pixel is rounded, by a unit of the size, and so is each of six operations
+        near = (4.0 * size + 6.0) * UNIT["float32"] * 2.0 * float(abs(image).max())
+        return self.row("bilinear resize", found, wanted, PRODUCT, largest=near)
+
+    # -- loader
+
+    def loader(self):
+        data, seed = imported("torch.utils.data"), self.random.randrange(1, 250)
+        options = {"batch_size": 8, "num_workers": 2, "pin_memory": bool(self.driver), "timeout": 20}
+        rows, pinned = [], []
+        source = Counted(self.api, seed)
+        for at, batch in enumerate(data.DataLoader(source, **options)):
+            pinned.append(self.place_of(batch))
+            wanted = self.api.stack([source[8 * at + index] for index in range(8)]).double()
+            target = self.api.full_like(batch, float("nan"), device=self.device)
+            target.copy_(batch, non_blocking=True)
+            rows.append(self.row("batch %d of two workers" % at, target, wanted, EXACT, largest=0.0))
+        if self.driver and rows:
+            right = [float(word == _KINDS[1]) for word in pinned]
+            told = dict(rows[0], what="the batches lie in %s" % _KINDS[1])
+            rows.append(dict(told, found=right, wanted=[1.0] * 4))
+        return rows
+
+    # -- comm
+
+    def comm(self):
+        spread = imported("torch.distributed")
+        if spread is None or not spread.is_available() or not (spread.is_nccl_available() or not self.driver):
+            self.skipped["comm"] = "this PyTorch is built without NCCL"
+            return []
+        spread.init_process_group(
+            "nccl" if self.driver else "gloo", store=spread.HashStore(), rank=0, world_size=1
+        )
+        try:
+            x = self.send(self.api.arange(3000).double() % 1021)
+            out = self.api.full_like(x, float("nan"))
+            spread.all_gather([out], x)
+            rows = [self.row("all_gather of one card", out, x.double().cpu(), EXACT, largest=0.0)]
+        finally:
+            spread.destroy_process_group()
+        return rows + (self._nccl(rows[0]) if self.driver else [])
+
+    def _nccl(self, row):
+        rows, packages = [], self.ctx.facts.get("packages") or {}
+        count = self.api.cuda.device_count()
+        if count > 1:
+            parts = [self.api.full((3000,), float(at + 1), device="cuda:%d" % at) for at in range(count)]
+            self.api.cuda.nccl.all_reduce(parts)
+            total = [count * (count + 1) / 2.0] * 3000
+            rows += [
+                self.row("all_reduce, card %d" % at, part, total, EXACT, largest=0.0)
+                for at, part in enumerate(parts)
+            ]
+        loaded = [one["path"] for one in mapped_libraries() or [] if one["name"].startswith("libnccl.so")]
+        wheels = [one for name, one in packages.items() if canonical(name).startswith("nvidia-nccl-cu")]
+        if not loaded or not wheels:
+            self.skipped["version of NCCL"] = "it comes from no wheel of NVIDIA's here"
+            return rows
+        number = ctypes.c_int(0)
+        open_library(loaded[0]).ncclGetVersion(ctypes.byref(number))
+        # 10000 major + 100 minor + patch, from 2.9 on (nccl.h)
+        said = [number.value // 10000, number.value // 100 % 100, number.value % 100]
+        wanted = list(numbers(wheels[0]["version"])[:3])
+        told = dict(row, what="NCCL is that of %(name)s %(version)s" % wheels[0])
+        return rows + [
+            dict(told, found=[float(part) for part in said], wanted=[float(part) for part in wanted])
+        ]
+
+
+def run_suite(kind, framework, device, suite):
+    """(rows, {what: why not}, seconds) of one suite; ``kind``: the class with the framework's suites."""
+    started = time.time()
+    bench = kind(framework, device)
+    rows = bench.run(suite)
+    return rows, bench.skipped, round(time.time() - started, 2)

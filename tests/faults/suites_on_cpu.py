@@ -1,0 +1,31 @@
+"""Run by a framework's own Python: the probe's suites on the CPU, each with two seeds.
+
+Usage: suites_on_cpu.py REPOSITORY FRAMEWORK SUITE...; prints {suite: {"rows", "again", ...}}.
+"""
+
+import json
+import os
+import sys
+import types
+from pathlib import Path
+
+repository, name, *suites = sys.argv[1:]
+for package in ("builder", "builder.core", "builder.verify", "builder.verify.cudnn_verify"):
+    module = types.ModuleType(package)
+    module.__path__ = [str(Path(repository, *package.split(".")))]
+    sys.modules[package] = module
+
+from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
+from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
+from builder.verify.cudnn_verify.measure.suite_stages import SUITES_OF  # noqa: E402
+from builder.verify.cudnn_verify.measure.suite_torch import run_suite  # noqa: E402
+
+framework = FRAMEWORKS[name](Ctx(name, {}, os.open(os.devnull, os.O_WRONLY)))
+framework.load()
+framework.prepare(None)
+found = {}
+for suite in suites:
+    rows, skipped, seconds = run_suite(SUITES_OF[name][0], framework, "cpu", suite)
+    again = run_suite(SUITES_OF[name][0], framework, "cpu", suite)[0] if suite != "compile" else []
+    found[suite] = {"rows": rows, "again": again, "skipped": skipped, "seconds": seconds}
+print(json.dumps(found))

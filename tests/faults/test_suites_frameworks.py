@@ -1,0 +1,106 @@
+"""The suites' judge over a real framework on the CPU: right results, and what faults would make of them.
+
+A CPU is no card: each row's place is set to one for its numbers to be judged; "silent CPU" leaves it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import faults_real_frameworks
+import pytest
+
+from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fault_scene import Scene
+
+pytestmark = pytest.mark.wheels
+HERE = Path(__file__).resolve().parent
+Row = dict[str, Any]
+
+_COARSER = {"bfloat16": 4, "float16": 8, "float32": 11, "float64": 24}
+"""{type of a result: the bits of the significand of the next coarser one}"""
+
+
+def on_a_card(row: Row) -> Row:
+    return {**row, "devices": ["cuda:0"], "memory": [ON_CARD + "0"]}
+
+
+def cut(value: float, bits: int) -> float:
+    """A number rounded to this many bits of a significand."""
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(round(fraction * 2**bits), exponent - bits)
+
+
+def stored_in(what: str) -> str:
+    return next((name for name in _COARSER if name in what), "float32")
+
+
+def faults_of(row: Row, before: Row | None) -> Iterator[tuple[str, Row]]:
+    """(name, the row as a fault would leave it); ``before``: the same result of other operands."""
+    sound, found = on_a_card(row), row["found"]
+    yield "silent CPU", row
+    yield "the driver names another memory", {**sound, "memory": ["memory of the host"]}
+    yield "NaN in a corner", {**sound, "found": [*found[:-1], math.nan]}
+    yield "an output that was not written", {**sound, "found": [math.nan] * len(found)}
+    yield "an output that ends early", {**sound, "found": found[:-1]}
+    if any(row["wanted"]):
+        yield "a gradient that was dropped", {**sound, "found": [0.0] * len(found)}
+    if before is not None and before["found"] != found and len(found) > 20:
+        size = max(16, len(found) // 16)
+        tile = before["found"][:size] + found[size:]
+        yield "one tile is stale", {**sound, "found": tile}
+        yield "all of it is of the call before", {**sound, "found": before["found"]}
+    if row["basis"] != "whole numbers, exact" and "uniform" not in row["what"]:
+        bits = _COARSER[stored_in(row["what"])]
+        yield "another type's error", {**sound, "found": [cut(value, bits) for value in found]}
+
+
+def suites_of(scene: Scene, framework: str, suites: str) -> dict[str, Any]:
+    faults_real_frameworks.install(scene, framework)
+    command = [str(scene.venv / "bin" / "python"), str(HERE / "suites_on_cpu.py"), str(HERE.parent.parent)]
+    command += [framework, *suites.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "USER": "nobody"}
+
+
+EVERY = pytest.mark.skipif(
+    "RTBUILD_EVERY_SUITE" not in os.environ, reason="PyTorch with its CUDA libraries is 3 GB: make suites"
+)
+
+
+@pytest.mark.parametrize(
+    ("framework", "suites"),
+    [
+        pytest.param("torch", "linalg attention train vision loader comm", id="torch", marks=EVERY),
+        pytest.param("torch", "compile", id="torch-compile", marks=EVERY),
+    ],
+)
+def test_right_results_pass_and_faults_do_not(framework: str, suites: str, scene: Scene) -> None:
+    blamed, passed, sound, broken = [], [], 0, 0
+    for suite, ran in suites_of(scene, framework, suites).items():
+        assert ran["rows"], (suite, ran["skipped"])
+        for row, before in zip(ran["rows"], ran["again"] or [None] * len(ran["rows"]), strict=True):
+            for one in filter(None, (row, before)):
+                sound += 1
+                blamed += judge_results([on_a_card(one)])["faults"]
+            for name, wrong in faults_of(row, before):
+                broken += 1
+                if not judge_results([wrong])["faults"]:
+                    passed.append(f"{suite}: {row['what']}: {name}")
+    print(f"{framework}: {sound} sound results, {broken} faults")
+    assert blamed == []
+    assert not passed, "\n".join(passed)
+    assert sound >= 5

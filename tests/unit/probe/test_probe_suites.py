@@ -1,0 +1,269 @@
+"""The suites' judge over plain numbers, their references, and what a report says of suites."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+
+from builder.verify.cudnn_verify.measure import suite_stages
+from builder.verify.cudnn_verify.measure.run import Run
+from builder.verify.cudnn_verify.measure.runner import execute, find_stage
+from builder.verify.cudnn_verify.measure.suite_judge import (
+    ON_CARD,
+    SUITE_CHECKS,
+    SUITES,
+    judge_results,
+    suite_row,
+    suite_rows,
+)
+from builder.verify.cudnn_verify.measure.suite_reference import resized, suppressed
+from builder.verify.runner import parse
+
+NAN, INF = float("nan"), float("inf")
+
+
+def row(found=(1.0, 2.0), wanted=(1.0, 2.0), **changed):
+    place = {"devices": ["cuda:0"], "memory": [ON_CARD + "0"], "largest": 0.01}
+    return suite_row("a product", list(found), list(wanted), "a book", **{**place, **changed})
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [
+        row(),
+        row(found=(1.009, 2.0)),
+        row(found=(1.5, 2.0), largest=[0.6, 0.0]),
+        row(found=(1.3, 2.4), largest=None, norm=0.51),
+        row(largest=0.0),
+        row(devices=["/GPU:0"]),
+    ],
+)
+def test_a_right_result_passes(sound):
+    assert judge_results([sound])["faults"] == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        (row(found=(1.011, 2.0)), "numbers"),
+        (row(found=(1.0, NAN)), "numbers"),
+        (row(found=(1.0, INF)), "numbers"),
+        (row(found=(1.0, INF), wanted=(1.0, INF)), "numbers"),
+        (row(found=(1.0,)), "numbers"),
+        (row(found=(), wanted=()), "numbers"),
+        (row(found=(1.0, 2.0, 3.0)), "numbers"),
+        (row(largest=None), "numbers"),
+        (row(largest=NAN), "numbers"),
+        (row(largest=INF), "numbers"),
+        (row(largest=-1.0), "numbers"),
+        (row(largest=[0.01]), "numbers"),
+        (row(found=(1.3, 2.4), largest=0.5, norm=0.49), "numbers"),
+        (row(found=(1.5, 2.1), largest=[0.6, 0.0]), "numbers"),
+        (row(devices=["cpu"]), "device"),
+        (row(devices=[]), "device"),
+        (row(devices=["cuda:0", "cpu"]), "device"),
+        (row(memory=["memory of the host"]), "device"),
+        (row(memory=["pinned memory of the host"]), "device"),
+        (row(memory=[]), "device"),
+    ],
+)
+def test_a_wrong_result_is_refused(wrong, fault):
+    judged = judge_results([row(), wrong])
+    assert [found["fault"] for found in judged["faults"]] == [fault]
+    assert judged["ran"] == 2
+
+
+def test_nothing_that_ran_is_no_pass():
+    assert judge_results([])["faults"]
+
+
+def test_the_worst_result_is_the_one_nearest_to_its_bound():
+    rows = [row(found=(1.002, 2.0)), dict(row(found=(100.0, 2.0), largest=990.0), what="far"), row()]
+    assert judge_results(rows)["worst"]["what"] == "a product"
+    worst = judge_results([*rows, dict(row(found=(NAN, 2.0)), what="none")])["worst"]
+    assert (worst["what"], worst["error"]) == ("none", INF)
+
+
+def test_boxes_that_overlap_more_are_suppressed():
+    boxes = [[0, 0, 10, 10], [0, 0, 10, 9], [20, 20, 30, 30], [0, 6, 10, 16]]
+    assert suppressed(boxes, [5, 6, 7, 1], 0.5) == [2, 1, 3]
+    assert suppressed(boxes, [5, 6, 7, 1], 0.95) == [2, 1, 0, 3]
+
+
+def test_a_plane_stays_a_plane_in_another_size():
+    small = [[float(3 * y + x) for x in range(8)] for y in range(8)]
+    large = resized(small, 16)
+    assert large[8][8] == pytest.approx(3 * 3.75 + 3.75)
+    assert (large[0][0], large[15][15]) == (0.0, 28.0)
+
+
+def asked(checks=(), facts=None, suites=SUITES):
+    return suite_rows(suites, list(checks), facts or {})
+
+
+def check(number, stage, outcome="passed", **evidence):
+    told = {"id": number, "stage": stage, "outcome": outcome, "summary": "what was seen", "cause": None}
+    return dict(told, evidence=evidence, note=None)
+
+
+def test_a_suite_that_no_framework_has_did_not_run():
+    (found,) = asked(suites=("linalg",))
+    assert (found["outcome"], found["framework"], found["reason"]) == (
+        "not_run",
+        None,
+        "no framework here has it",
+    )
+
+
+def test_without_a_gpu_no_child_starts_and_the_reason_is_said():
+    for state, reason in (("none", "no GPU here"), ("faulty", "the driver or the GPU does not work")):
+        facts = {"gpu_state": state, "installed": {"torch": "2.6"}, "imported": ["torch"]}
+        assert suite_stages.runs_of("linalg")(facts) == []
+        (found,) = asked(facts=facts, suites=("linalg",))
+        assert (found["outcome"], found["framework"], found["reason"]) == ("not_run", "torch", reason)
+
+
+def test_a_framework_that_failed_its_own_checks_runs_no_suite():
+    facts = {"gpu_state": "works", "installed": {"torch": "2.6"}, "imported": []}
+    assert suite_stages.runs_of("train")(facts) == []
+    assert asked(facts=facts, suites=("train",))[0]["reason"] == "torch did not pass its own checks"
+    facts = {"gpu_state": "works", "installed": {"torch": "2.6"}, "imported": ["torch"]}
+    assert suite_stages.runs_of("train")(facts) == [{"framework": "torch"}]
+
+
+def test_conv_is_told_by_the_checks_of_today():
+    found = asked(
+        [
+            check("C07", "convolution", rows=[
+                {"format": "FP16", "direction": "Forward", "algorithm": 1, "difference": 0.0, "allowed": 0.1}
+            ]),
+            check("F05", "torch", types={"float16": {"differences": {"y": 0.2}}}),
+            check("F05", "jax", "not_run"),
+        ],
+        suites=("conv",),
+    )  # fmt: skip
+    assert [(r["framework"], r["outcome"], r["ran"]) for r in found] == [
+        ("cudnn", "passed", 1),
+        ("torch", "passed", 1),
+        ("jax", "not_run", 0),
+    ]
+    assert found[1]["worst"]["error"] == 0.2
+
+
+def told(recorder, rows, skipped=(), suite="linalg"):
+    ctx = recorder()
+    suite_stages.tell_suite(ctx, suite, "torch", (rows, dict(skipped), 1.5))
+    return ctx.lines[0]
+
+
+def test_the_check_of_a_suite(recorder):
+    found = told(recorder, [row()], {"float8": "none"})
+    assert (found["outcome"], found["id"]) == ("passed", SUITE_CHECKS["linalg"])
+    assert found["evidence"]["ran"] == 1
+    found = told(recorder, [row(found=(3.0, 2.0))])
+    assert (found["outcome"], found["cause"]) == ("failed", "wrong-result")
+    assert told(recorder, [row(found=(3.0, 2.0))], suite="train")["cause"] == "training-loss"
+    assert told(recorder, [row(devices=["cpu"])])["cause"] == "framework-silent-cpu"
+    assert told(recorder, [])["outcome"] == "failed"
+    assert told(recorder, [], {"attention": "too old"})["outcome"] == "not_run"
+
+
+class ProgramUnderTest:
+    facts, command = {}, None
+
+    def __init__(self, **options):
+        self.options, self.proof = options, []
+
+
+def ended(suite, kind, text="", **more):
+    run = Run(ProgramUnderTest(), find_stage(suite), {"framework": "torch"})
+    run.ending, run.in_flight = dict(more, kind=kind, text=text, trace=[], chain=[]), "torch: suite " + suite
+    suite_stages.judge_suite(run)
+    return run.checks
+
+
+def test_a_suite_that_hangs_is_named():
+    (found,) = ended("attention", "signal", "killed by signal 14", signal=int(signal.SIGALRM))
+    assert (found["id"], found["cause"], found["outcome"]) == ("H01", "hang", "failed")
+    assert "torch, suite attention" in found["summary"]
+    assert "within 30 s" in found["summary"]
+    assert asked([found], suites=("attention",))[0]["outcome"] == "failed"
+
+
+def test_the_limit_ends_a_suite_that_does_not_come_back(monkeypatch):
+    class Slow:
+        module = "slow"
+
+        def __init__(self, ctx):
+            self.ctx = ctx
+
+        def load(self):
+            time.sleep(0.2)
+
+        def touch(self):
+            return ()
+
+        def devices(self):
+            return ["cuda:0"]
+
+    class Suites:
+        def __init__(self, framework, device):
+            time.sleep(30)
+
+    monkeypatch.setitem(suite_stages.FRAMEWORKS, "slow", Slow)
+    monkeypatch.setitem(suite_stages.SUITES_OF, "slow", (Suites, ("linalg",)))
+    monkeypatch.setitem(suite_stages.SUITE_SECONDS, "others", 1)
+    child = execute("linalg", {"framework": "slow"}, 20)
+    assert (child.signal, child.hang) == (signal.SIGALRM, False)
+    assert child.lines[-1]["call"] == "slow: suite linalg"
+
+
+def test_a_compiler_that_nobody_promised_is_a_reason_and_no_fault():
+    text = (
+        "InductorError: RuntimeError: Failed to find C compiler. Please specify via CC environment variable."
+    )
+    (found,) = ended("compile", "raised", text)
+    assert (found["outcome"], found["id"]) == ("not_run", "W03")
+    (row_,) = asked([found], suites=("compile",))
+    assert (row_["outcome"], row_["framework"]) == ("not_run", "torch")
+
+
+def test_a_full_shared_memory_is_the_machine_s():
+    text = (
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. insufficient shared memory"
+    )
+    (found,) = ended("loader", "raised", text)
+    assert (found["outcome"], found["cause"], found["id"]) == ("failed", "host-memory", "W06")
+
+
+def document(small, **changed):
+    return parse(json.dumps({**small, **changed}))
+
+
+def test_a_suite_counts_with_its_check_alone(bare):
+    passed = {"suite": "linalg", "framework": "torch", "outcome": "passed", "ran": 3}
+    with_check = [*bare["checks"], check("W01", "linalg")]
+    assert document(bare, suites=[passed]).suites_that_ran() == frozenset()
+    assert document(bare, suites=[passed], checks=with_check).suites_that_ran() == {"linalg"}
+    assert document(bare, suites=[dict(passed, ran=0)], checks=with_check).suites_that_ran() == frozenset()
+    failed = [passed, dict(passed, framework="jax", outcome="failed")]
+    assert document(bare, suites=failed, checks=with_check).suites_that_ran() == frozenset()
+
+
+def test_a_report_from_before_counts_as_conv(bare):
+    before = {key: value for key, value in bare.items() if key != "suites"}
+    assert document(before).suites_that_ran() == frozenset()
+    convolved = [*bare["checks"], check("F05", "torch")]
+    assert document(before, checks=convolved).suites_that_ran() == {"conv"}
+
+
+def test_the_command_asks_for_suites(probe):
+    done = probe.run("--suite", "linalg,attention")
+    assert "attention (no framework): not run: no framework here has it" in done.stdout
+    assert done.returncode == 10
+    done = probe.run("--suite", "lnalg")
+    assert (done.returncode, "there is no suite lnalg; there are: conv, linalg" in done.stderr) == (30, True)
+    assert probe.run("--suite", "conv", "--only", "files").returncode == 30
