@@ -16,7 +16,7 @@ WALK = (
     ("the YAML file becomes a matrix and its cells", "plan.matrix.expand", "load"),
     ("the selectors leave some of them out", "plan.matrix.selection", "select"),
     ("the lock, else the facts, say whether the cell can work", "plan.facts.rules.checking", "check"),
-    ("everything is fixed by content", "plan.lock.resolve", "pin"),
+    ("everything is fixed by content", "plan.lock.pinning", "pin"),
     ("the lock becomes a Dockerfile and all that it needs", "image.recipe.rendering", "render"),
     ("the run decides what is there already", "pipeline.cell_plan", "plan_cells"),
     ("wheels, base and Python are fetched", "pipeline.fetch", "fetch_wheels"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STEPS = (
     ("Matrix", "plan.matrix.expand", "load", "list"),
     ("Cell", "plan.matrix.expand", "expand", "check"),
-    ("Pinned", "plan.lock.resolve", "pin", "lock"),
+    ("Pinned", "plan.lock.pinning", "pin", "lock"),
     ("Recipe", "image.recipe.rendering", "render", "render"),
     ("ComposedImage", "image.compose.compose", "compose_image", "build"),
     ("Report", "verify.runner.probe_run", "verify", "verify"),

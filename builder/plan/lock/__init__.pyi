@@ -1,7 +1,7 @@
 from .changes import Outdated, outdated
 from .export import Form, lost_by, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
-from .resolve import pin, requirements
+from .pinning import pin, requirements
 from .sources import (
     BuildRoot,
     SdistBuilder,

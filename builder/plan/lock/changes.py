@@ -17,7 +17,7 @@ from builder.core.errors import MissingToolError, PackageIndexError, RtbuildErro
 from builder.core.model import Deb, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.plan.facts.reading import Memory
 from builder.plan.facts.rules import Outcome, check
-from builder.plan.lock.resolve import new_base
+from builder.plan.lock.pinning import new_base
 from builder.sources.debian import Debian
 from builder.sources.index import Files, IndexFile, choose_python, wheel_name
 from builder.sources.oci import Registry

@@ -12,7 +12,7 @@ from builder.core.model import RootfsBase, Wheel
 from builder.plan.facts.reading.cache import Memory
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import summary
-from builder.plan.lock.resolve import pin
+from builder.plan.lock.pinning import pin
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from builder.core.errors import CellError, NoSolutionError, PackageIndexError
 from builder.core.model import Base, RootfsBase, StandalonePython
 from builder.plan.facts.reading.base import system_of
 from builder.plan.facts.reading.observed import truth_of_base
-from builder.plan.lock.resolve import pin, requirements
+from builder.plan.lock.pinning import pin, requirements
 from builder.plan.lock.wheel_layers import LISTED_EARLY, lock_order
 from builder.sources.index.target import Target
 
