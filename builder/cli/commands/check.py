@@ -221,10 +221,11 @@ def _fix(matrices: Sequence[Matrix], found: Mapping[str, tuple[Finding, ...]]) -
 
 def _entry(new: Cell, old: Cell, there: set[str]) -> tuple[str, ...]:
     """The entry of the new cell under an id of its own; nothing if the matrix has the cell already."""
-    mine = cell_id(new)
-    if mine == old.id:
-        new = replace(new, variant=f"{old.variant}-fixed" if old.variant else "fixed")
-    elif mine in there:
+    if old.variant:  # cells that differ in their packages alone
+        new = replace(new, variant=f"{old.variant}-fixed")
+    elif cell_id(new) == old.id:
+        new = replace(new, variant="fixed")
+    if cell_id(new) in there:
         return ()
     there.add(cell_id(new))
     return tuple(entry(new))

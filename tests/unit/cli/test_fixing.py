@@ -76,3 +76,20 @@ def test_a_cell_that_nothing_can_be_done_for(tmp_path) -> None:
     before = path.read_text()
     assert check(path) == 1
     assert path.read_text() == before
+
+
+def test_cells_that_differ_in_their_packages_alone_are_each_replaced(tmp_path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        """version: 1
+name: m
+defaults: {python: "3.11", base: "rootfs:debian/bookworm", cuda: wheels}
+include:
+  - {framework: torch==2.10.0, variant: vision, pip: [torchvision==0.20.1]}
+  - {framework: torch==2.10.0, variant: eyes, pip: [opencv-python, opencv-python-headless]}
+"""
+    )
+    assert check(path) == 0
+    new = {cell.variant: cell.pip for cell in load(path).cells if cell.excluded is None}
+    assert new == {"vision-fixed": ("torchvision==0.25.0",), "eyes-fixed": ("opencv-python-headless",)}
+    assert check(path, fix=False) == 0

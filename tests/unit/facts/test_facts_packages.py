@@ -171,3 +171,31 @@ def test_every_package_of_the_list_has_a_table_and_each_file_that_two_of_them_ow
         if len(names) > 1 and not all(frozenset((a, b)) in together for a in names for b in names)
     }
     assert alone == set()
+
+
+@pytest.mark.parametrize(
+    ("framework", "pip", "rule", "change"),
+    [
+        ("torch==2.10.0", ("torchvision==0.20.1",), "package-torch", ("pip", "torchvision==0.25.0")),
+        ("torch==2.10.0", ("sgl-kernel==0.3.21",), "package-torch", ("framework", "torch==2.9.1")),
+        ("torch==2.14.0", ("torchcodec==0.5",), "package-torch", ("pip", "torchcodec==0.17.0")),
+        ("torch==2.10.0", ("vllm==0.33.0",), "package-cuda", ("pip", "vllm==0.19.1")),
+        ("torch==2.14.0", ("bitsandbytes==0.45.0",), "package-cuda", ("pip", "bitsandbytes==0.50.2")),
+        ("torch==2.11.0", ("xformers==0.0.35",), "package-cuda", ("framework", "torch==2.11.0+cu126")),
+        ("torch==2.15.0", ("vllm",), "package-known", ("framework", "torch==2.14.0")),
+        ("torch==2.10.0", ("onnxruntime-gpu", "onnxruntime"), "same-files", ("pip", "onnxruntime-gpu")),
+        ("torch==2.11.0", ("nvidia-nccl-cu12",), "same-files", ("pip", "none")),
+    ],
+)
+def test_a_way_out_that_the_same_rules_let_pass(beside, framework, pip, rule, change) -> None:
+    found = check(beside(framework, *pip, gpus=("A100",)))
+    refusal = next(one for one in found if one.rule == rule)
+    assert refusal.nearest is not None
+    assert refusal.nearest.changes[0] == change
+    assert summary(check(refusal.nearest.cell, suggest=False)) in {Outcome.POSSIBLE, Outcome.WARNS}
+
+
+def test_several_packages_of_another_torch_are_exchanged_together(beside) -> None:
+    found = check(beside("torch==2.10.0", "torchvision==0.20.1", "torchaudio==2.5.1"))
+    near = next(one.nearest for one in found if one.nearest is not None)
+    assert near.cell.pip == ("torchvision==0.25.0", "torchaudio==2.10.0")

@@ -8,12 +8,24 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 
 from builder.core.model import Base, Cell, Cuda
-from builder.core.versions import canonical, key, major, minor, newest_first, requirement
+from builder.core.versions import (
+    canonical,
+    key,
+    major,
+    minor,
+    newest_first,
+    pinned,
+    release,
+    requirement,
+    short,
+)
 from builder.plan.facts.rules import candidates, packages
+from builder.plan.facts.rules.beside import with_releases
 from builder.plan.facts.rules.candidates import Choice
+from builder.plan.facts.rules.compiled_packages import one_of_each, release_for, torch_of
 from builder.plan.facts.rules.finding import Nearest, Outcome
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables import TagRow, load
+from builder.plan.facts.tables import PackageRow, TagRow, load
 
 Judge = Callable[[Cell], Outcome]
 
@@ -70,6 +82,7 @@ def _candidates(stack: Stack) -> Iterator[Candidate]:
     No cell is made with a Python that a framework has no wheel for, or the base no package.
     """
     cell = stack.cell
+    yield from _beside(stack)
     platform = candidates.platform_of(cell.gpus)
     if platform not in {None, cell.platform}:
         yield (("platform", platform),), replace(cell, platform=platform)
@@ -93,6 +106,51 @@ def _candidates(stack: Stack) -> Iterator[Candidate]:
         for name in itertools.islice(_tags(stack, python), 6):
             changed = replace(cell, base=Base(kind="registry", name=name), python=python, python_patch=None)
             yield (("base", name), ("python", python)), changed
+
+
+def _beside(stack: Stack) -> Iterator[Candidate]:
+    """Without a distribution whose files another writes; then with other releases of the packages beside
+    PyTorch, each and all; then with a PyTorch that they want.
+    """
+    cell, torch = stack.cell, torch_of(stack)
+    surplus = {name for _, meeting, keep in one_of_each(stack) for name in meeting if name != keep}
+    kept = tuple(text for text in cell.pip if _name(text) not in surplus)
+    if kept != cell.pip:
+        yield (("pip", ", ".join(kept) or "none"),), replace(cell, pip=kept)
+    if torch is None or torch.version is None:
+        return
+    named = [one for one in stack.beside if any(who == "the cell" for who, _ in one.wanted)]
+    others = {
+        one.name: row.version
+        for one in named
+        if (row := release_for(stack, one, torch)) is not None and row.version != one.version
+    }
+    for versions in [{name: version} for name, version in others.items()] + [others] * (len(others) > 1):
+        changes = tuple(("pip", f"{name}=={version}") for name, version in versions.items())
+        yield changes, with_releases(cell, versions)
+    if torch.requirement == f"torch=={torch.version}" and "+" not in torch.version:
+        rows = [row for one in named for row in ([one.row] if not one.chosen else one.table.rows[:3]) if row]
+        for version in dict.fromkeys(version for row in rows for version in _torch_for(row)):
+            text = f"torch=={version}"
+            texts = tuple(text if one == torch.requirement else one for one in cell.frameworks)
+            yield (("framework", text),), replace(cell, frameworks=texts)
+
+
+def _torch_for(row: PackageRow) -> Iterator[str]:
+    """The PyTorch that a package wants: the release that it pins, else the newest with its symbols."""
+    exact = next(filter(None, map(pinned, row.asks("torch"))), None)
+    if exact is not None:
+        yield exact
+        return
+    releases = [one.version for one in load().frameworks["torch"].rows if one.default and one.yanked is None]
+    fitting = [text for text in releases if short(text, 2) in row.torch]
+    if fitting:
+        yield max(fitting, key=release)
+
+
+def _name(text: str) -> str:
+    parsed = requirement(text)
+    return canonical(parsed.name) if parsed is not None else text
 
 
 def _flavours(stack: Stack) -> Iterator[Candidate]:

@@ -178,13 +178,15 @@ def _of(
 
 def settled(cell: Cell, packages: Sequence[Beside]) -> Cell:
     """The cell with the releases that were judged named: a later resolver takes no others."""
-    chosen = {one.name: one.version for one in packages if one.chosen and one.version}
-    if not chosen:
-        return cell
-    return replace(cell, pip=tuple(_exact(text, chosen) for text in cell.pip))
+    return with_releases(cell, {one.name: one.version for one in packages if one.chosen and one.version})
 
 
-def _exact(text: str, chosen: Mapping[str, str | None]) -> str:
+def with_releases(cell: Cell, versions: Mapping[str, str]) -> Cell:
+    """The cell with these releases of packages that its ``pip`` names."""
+    return replace(cell, pip=tuple(_exact(text, versions) for text in cell.pip)) if versions else cell
+
+
+def _exact(text: str, chosen: Mapping[str, str]) -> str:
     parsed = requirement(text)
     version = chosen.get(canonical(parsed.name)) if parsed is not None else None
     if parsed is None or version is None:

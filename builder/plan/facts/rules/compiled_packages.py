@@ -8,7 +8,7 @@ from builder.plan.facts.rules.beside import Beside
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables import GpuRow, PackageRow, card_of, load
+from builder.plan.facts.tables import GpuRow, PackageRow, SameFilesRow, card_of, load
 
 _SONAME = re.compile(r"lib(cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+)\.so\.(\d+)(?:\.\d+)*")
 """Libraries of CUDA's that have its major version in their names."""
@@ -395,6 +395,19 @@ def same_files(stack: Stack) -> Iterator[Finding]:
     """``same-files``: no two distributions write the same files; their order decides which stays."""
     listed = stack.cell.dependencies == "listed"
     there = _distributions(stack)
+    for row, meeting, keep in one_of_each(stack):
+        said = " and ".join(f"{name} ({there[name]})" if there[name] else name for name in meeting)
+        reason = f"{said} write the same files ({row.file}): an image has one of them"
+        yield Finding(
+            Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
+            f"{reason}. Keep {keep}: {row.reason}",
+            tuple(Value("distribution", name, row.source) for name in meeting),
+        )
+
+
+def one_of_each(stack: Stack) -> Iterator[tuple[SameFilesRow, list[str], str]]:
+    """(row, distributions of it that meet in the image, the one to keep) where several do."""
+    there = _distributions(stack)
     for row in load().same_files:
         meeting = [name for name in row.names if name in there]
         if len(meeting) < 2:
@@ -404,13 +417,7 @@ def same_files(stack: Stack) -> Iterator[Finding]:
         keep = next(
             (name for name in meeting if number and re.search(rf"-cu(?:da)?{number}", name)), meeting[0]
         )
-        said = " and ".join(f"{name} ({there[name]})" if there[name] else name for name in meeting)
-        reason = f"{said} write the same files ({row.file}): an image has one of them"
-        yield Finding(
-            Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
-            f"{reason}. Keep {keep}: {row.reason}",
-            tuple(Value("distribution", name, row.source) for name in meeting),
-        )
+        yield row, meeting, keep
 
 
 def _distributions(stack: Stack) -> dict[str, str]:
