@@ -65,9 +65,10 @@ class Locks:
         wrong = [cell for cell, pinned in zip(cells, found, strict=True) if pinned is None]
         if wrong:
             files = ", ".join(sorted({str(lock_path(self._matrices[cell.matrix].path)) for cell in wrong}))
-            lines = "".join(f"\n  {cell.id}: {state(cell, self._entries[cell.matrix])}" for cell in wrong)
+            lines = [f"{cell.id}: {state(cell, self._entries[cell.matrix])}" for cell in wrong]
+            which = "".join(f"\n  {line}" for line in lines) if lines[1:] else f" {lines[0]}"
             raise StaleLockError(
-                f"the lock does not belong to the matrix as it stands ({files}):{lines}",
+                f"the lock does not belong to the matrix as it stands ({files}):{which}",
                 hint="run `rtbuild lock` with the same matrix, and commit what it writes",
             )
         return [pinned for pinned in found if pinned is not None]

@@ -51,4 +51,6 @@ def test_a_cell_that_is_not_locked_is_not_known(
     path = tmp_path / "tf.yaml"
     path.write_text((MATRICES / "tf.yaml").read_text())
     assert called(module.outdated, [path], fail_on="any") == 5
-    assert "missing: there is no lock yet" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2 * 3  # a line for each cell, and one that says why
+    assert all(line.endswith("missing: there is no lock yet") for line in said[1::2])
