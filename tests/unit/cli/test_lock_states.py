@@ -19,7 +19,7 @@ COMMANDS = (
     ("explain", CELL),
     ("lock", "--check"),
     ("render", "--locked"),
-    ("build", "--engine", "none", "--locked", "-s", CELL),
+    ("build", "--engine", "none", "--output", "images", "--locked", "-s", CELL),
     ("size", CELL),
 )
 
