@@ -6,6 +6,7 @@ The order of the wings and of the rooms in them stands in the contracts of impor
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 import tomllib
@@ -43,10 +44,26 @@ FILES = sorted(
 MODULES = {dotted(path): path for path in FILES}
 
 
+@functools.cache
+def statements(path: Path) -> tuple[ast.stmt, ...]:
+    """All of a file: at its top, in functions and in classes; expressions have none in them."""
+    found: list[ast.stmt] = []
+    left: list[ast.AST] = [ast.parse(path.read_text())]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.stmt):
+            found.append(node)
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, name, None)
+            left += inner if isinstance(inner, list) else ()
+    return tuple(found)
+
+
+@functools.cache
 def imports(path: Path) -> set[str]:
     """Modules below ``builder`` that a file imports: at its top, in a function, or for its types alone."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -59,7 +76,9 @@ def _module(name: str) -> str:
     return name.removeprefix("builder").lstrip(".") or "__init__"
 
 
-IMPORTS = {module: imports(path) for module, path in MODULES.items()}
+def all_imports() -> dict[str, set[str]]:
+    """By module."""
+    return {module: imports(path) for module, path in MODULES.items()}
 
 
 def test_the_folder_shows_the_wings_alone() -> None:
@@ -82,24 +101,22 @@ def room(module: str) -> str:
     return ".".join(parts[:depth])
 
 
-TAKEN = {
-    (f"builder.{room(name)}", name)
-    for module, names in IMPORTS.items()
-    for name in names
-    if room(name) != room(module) and name.split(".")[0] not in {"core", "__init__"}
-}
-
-
 def test_a_room_is_entered_by_its_face() -> None:
-    assert not {name for _, name in TAKEN if name != room(name)}
+    taken = {
+        name
+        for module, names in all_imports().items()
+        for name in names
+        if room(name) != room(module) and name.split(".")[0] not in {"core", "__init__"}
+    }
+    assert taken
+    assert not {name for name in taken if name != room(name)}
 
 
 def takes(path: Path) -> set[tuple[str, str]]:
     """Modules of ours and the names that a file imports of each."""
-    nodes = ast.walk(ast.parse(path.read_text()))
     return {
         (_module(node.module), alias.name)
-        for node in nodes
+        for node in statements(path)
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module
         for alias in node.names
     }
@@ -124,13 +141,13 @@ def test_a_face_shows_what_others_take_and_nothing_else() -> None:
 
 
 def test_nothing_imports_what_goes_into_images() -> None:
-    wrong = {(module, name) for module, names in IMPORTS.items() for name in names if apart(name)}
+    wrong = {(module, name) for module, names in all_imports().items() for name in names if apart(name)}
     assert not wrong
 
 
 def circles() -> set[frozenset[str]]:
     """Groups of modules that reach one another by imports."""
-    reached = {module: set(names) - {module} for module, names in IMPORTS.items()}
+    reached = {module: set(names) - {module} for module, names in all_imports().items()}
     while True:
         wider = {
             module: names.union(*(reached.get(name, ()) for name in names))
@@ -160,7 +177,7 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
 def test_a_class_name_means_one_thing() -> None:
     homes: dict[str, list[str]] = {}
     for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in statements(path):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(module)
     assert not {name: modules for name, modules in homes.items() if len(modules) > 1}
