@@ -98,6 +98,9 @@ def propose(
         changes, standing = _joined([*swapped, *way.changes]), [way.proposal]
         if changes and not take_nearest:
             raise _with_way(problem, changes, way.proposal) from problem
+    if all(one.cell.cuda.provider == "none" for one in standing):
+        names = ", ".join(standing[0].cell.frameworks)
+        asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
     text = to_matrix_yaml(standing, name, remarks=[str(change) for change in changes])
     machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
     last = [last_release(wish.name, on.gpus, on.driver) for wish in demand.frameworks if machine_given]

@@ -333,18 +333,23 @@ def _is_not_listed(wish: NamedRequirement, available: Mapping[str, Sequence[str]
 
 
 def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[Combination, Cell]]:
-    fitting = [[choice for choice in way if _alone(choice, demand)] or way for way in ways]
+    fitting = []
+    for way in ways:
+        # what computes on the CPU alone is no answer where something with CUDA was meant
+        with_cuda = [choice for choice in way if not choice.without_cuda] or way
+        fitting.append([choice for choice in with_cuda if _alone(choice, demand)] or with_cuda)
     for combination in Combination.of(fitting):
         for python in combination.pythons:
             if demand.takes_python(python):
                 for cell in combination.cells(python, demand.gpus, demand.built_for):
-                    yield combination, cell
+                    if demand.driver is None or cell.cuda.provider != "none":
+                        yield combination, cell
 
 
 def _alone(choice: Choice, demand: Demand) -> bool:
     """Whether the machine lets one framework run at all: saves asking about its every Python and base."""
     cell = next(choice.cells(demand.gpus, demand.built_for), None)
-    if cell is None:
+    if cell is None or (cell.cuda.provider == "none" and demand.driver is not None):
         return False
     return summary(check(cell, driver=demand.driver, only=("driver", "gpu"))) is not Outcome.IMPOSSIBLE
 

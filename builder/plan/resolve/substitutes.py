@@ -76,10 +76,11 @@ def nearest(
     Without ``index`` the rules alone are asked. Raises FaultError if none was found, and one was brought out.
     """
     until = time.monotonic() + seconds
-    moved = _with_frameworks(demand, available)
+    single, dropped = _one_of_each(demand)
+    moved = _with_frameworks(single, available)
     if moved is None:
         return None
-    wider, changes = moved
+    wider, changes = moved[0], [*dropped, *moved[1]]
     proposals = _one_for_each_python(wider, available)
 
     problems: list[CellError] = []
@@ -114,6 +115,20 @@ def _release(text: str) -> tuple[int, int] | None:
     """Major and minor version of a requirement's first bound."""
     found = re.search(r"(?:==|~=|<=|>=)\s*(\d{1,9})(?:\.(\d{1,9}))?", text)
     return (int(found[1]), int(found[2] or 0)) if found else None
+
+
+def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
+    """The demand with one distribution of each framework: those of TensorFlow write the same files."""
+    kept: dict[str, NamedRequirement] = {}
+    dropped = []
+    for wish in sorted(demand.frameworks, key=lambda one: one.name not in load().frameworks):
+        first = kept.setdefault(load().table_name(wish.name), wish)
+        if first is not wish and not wish.name.startswith("cupy"):
+            dropped.append(
+                Substitution(asked=wish, instead=None, reason=f": {first.name} writes the same files")
+            )
+    gone = [one.asked for one in dropped]
+    return replace(demand, frameworks=tuple(one for one in demand.frameworks if one not in gone)), dropped
 
 
 def _with_frameworks(
@@ -154,14 +169,15 @@ def _moved(
 
 
 def _neighbours(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Releases by their distance from the one asked for, newer ones first: old CUDA is gone for good.
+    """Releases with CUDA by their distance from the one asked for, newer first: old CUDA is gone for good.
 
     Another order than :func:`~builder.core.versions.closest_first`, by which a refusal names the closest
     release on either side: what is taken here moves forward as long as anything newer will do.
     """
     table = load().frameworks[load().table_name(wish.name)]
     offered = {version.partition("+")[0] for version in available.get(wish.name, ())}
-    rows = {row.version for row in table.rows if row.distribution == wish.name or table.name == "cupy"}
+    mine = (row for row in table.rows if row.distribution == wish.name or table.name == "cupy")
+    rows = {row.version for row in mine if not set(row.platforms) <= set(row.cpu_only)}
     versions = sorted(rows & offered if offered else rows, key=release)
     asked = pinned(wish.parsed)
     bounds = [spec.version for spec in SpecifierSet(str(wish.parsed.specifier)) if "*" not in spec.version]

@@ -178,7 +178,6 @@ def test_what_an_index_answered_that_it_lacks_is_impossible() -> None:
             "3.12",
             "TensorFlow 2.15.1 has no wheel for Python 3.12 (it has 3.9, 3.10, 3.11)",
         ),
-        (["tensorflow==1.6.0"], None, "was built without CUDA; tensorflow-gpu 1.6.0 has it"),
         (["tensorflow-gpu==1.6.0"], None, "was compiled for CUDA 9.0, of which no image and no wheels"),
         (["tensorflow==1.13.2", "torch==2.14.0"], None, "was built without CUDA; tensorflow-gpu 1.13.2"),
         (
@@ -191,6 +190,21 @@ def test_what_an_index_answered_that_it_lacks_is_impossible() -> None:
 def test_where_no_cell_could_be_put_together_the_reason_says_what_lacks(texts, python, said: str) -> None:
     (reason,) = refusal(*texts, python=python).reasons
     assert said in reason
+
+
+def test_what_was_built_without_cuda_alone_gets_none_and_only_where_no_card_is_asked_for() -> None:
+    """The wheel of TensorFlow 1.6.0 is for the CPU; where something with CUDA was meant, it is no answer."""
+    found = proposals("tensorflow==1.6.0")
+    assert {one.cell.cuda.provider for one in found} == {"none"}
+    assert ("ubuntu:18.04", "3.6") in {(str(one.cell.base), one.cell.python) for one in found}
+    for machine in ({"gpus": ("T4",)}, {"driver": "535"}):
+        said = refusal("tensorflow==1.6.0", **machine)
+        assert "was built without CUDA; tensorflow-gpu 1.6.0 has it" in said.message
+        assert all(
+            way["cell"]["cuda"]["provider"] != "none" for way in said.instead if way["another_version"]
+        )
+    assert not proposals("tensorflow<2.4")
+    assert {one.cell.cuda.provider for one in proposals("tensorflow<2.6")} <= {"base", "wheels"}
 
 
 def test_what_brings_a_cuda_of_which_no_image_is_left_goes_on_ubuntu_without_cuda() -> None:

@@ -53,12 +53,19 @@ def changes(*texts: str, **options) -> list[str]:
 
 @pytest.mark.usefixtures("resolver")
 def test_a_framework_moves_to_the_nearest_release_and_a_clash_follows() -> None:
-    first, *others = changes("tensorflow==1.5", "numpy<1.17", "scipy")
+    first, *others = changes("tensorflow==1.5", "numpy<1.17", "scipy", gpus=("T4",))
     assert first.startswith("tensorflow==2.4.4 in place of tensorflow==1.5 (the command line)")
     assert first.endswith("another major version, so code may need changes")
     assert others == ["numpy==1.19.5 in place of numpy<1.17 (the command line)"]
     (only,) = changes("torch==0.4.1")
     assert only.startswith("torch==1.0.1 in place of torch==0.4.1 (the command line)")
+
+
+@pytest.mark.usefixtures("resolver")
+def test_one_framework_under_two_names_is_taken_once() -> None:
+    first, second = changes("tensorflow==1.15.0", "tensorflow-gpu==1.15.0", "numpy")
+    assert first == "without tensorflow-gpu==1.15.0 (the command line): tensorflow writes the same files"
+    assert second.startswith("tensorflow==2.4.4 in place of tensorflow==1.15.0 (the command line)")
 
 
 @pytest.mark.usefixtures("resolver")

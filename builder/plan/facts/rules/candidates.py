@@ -40,6 +40,11 @@ class Choice:
     local: bool = False
     """True if it is asked for by the extra that leaves CUDA to the system, ``cuda12-local`` of JAX."""
 
+    @property
+    def without_cuda(self) -> bool:
+        """Whether none of its wheels was built with CUDA, on whichever platform."""
+        return set(self.row.platforms) <= set(self.row.cpu_only)
+
     @functools.cached_property
     def pins(self) -> tuple[str, ...]:
         """The requirements on NVIDIA's wheels that come with it, by its extras too."""
@@ -168,8 +173,13 @@ class Combination(tuple[Choice, ...]):
         """The ways to put it on one Python: systems and CUDA providers.
 
         If no base of a kind has the Python, the newest base of that kind stands in with a standalone Python,
-        if ``standalone`` allows it.
+        if ``standalone`` allows it. What was built without CUDA gets none, unless cards are asked for.
         """
+        if not gpus and all(choice.without_cuda for choice in self):
+            sketch = _sketch(self, gpus, platform)
+            for base, cuda in _bases("0", Cuda(provider="none"), python, None, standalone=standalone):
+                yield replace(sketch, python=python, base=base, cuda=cuda)
+            return
         compiled = next((choice.row.cuda for choice in self if choice.row.cuda), None)
         if compiled is not None:
             inside = any(choice.brings for choice in self)
