@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rtbuild_command import inside
 
+from builder.plan.facts.reading.observed import Truth, WheelTruth
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 
@@ -49,6 +50,16 @@ def test_torch_compile_needs_a_compiler_and_headers(make, where, more, lacking) 
 def test_what_can_do_nothing_without_is_refused(make, pip, refused) -> None:
     found = said(make("torch==2.9.1", **TRIXIE, pip=pip, compilers=True))
     assert [outcome for outcome, _ in found] == [Outcome.IMPOSSIBLE] * refused
+
+
+def test_of_what_another_package_wants_it_is_said_and_refuses_nothing(make) -> None:
+    """vLLM has other kernels for most models: its lock was refused, and the cell without a lock was not."""
+    cell = make("torch==2.10.0", **{**TRIXIE, "python": "3.12"}, pip=("vllm==0.19.1",), compilers=True)
+    assert [outcome for outcome, _ in said(cell)] == [Outcome.POSSIBLE]
+    names = ("torch", "vllm", "flashinfer-python", "flashinfer-cubin")
+    wheels = tuple(WheelTruth(name=name, version="1.0", file=f"{name}-1.0-any.whl") for name in names)
+    locked = check(cell, Truth(wheels=wheels, locked=True), suggest=False)
+    assert [one.outcome for one in locked if one.rule == "kernels"] == [Outcome.POSSIBLE]
 
 
 def test_nvcc_of_the_wheel_is_found_where_a_variable_leads_to_it(make) -> None:

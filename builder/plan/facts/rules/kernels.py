@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from builder.core.model import Cell
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, possible
 from builder.plan.facts.rules.image_contents import Stack
@@ -28,14 +29,17 @@ def kernels(stack: Stack) -> Iterator[Finding]:
     there = _there(stack)
     if there is None:
         return
-    names = _names(stack)
+    names, asked = _names(stack), _asked(stack.cell)
     for row in load().kernels.values():
         missing = any(one not in (*row.brings, *there) for one in row.needs)
         if row.name in names and row.unless not in names and missing:
-            yield _said(row)
+            yield _said(row, asked=row.name in asked)
 
 
-def _said(row: KernelRow) -> Finding:
+def _said(row: KernelRow, *, asked: bool) -> Finding:
+    """``asked``: the cell itself names the package. One that another wants, as vLLM does FlashInfer, is one
+    way of several for the other, which goes by card and model.
+    """
     takes = [one for one in row.needs if one not in row.brings]
     ways = ["`compilers: true` brings compilers and headers"]
     if "nvcc" in takes:
@@ -46,7 +50,7 @@ def _said(row: KernelRow) -> Finding:
         Value(f"what {row.uses} takes", ", ".join(row.needs), row.source),
         Value("packages", row.name, CELL),
     )
-    judge = impossible if row.when == "always" else possible
+    judge = impossible if row.when == "always" and asked else possible
     words = " and ".join(_WORDS[one] for one in takes)
     return judge(f"{row.uses} cannot compile here, which takes {words}: {'; '.join(ways)}", *values)
 
@@ -55,9 +59,13 @@ def _names(stack: Stack) -> set[str]:
     """The packages of the image, as far as they are known: those of the lock, else what is asked for."""
     if stack.truth.locked:
         return {wheel.name for wheel in stack.truth.wheels}
-    texts = [*stack.cell.frameworks, *stack.cell.pip]
-    for framework in stack.frameworks:
-        texts += framework.row.requires if framework.row is not None else ()
+    lines = [line for one in stack.frameworks if one.row is not None for line in one.row.requires]
+    wanted = {canonical(parsed.name) for text in lines if (parsed := requirement(text)) is not None}
+    return wanted | _asked(stack.cell) | {one.name for one in stack.beside}
+
+
+def _asked(cell: Cell) -> set[str]:
+    texts = (*cell.frameworks, *cell.pip)
     return {canonical(parsed.name) for text in texts if (parsed := requirement(text)) is not None}
 
 
