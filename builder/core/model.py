@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +85,10 @@ class HasPythons(Protocol):
         """Versions in its own archive."""
 
 
+SUITES = ("conv", "linalg", "attention", "compile", "train", "vision", "loader", "comm")
+"""What the probe can run on a GPU: docs/suites.md."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One combination out of a matrix. ``id`` is a legal Docker tag and the same string everywhere."""
@@ -102,6 +107,8 @@ class Cell:
     compilers: bool = False
     """The image has a C and a C++ compiler, and Python's headers: kernels are compiled as programs run."""
     env: tuple[tuple[str, str], ...] = ()
+    verify: tuple[str, ...] = ()
+    """Suites (:data:`SUITES`) that the image has to pass to be published; empty: the matrix names none."""
     gpus: tuple[str, ...] = ()
     """GPU classes that the matrix claims (``T4``, ``A100``): checked against wheels, proven by reports."""
     index: tuple[str, ...] = ()
@@ -144,6 +151,17 @@ class Cell:
         named = {text.partition("=")[0] for text in self.apt}
         headers = (f"libpython{self.python}-dev",) if own_python else ()
         return (*self.apt, *(name for name in ("g++", "gcc", *headers) if name not in named))
+
+    def suites(self) -> tuple[str, ...]:
+        """What verification runs: what the matrix names, else what the packages suggest; ``conv`` always."""
+        if self.verify or self.cuda.provider == "none":
+            return tuple(name for name in SUITES if name in {"conv", *self.verify})
+        named = {re.split(r"[^\w-]", text, maxsplit=1)[0].lower() for text in (*self.frameworks, *self.pip)}
+        found = {"conv"}
+        if "torch" in named:
+            found |= {"linalg", "attention", "train", "loader"} | ({"compile"} if self.compilers else set())
+            found |= {"vision"} if "torchvision" in named else set()
+        return tuple(name for name in SUITES if name in found)
 
     @property
     def named_python(self) -> str:

@@ -148,12 +148,13 @@ def verify_cell(
     from builder.verify.runner import Expectation, verify
 
     with cell_run.stage(Stage.VERIFY):
-        cell_run.progress("cudnn-verify", quiet=False)
+        cell_run.progress(f"cudnn-verify: {', '.join(cell_run.cell.suites())}", quiet=False)
         report = verify(
             image,
             engine=engine,
             expect=Expectation.of(pinned) if pinned is not None else Expectation(),
             gpus=gpus,
+            suites=cell_run.cell.suites(),
             store=reports,
             again=again,
             cancel=cell_run.cancel,

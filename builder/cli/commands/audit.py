@@ -10,6 +10,7 @@ from builder.cli import options as opt
 from builder.cli.console import Terminal, print_json, show
 from builder.core.documents import MalformedError, parse_moment
 from builder.core.errors import UsageError
+from builder.core.model import SUITES
 from builder.release.audit import FAILED, Audit, AuditOutcome, Held, Question
 from builder.release.audit import audit as ask
 from builder.sources.oci import Registry
@@ -27,6 +28,9 @@ def audit(
     image: str = opt.of("IMAGE: REPOSITORY:TAG, or REPOSITORY@sha256:….", ...),
     gpu: str | None = opt.of("--gpu: Answer for a machine with this GPU: T4, A100."),
     driver: str | None = opt.of("--driver: Answer for a machine with this driver: 535, 535.104.05."),
+    suite: list[str] | None = opt.of(
+        "--suite NAME: Ask whether this suite ran, too: attention, compile. May be repeated."
+    ),
     max_age: str | None = opt.of("--max-age AGE: Count no verification older than this: 30d, 12h."),
     at_least: str | None = opt.of(
         "--at-least TIME: Refuse an image verified before this time, which an earlier audit printed: "
@@ -52,7 +56,11 @@ def audit(
         moment = None if at_least is None else parse_moment(at_least)
     except MalformedError as problem:
         raise UsageError(f"--at-least: {problem}", hint="as in 2026-11-21T06:30:00Z") from problem
+    for name in suite or ():
+        if name not in SUITES:
+            raise UsageError(f"there is no suite {name}", hint=f"one of {', '.join(SUITES)}")
     question = Question(
+        suites=tuple(suite or ()),
         verifier=_verifier(key, certificate_identity, certificate_oidc_issuer, required=require_signature),
         gpu=opt.card(gpu, alike=False) if gpu is not None else None,
         driver=opt.driver(driver),

@@ -73,6 +73,8 @@ def describe(cell: Cell) -> dict[str, Any]:
         "matrix": cell.matrix,
         **cell.inputs(),
         "env": dict(cell.env),
+        "verify": list(cell.verify),
+        "suites": list(cell.suites()),
         "gpus": list(cell.gpus),
         "variant": cell.variant,
     }

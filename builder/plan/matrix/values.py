@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from urllib.parse import urlsplit
 
+from builder.core.model import SUITES
 from builder.plan.matrix.source import did_you_mean
 
 
@@ -214,6 +215,7 @@ DEPENDENCIES = choice("way to find dependencies", "resolved", "listed")
 PROVIDER = choice("CUDA provider", "base", "wheels", "none")
 PYTHON_FROM = choice("origin of a Python", "base", "standalone")
 PROFILE = choice("profile", "plain", "colab")
+SUITE = choice("suite of the probe", *SUITES)
 COMPRESSION = choice("compression", "zstd", "gzip")
 FLAG = choice("truth value", "true", "false", bare=("boolean",))
 PROSE = anything(longest=1000, prose=True)

@@ -18,6 +18,8 @@ class Question:
     """A class of ``facts/gpus.toml``."""
     driver: str | None = None
     """``535`` or ``535.104.05``."""
+    suites: tuple[str, ...] = ()
+    """Suites of the probe that have to have run, besides the convolution."""
     max_age: timedelta | None = None
     """Verifications older than this do not count."""
     at_least: datetime | None = None

@@ -50,11 +50,34 @@ def seen(verifications: Sequence[JudgedReport], gpu: str | None, driver: str | N
             )
         of_class = fitting
     best = max(of_class, key=lambda v: v.when)
-    return passes(
-        "machine",
-        f"verified on {best.gpu} with driver {best.driver}"
-        + (f"; {driver} is of the same branch or newer" if driver is not None else ""),
-    )
+    if driver is None:
+        oldest = min((v.driver or "" for v in of_class), key=key)
+        older = f"; the oldest driver that it ran on is {oldest}" if oldest != best.driver else ""
+        return passes("machine", f"verified on {best.gpu} with driver {best.driver}{older}")
+    same = [v for v in of_class if major(driver) == major(v.driver or "")]
+    if same:
+        newest = max(same, key=lambda v: v.when)
+        return passes(
+            "machine", f"it ran on {newest.gpu} with driver {newest.driver}, of the branch of {driver}"
+        )
+    drivers_seen = ", ".join(sorted({v.driver or "" for v in of_class}, key=key))
+    text = f"it ran on {best.gpu} with driver {drivers_seen} only; a newer one runs what an older one does"
+    return passes("machine", f"{text}, so {driver} should")
+
+
+def ran(verifications: Sequence[JudgedReport], gpu: str | None, suites: Sequence[str]) -> AuditFinding:
+    """The finding about suites; each has to have run on a card of the class, in one report or in several."""
+    of_class = [v for v in verifications if gpu is None or gpu in v.claims]
+    found = {name for v in of_class for name in v.report.suites_that_ran()}
+    where = gpu or "any card"
+    if lacking := [name for name in suites if name not in found]:
+        return fails(
+            "suite",
+            f"{', '.join(lacking)} ran on {where} in no verification; what ran: "
+            f"{', '.join(sorted(found)) or 'nothing'}",
+            hint="name the suites in the matrix (verify), verify and publish it anew; or ask another image",
+        )
+    return passes("suite", f"{', '.join(suites)} ran on {where} in this very image")
 
 
 def ruled(

@@ -85,6 +85,8 @@ def audit(registry: Registry, reference: str, question: Question, *, now: dateti
     findings += _clock(registry, image)
     if verified:
         findings += _since(registry, image, verified, question, when)
+    if verified and question.suites:
+        findings.append(machine.ran(verified, question.gpu, question.suites))
     if verified and (question.gpu or question.driver):
         rows = zip(gathered.pieces, held, strict=True)
         made = (piece for piece, row in rows if row.kind == "provenance" and row.holds)

@@ -236,6 +236,7 @@ class _Line:
                 max_age=limit,
                 probe=sha256(self.probe).hexdigest(),
                 expect=Expectation.of(found.recipe.pinned),
+                suites=frozenset(row.cell.verify),
                 reporters=self.options.reporters,
             ),
             exemptions=said.exempt,

@@ -49,6 +49,7 @@ class Refusal:
         "missing", "unverified", "host", "busy", "broken", "unsupported-gpu", "test-double", "no-proof",
         "old", "future", "digest", "content", "probe", "edited", "differs", "claim", "unknown-gpu", "clock",
         "not-staged", "unproven", "unsigned", "moved", "other-image", "tag", "evidence",
+        "suite",
     ]  # fmt: skip
     """The table in docs/publish.md says what each means."""
     text: str

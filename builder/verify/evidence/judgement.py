@@ -59,6 +59,8 @@ class Policy:
     """sha256 of the probe that the image carries, 64 hex digits. None: not known."""
     expect: Expectation = field(default_factory=Expectation)
     """The lock's demands on the image. A statement is not compared with them."""
+    suites: frozenset[str] = frozenset()
+    """Suites that a sealed report has to have run; without any, it has to prove a convolution."""
     reporters: People | None = None
     """Whose signature a sealed report needs. None: none is needed. A statement has its own."""
 
@@ -184,9 +186,20 @@ def _reasons(
         yield Refusal(verdict, _says(report), _HINTS[verdict])
     if lacking := list(no_proof(document)):
         yield Refusal("no-proof", f"{where} proves nothing: {'; '.join(lacking)}")
+    if lacking := sorted(policy.suites - document.suites_that_ran()):
+        yield Refusal("suite", f"{where}: {'; '.join(_why_not(document, name) for name in lacking)}", _AGAIN)
     if differences := compare(policy.expect, document):
         listed = "; ".join(f"{row.what}: asked {row.asked}, found {row.found}" for row in differences)
         yield Refusal("differs", f"{where} differs from the lock: {listed}")
+
+
+_AGAIN = "verify it with that suite (rtbuild verify --again), or take it out of the matrix (verify)"
+
+
+def _why_not(document: ProbeDocument, suite: str) -> str:
+    """Why a suite that the matrix names does not count, in the report's own words."""
+    said = [row.reason or row.outcome for row in document.suites if row.suite == suite]
+    return f"the matrix wants the suite {suite}, which did not run ({'; '.join(said) or 'not asked for'})"
 
 
 _HINTS = {

@@ -12,7 +12,7 @@ import re
 import signal
 import threading
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -69,6 +69,7 @@ def verify(
     expect: Expectation,
     gpus: Literal["auto"] | bool = "auto",
     timeout: float = 900.0,
+    suites: Sequence[str] = ("conv",),
     store: ReportStore | None = None,
     again: bool = False,
     cancel: threading.Event | None = None,
@@ -79,22 +80,27 @@ def verify(
     ``auto`` asks for a GPU if the engine can provide one; a machine with a GPU whose engine cannot gets the
     verdict ``host``, never a silent ``unverified``. ``timeout`` is in seconds. A difference between the
     probe's findings and ``expect`` makes the verdict ``broken``. ``waits`` is called while another probe has
-    the GPU. With ``again`` the probe runs although ``store`` has a report, and the new one takes its place.
+    the GPU. ``suites``: what the probe runs on a GPU; one from before there were suites runs ``conv``, and a
+    report without one of them is not reused. With ``again`` the probe runs although ``store`` has a report,
+    and the new one takes its place.
 
     Raises CellError if the probe itself failed, which is no verdict, and CancelledError.
     """
     gpu = engine.facts().gpu
     ask = gpu.usable if gpus == "auto" else gpus
-    probe = _probe_digest(engine, image)
+    content = _probe_of(engine, image)
+    probe = hashlib.sha256(content).hexdigest()
+    more = ask and len(suites) > 1 and b'"--suite"' in content
+    command = [PROBE_PATH, "--json", *(["--suite", ",".join(suites)] if more else [])]
     key = _expected_key(image, probe, gpu, ask=ask)
     blind = no_way_in(gpu.traces) if gpus == "auto" and gpu.traces and not ask else None
     if store is not None and key is not None and blind is None and not again:
         kept = store.load(key)
-        if kept is not None:
+        if kept is not None and (not more or set(suites) <= _suites_in(kept)):
             return replace(_report(image, kept, expect, fault=None, asked=ask), reused=True)
 
     # By digest, because the name may move meanwhile.
-    probing = partial(engine.run_probe, image.digest, [PROBE_PATH, "--json"], timeout=timeout, cancel=cancel)
+    probing = partial(engine.run_probe, image.digest, command, timeout=timeout, cancel=cancel)
     run, fault = probing(gpus=ask, waits=waits), blind
     if not run.started and ask:
         fault = host_fault(run.daemon_error or "")
@@ -133,13 +139,18 @@ def no_way_in(traces: tuple[str, ...]) -> HostFault:
     )
 
 
-def _probe_digest(engine: Engine, image: Image) -> str:
+def _suites_in(document: Mapping[str, Any]) -> set[str]:
+    """The suites that a kept report was asked for, whether or not they ran."""
+    return {row.suite for row in parse(json.dumps(document)).suites}
+
+
+def _probe_of(engine: Engine, image: Image) -> bytes:
     content = engine.read_file(image.digest, PROBE_PATH)
     if content is None:
         raise CellError(
             f"{image.reference} has no {PROBE_PATH}: rtbuild did not make it", hint="rtbuild build"
         )
-    return hashlib.sha256(content).hexdigest()
+    return content
 
 
 def _expected_key(image: Image, probe: str, gpu: GpuFacts, *, ask: bool) -> ReportKey | None:

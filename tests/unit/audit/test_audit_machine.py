@@ -14,6 +14,7 @@ from builder.release.audit.findings import AuditOutcome
 from builder.verify.evidence.judgement import Policy, judge
 from builder.verify.evidence.provenance import provenance
 from builder.verify.evidence.verification import predicate_of
+from builder.verify.runner.document import Check, SuiteFound
 
 if TYPE_CHECKING:
     from builder.sources.oci.staging import Staged
@@ -50,8 +51,8 @@ def both(image: Staged) -> list[JudgedReport]:
     [
         ("T4", None, AuditOutcome.PASSES, "verified on Tesla T4"),
         ("T4", "535", AuditOutcome.PASSES, "driver 535.104.05"),
-        ("T4", "535.54.03", AuditOutcome.PASSES, "same branch"),
-        ("T4", "580.65", AuditOutcome.PASSES, "or newer"),
+        ("T4", "535.54.03", AuditOutcome.PASSES, "it ran on Tesla T4 with driver 535.104.05, of the branch"),
+        ("T4", "580.65", AuditOutcome.PASSES, "with driver 535.104.05 only; a newer one runs"),
         (
             "T4",
             "525.85",
@@ -72,6 +73,34 @@ def test_what_was_seen(
     found = machine.seen(both, gpu, driver)
     assert found.outcome is outcome
     assert text in found.message
+
+
+def test_the_oldest_driver_of_a_class_is_named(image: Staged, both: list[JudgedReport]) -> None:
+    more = [*both, seen(image, "Tesla T4", "7.5", "580.65.06", "T4")]
+    assert (
+        machine.seen(more, "T4", "580").message
+        == "it ran on Tesla T4 with driver 580.65.06, of the branch of 580"
+    )
+    assert "535.104.05, 580.65.06 only" in machine.seen(more, "T4", "590").message
+    assert "535.104.05" in machine.seen(more, "T4", None).message
+    assert machine.seen(more, "T4", "525").outcome is AuditOutcome.FAILS
+
+
+def test_a_suite_has_to_have_run_on_the_class(image: Staged, both: list[JudgedReport]) -> None:
+    rows = [{"suite": "attention", "framework": "torch", "outcome": "passed", "ran": 3}]
+    check = {"id": "W02", "stage": "attention", "outcome": "passed", "summary": "", "evidence": {}}
+    ran = both[0].report.model_copy(
+        update={
+            "suites": [SuiteFound(**row) for row in rows],
+            "checks": [*both[0].report.checks, Check(**check)],
+        }
+    )
+    known = [replace(both[0], report=ran), *both[1:]]
+    assert machine.ran(known, "T4", ["attention"]).outcome is AuditOutcome.PASSES
+    assert machine.ran(known, None, ["attention", "conv"]).outcome is AuditOutcome.PASSES
+    assert machine.ran(both, "A100", ["conv"]).outcome is AuditOutcome.PASSES
+    for gpu, suites in (("A100", ["attention"]), ("T4", ["attention", "compile"]), ("H100", ["conv"])):
+        assert machine.ran(known, gpu, suites).outcome is AuditOutcome.FAILS
 
 
 def ruled(image: Staged, gpu: str, driver: str) -> dict[str, AuditOutcome]:

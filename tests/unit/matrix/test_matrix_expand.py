@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.core.errors import MatrixError
-from builder.core.model import Base, Cuda, Exemption, Options, Publishing
+from builder.core.model import SUITES, Base, Cuda, Exemption, Options, Publishing
 from builder.plan.matrix import entry, load
+from builder.verify.cudnn_verify.measure import suite_judge as probe_suites
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "matrix"
 GOOD = sorted((GOLDEN / "good").glob("*.yaml"))
@@ -347,6 +348,30 @@ def test_what_a_matrix_says_of_publishing():
         exempt=(Exemption(gpu="P100", cells="*-py3.9-*", reason="no kernels"),),
     )
     assert load(GOLDEN / "good" / "tf28.yaml").publish == Publishing()
+
+
+@pytest.mark.parametrize(
+    ("line", "named", "compilers", "suites"),
+    [
+        ("", (), False, ("conv", "linalg", "attention", "train", "loader")),
+        ("compilers: true", (), True, ("conv", "linalg", "attention", "compile", "train", "loader")),
+        ("pip: [torchvision]", (), False, ("conv", "linalg", "attention", "train", "vision", "loader")),
+        ("verify: [conv]", ("conv",), False, ("conv",)),
+        ("verify: [train, compile]", ("train", "compile"), True, ("conv", "compile", "train")),
+    ],
+)
+def test_the_suites_of_a_cell(load_text, line, named, compilers, suites):
+    (cell,) = load_text(
+        "version: 1\nname: x\naxes:\n  framework: [torch==2.9.1]\n  python: ['3.11']\n"
+        f"  base: [rootfs:debian/bookworm]\n  cuda: [wheels]\ndefaults:\n  apt: [git]\n  {line}\n"
+    ).cells
+    assert (cell.verify, cell.compilers, cell.suites()) == (named, compilers, suites)
+    assert "verify" not in cell.inputs()
+    assert any("    verify: " in text for text in entry(cell)) is bool(named)
+
+
+def test_the_suites_are_those_of_the_probe():
+    assert SUITES == probe_suites.SUITES
 
 
 @pytest.mark.parametrize(

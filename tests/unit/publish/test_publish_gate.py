@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -331,3 +332,35 @@ def test_a_forged_report_opens_nothing(cell: Cell, name: str) -> None:
         assert name != "none"
         return
     assert (not decision.refusals) is (name == "none"), name
+
+
+def suites_of(*names: str) -> dict[str, Any]:
+    """What a report says that these suites ran in PyTorch."""
+    rows = [{"suite": name, "framework": "torch", "outcome": "passed", "ran": 3} for name in names]
+    checks = [
+        {"id": "W01", "stage": name, "outcome": "passed", "summary": "", "evidence": {}} for name in names
+    ]
+    return {"suites": rows, "checks": [*CONVOLVED, *checks]}
+
+
+def wanting(cell: Cell, report: Any, *names: str) -> list[str]:
+    return kinds(
+        decide(cell, image_of(cell), [report], policy=replace(policy(now=NOW), suites=frozenset(names)))
+    )
+
+
+def test_a_report_without_a_demanded_suite_does_not_open_it(cell: Cell) -> None:
+    assert wanting(cell, entry(cell, **suites_of("attention", "linalg")), "attention", "conv") == []
+    assert wanting(cell, entry(cell, **suites_of("linalg")), "attention") == ["suite"]
+    left = [{"suite": "attention", "framework": "torch", "outcome": "not_run", "reason": "no GPU here"}]
+    assert wanting(cell, entry(cell, suites=left), "attention") == ["suite"]
+
+
+def test_a_report_from_before_suites_counts_as_conv(cell: Cell) -> None:
+    assert wanting(cell, entry(cell), "conv") == []
+    assert wanting(cell, entry(cell), "attention") == ["suite"]
+
+
+def test_a_row_without_its_check_is_no_suite_that_ran(cell: Cell) -> None:
+    changes = {**suites_of("attention"), "checks": CONVOLVED}
+    assert wanting(cell, entry(cell, **changes), "attention") == ["suite"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from typing import TYPE_CHECKING
 
@@ -249,3 +250,46 @@ def test_the_causes_given_here_are_in_the_probe_s_closed_list() -> None:
 def test_a_gpu_that_was_seen_and_not_used_is_not_called_lost(image: Image, document) -> None:
     seen = document(**{**WITH_GPU, "verdict": "unverified"})
     assert verify(image, engine=EngineDouble(gpu=T4_HOST, run=says(seen)), expect=ASKED).cause is None
+
+
+SUITES = [
+    {"suite": name, "framework": None, "outcome": "not_run", "reason": "x"} for name in ("conv", "train")
+]
+
+
+class WithSuites(EngineDouble):
+    """A test double: the commands are kept, too."""
+
+    def run_probe(self, reference, argv, **options):
+        self.commands = [*getattr(self, "commands", []), list(argv)]
+        return super().run_probe(reference, argv, **options)
+
+
+def with_suites(document, rows) -> WithSuites:
+    """An image whose probe knows suites."""
+    probe = b'add("--suite", metavar="NAMES")'
+    told = document(
+        **WITH_GPU, suites=rows, probe={"version": "1", "sha256": hashlib.sha256(probe).hexdigest()}
+    )
+    return WithSuites(gpu=T4_HOST, run=says(told), probe=probe)
+
+
+def test_the_suites_are_handed_to_the_probe(image: Image, document) -> None:
+    engine = with_suites(document, SUITES)
+    verify(image, engine=engine, expect=ASKED, suites=("conv", "train"))
+    verify(image, engine=engine, expect=ASKED)
+    assert [command[1:] for command in engine.commands] == [["--json", "--suite", "conv,train"], ["--json"]]
+
+
+def test_without_a_gpu_or_with_an_older_probe_no_suite_is_asked_for(image: Image, document) -> None:
+    engine = EngineDouble(gpu=T4_HOST, run=says(document(**WITH_GPU)))
+    report = verify(image, engine=engine, expect=ASKED, suites=("conv", "train"))
+    assert report.verdict is Verdict.WORKS
+
+
+def test_a_kept_report_without_a_suite_is_not_reused(image: Image, document, tmp_path: Path) -> None:
+    store = ReportStore(tmp_path)
+    assert not verify(image, engine=with_suites(document, SUITES[:1]), expect=ASKED, store=store).reused
+    wanted = {"expect": ASKED, "store": store, "suites": ("conv", "train")}
+    assert not verify(image, engine=with_suites(document, SUITES), **wanted).reused
+    assert verify(image, engine=with_suites(document, SUITES), **wanted).reused
