@@ -167,7 +167,7 @@ def choose_one(matrices: list[Matrix], text: str) -> Cell:
     return chosen[0]
 
 
-def locked(matrices: list[Matrix], cell: Cell) -> Pinned:
+def locked_cell(matrices: list[Matrix], cell: Cell) -> Pinned:
     """The cell as the lock of its matrix has it. StaleLockError if it has none that fits."""
     from builder.pipeline import Locks
 

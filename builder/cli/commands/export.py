@@ -29,7 +29,7 @@ def export(
     """
     loaded = opt.load_all(matrices)
     one = opt.choose_one(loaded, cell)
-    pinned = opt.locked(loaded, one)
+    pinned = opt.locked_cell(loaded, one)
     index = functools.cache(lambda: Index.from_user().with_extra(one.index))
     text = written(pinned, form, lambda file: index().place(file))
     if output is None:

@@ -43,7 +43,7 @@ def size(
 
 def _measure(matrices: list[Matrix], cell: Cell) -> CellSize:
     """The sizes of the cell as it is locked."""
-    pinned = opt.locked(matrices, cell)
+    pinned = opt.locked_cell(matrices, cell)
     cache = resources.cache()
     with item(cell.id):
         return measure(pinned, store=LayerStore(cache / "layers"), place=partial(cache_path, cache=cache))

@@ -65,7 +65,7 @@ def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str
     if not locked and Locks([matrix]).pinned(cell) is None:
         run = partial(lock_cells, [matrix], [cell], LockOptions(mirrors=mirrors))
         finished(Terminal.of(), run, json=False)
-    pinned = opt.locked(loaded, cell)
+    pinned = opt.locked_cell(loaded, cell)
     if pinned.cell.cuda.provider == "base":
         raise UsageError(
             f"{cell.id} takes CUDA from its base image, which an environment does not have",

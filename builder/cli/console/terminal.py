@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+import weakref
 from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TextIO
@@ -115,16 +116,16 @@ def print_json(document: Any, rows: str | None = None) -> None:
     # JSON has a control character within a text alone, where an escape is the same text
     sys.stdout.write(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", redact(text)) + "\n")
     sys.stdout.flush()
-    _PRINTED.append(sys.stdout)
+    _WITH_DOCUMENT.add(sys.stdout)
 
 
-_PRINTED: list[TextIO] = []
-"""Where a document was printed."""
+_WITH_DOCUMENT: weakref.WeakSet[TextIO] = weakref.WeakSet()
+"""Streams that have one: a reader of ``--json`` can parse no second document, such as that of an error."""
 
 
 def document_printed() -> bool:
     """Whether this stdout has its document."""
-    return sys.stdout in _PRINTED
+    return sys.stdout in _WITH_DOCUMENT
 
 
 def counted(things: int | Sized, noun: str) -> str:
