@@ -141,6 +141,25 @@ def test_of_an_older_release_the_requirements_alone_are_read(folder: Path) -> No
     assert "needed" not in row
 
 
+def source_archive(version: str, **files: str) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"thing-{version}/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return gzip.compress(out.getvalue())
+
+
+def test_a_source_archive_without_pkg_info_is_on_record(folder: Path) -> None:
+    """cudf-cu12 24.4 to 24.10: without a row, `check` said that there is no such release."""
+    shelf = Shelf({})
+    shelf.content["thing-1.3.tar.gz"] = source_archive("1.3", **{"setup.py": "import wheel_stub\n"})
+    row = row_of(folder, shelf, "1.3")
+    assert (row["archive"], row["unread"]["requires"]) == ("source", "its archive holds no PKG-INFO")
+    assert not row.get("requires")
+
+
 def test_a_release_with_sources_alone_says_what_it_is_compiled_with(folder: Path) -> None:
     setup = (
         "from torch.utils.cpp_extension import CUDAExtension\n"
@@ -148,15 +167,9 @@ def test_a_release_with_sources_alone_says_what_it_is_compiled_with(folder: Path
         "flags = ['-gencode', 'arch=compute_80,code=sm_80']\n"
     )
     files = {"PKG-INFO": metadata("thing", "1.3", "torch", "einops"), "setup.py": {"": setup}}
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for name, texts in files.items():
-            text = next(iter(texts.values())).encode()
-            member = tarfile.TarInfo(f"thing-1.3/{name}")
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text))
     shelf = Shelf({})
-    shelf.content["thing-1.3.tar.gz"] = gzip.compress(out.getvalue())
+    texts = {name: next(iter(text.values())) for name, text in files.items()}
+    shelf.content["thing-1.3.tar.gz"] = source_archive("1.3", **texts)
     row = row_of(folder, shelf, "1.3")
     assert (row["archive"], row["compiles"], row["cuda"]) == ("source", ["torch", "nvcc"], "11.7")
     assert (row["requires"], row["architectures"]) == (["torch", "einops"], ["sm_80"])

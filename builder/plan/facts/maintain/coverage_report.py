@@ -100,6 +100,9 @@ def _package(table: PackageTable) -> PackageCoverage:
             reasons.setdefault("single libraries: their names are not in their beginnings", []).append(
                 row.version
             )
+    for row in reversed(table.rows):
+        if row.archive == "source" and "requires" in row.unread:
+            reasons.setdefault(f"what it asks for: {row.unread['requires']}", []).append(row.version)
     oldest, newest = table.rows[-1].version, table.rows[0].version
     return PackageCoverage(
         name=table.name,

@@ -124,7 +124,11 @@ def _source_row(release: WheelRelease, told: Told | None) -> Raw:
         "yanked": release.yanked,
         "requires": assemble.lines_for(metadata, "", pythons),
         "extras": {},
-        "read": {"requires": "PKG-INFO"},
+        **(
+            {"unread": {"requires": "its archive holds no PKG-INFO"}}
+            if told is not None and "requires" in told.beyond
+            else {"read": {"requires": "PKG-INFO"}}
+        ),
     }
 
 

@@ -72,7 +72,7 @@ class WheelRelease:
 
     @property
     def was_read(self) -> bool:
-        return any(told.metadata for told in self.told.values())
+        return any(told.metadata is not None for told in self.told.values())
 
     @property
     def platforms(self) -> list[str]:

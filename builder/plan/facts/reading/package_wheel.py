@@ -286,9 +286,11 @@ def read_source(file: IndexFile, client: Client, *, cache: Path | None = None) -
         packed = _whole(file, client)
         told.transferred = len(packed)
         texts = _build_files(packed, file.name)
-        told.metadata = metadata_head(texts["PKG-INFO"]) if "PKG-INFO" in texts else None
+        # without PKG-INFO, as NVIDIA's stubs of 2024, what it asks for is known to nobody before it is built
+        told.metadata = metadata_head(texts.get("PKG-INFO", b""))
         told.values = source_values(texts)
         told.read = dict.fromkeys(told.values, "build files")
+        told.beyond += [] if "PKG-INFO" in texts else ["requires"]
 
     return reading(file, "source", read, lambda told: told.metadata is not None, cache=cache)
 
