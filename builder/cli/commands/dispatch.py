@@ -4,6 +4,7 @@ Its nodes run ``rtbuild verify-digest``.
 """
 
 import functools
+import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Literal
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.cli.console import Case, CaseStatus, junit_xml, print_json, say, show
+from builder.core.documents import shown
 from builder.core.errors import MissingToolError, RegistryError, RtbuildError, UsageError
 from builder.core.files import write_whole
 from builder.image.recipe import bundle
@@ -50,7 +52,7 @@ def dispatch(
 ) -> int:
     """Leave out what has a verdict, or with --build an image; saying it twice submits once."""
     chosen, cells = opt.choose(matrices, select, skip)
-    asked, probe, registry = load_fleet(fleet), bundle(), Registry.to_write()
+    asked, probe, registry = load_fleet(fleet), bundle(), Registry.to_write(layers=False)
     reporters = People.named(reported_by or (), "--reported-by")
     rendered = list(rendered_cells(chosen, cells, fleet=asked, staging=from_, probe=probe))
     # once, and not at every look
@@ -113,27 +115,40 @@ def dispatch(
 def verify_digest(
     image: str = opt.of("REPOSITORY@DIGEST: The image to verify.", ...),
     card: str = opt.of("--card: The class of GPU that this machine should have.", ...),
-    runtime: Literal["auto", "docker", "podman", "apptainer"] = opt.of(
+    runtime: Literal["auto", "docker", "podman", "apptainer", "singularity"] = opt.of(
         "--runtime: What runs the container.", "auto"
     ),
     seconds: int = opt.of("--timeout: Time limit in seconds.", 2400, min=10, max=86400),
     key: str | None = opt.REPORT_KEY,
+    hand_in: bool = opt.of("--hand-in: Run nothing; hand in a report that is kept here.", False),
 ) -> int:
-    """Exit as the probe's verdict says."""
+    """Exit as the probe's verdict says; 75: the registry is away, 76: the report is kept on this machine."""
     repository, at, digest = image.partition("@")
     if not at or not digest.startswith("sha256:"):
         raise UsageError(f"{image} names no digest", hint="as in registry.example/staging@sha256:…")
-    found = verify(
-        Registry.to_write(),
-        repository,
-        digest,
-        card=card,
-        tool=None if runtime == "auto" else runtime,
-        seconds=seconds,
-        signer=Signer(key=key) if key else None,
-    )
+    try:
+        found = verify(
+            Registry.to_write(layers=False),
+            repository,
+            digest,
+            card=card,
+            tool=None if runtime == "auto" else runtime,
+            seconds=seconds,
+            signer=Signer(key=key) if key else None,
+            hand_in=hand_in,
+        )
+    except RtbuildError as error:
+        _give_reason(error.message)
+        raise
+    _give_reason(found.message)
     say(f"{found.message}{', the report is beside the image' if found.attached else ''}")
     return found.exit_code
+
+
+def _give_reason(text: str) -> None:
+    """For the batch script, which puts it into the scheduler's own field."""
+    if place := os.environ.get("RTBUILD_REASON"):
+        Path(place).write_text(shown(" ".join(text.split()), most=400), encoding="utf-8")
 
 
 def _word(row: TaskState) -> str:

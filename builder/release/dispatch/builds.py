@@ -59,10 +59,11 @@ def script(tasks: Sequence[Task], fleet: Fleet, lane: BuildLane, files: Files) -
         [f"{task.key} {task.matrix}={task.repository} {task.cell}" for task in tasks],
         fleet,
         lane,
-        extra={"cpus-per-task": str(lane.cpus), "mem": lane.memory},
+        extra={},
+        setup=fleet.setup,
         run="\n".join(run),
         # it is there, or this cell cannot be built anywhere; a code of its own would tell a network's fault
-        final="0 | 2 | 4",
+        final="2 | 4",
     )
     if len(text) > 4_000_000:  # Slurm's ``max_script_size`` is 4 MiB by default
         said = f"matrices and locks of {len(text):,} bytes do not fit into a batch script"

@@ -14,6 +14,10 @@ Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+-]
 """A scheduler's name of something, without characters special to a shell or YAML."""
 Names = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+,&|\[\]-]*$", max_length=400)]
 Place = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_/][A-Za-z0-9_.:@/+%-]*$", max_length=400)]
+Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]*$", max_length=1000)]
+"""One line of a shell's script, which is its owner's."""
+Option = Annotated[str, StringConstraints(pattern="^[a-z][a-z-]*$", max_length=60)]
+"""An option of sbatch in full."""
 Count = Annotated[int, Field(ge=1, le=100_000)]
 
 
@@ -48,6 +52,12 @@ class Lane(Resources, frozen=True):
     product: Word | None = Field(
         None, description="Kubernetes: the node label nvidia.com/gpu.product, such as Tesla-T4."
     )
+    setup: tuple[Line, ...] = Field(
+        (), description="Slurm: lines of bash before the task, after the fleet's."
+    )
+    options: dict[Option, Names] = Field(
+        {}, description="Slurm: other options of sbatch; those with a key win."
+    )
     queue: Word | None = Field(None, description="Kubernetes: the queue of Kueue, if it is not the fleet's.")
     disk: Word = Field("2Gi", description="Kubernetes: ephemeral storage.")
     resource: Word = Field(
@@ -68,10 +78,11 @@ class Fleet(BaseModel, extra="forbid", frozen=True):
     key: Place | None = Field(
         None, description="Signs reports, as verify --key. Slurm: on a node; Kubernetes: here, out of logs."
     )
-    runtime: Literal["auto", "docker", "podman", "apptainer"] = "auto"
+    runtime: Literal["auto", "docker", "podman", "apptainer", "singularity"] = "auto"
     log: Place | None = Field(None, description="Slurm: --output; %A and %a as sbatch has them.")
     namespace: Word = Field("default", description="Kubernetes.")
     queue: Word | None = Field(None, description="Kubernetes: the local queue of Kueue.")
+    setup: tuple[Line, ...] = Field((), description="Slurm: lines of bash before each task.")
     patch: dict[str, Any] = Field({}, description="Kubernetes: merged into each Job.")
     classes: dict[Word, Lane] = Field(min_length=1)
     build: BuildLane | None = None

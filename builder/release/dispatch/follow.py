@@ -4,6 +4,7 @@ Nothing is kept but in registry and scheduler: a dispatcher that was killed and 
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -37,6 +38,9 @@ class Work(Protocol):
 
     def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
         """The same, after what the scheduler's logs hold was put there."""
+
+    def notes(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
+        """What nodes said of tasks that have no verdict, by key."""
 
     def scheduled(self) -> Mapping[str, Scheduled]:
         """The tasks that the scheduler has or had, by key."""
@@ -75,6 +79,8 @@ class Follower:
     """The scheduler's word on tasks that it gave up, by key."""
     _reasons: dict[str, str] = field(default_factory=dict)
     """The last words of nodes on tasks that failed there, by key."""
+    _asked: set[str] = field(default_factory=set)
+    """Lost tasks whose notes were read."""
     _under_way: int = 0
     """Tasks that were waited for at the last look."""
 
@@ -86,6 +92,8 @@ class Follower:
             refused = self.work.submit(mine, attempt)
             for key in (task.key for task in mine):
                 self._absent.pop(key, None)
+                self._asked.discard(key)
+                self._reasons.pop(key, None)
                 self.refused.pop(key, None)
                 if key in refused:
                     self.refused[key] = refused[key]
@@ -101,7 +109,21 @@ class Follower:
         there = self.work.scheduled()  # before the registry: a job that ends in between has its report there
         settled = {*self._verdicts, *(key for key, one in there.items() if one.queued)}
         self._verdicts |= self.work.known([task for task in self.work.tasks if task.key not in settled])
-        return tuple(self._state(task, there.get(task.key)) for task in self.work.tasks)
+        rows = [self._state(task, there.get(task.key)) for task in self.work.tasks]
+        lost = {row.task.key for row in rows if row.state == "lost"} - self.refused.keys() - self._asked
+        if lost:  # once: a note is written before its job ends
+            self._reasons = (
+                dict(self.work.notes([t for t in self.work.tasks if t.key in lost])) | self._reasons
+            )
+            self._asked |= lost
+            rows = [
+                replace(row, word=self._with_reason(row)) if row.task.key in lost else row for row in rows
+            ]
+        return tuple(rows)
+
+    def _with_reason(self, row: TaskState) -> str:
+        reason = self._reasons.get(row.task.key, "")
+        return f"{row.word}: {reason}" if reason and reason not in row.word else row.word
 
     def _state(self, task: Task, scheduled: Scheduled | None) -> TaskState:
         key = task.key
@@ -123,10 +145,9 @@ class Follower:
         if self._absent[key] < _PATIENCE:
             return TaskState(task=task, state="waiting", word="ended, or not there yet")
         word = self._decided.get(key) or (scheduled.word if scheduled is not None else "it is gone")
-        if reason := self._reasons.get(key):
-            word = f"{word}: {reason}"
         again = key not in self._decided and self._submitted.get(key, 0) < self.work.attempts
-        return replace(lost, word=f"ended without a verdict: {word}", again=again)
+        row = replace(lost, word=f"ended without a verdict: {word}", again=again)
+        return replace(row, word=self._with_reason(row))
 
     def wait(
         self,
@@ -145,6 +166,7 @@ class Follower:
         before: tuple[TaskState, ...] = ()
         away = 0.0
         while True:
+            began = time.monotonic()
             try:
                 rows = self.look()
                 old = before or (None,) * len(rows)
@@ -153,7 +175,7 @@ class Follower:
                 before = rows
                 ended = not self._again(rows) and not any(row.state == "waiting" for row in rows)
             except (RegistryError, SchedulerError) as error:
-                away += seconds
+                away += seconds + time.monotonic() - began
                 if away > _AWAY:
                     raise
                 warn(error)

@@ -1,7 +1,8 @@
 """Verifies one image by its digest on the machine where this runs, and puts the report beside the image.
 
 A node of a cluster has neither the matrix nor the lock: the image itself says what was asked of it, and the
-gate compares with the lock later.
+gate compares with the lock later. A registry that does not take the report is no reason to hold a card: the
+report is kept on the node, and a job without a card hands it in.
 """
 
 import contextlib
@@ -17,19 +18,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 from builder.core import errors
-from builder.core.documents import readable
 from builder.core.errors import CellError, MissingToolError, RegistryError
 from builder.plan.facts.tables import class_of
-from builder.release.dispatch.plan import conclusive
-from builder.sources.oci import CELL_LABEL, MATRIX_LABEL, Registry, Staged, read_image
+from builder.release.dispatch.left import KeptReport, NodeFinding, leave_note, tell
+from builder.release.dispatch.plan import CONCLUSIVE, conclusive
+from builder.sources.oci import (
+    CELL_LABEL,
+    MATRIX_LABEL,
+    Registry,
+    Staged,
+    read_image,
+)
 from builder.verify.evidence import Cosign, People, Signer, share, shared
 from builder.verify.runner import (
     EXIT_CODES,
     PROBE_FAILED,
     SealedReport,
+    host_fault,
     key_of,
     parse,
     printed_report,
@@ -37,12 +45,20 @@ from builder.verify.runner import (
     seal,
 )
 
-Tool = Literal["docker", "podman", "apptainer"]
-_TOOLS: tuple[Tool, ...] = ("docker", "podman", "apptainer")
+Tool = Literal["docker", "podman", "apptainer", "singularity"]
+_TOOLS: tuple[Tool, ...] = ("docker", "podman", "apptainer", "singularity")
+_BY_PROCESS = ("apptainer", "singularity")
+"""Tools whose container ends with their process."""
 _LIMIT = 8 << 20
 """Bytes of a report."""
-_WAITS = (5, 10, 20, 40, 60, 60, 60)
-"""Seconds between questions to a registry that does not answer: a report in hand is worth four minutes."""
+_WAITS = (5, 10, 15)
+"""Seconds between questions to a registry that does not answer, which the job holds its card for."""
+_ERRORS = 4 << 10
+"""Bytes of a container tool's last words."""
+AWAY = 75
+"""Exit status: the registry does not answer, and nothing ran. As ``EX_TEMPFAIL`` of sysexits.h."""
+KEPT = 76
+"""Exit status: the report is kept on this node, since the registry did not take it."""
 _Answer = TypeVar("_Answer")
 
 
@@ -64,15 +80,20 @@ def verify_digest(
     tool: Tool | None,
     seconds: int,
     signer: Signer | None = None,
+    hand_in: bool = False,
 ) -> NodeResult:
     """Run the probe in ``repository@digest`` and attach its report.
+
+    Why there is no verdict, if there is none, goes beside the image as a note. A report that the registry
+    does not take is kept, and handed in by the next call for the same image and card on this node.
 
     Args:
         card: The class of GPU that the task is about. A report about another one is attached, since it is
             true, and the task fails: the fleet says what is not so.
-        tool: None takes the first of docker, podman and apptainer that is here.
+        tool: None takes the first of docker, podman, apptainer and singularity that is here.
         seconds: Time limit of the container.
         signer: Signs the report. A report that is there counts only if the same key signed it.
+        hand_in: Run nothing: only hand in what is kept.
 
     Raises:
         MissingToolError: no container tool is here, or no cosign to sign by.
@@ -80,29 +101,98 @@ def verify_digest(
         CellError: the image cannot be read, or the probe printed no report.
     """
     own = None if signer is None else People.holding(signer)
-    staged = _patiently(lambda: read_image(registry, repository, digest))
-    there = _patiently(lambda: _verdict_there(registry, staged, card, own))
+    try:
+        staged = _patiently(lambda: read_image(registry, repository, digest))
+        there = _patiently(lambda: _verdict_there(registry, staged, card, own))
+    except errors.ImageMissingError:
+        raise
+    except RegistryError as error:
+        return NodeResult(exit_code=AWAY, message=_on_the_registry(registry, repository, error))
+    kept = KeptReport.of(staged, card)
     if there is not None:
+        kept.forget()
         return NodeResult(exit_code=EXIT_CODES[there], message=f"{there}, by a report that is there")
+    try:
+        if (earlier := kept.read()) is not None:
+            return _handed_in(registry, staged, card, kept, earlier)
+        if hand_in:
+            return NodeResult(exit_code=AWAY, message="no report is kept here: the image is run again")
+        result = _run_and_attach(registry, staged, kept, card=card, tool=tool, seconds=seconds, signer=signer)
+    except errors.RtbuildError as error:
+        leave_note(registry, staged, card, error.message)
+        raise
+    if result.exit_code not in _DECIDED:
+        leave_note(registry, staged, card, result.message)
+    return result
+
+
+def _run_and_attach(
+    registry: Registry,
+    staged: Staged,
+    kept: KeptReport,
+    *,
+    card: str,
+    tool: Tool | None,
+    seconds: int,
+    signer: Signer | None,
+) -> NodeResult:
     tools = _TOOLS if tool is None else (tool,)
     used = next((name for name in tools if shutil.which(name)), None)
     if used is None:
         hint = "`runtime` in the fleet file says which is taken; PATH names the place of one"
         raise MissingToolError(f"there is no {' or '.join(tools)} on this node", hint=hint)
     given = re.sub("[^A-Za-z0-9_.-]", "-", _given(os.environ)) or "all"
-    name = f"rtbuild-{digest.removeprefix('sha256:')[:12]}-{given}"
-    code, text = _run(container(used, staged.reference, os.environ, name), used, name, seconds)
+    name = f"rtbuild-{staged.digest.removeprefix('sha256:')[:12]}-{given}"
+    code, text, said = _run(container(used, staged.reference, os.environ, name), used, name, seconds)
     if code == PROBE_FAILED or code not in {*EXIT_CODES.values(), 0}:
-        tail = text.decode("utf-8", "replace").splitlines()[-5:]
-        told = "\n  ".join([f"{used} ended with {code} and no report", *tail])
-        return NodeResult(exit_code=PROBE_FAILED, message=told)
+        fault = host_fault(said)
+        lines = [*text.decode("utf-8", "replace").splitlines(), *said.splitlines()][-5:]
+        told = [fault.summary] if fault.said else lines
+        first = f"{used} ended with {code} and no report"
+        return NodeResult(exit_code=PROBE_FAILED, message="\n  ".join([first, *told]))
     report = printed_report(text.decode("utf-8", "replace")).encode()
-    verdict, seen, reports = report_on(staged, report, signer, exit_code=code)
-    # the same report at each attempt, of which one may have arrived
-    attached = bool(_patiently(lambda: share(registry, staged, reports)))
-    if wrong := other_card(card, seen):
+    found = NodeFinding(*report_on(staged, report, signer, exit_code=code))
+    if found.reports:
+        kept.write(found)
+        return _handed_in(registry, staged, card, kept, found)
+    return _concluded(card, found, attached=False)
+
+
+def _handed_in(
+    registry: Registry,
+    staged: Staged,
+    card: str,
+    kept: KeptReport,
+    found: NodeFinding,
+) -> NodeResult:
+    """Attach reports that are kept, and keep them no longer."""
+    try:
+        # the same report at each attempt, of which one may have arrived
+        attached = bool(_patiently(lambda: share(registry, staged, found.reports)))
+    except RegistryError as error:
+        why = _on_the_registry(registry, staged.repository, error)
+        said = f"{why}; the report ({found.verdict}) is kept on this node"
+        return NodeResult(exit_code=KEPT, message=said)
+    kept.forget()
+    return _concluded(card, found, attached=attached)
+
+
+def _concluded(card: str, found: NodeFinding, *, attached: bool) -> NodeResult:
+    if wrong := other_card(card, found.seen):
         return NodeResult(exit_code=2, message=wrong, attached=attached)
-    return NodeResult(exit_code=code, message=f"{verdict} on {seen or 'no GPU'}", attached=attached)
+    cause = next((str(one.document["cause"]) for one in found.reports if one.document.get("cause")), "")
+    said = f"{found.verdict}{f' ({cause})' if cause else ''} on {found.seen or 'no GPU'}"
+    return NodeResult(exit_code=EXIT_CODES[found.verdict], message=said, attached=attached)
+
+
+_DECIDED = frozenset({EXIT_CODES[verdict] for verdict in CONCLUSIVE} | {AWAY, KEPT})
+"""Exit statuses of which no note is left: a verdict, and a registry that would not take a note either."""
+
+
+def _on_the_registry(registry: Registry, repository: str, error: RegistryError) -> str:
+    login = registry.login_at(repository)
+    who = f" (login {login})" if isinstance(error, errors.RegistryLoginError) and login else ""
+    return f"registry: {error.message}{who}"
 
 
 def reports_beside(registry: Registry, staged: Staged, reporters: People | None) -> list[SealedReport]:
@@ -160,15 +250,17 @@ def other_card(asked: str, seen: str | None) -> str | None:
 
 
 def _patiently(call: Callable[[], _Answer]) -> _Answer:
-    """What ``call`` gives, once the registry answers. Raises RegistryError after :data:`_WAITS`."""
+    """What ``call`` gives, once the registry answers. Raises RegistryError after :data:`_WAITS`.
+
+    A login that is refused may be one whose service is away.
+    """
     for seconds in _WAITS:
         try:
             return call()
-        except (errors.ImageMissingError, errors.RegistryLoginError):
+        except errors.ImageMissingError:
             raise
         except RegistryError as error:
-            sys.stderr.write(f"{readable(error.message)}; again in {seconds} s\n")
-            sys.stderr.flush()
+            tell(f"{error.message}; again in {seconds} s")
             time.sleep(seconds)
     return call()
 
@@ -204,11 +296,11 @@ def container(tool: Tool, image: str, environment: Mapping[str, str], name: str)
     seen = environment.get("CUDA_VISIBLE_DEVICES")
     gpus = ["--env", f"CUDA_VISIBLE_DEVICES={seen}"] if seen else []
     inner = ["--nv", "--containall", "--no-home", *gpus, f"docker://{image}", "cudnn-verify", "--json"]
-    return ["apptainer", "exec", *inner]
+    return [tool, "exec", *inner]
 
 
-def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[int, bytes]:
-    """Exit status and standard output; stderr passes through to the job's log.
+def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[int, bytes, str]:
+    """Exit status, standard output, and the end of stderr, all of which passes through to the job's log.
 
     Whatever ends this, no container is left: a client that is killed leaves its container to the daemon, and
     one that a requeued job left has the GPU still.
@@ -217,7 +309,11 @@ def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[i
     late = threading.Event()
     with contextlib.ExitStack() as failed:
         failed.callback(_remove, tool, name)
-        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdout=pipe, stderr=pipe, start_new_session=True) as process:
+            last = bytearray()
+            passing = threading.Thread(target=_pass_on, args=(process.stderr, last), daemon=True)
+            passing.start()
 
             def end() -> None:
                 late.set()
@@ -233,6 +329,7 @@ def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[i
             finally:
                 limit.cancel()
                 _kill(process.pid)
+                passing.join(5)  # a process that left the group may hold the pipe
         if late.is_set():
             raise errors.CommandError(
                 f"the container was not done after {seconds} s",
@@ -243,7 +340,16 @@ def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[i
         if len(text) > _LIMIT:
             raise CellError(f"the container printed more than {_LIMIT >> 20} MiB, which is no report")
         failed.pop_all()
-    return process.returncode, text
+    return process.returncode, text, last.decode("utf-8", "replace")
+
+
+def _pass_on(pipe: BinaryIO, last: bytearray) -> None:
+    """Copy a container tool's stderr to ours, and its end to ``last``."""
+    while block := pipe.read1(1 << 14):  # type: ignore[attr-defined]
+        sys.stderr.write(block.decode("utf-8", "replace"))
+        sys.stderr.flush()
+        last += block
+        del last[:-_ERRORS]
 
 
 def _kill(group: int) -> None:
@@ -252,6 +358,6 @@ def _kill(group: int) -> None:
 
 
 def _remove(tool: Tool, name: str) -> None:
-    """Remove a container if it is there. Apptainer's ends with its process."""
-    if tool != "apptainer" and shutil.which(tool):
+    """Remove a container if it is there."""
+    if tool not in _BY_PROCESS and shutil.which(tool):
         subprocess.run([tool, "rm", "--force", name], capture_output=True, check=False, timeout=60)

@@ -28,6 +28,7 @@ from builder.release.dispatch import kubernetes, slurm
 from builder.release.dispatch.client import Scheduled, why
 from builder.release.dispatch.fleet import Fleet
 from builder.release.dispatch.follow import Work
+from builder.release.dispatch.left import notes_beside
 from builder.release.dispatch.node import other_card, report_on, reports_beside
 from builder.release.dispatch.plan import BUILD, CONCLUSIVE, Task, TaskVerdict, verdicts
 from builder.sources.oci import Registry, Staged, find_staged, repository_of
@@ -173,10 +174,27 @@ def verifying(
             warn(error.message)
         return verdicts(tasks, [one for found in lists if not isinstance(found, CellError) for one in found])
 
-    given: dict[str, Any] = {"tasks": tasks, "fleet": fleet, "registry": registry, "say": say, "warn": warn}
+    given: dict[str, Any] = {
+        "noted": partial(_noted, registry, images),
+        "tasks": tasks,
+        "fleet": fleet,
+        "registry": registry,
+        "say": say,
+        "warn": warn,
+    }
     if fleet.scheduler == "slurm":
         return OnSlurm(**given, reported=reported, script=partial(slurm.verification, fleet=fleet))
     return _OnKubernetes(**given, reported=reported, images=images)
+
+
+def _noted(registry: Registry, images: Mapping[str, Staged], tasks: Sequence[Task]) -> dict[str, str]:
+    """The newest note on each of these tasks, by key."""
+    beside: dict[str, Mapping[str, str]] = {}
+    for digest in dict.fromkeys(task.digest for task in tasks):
+        found = _or_error(digest, partial(notes_beside, registry, images[digest]))
+        beside[digest] = {} if isinstance(found, CellError) else found  # it only says more of what is lost
+    words = {task.key: beside[task.digest].get(task.column) for task in tasks}
+    return {key: said for key, said in words.items() if said}
 
 
 @dataclass(kw_only=True)
@@ -190,6 +208,11 @@ class _Dispatched:
     """The verdicts on these tasks that lie in the registry now, by key. Raises RegistryError."""
     say: Say
     warn: Say
+    noted: Callable[[Sequence[Task]], dict[str, str]] = lambda _tasks: {}
+    """What nodes said beside the images of these tasks, by key."""
+
+    def notes(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
+        return self.noted(tasks)
 
     @property
     def attempts(self) -> int:

@@ -25,6 +25,11 @@ _SLURM = SchedulerClient(
 )
 _ARRAY = 1000
 """Tasks of an array at most: Slurm's ``MaxArraySize`` is 1001 by default."""
+_LATER = 20
+"""How often a task waits for the registry, each time a ``pause`` longer: in all three hours and a half."""
+AGAIN = "again, "
+"""Begins the comment of a job whose node could not submit its task again."""
+_COMMENT = re.compile(rf"({AGAIN})?rtbuild: (.+)")
 _ENDED = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()  # noqa: SIM905
 )
@@ -54,6 +59,7 @@ def array_limit() -> int:
 def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
     name = tasks[0].column
     lane = fleet.lane(name)
+    gres = lane.gres or f"gpu:{name.lower()}:1"
     seconds = max(60, 60 * (lane.minutes or fleet.minutes) - 60)  # so that it ends before Slurm ends it
     command = [fleet.command, "verify-digest", "--card", name, "--runtime", fleet.runtime]
     command += ["--timeout", str(seconds), *(["--key", fleet.key] if fleet.key else [])]
@@ -62,10 +68,13 @@ def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
         [f"{task.key} {task.image} {task.cell}" for task in tasks],
         fleet,
         lane,
-        extra={"gres": lane.gres or f"gpu:{name.lower()}:1"},
-        run=f'{shlex.join(command)} "$subject" || code=$?',
+        extra={"gres": gres},
+        free=lane.options,
+        setup=(*fleet.setup, *lane.setup),
+        run=f'{shlex.join(command)} ${{RTBUILD_HAND_IN:+--hand-in}} "$subject" || code=$?',
         # a verdict, or a fleet file that is wrong about a card: no other node would say anything else
-        final="0 | 2 | 20 | 21",
+        final="2 | 20 | 21",
+        card=gres,
     )
 
 
@@ -78,41 +87,89 @@ def batch_script(
     extra: Mapping[str, str | None],
     run: str,
     final: str,
+    setup: Sequence[str] = (),
+    free: Mapping[str, str] | None = None,
+    card: str | None = None,
 ) -> str:
     """A script for an array.
 
     Args:
         tasks: ``KEY SUBJECT CELL``, by index; ``run`` finds them in ``$key``, ``$subject`` and ``$cell``.
         extra: More options of sbatch.
-        final: Exit codes, as a pattern of ``case``, after which a task is not tried again.
+        run: Commands, which set ``code`` to the task's exit code if it is not 0.
+        final: Exit codes beside 0, as a pattern of ``case``, after which a task is not tried again.
+        setup: Lines before them.
+        free: Options of sbatch that a site adds.
+        card: The ``gres`` of a task that has one: it is given back while a registry is waited for.
     """
     limit = f"%{asked.at_once}" if asked.at_once is not None else ""
     options = {
         "job-name": PREFIX + name,
         "array": f"0-{len(tasks) - 1}{limit}",
+        "cpus-per-task": str(asked.cpus) if asked.cpus else None,
+        "mem": asked.memory,
         **extra,
         "time": str(asked.minutes or fleet.minutes),
         **asked.model_dump(include={"partition", "account", "qos", "constraint", "reservation"}),
         "output": fleet.log or "/tmp/rtbuild-%A_%a.log",  # noqa: S108 - on the node, and Slurm makes it
         "open-mode": "append",
     }
-    lines = ["#!/bin/bash", *(f"#SBATCH --{key}={value}" for key, value in options.items() if value)]
+    given = {key: value for key, value in options.items() if value}
+    given |= {key: value for key, value in (free or {}).items() if key not in given}
+    lines = ["#!/bin/bash", *(f"#SBATCH --{key}={value}" for key, value in given.items())]
     lines += ["#SBATCH --requeue", "", "tasks=(", *(f"  '{task}'" for task in tasks), ")"]
+    gres = [f"--gres={card}"] if card else []
+    again = shlex.join(["sbatch", "--parsable", *gres])
     lines += [
         'read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"',
         'echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"',
+        *setup,
+        "RTBUILD_REASON=$(mktemp) || exit 1",
+        "export RTBUILD_REASON",
         "code=0",
         run,
+        'reason=$(head -c 500 "$RTBUILD_REASON")',
+        'rm -f "$RTBUILD_REASON"',
+        f'[ "$code" -ne 127 ] || reason="{fleet.command} is not on this node"',
+        'reason="rtbuild: $SLURMD_NODENAME: ${reason:-exit $code}"',
+        "# Its job's comment is what squeue shows of it, and whoever waits reads why without a login here.",
+        "tell() {",
+        '  scontrol update "JobId=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" "Comment=$1" || true',
+        "}",
         "case $code in",
-        f"  {final}) exit $code ;;",
+        "  0) exit 0 ;;",
+        f'  {final}) tell "$reason"; exit $code ;;',
         "esac",
+        f'again=({again} --array="$SLURM_ARRAY_TASK_ID" --comment="$reason")',
+    ]
+    if card:
+        lines += [
+            "# The registry is away, which is no attempt. A report that is kept is handed in without a card.",
+            'if [ "$code" -eq 75 ] || [ "$code" -eq 76 ]; then',
+            "  export RTBUILD_LATER=$((${RTBUILD_LATER:-0} + 1)) RTBUILD_HAND_IN=",
+            f'  later="--begin=now+$(({fleet.pause} * RTBUILD_LATER))"',
+            f'  if [ "$RTBUILD_LATER" -le {_LATER} ]; then',
+            '    if [ "$code" -eq 76 ]; then',
+            '      sed "/^#SBATCH --gres=/d" "$0" | RTBUILD_HAND_IN=1 sbatch --parsable "$later" \\',
+            '        --array="$SLURM_ARRAY_TASK_ID" --nodelist="$SLURMD_NODENAME" --time=10 \\',
+            '        --comment="$reason" && exit 0',
+            "    fi",
+            '    "${again[@]}" "$later" "$0" && exit 0',
+            "  fi",
+            '  tell "$reason"',
+            "  exit 1",
+            "fi",
+        ]
+    lines += [
         "# It says nothing about the image: once more, later, and elsewhere if there is an elsewhere. A job",
         "# that has handed its task over, or given it up, ends with a code on which no cluster requeues it.",
-        f'[ "${{RTBUILD_ATTEMPT:-1}}" -lt {fleet.attempts} ] || exit 1',
+        f'[ "${{RTBUILD_ATTEMPT:-1}}" -lt {fleet.attempts} ] || {{ tell "$reason"; exit 1; }}',
         "export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))",
-        f'again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+{fleet.pause})',
+        f"again+=(--begin=now+{fleet.pause})",
         'echo "exit $code: submitted again"',
-        '"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" || exit 1',
+        '"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" && exit 0',
+        f'tell "{AGAIN}$reason"  # where no node may submit, the dispatcher does',
+        "exit 1",
     ]
     return "\n".join(lines) + "\n"
 
@@ -161,34 +218,54 @@ class Submission:
         return found[1]
 
 
+@dataclass(frozen=True)
+class _Row:
+    """One task of an array, as squeue shows it."""
+
+    job: int
+    index: str
+    state: str
+    reason: str
+    submitted: str = ""
+    comment: str = ""
+
+
 @dataclass(kw_only=True)
 class Queue:
     """This user's tasks, as the controller knows them."""
 
-    _keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The tasks of each job that was seen, by its id."""
+    _keys: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    """The tasks of each job that was seen, by its id and the time of its submission: a controller that was
+    killed and lost its newest jobs gives their ids again."""
 
     def tasks(self) -> dict[str, Scheduled]:
         """Every task that waits, runs or ended lately, by key, with Slurm's word: ``PENDING (Resources)``."""
         found = {}
         # the newest job of a task last, and a live one
-        for job, index, state, reason in sorted(_rows(), key=lambda row: (row[2] not in _ENDED, row)):
-            alive = state not in _ENDED
-            keys = self._keys_of(str(job), alive=alive)
-            if index.isdecimal() and int(index) < len(keys):
-                word = f"{state} ({reason})" if reason != "None" else state
+        for row in sorted(_rows(), key=lambda row: (row.state not in _ENDED, row.job, row.index)):
+            state, alive = row.state, row.state not in _ENDED
+            keys = self._keys_of(row, alive=alive)
+            if row.index.isdecimal() and int(row.index) < len(keys):
+                word = f"{state} ({row.reason})" if row.reason != "None" else state
+                told = _COMMENT.fullmatch(row.comment)
                 # else the script decided: there is a verdict, or it has tried as often as it may
-                cut = state not in {"CANCELLED", "COMPLETED"} and reason != "NonZeroExitCode"
+                cut = state not in {"CANCELLED", "COMPLETED"} and row.reason != "NonZeroExitCode"
                 # a held job may have run before: Slurm holds what it could not start again
-                queued = state == "PENDING" and not re.search("held|JobHold", reason, re.IGNORECASE)
-                again = cut and not alive
-                found[keys[int(index)]] = Scheduled(word=word, queued=queued, ended=not alive, again=again)
+                queued = state == "PENDING" and not re.search("held|JobHold", row.reason, re.IGNORECASE)
+                found[keys[int(row.index)]] = Scheduled(
+                    word=f"{word}: {shown(told[2])}" if told and alive else word,
+                    queued=queued,
+                    ended=not alive,
+                    again=not alive and (cut or bool(told and told[1])),
+                    reason=shown(told[2]) if told and not alive else "",
+                )
         return found
 
-    def _keys_of(self, job: str, *, alive: bool) -> tuple[str, ...]:
+    def _keys_of(self, row: _Row, *, alive: bool) -> tuple[str, ...]:
         """The keys in a job's batch script; none if it is gone with the job. Raises SchedulerError."""
-        if job not in self._keys:
-            command = ["scontrol", "write", "batch_script", job, "-"]
+        name = str(row.job), row.submitted
+        if name not in self._keys:
+            command = ["scontrol", "write", "batch_script", name[0], "-"]
             try:
                 keys = keys_in(_SLURM.ask(command, harmless="Invalid job id"))
             except SchedulerError:
@@ -197,22 +274,21 @@ class Queue:
                 return ()  # asked again at the next look
             if alive and not keys:
                 return ()
-            self._keys[job] = keys
-        return self._keys[job]
+            self._keys[name] = keys
+        return self._keys[name]
 
 
 def jobs_named(name: str) -> tuple[str, ...]:
     """The ids of this user's jobs of that name which have not ended."""
-    return tuple(dict.fromkeys(str(job) for job, _, state, _ in _rows(PREFIX + name) if state not in _ENDED))
+    return tuple(dict.fromkeys(str(row.job) for row in _rows(PREFIX + name) if row.state not in _ENDED))
 
 
-def _rows(prefix: str = PREFIX) -> Iterator[tuple[int, str, str, str]]:
-    """The id of a task's job, its array index, state and reason."""
-    command = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%F|%K|%j|%T|%r"]
+def _rows(prefix: str = PREFIX) -> Iterator[_Row]:
+    command = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%F|%K|%j|%T|%r|%V|%k"]
     for line in _SLURM.ask(command).splitlines():
-        row = line.strip().split("|")
-        if len(row) == 5 and row[0].isdecimal() and row[2].startswith(prefix):
-            yield int(row[0]), row[1], row[3], row[4]
+        job, index, name, *rest = [*line.strip().split("|", 6), "", "", ""][:7]
+        if job.isdecimal() and name.startswith(prefix) and all(rest[:2]):
+            yield _Row(int(job), index, *rest)
 
 
 def try_lane(name: str, fleet: Fleet) -> str | None:

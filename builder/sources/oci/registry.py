@@ -6,6 +6,7 @@
 import bisect
 import io
 import itertools
+import math
 import os
 import threading
 import time
@@ -49,8 +50,8 @@ class _Tags:
 class Registry:
     """All registries as this user reaches them: mirrors, stored logins, tokens.
 
-    A registry that did not answer is not asked again by the same object, so that a run over many cells does
-    not wait for it many times.
+    A registry that did not answer is not asked again by the same object, or not for some time, so that a run
+    over many cells does not wait for it many times.
     """
 
     def __init__(
@@ -60,10 +61,14 @@ class Registry:
         client: Client | None = None,
         login: Callable[[str], Login | None] = docker_login,
         hint: str | None = None,
+        remembers: float = math.inf,
     ) -> None:
-        """``mirrors`` maps a registry's name to ``[scheme://]host[:port][/prefix]``."""
+        """``mirrors`` maps a registry's name to ``[scheme://]host[:port][/prefix]``.
+
+        ``remembers`` is for how many seconds one that did not answer is not asked again.
+        """
         client = client or Client(retries=2, connection_retries=1, read_timeout=10)
-        self._wire = Wire(mirrors or {}, client, login, hint)
+        self._wire = Wire(mirrors or {}, client, login, hint, remembers)
         self.artifacts: dict[tuple[str, str, str], Mapping[str, Any]] = {}
         """Entries of artifacts that were read by their own tags: :mod:`.artifacts`."""
         self._tags: dict[str, _Tags] = {}
@@ -76,8 +81,14 @@ class Registry:
         return cls(named | dict(mirrors or {}))
 
     @classmethod
-    def to_write(cls) -> Self:
-        """For repositories that are written to: no mirrors, and more patience than a look at a base needs."""
+    def to_write(cls, *, layers: bool = True) -> Self:
+        """For repositories that are written to: no mirrors, and more patience than a look at a base needs.
+
+        Without ``layers`` only documents are pushed, by somebody who asks again: a registry that accepts a
+        connection and says nothing is told of within a minute, and asked again after some seconds.
+        """
+        if not layers:
+            return cls(client=Client(retries=2, connection_retries=1, read_timeout=15), remembers=3)
         return cls(
             client=Client(retries=4, connection_retries=3, read_timeout=120),
             hint="see that it is up and can be reached from here; the same command then goes on where it was",
@@ -352,6 +363,11 @@ class Registry:
     def clock_ahead(self, reference: str | Reference) -> float | None:
         """Seconds by which this machine's clock is ahead of the registry's, by its last answer."""
         return self._wire.ahead.get(self._wire.place(reference).host)
+
+    def login_at(self, reference: str | Reference) -> str | None:
+        """The name of the stored login for a reference's registry; None without one."""
+        found = self._wire.login(self._wire.place(reference).known_as)
+        return found.username if found else None
 
     def blob(self, reference: str | Reference, digest: str) -> bytes:
         """A small blob, such as a config, checked against its digest."""

@@ -6,6 +6,7 @@ And how its answers are read: documents of bounded size, and refusals as errors 
 import contextlib
 import email.utils
 import functools
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -40,13 +41,16 @@ class Wire:
     login: Callable[[str], Login | None] = docker_login
     hint: str | None = None
     """How to deal with a registry that does not answer, if a mirror does not help."""
+    remembers: float = math.inf
+    """Seconds for which a registry that did not answer is not asked again."""
 
     def __post_init__(self) -> None:
         self.ahead: dict[str, float] = {}
         """Seconds by which this machine's clock is ahead of a host's, by its last answer."""
         self._authorizations: dict[tuple[str, tuple[str, ...]], str] = {}
         self._schemes: dict[str, str] = {}
-        self._silent: dict[str, RegistryError] = {}
+        self._silent: dict[str, tuple[float, RegistryError]] = {}
+        """Each with the moment until which it is not asked."""
 
     def place(self, reference: str | Reference) -> Place:
         """Where an image is asked for: at its registry or the mirror of that."""
@@ -138,8 +142,8 @@ class Wire:
         return attempt()
 
     def _refuse_silent(self, place: Place) -> None:
-        silent = self._silent.get(place.host)
-        if silent is not None:
+        until, silent = self._silent.get(place.host, (0.0, None))
+        if silent is not None and time.monotonic() < until:
             raise RegistrySilentError(silent.message, hint=silent.hint)
 
     def _unreachable(self, place: Place, problem: requests.RequestException) -> RegistryError:
@@ -149,7 +153,7 @@ class Wire:
             or f"if this network has a mirror: --registry-mirror {place.name.host}=HOST[:PORT][/PREFIX], or "
             f"{MIRROR_VARIABLE}; a base of rootfs:debian/<suite> needs no registry",
         )
-        self._silent[place.host] = error
+        self._silent[place.host] = time.monotonic() + self.remembers, error
         return error
 
     def url(self, place: Place, path: str) -> str:
@@ -170,11 +174,24 @@ class Wire:
             response.close()
         except requests.RequestException as problem:
             nobody = isinstance(problem, requests.exceptions.ConnectTimeout) or "refused" in explain(problem)
-            if isinstance(problem, requests.ConnectionError) and not nobody:
+            if isinstance(problem, requests.ConnectionError) and not nobody and self._speaks_tls(place):
                 return "https"
             raise self._unreachable(place, problem) from problem
         # Go's TLS listener answers plain http with 400 and a sentence.
         return "https" if response.status_code == 400 else "http"
+
+    def _speaks_tls(self, place: Place) -> bool:
+        """Whether a server that cut plain http answers by TLS, with whatever certificate.
+
+        One that was just starting, or too busy, cuts both: it is asked once more, another time.
+        """
+        try:
+            self.client.get(f"https://{place.host}/v2/", allow_redirects=False, stream=True).close()
+        except requests.exceptions.SSLError as problem:
+            return "certificate" in str(problem).lower()
+        except requests.RequestException:
+            return False
+        return True
 
 
 def _scopes(place: Place, actions: str, also: str | None) -> tuple[str, ...]:

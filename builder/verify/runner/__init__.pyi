@@ -9,7 +9,7 @@ from .document import (
     printed_report,
 )
 from .entry import AGAINST_IMAGE, Damaged, ReportKey, ReportStore, SealedReport, key_of, read_entry, seal
-from .probe_run import PROBE_FAILED, verify
+from .probe_run import PROBE_FAILED, host_fault, verify
 
 __all__ = [
     "AGAINST_IMAGE",
@@ -24,6 +24,7 @@ __all__ = [
     "SealedReport",
     "compare",
     "family",
+    "host_fault",
     "key_of",
     "parse",
     "printed_report",

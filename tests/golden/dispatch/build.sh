@@ -15,6 +15,8 @@ tasks=(
 )
 read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
 echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
+RTBUILD_REASON=$(mktemp) || exit 1
+export RTBUILD_REASON
 code=0
 folder=$(mktemp -d) || exit 5
 trap 'rm -rf "$folder"' EXIT
@@ -28,13 +30,25 @@ cat >"$folder"/torch.lock.json <<'END-991f99bdda71cb38'
 END-991f99bdda71cb38
 repository=${subject#*=} matrix=${subject%%=*}
 cd "$folder" && rtbuild build --locked --engine none --progress plain "$matrix.yaml" --select "$cell" --push "$repository" --layers-from "$repository" --layers-key /etc/rtbuild/cosign.pub --key env://COSIGN_KEY || code=$?
+reason=$(head -c 500 "$RTBUILD_REASON")
+rm -f "$RTBUILD_REASON"
+[ "$code" -ne 127 ] || reason="rtbuild is not on this node"
+reason="rtbuild: $SLURMD_NODENAME: ${reason:-exit $code}"
+# Its job's comment is what squeue shows of it, and whoever waits reads why without a login here.
+tell() {
+  scontrol update "JobId=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" "Comment=$1" || true
+}
 case $code in
-  0 | 2 | 4) exit $code ;;
+  0) exit 0 ;;
+  2 | 4) tell "$reason"; exit $code ;;
 esac
+again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --comment="$reason")
 # It says nothing about the image: once more, later, and elsewhere if there is an elsewhere. A job
 # that has handed its task over, or given it up, ends with a code on which no cluster requeues it.
-[ "${RTBUILD_ATTEMPT:-1}" -lt 3 ] || exit 1
+[ "${RTBUILD_ATTEMPT:-1}" -lt 3 ] || { tell "$reason"; exit 1; }
 export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))
-again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+60)
+again+=(--begin=now+60)
 echo "exit $code: submitted again"
-"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" || exit 1
+"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" && exit 0
+tell "again, $reason"  # where no node may submit, the dispatcher does
+exit 1

@@ -12,18 +12,47 @@ tasks=(
 )
 read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
 echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
+RTBUILD_REASON=$(mktemp) || exit 1
+export RTBUILD_REASON
 code=0
-rtbuild verify-digest --card A100 --runtime auto --timeout 3540 "$subject" || code=$?
+rtbuild verify-digest --card A100 --runtime auto --timeout 3540 ${RTBUILD_HAND_IN:+--hand-in} "$subject" || code=$?
+reason=$(head -c 500 "$RTBUILD_REASON")
+rm -f "$RTBUILD_REASON"
+[ "$code" -ne 127 ] || reason="rtbuild is not on this node"
+reason="rtbuild: $SLURMD_NODENAME: ${reason:-exit $code}"
+# Its job's comment is what squeue shows of it, and whoever waits reads why without a login here.
+tell() {
+  scontrol update "JobId=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" "Comment=$1" || true
+}
 case $code in
-  0 | 2 | 20 | 21) exit $code ;;
+  0) exit 0 ;;
+  2 | 20 | 21) tell "$reason"; exit $code ;;
 esac
+again=(sbatch --parsable --gres=gpu:a100_80:1 --array="$SLURM_ARRAY_TASK_ID" --comment="$reason")
+# The registry is away, which is no attempt. A report that is kept is handed in without a card.
+if [ "$code" -eq 75 ] || [ "$code" -eq 76 ]; then
+  export RTBUILD_LATER=$((${RTBUILD_LATER:-0} + 1)) RTBUILD_HAND_IN=
+  later="--begin=now+$((60 * RTBUILD_LATER))"
+  if [ "$RTBUILD_LATER" -le 20 ]; then
+    if [ "$code" -eq 76 ]; then
+      sed "/^#SBATCH --gres=/d" "$0" | RTBUILD_HAND_IN=1 sbatch --parsable "$later" \
+        --array="$SLURM_ARRAY_TASK_ID" --nodelist="$SLURMD_NODENAME" --time=10 \
+        --comment="$reason" && exit 0
+    fi
+    "${again[@]}" "$later" "$0" && exit 0
+  fi
+  tell "$reason"
+  exit 1
+fi
 # It says nothing about the image: once more, later, and elsewhere if there is an elsewhere. A job
 # that has handed its task over, or given it up, ends with a code on which no cluster requeues it.
-[ "${RTBUILD_ATTEMPT:-1}" -lt 3 ] || exit 1
+[ "${RTBUILD_ATTEMPT:-1}" -lt 3 ] || { tell "$reason"; exit 1; }
 export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))
-again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+60)
+again+=(--begin=now+60)
 echo "exit $code: submitted again"
-"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" || exit 1
+"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" && exit 0
+tell "again, $reason"  # where no node may submit, the dispatcher does
+exit 1
 
 #!/bin/bash
 #SBATCH --job-name=rtbuild-t4
@@ -41,15 +70,44 @@ tasks=(
 )
 read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
 echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
+RTBUILD_REASON=$(mktemp) || exit 1
+export RTBUILD_REASON
 code=0
-rtbuild verify-digest --card T4 --runtime auto --timeout 1740 "$subject" || code=$?
+rtbuild verify-digest --card T4 --runtime auto --timeout 1740 ${RTBUILD_HAND_IN:+--hand-in} "$subject" || code=$?
+reason=$(head -c 500 "$RTBUILD_REASON")
+rm -f "$RTBUILD_REASON"
+[ "$code" -ne 127 ] || reason="rtbuild is not on this node"
+reason="rtbuild: $SLURMD_NODENAME: ${reason:-exit $code}"
+# Its job's comment is what squeue shows of it, and whoever waits reads why without a login here.
+tell() {
+  scontrol update "JobId=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" "Comment=$1" || true
+}
 case $code in
-  0 | 2 | 20 | 21) exit $code ;;
+  0) exit 0 ;;
+  2 | 20 | 21) tell "$reason"; exit $code ;;
 esac
+again=(sbatch --parsable --gres=gpu:t4:1 --array="$SLURM_ARRAY_TASK_ID" --comment="$reason")
+# The registry is away, which is no attempt. A report that is kept is handed in without a card.
+if [ "$code" -eq 75 ] || [ "$code" -eq 76 ]; then
+  export RTBUILD_LATER=$((${RTBUILD_LATER:-0} + 1)) RTBUILD_HAND_IN=
+  later="--begin=now+$((60 * RTBUILD_LATER))"
+  if [ "$RTBUILD_LATER" -le 20 ]; then
+    if [ "$code" -eq 76 ]; then
+      sed "/^#SBATCH --gres=/d" "$0" | RTBUILD_HAND_IN=1 sbatch --parsable "$later" \
+        --array="$SLURM_ARRAY_TASK_ID" --nodelist="$SLURMD_NODENAME" --time=10 \
+        --comment="$reason" && exit 0
+    fi
+    "${again[@]}" "$later" "$0" && exit 0
+  fi
+  tell "$reason"
+  exit 1
+fi
 # It says nothing about the image: once more, later, and elsewhere if there is an elsewhere. A job
 # that has handed its task over, or given it up, ends with a code on which no cluster requeues it.
-[ "${RTBUILD_ATTEMPT:-1}" -lt 3 ] || exit 1
+[ "${RTBUILD_ATTEMPT:-1}" -lt 3 ] || { tell "$reason"; exit 1; }
 export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))
-again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+60)
+again+=(--begin=now+60)
 echo "exit $code: submitted again"
-"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" || exit 1
+"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" && exit 0
+tell "again, $reason"  # where no node may submit, the dispatcher does
+exit 1

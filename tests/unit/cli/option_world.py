@@ -613,7 +613,7 @@ def open_world(  # noqa: C901 - one recorder after the other
             said = json.dumps(report()) + "\n"
             text = any(options.get(name) for name in ("text", "encoding", "universal_newlines"))
             self.stdout: Any = io.StringIO(said) if text else io.BytesIO(said.encode())
-            self.stderr = None
+            self.stderr: Any = io.StringIO() if text else io.BytesIO()
             self.returncode = 0
             self.pid = 1 << 30
             """Above every process's."""

@@ -37,7 +37,7 @@ def server() -> Iterator[RegistryDouble]:
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     found = Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
-    monkeypatch.setattr(Registry, "to_write", lambda: found)
+    monkeypatch.setattr(Registry, "to_write", lambda **_: found)
     return found
 
 
@@ -55,6 +55,7 @@ class Desk:
         self.fleet = self.project.folder / "fleet.yaml"
         self.bin = self.folder / "bin"
         self.bin.mkdir()
+        self.monkeypatch.setenv("RTBUILD_CACHE", str(self.folder / "cache"))
         self.monkeypatch.setenv("PATH", f"{self.bin}:{os.environ['PATH']}")
         self.write_fleet("slurm")
 
@@ -126,7 +127,9 @@ class Desk:
         _, _, reports = report_on(image, json.dumps(document).encode(), signer, **more)
         return bool(share(self.registry, image, reports))
 
-    def on_node(self, card: str = "T4", seconds: int = 20, signer: Signer | None = None) -> NodeResult:
+    def on_node(
+        self, card: str = "T4", seconds: int = 20, signer: Signer | None = None, *, hand_in: bool = False
+    ) -> NodeResult:
         image = self.images()[0]
         return verify_digest(
             self.registry,
@@ -136,6 +139,7 @@ class Desk:
             tool="docker",
             seconds=seconds,
             signer=signer,
+            hand_in=hand_in,
         )
 
 

@@ -51,6 +51,7 @@ class WorkDouble:
     scheduled: Callable[[], dict[str, Scheduled]]
     submit: Callable[[Sequence[Task], int], dict[str, str]] = lambda _tasks, _attempt: {}
     rendered: Callable[[Sequence[Task]], dict[str, str]] = lambda _tasks: {}
+    notes: Callable[[Sequence[Task]], dict[str, str]] = lambda _tasks: {}
     attempts: int = 1
 
 
@@ -226,7 +227,23 @@ def test_a_registry_that_stays_away_ends_the_waiting() -> None:
     warned: list[RtbuildError] = []
     with pytest.raises(RegistryError):
         follower.wait(clock, seconds=30, say=lambda _rows: None, warn=warned.append)
-    assert len(warned) == 20  # ten minutes
+    assert len(warned) == 19  # ten minutes, and what the looks took
+
+
+def test_a_lost_task_says_what_its_node_left_and_asks_once() -> None:
+    (task, *_) = tasks_of(1)
+    asked: list[str] = []
+
+    def notes(tasks: Sequence[Task]) -> dict[str, str]:
+        asked.extend(task.key for task in tasks)
+        return {task.key: "n7: there is no docker on this node"}
+
+    work = WorkDouble(tasks=[task], known=lambda _tasks: {}, scheduled=dict, notes=notes)
+    follower = Follower(work=work)
+    rows = [follower.look()[0] for _ in range(5)]
+    assert rows[-1].word == "ended without a verdict: it is gone: n7: there is no docker on this node"
+    assert rows[2] == rows[3] == rows[4]
+    assert asked == [task.key]
 
 
 def test_a_broken_image_decides_the_exit_code() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +14,10 @@ from builder.core.errors import (
     CellError,
     CommandError,
     MissingToolError,
-    RegistryError,
     SchedulerError,
     UsageError,
 )
-from builder.release.dispatch import node, slurm
+from builder.release.dispatch import left, node, slurm
 from builder.release.dispatch.node import container
 
 if TYPE_CHECKING:
@@ -304,30 +305,241 @@ def test_a_report_that_contradicts_its_exit_code_is_none(desk: Desk) -> None:
         desk.on_node()
 
 
-@pytest.mark.parametrize(("back_after", "attached"), [(2, True), (99, False)])
-def test_a_report_outlives_a_registry_that_is_away(desk: Desk, back_after: int, attached: bool) -> None:
+def refuse_after_the_run(desk: Desk, status: int, times: int = 1000) -> None:
     """The registry goes when the container has run."""
-    desk.docker(report(desk.images()[0]), 0)
-    refused: list[str] = []
+    known = desk.images()
+    desk.monkeypatch.setattr(desk, "images", lambda: known)
+    left = [status] * times
 
-    def gone(request: Request) -> int | None:
-        ran = (desk.folder / "docker").exists()
-        if not ran or request.method != "HEAD" or "/manifests/" not in request.path:
-            return None
-        if len(refused) == back_after:
-            return None
-        refused.append(request.path)
-        return 503
+    def gone(_request: Request) -> int | None:
+        return left.pop() if left and (desk.folder / "docker").exists() else None
 
-    assert sum(node._WAITS) > 200, "seconds"
-    desk.monkeypatch.setattr(node, "_WAITS", (0,) * len(node._WAITS))
     desk.server.fault = gone
-    if attached:
-        assert desk.on_node().attached
-        return
-    with pytest.raises(RegistryError):
-        desk.on_node()
-    assert len(refused) == len(node._WAITS) + 1
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pause between questions to a registry."""
+    assert sum(node._WAITS) < 60, "seconds, for which a card is held"
+    monkeypatch.setattr(node, "_WAITS", (0,) * len(node._WAITS))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_short_silence_of_the_registry_is_waited_out(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    refuse_after_the_run(desk, 503, times=2)
+    assert desk.on_node().attached
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("status", [403, 429, 500])
+def test_a_report_that_the_registry_does_not_take_is_kept_and_handed_in(desk: Desk, status: int) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    refuse_after_the_run(desk, status)
+    kept = desk.on_node()
+    assert (kept.exit_code, kept.attached) == (node.KEPT, False)
+    assert kept.message.startswith("registry: ")
+    assert kept.message.endswith("; the report (works) is kept on this node")
+    assert desk.on_node().exit_code == node.AWAY, "still away, and nothing runs"
+    desk.server.fault = None
+    handed_in = desk.on_node(hand_in=True)
+    assert (handed_in.exit_code, handed_in.message, handed_in.attached) == (0, "works on T4", True)
+    assert (desk.folder / "docker").read_text().count("run --rm") == 1, "the card ran once"
+    assert not list((desk.folder / "cache").rglob("*.json"))
+    assert desk.on_node().message == "works, by a report that is there"
+
+
+def test_without_a_kept_report_nothing_runs_where_there_is_no_card(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    assert desk.on_node(hand_in=True).exit_code == node.AWAY
+    assert not (desk.folder / "docker").exists()
+
+
+def test_what_stands_in_the_place_of_a_kept_report_is_passed_over(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    place = left.KeptReport.of(desk.images()[0], "T4").path
+    place.parent.mkdir(parents=True)
+    for text in ("", "{}", "[" * 10_000, '{"reports": [{"text": "{}"}], "verdict": "works", "seen": null}'):
+        place.write_text(text)
+        assert left.KeptReport.of(desk.images()[0], "T4").read() is None
+    assert desk.on_node().attached
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_registry_that_is_away_before_the_run_is_no_attempt(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    known = desk.images()
+    desk.monkeypatch.setattr(desk, "images", lambda: known)
+    desk.server.fault = lambda _request: 503
+    found = desk.on_node()
+    assert (found.exit_code, found.message[:10]) == (node.AWAY, "registry: ")
+    assert not (desk.folder / "docker").exists()
+
+
+def note(desk: Desk, card: str = "T4") -> str:
+    (found,) = (said[card] for image in desk.images() if (said := left.notes_beside(desk.registry, image)))
+    return found.partition(" UTC: ")[2]
+
+
+def test_a_node_without_nvidias_runtime_says_so_beside_the_image(desk: Desk) -> None:
+    said = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
+    desk.program("docker", f"[ $1 = run ] || exit 0; echo '{said}' >&2; exit 125")
+    found = desk.on_node()
+    assert (found.exit_code, found.attached) == (30, False)
+    assert "NVIDIA's container toolkit is not set up" in note(desk)
+    assert "could not select device driver" in note(desk)
+
+
+def test_a_node_without_a_container_tool_says_so_beside_the_image(desk: Desk) -> None:
+    image = desk.images()[0]
+    desk.monkeypatch.setenv("PATH", str(desk.bin))
+    desk.monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    with pytest.raises(MissingToolError):
+        node.verify_digest(desk.registry, image.repository, image.digest, card="T4", tool=None, seconds=9)
+    (said,) = left.notes_beside(desk.registry, image).values()
+    assert said.startswith("n7, ")
+    assert said.endswith("there is no docker or podman or apptainer or singularity on this node")
+
+
+def test_a_wrong_card_says_so_beside_the_image_and_in_the_table(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    desk.on_node(card="A100")
+    assert note(desk, "A100") == "the fleet says A100, and its node has T4: mend the fleet file"
+    desk.slurm()
+    desk.program("squeue", "true")  # each job is gone at once
+    _, rows = desk.tasks("--wait", "--every", "0.2")
+    words = [row["scheduler"] for row in rows if row["class"] == "A100" and row["state"] == "lost"]
+    assert sum("the fleet says A100, and its node has T4" in word for word in words) == 1
+
+
+def test_a_controller_that_gives_an_id_again_is_not_taken_at_its_old_word(desk: Desk) -> None:
+    """It was killed before it wrote down its newest jobs; the next submission gets the id of one of them."""
+    jobs = desk.slurm()
+    desk.call()
+    queue = slurm.Queue()
+    line = "echo '1|0|rtbuild-{}|RUNNING|None|2026-01-01T00:00:{}|'"
+    desk.program("squeue", line.format("a100", "01"))
+    (before,) = queue.tasks()
+    (jobs / "1").write_text((jobs / "2").read_text())
+    desk.program("squeue", line.format("t4", "09"))
+    (after,) = queue.tasks()
+    assert before != after
+
+
+@pytest.mark.parametrize(
+    ("comment", "again", "reason"),
+    [
+        ("rtbuild: n7: rtbuild is not on this node", False, "n7: rtbuild is not on this node"),
+        ("again, rtbuild: n7: exit 22", True, "n7: exit 22"),
+        ("somebody's own | words", False, ""),
+        ("", False, ""),
+    ],
+)
+def test_the_comment_of_a_job_says_why_it_failed(desk: Desk, comment: str, again: bool, reason: str) -> None:
+    desk.slurm()
+    desk.call()
+    row = f"1|0|rtbuild-a100|FAILED|NonZeroExitCode|2026-01-01T00:00:01|{comment}"
+    desk.program("squeue", f'echo "{row}"')
+    (found,) = slurm.Queue().tasks().values()
+    assert (found.again, found.reason) == (again, reason)
+    desk.program("squeue", f'echo "{row}"'.replace("FAILED|NonZeroExitCode", "PENDING|BeginTime"))
+    (found,) = slurm.Queue().tasks().values()
+    assert found.word == "PENDING (BeginTime)" + (f": {reason}" if reason else "")
+
+
+@dataclass
+class ScriptRun:
+    """What a batch script did with the exit code of its task."""
+
+    code: int
+    submitted: list[str]
+    comments: list[str]
+
+
+def run_script(desk: Desk, code: int, *, submits: bool = True, **variables: str) -> ScriptRun:
+    """Run the batch script of the first class by bash, with doubles of what it calls."""
+    _, text = desk.call("--dry-run")
+    script = desk.folder / "script"
+    script.write_text(text[: text.index("#!/bin/bash", 1)])
+    log = desk.folder / "calls"
+    log.unlink(missing_ok=True)
+    desk.program("rtbuild", f"echo 'no driver on this node' >$RTBUILD_REASON; exit {code}")
+    if code == 127:
+        (desk.bin / "rtbuild").unlink()
+    here = 'gres=$(grep -c "^#SBATCH --gres" "${@: -1}" 2>/dev/null || grep -c "^#SBATCH --gres")'
+    desk.program(
+        "sbatch",
+        f'{here}; echo "sbatch ${{RTBUILD_HAND_IN:-0}} $gres $*" >>{log}; exit {0 if submits else 1}',
+    )
+    desk.program("scontrol", f'echo "scontrol $*" >>{log}')
+    given = {"SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_JOB_ID": "5", "SLURMD_NODENAME": "n7"}
+    path = f"{desk.bin}:/usr/bin:/bin"
+    done = subprocess.run(
+        ["bash", str(script)], env={"PATH": path, **given, **variables}, capture_output=True, check=False
+    )
+    lines = log.read_text().splitlines() if log.exists() else []
+    return ScriptRun(
+        done.returncode,
+        [line.removeprefix("sbatch ") for line in lines if line.startswith("sbatch ")],
+        [line.partition("Comment=")[2] for line in lines if line.startswith("scontrol ")],
+    )
+
+
+def test_a_verdict_ends_a_script(desk: Desk) -> None:
+    for code in (0, 20, 21):
+        done = run_script(desk, code)
+        assert (done.code, done.submitted) == (code, [])
+    wrong = run_script(desk, 2)
+    assert (wrong.code, wrong.submitted, wrong.comments) == (2, [], ["rtbuild: n7: no driver on this node"])
+
+
+def test_a_script_submits_its_task_again_and_says_why(desk: Desk) -> None:
+    done = run_script(desk, 22)
+    (order,) = done.submitted
+    assert done.code == 0
+    assert "--comment=rtbuild: n7: no driver on this node" in order
+    assert "--exclude=n7" in order
+    last = run_script(desk, 22, RTBUILD_ATTEMPT="3")
+    assert (last.code, last.submitted) == (1, [])
+    assert last.comments == ["rtbuild: n7: no driver on this node"]
+
+
+def test_a_node_without_rtbuild_is_named(desk: Desk) -> None:
+    done = run_script(desk, 127, RTBUILD_ATTEMPT="3")
+    assert done.comments == ["rtbuild: n7: rtbuild is not on this node"]
+
+
+def test_where_no_node_may_submit_the_dispatcher_does(desk: Desk) -> None:
+    done = run_script(desk, 22, submits=False)
+    assert done.code == 1
+    assert done.comments == ["again, rtbuild: n7: no driver on this node"]
+
+
+def test_a_card_is_given_back_while_the_registry_is_away(desk: Desk) -> None:
+    away = run_script(desk, node.AWAY, RTBUILD_ATTEMPT="3")
+    assert away.code == 0
+    assert ("--begin=now+60" in away.submitted[0], "--gres=gpu:a100:1" in away.submitted[0]) == (True, True)
+    kept = run_script(desk, node.KEPT, RTBUILD_LATER="2")
+    (order,) = kept.submitted
+    assert (kept.code, order[:4]) == (0, "1 0 "), "hand in, and no line that asks for a card"
+    assert "--gres" not in order
+    assert "--begin=now+180" in order
+    assert "--nodelist=n7" in order
+    late = run_script(desk, node.KEPT, RTBUILD_LATER="20")
+    assert (late.code, late.submitted, len(late.comments)) == (1, [], 1)
+
+
+def test_a_site_s_own_lines_options_memory_and_processors(desk: Desk) -> None:
+    limits = "{cpus: 4, memory: 8G, setup: ['module load apptainer'], options: {mail-type: FAIL, time: '9'}}"
+    desk.write_fleet("slurm", "setup: [source /etc/profile]\n", limits=limits)
+    _, text = desk.call("--dry-run")
+    script = text[: text.index("#!/bin/bash", 1)].splitlines()
+    for line in ("--cpus-per-task=4", "--mem=8G", "--mail-type=FAIL", "--time=30"):
+        assert f"#SBATCH {line}" in script
+    assert script.index("source /etc/profile") + 1 == script.index("module load apptainer")
+    assert script.index("module load apptainer") < next(
+        n for n, line in enumerate(script) if "verify-digest" in line
+    )
 
 
 def test_a_controller_that_does_not_tell_a_job_s_tasks_is_no_absence(desk: Desk) -> None:

@@ -8,13 +8,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doubles.http_server import Answer, Request
+from doubles.http_server import HANG_UP, Answer, Request, Server
 from doubles.registry import RegistryDouble, serve
 from doubles.registry import sha256 as digest
 
-from builder.core.errors import RegistryError, UsageError
+from builder.core.errors import RegistryError, RegistrySilentError, UsageError
 from builder.sources.net.http import Client
 from builder.sources.oci import spec as oci
+from builder.sources.oci import wire
 from builder.sources.oci.auth import Login, docker_login
 from builder.sources.oci.registry import MIRROR_VARIABLE, Registry
 
@@ -410,3 +411,46 @@ def test_a_base_whose_label_names_no_registry(name: str, client: Client) -> None
         asked.manifest(name)
     with pytest.raises((RegistryError, UsageError)):
         asked.digest_of(name)
+
+
+def test_a_registry_that_cut_the_first_contact_is_not_taken_for_https_for_ever() -> None:
+    """It was starting, or full: the next question finds it as it is."""
+    cut = [True, True]
+
+    def answer(_request: Request) -> Answer:
+        return HANG_UP if cut and cut.pop() else Answer(200, b"{}", {"Content-Type": "application/json"})
+
+    with Server(answer) as server:
+        registry = Registry(client=Client(retries=0), login=lambda _host: None, remembers=0)
+        with pytest.raises(RegistrySilentError, match="the connection was cut"):
+            registry.exists(f"{server.host}/team/x", "sha256:" + "0" * 64)
+        cut.clear()
+        assert registry.exists(f"{server.host}/team/x", "sha256:" + "0" * 64)
+
+
+def test_a_registry_that_was_silent_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(wire.time, "monotonic", lambda: clock[0])
+    down = [True]
+
+    def answer(_request: Request) -> Answer:
+        return HANG_UP if down else Answer(200, b"{}", {"Content-Type": "application/json"})
+
+    with Server(answer) as server:
+        registry = Registry(client=Client(retries=0), login=lambda _host: None, remembers=3)
+        for _ in range(2):
+            with pytest.raises(RegistrySilentError):
+                registry.exists(f"{server.host}/team/x", "sha256:" + "0" * 64)
+        asked = len(server.requests)
+        down.clear()
+        with pytest.raises(RegistrySilentError):
+            registry.exists(f"{server.host}/team/x", "sha256:" + "0" * 64)
+        assert len(server.requests) == asked
+        clock[0] += 4
+        assert registry.exists(f"{server.host}/team/x", "sha256:" + "0" * 64)
+
+
+def test_whoever_writes_documents_hears_of_silence_within_a_minute() -> None:
+    client = Registry.to_write(layers=False)._wire.client
+    tries = 1 + (client.connection_retries or 0)
+    assert tries * (client.read_timeout + client.connect_timeout) + client.backoff < 60
