@@ -161,6 +161,8 @@ class Cell:
         if "torch" in named:
             found |= {"linalg", "attention", "train", "loader"} | ({"compile"} if self.compilers else set())
             found |= {"vision"} if "torchvision" in named else set()
+        if "jax" in named:
+            found |= {"linalg", "attention", "compile", "train"}
         return tuple(name for name in SUITES if name in found)
 
     @property

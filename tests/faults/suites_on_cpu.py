@@ -23,9 +23,14 @@ from builder.verify.cudnn_verify.measure.suite_torch import run_suite  # noqa: E
 framework = FRAMEWORKS[name](Ctx(name, {}, os.open(os.devnull, os.O_WRONLY)))
 framework.load()
 framework.prepare(None)
+device = "cpu"
+if name == "jax":
+    framework.api.config.update("jax_platforms", "cpu")
+    device = framework.api.local_devices(backend="cpu")[0]
 found = {}
 for suite in suites:
-    rows, skipped, seconds = run_suite(SUITES_OF[name][0], framework, "cpu", suite)
-    again = run_suite(SUITES_OF[name][0], framework, "cpu", suite)[0] if suite != "compile" else []
+    rows, skipped, seconds = run_suite(SUITES_OF[name][0], framework, device, suite)
+    twice = suite != "compile" or name == "jax"
+    again = run_suite(SUITES_OF[name][0], framework, device, suite)[0] if twice else []
     found[suite] = {"rows": rows, "again": again, "skipped": skipped, "seconds": seconds}
 print(json.dumps(found))

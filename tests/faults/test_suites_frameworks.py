@@ -84,6 +84,7 @@ EVERY = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("framework", "suites"),
     [
+        pytest.param("jax", "linalg attention compile train", id="jax"),
         pytest.param("torch", "linalg attention train vision loader comm", id="torch", marks=EVERY),
         pytest.param("torch", "compile", id="torch-compile", marks=EVERY),
     ],

@@ -356,14 +356,15 @@ def test_what_a_matrix_says_of_publishing():
         ("", (), False, ("conv", "linalg", "attention", "train", "loader")),
         ("compilers: true", (), True, ("conv", "linalg", "attention", "compile", "train", "loader")),
         ("pip: [torchvision]", (), False, ("conv", "linalg", "attention", "train", "vision", "loader")),
+        ("framework: ['jax[cuda12]==0.6.2']", (), False, ("conv", "linalg", "attention", "compile", "train")),
         ("verify: [conv]", ("conv",), False, ("conv",)),
         ("verify: [train, compile]", ("train", "compile"), True, ("conv", "compile", "train")),
     ],
 )
 def test_the_suites_of_a_cell(load_text, line, named, compilers, suites):
     (cell,) = load_text(
-        "version: 1\nname: x\naxes:\n  framework: [torch==2.9.1]\n  python: ['3.11']\n"
-        f"  base: [rootfs:debian/bookworm]\n  cuda: [wheels]\ndefaults:\n  apt: [git]\n  {line}\n"
+        "version: 1\nname: x\naxes:\n  python: ['3.11']\n  base: [rootfs:debian/bookworm]\n  cuda: [wheels]\n"
+        f"defaults:\n  apt: [git]\n{'' if 'framework' in line else '  framework: torch==2.9.1'}\n  {line}\n"
     ).cells
     assert (cell.verify, cell.compilers, cell.suites()) == (named, compilers, suites)
     assert "verify" not in cell.inputs()

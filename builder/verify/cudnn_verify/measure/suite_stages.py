@@ -10,10 +10,14 @@ import signal
 from .counter import shorten
 from .fw_stages import FRAMEWORKS, judge_framework
 from .protocol import stage
+from .suite_jax import JaxSuites
 from .suite_judge import SUITE_CHECKS, SUITE_SECONDS, judge_results
 from .suite_torch import TorchSuites, run_suite
 
-SUITES_OF = {"torch": (TorchSuites, ("linalg", "attention", "compile", "train", "vision", "loader", "comm"))}
+SUITES_OF = {
+    "torch": (TorchSuites, ("linalg", "attention", "compile", "train", "vision", "loader", "comm")),
+    "jax": (JaxSuites, ("linalg", "attention", "compile", "train")),
+}
 """{framework: (its class, the suites that it has)}"""
 _LIMIT = "ended by the limit of the suite: it did not come to its end within %d s of the import"
 

@@ -10,10 +10,11 @@ import time
 
 from ..common.distributions import canonical
 from ..common.versions import dotted, numbers
-from .cuda import CudaError, Driver, ctypes, open_library
+from .cuda import Driver, ctypes, open_library
 from .fw_common import imported
 from .library_files import mapped_libraries
-from .suite_judge import ON_CARD, suite_row
+from .suite_judge import suite_row
+from .suite_place import PINNED, place_of_address
 from .suite_reference import (
     CHANCE,
     EXACT,
@@ -30,9 +31,6 @@ from .suite_reference import (
     suppressed,
     train_reference,
 )
-
-_POINTER_TYPE, _POINTER_CARD = 2, 9  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE, _DEVICE_ORDINAL
-_KINDS = {1: "pinned memory of the host", 2: ON_CARD, 3: "an array", 4: "memory of both"}
 
 
 class Counted(object):
@@ -113,15 +111,7 @@ class TorchSuites(object):
 
     def place_of(self, tensor):
         """The driver's word on the address of a tensor."""
-        address = tensor.data_ptr()
-        if self.driver is None or not address:
-            return "memory of the host"
-        try:
-            kind = self.driver.number("cuPointerGetAttribute", _POINTER_TYPE, address, kind=ctypes.c_uint)
-            card = self.driver.number("cuPointerGetAttribute", _POINTER_CARD, address)
-        except CudaError as error:
-            return "no memory of CUDA (%s)" % error
-        return _KINDS.get(kind, "memory of kind %d" % kind) + ("%d" % card if kind == 2 else "")
+        return place_of_address(self.driver, tensor.data_ptr())
 
     def offered(self, dtype):
         """True if the card has this type; otherwise that is noted."""
@@ -416,8 +406,8 @@ class TorchSuites(object):
             target.copy_(batch, non_blocking=True)
             rows.append(self.row("batch %d of two workers" % at, target, wanted, EXACT, largest=0.0))
         if self.driver and rows:
-            right = [float(word == _KINDS[1]) for word in pinned]
-            told = dict(rows[0], what="the batches lie in %s" % _KINDS[1])
+            right = [float(word == PINNED) for word in pinned]
+            told = dict(rows[0], what="the batches lie in %s" % PINNED)
             rows.append(dict(told, found=right, wanted=[1.0] * 4))
         return rows
 
