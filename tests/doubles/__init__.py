@@ -7,7 +7,7 @@
 ``package_index``      a package index of made-up wheels
 ``python_mirror``      a mirror of python-build-standalone with this machine's CPythons
 ``kubernetes``         a Kubernetes API server for the real kubectl
-``engine``             what verify asks of a Docker Engine; its containers print what a test says
+``engine``             a Docker Engine without containers; what runs in one prints what a test says
 ``cosign``             cosign without the program; anybody can make its signatures
 ``docker_on_a_node``   the docker client on a node of the tests' cluster
 ``small_image``        an image of a few bytes, and what a T4 would have the probe say of it

@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from doubles.cosign import CosignDouble
+from doubles.engine import T4_HOST, EngineDouble, says, stored
 from doubles.project import CELL, PROBE, Project, report
 from doubles.registry import RegistryDouble, serve
 from typer.exceptions import TyperException
@@ -39,7 +40,6 @@ from builder.cli.commands.init import MatrixWish, matrix_text
 from builder.core.errors import CellError, RtbuildError
 from builder.core.model import Pinned, RegistryBase
 from builder.image.engine.engine import Engine
-from builder.image.engine.facts import EngineFacts, Gpu, GpuFacts
 from builder.image.engine.images import StoredImage
 from builder.plan.facts.maintain.release_survey import Survey
 from builder.plan.facts.maintain.side_tables import Refresh
@@ -53,11 +53,13 @@ from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign, Signed
 from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.evidence.report_exchange import share
-from builder.verify.runner.document import EXIT_CODES, parse
+from builder.verify.runner.document import parse
 from builder.verify.runner.entry import read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from builder.image.engine.container import ProbeRun
 
 OTHERS = """\
 version: 1
@@ -215,14 +217,14 @@ def _code(name: str, words: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-class EngineDouble:
-    """A test double of an engine on a machine with one T4: it has the images that ``world`` holds."""
+class _Engine(EngineDouble):
+    """Tells the world what it is asked, has the images that the world holds, and builds nothing."""
 
     client_command = ("docker",)
 
     def __init__(self, world: World) -> None:
+        super().__init__(run=says(report()), gpu=T4_HOST, machine=MACHINE, probe=PROBE)
         self.world = world
-        self.buildx = "0.13.0"
 
     def __getattr__(self, name: str) -> Any:
         return self.world.recorded(f"engine.{name}")
@@ -233,25 +235,8 @@ class EngineDouble:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def facts(self) -> EngineFacts:
-        card = Gpu(name="Tesla T4", compute_capability="7.5")
-        gpu = GpuFacts(
-            request="gpus", traces=("/dev/nvidia0",), toolkit="1.17", driver="535.104.05", gpus=(card,)
-        )
-        return EngineFacts(
-            version="27.5",
-            store="graphdriver",
-            driver="overlay2",
-            root="/",
-            disk_free=10**12,
-            platform="linux/amd64",
-            host="unix:///var/run/docker.sock",
-            gpu=gpu,
-            memory=16 << 30,
-        )
-
     def disk_free(self) -> int:
-        return 10**12
+        return MACHINE["disk_free"]
 
     def inspect(self, reference: str) -> StoredImage | None:
         return self.world.held.get(reference.replace(self.world.server.host, "REGISTRY"))
@@ -269,24 +254,15 @@ class EngineDouble:
 
     def read_file(self, reference: str, path: str) -> bytes | None:
         self.world.record("engine.read_file", reference, path)
-        return PROBE if path.endswith("cudnn-verify") else b"runtime:x:1000:1000::/home/runtime:/bin/sh\n"
+        return super().read_file(reference, path) or b"runtime:x:1000:1000::/home/runtime:/bin/sh\n"
 
-    def run_probe(self, reference: str, argv: Sequence[str], **options: Any) -> Any:
-        self.world.record("engine.run_probe", reference, argv, options.get("gpus"), options.get("timeout"))
-        document = report()
-        return SimpleNamespace(
-            returncode=EXIT_CODES[document["verdict"]],
-            stdout=json.dumps(document),
-            stderr="",
-            started=True,
-            daemon_error=None,
-            timed_out=False,
-            truncated=False,
-        )
+    def run_probe(self, reference: str, argv: Sequence[str], *, gpus: bool, **options: Any) -> ProbeRun:
+        self.world.record("engine.run_probe", reference, argv, gpus, options.get("timeout"))
+        return super().run_probe(reference, argv, gpus=gpus)
 
-    def pull(self, reference: str, *, progress: Any, **_more: object) -> None:
+    def pull(self, reference: str, **options: Any) -> None:
         self.world.record("engine.pull", reference)
-        progress("a layer", 1, 2)
+        options["progress"]("a layer", 1, 2)
 
     def receive(self, image: Any, _blob: object, name: str, *, progress: Any, **_more: object) -> StoredImage:
         self.world.record("engine.receive", name)
@@ -298,9 +274,18 @@ class EngineDouble:
         raise CellError("the double builds nothing")
 
 
+MACHINE: dict[str, Any] = {
+    "store": "graphdriver",
+    "driver": "overlay2",
+    "disk_free": 10**12,
+    "host": "unix:///var/run/docker.sock",
+    "memory": 16 << 30,
+}
+
+
 def _stored(name: str, digest: str, content: str, **labels: str) -> StoredImage:
     named = tuple((f"io.rtbuild.{label}", text) for label, text in labels.items())
-    return StoredImage(reference=name, digest=digest, content=content, size=5, labels=named)
+    return stored(name, digest, content=content, labels=named)
 
 
 class _Cosign(CosignDouble):
@@ -562,9 +547,9 @@ def open_world(  # noqa: C901 - one recorder after the other
     for name in [name for name in os.environ if name.startswith("GITHUB_")]:
         monkeypatch.delenv(name)
 
-    def connect(*, context: str | None = None, builder: str | None = None) -> EngineDouble:
+    def connect(*, context: str | None = None, builder: str | None = None) -> _Engine:
         world.record("engine.connect", context, builder)
-        return EngineDouble(world)
+        return _Engine(world)
 
     patch(Engine, "connect", connect)
     patch(Cosign, "find", lambda: _Cosign(world))

@@ -4,8 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from doubles.engine import EngineDouble, stored
 
 from builder.core.errors import CellError, CommandError, UsageError
+from builder.image.engine.container import ProbeRun
 from builder.release.colab.diff import Listed, Parity, ParityRow, ParityStatus, compare, labelled, listed
 from builder.release.colab.measurement import Inventory, measure
 from builder.verify.runner.document import parse
@@ -165,48 +167,26 @@ def test_a_runtime_by_name_or_record(tmp_path):
         listed(str(path))
 
 
-class EngineDouble:
-    """Answers as a container would; stands in for the engine."""
-
-    def __init__(self, *answers, there=True):
-        self.answers, self.there, self.asked = list(answers), there, []
-
-    def inspect(self, _reference):
-        return object() if self.there else None
-
-    def run_probe(self, _reference, argv, **_options):
-        self.asked.append(argv)
-        text, error = self.answers.pop(0)
-        return type(
-            "Run",
-            (),
-            {
-                "started": error is None,
-                "timed_out": False,
-                "stdout": text,
-                "stderr": "",
-                "daemon_error": error,
-                "returncode": 0,
-            },
-        )
+THERE = {"image": stored("image")}
 
 
 def test_an_image_is_asked_twice():
     said = json.dumps({"python": "3.11.2", "packages": {"Pillow": "1"}, "inside": {"Torch": "2+cu1"}})
-    engine = EngineDouble((said, None), (json.dumps(REPORT), None))
+    engine = EngineDouble(run=[ProbeRun(stdout=said), ProbeRun(stdout=json.dumps(REPORT))], images=THERE)
     found = measure(engine, "image", probe=b"#", labelled=["torch"])
     assert (found.packages, found.inside) == ({"pillow": "1"}, {"torch": "2+cu1"})
-    assert engine.asked[0][-2:] == ["/mnt/packages.py", "torch"]
-    assert engine.asked[1][-2:] == ["/mnt/cudnn_verify.py", "--json"]
+    assert engine.started[0][1][-2:] == ["/mnt/packages.py", "torch"]
+    assert engine.started[1][1][-2:] == ["/mnt/cudnn_verify.py", "--json"]
 
 
 def test_an_image_that_does_not_answer():
     with pytest.raises(CellError, match="the engine has no image nothing"):
-        measure(EngineDouble(there=False), "nothing", probe=b"#")
+        measure(EngineDouble(), "nothing", probe=b"#")
     with pytest.raises(CommandError, match="does not say what is in it: it has no Python"):
-        measure(EngineDouble(("", None)), "scratch", probe=b"#")
+        measure(EngineDouble(run=ProbeRun(), images=THERE), "image", probe=b"#")
+    refused = ProbeRun(started=False, daemon_error="exec format error")
     with pytest.raises(CommandError, match="exec format error"):
-        measure(EngineDouble(("", "exec format error")), "arm", probe=b"#")
+        measure(EngineDouble(run=refused, images=THERE), "image", probe=b"#")
 
 
 def test_a_goal_is_not_reached_if_nothing_could_be_compared():

@@ -2,30 +2,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from doubles.engine import EngineDouble
+
 from builder.core.errors import MissingToolError
 from builder.image.engine.doctor import DoctorCheck, diagnose, gpu_checks
-from builder.image.engine.facts import EngineFacts, Gpu, GpuFacts
+from builder.image.engine.facts import Gpu, GpuFacts
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-class EngineDouble:
-    """A test double that knows its facts."""
-
-    buildx = "0.13.1"
-
-    def __init__(self, **changes: object) -> None:
-        settings: dict = {
-            "version": "26.1.5",
-            "store": "containerd",
-            "driver": "overlayfs",
-        }
-        settings |= {"root": "/var/lib/docker", "disk_free": 10**11, "platform": "linux/amd64"}
-        self._facts = EngineFacts(**{**settings, "host": "unix:///x.sock", **changes})
-
-    def facts(self) -> EngineFacts:
-        return self._facts
 
 
 def by_name(checks: list[DoctorCheck]) -> dict[str, DoctorCheck]:
@@ -50,9 +34,8 @@ def test_a_sound_machine_without_a_gpu(tmp_path: Path) -> None:
 
 
 def test_every_failure_has_a_remedy(tmp_path: Path) -> None:
-    engine = EngineDouble(
-        store="graphdriver", disk_free=10**9, gpu=GpuFacts(request=None, traces=("/dev/nvidia0",))
-    )
+    gpu = GpuFacts(request=None, traces=("/dev/nvidia0",))
+    engine = EngineDouble(gpu=gpu, machine={"store": "graphdriver", "disk_free": 10**9})
     failed = [check for check in diagnose(engine, cache=tmp_path) if check.outcome == "failed"]
     assert {"image store", "engine disk", "NVIDIA toolkit", "NVIDIA driver", "GPU"} <= {
         c.name for c in failed
@@ -61,7 +44,7 @@ def test_every_failure_has_a_remedy(tmp_path: Path) -> None:
 
 
 def test_a_remote_engine_s_disk_is_not_looked_at(tmp_path: Path) -> None:
-    check = by_name(diagnose(EngineDouble(disk_free=None), cache=tmp_path))["engine disk"]
+    check = by_name(diagnose(EngineDouble(machine={"disk_free": None}), cache=tmp_path))["engine disk"]
     assert check.outcome == "not_run"
 
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from doubles.engine import EngineDouble
 
 from builder.core.errors import CellError
 from builder.core.model import Base, Cell, Cuda, DebianPackage, Image
@@ -25,15 +26,9 @@ CELL = Cell(
 IMAGE = Image(cell=CELL, reference="r", digest="sha256:1", content="sha256:2", size=1)
 
 
-class Engine:
-    """Has one file in its image, or none."""
-
-    def __init__(self, content: bytes | None) -> None:
-        self.content = content
-
-    def read_file(self, reference: str, path: str) -> bytes | None:
-        assert (reference, path) == (IMAGE.digest, LIST)
-        return self.content
+def holding(content: bytes | None) -> EngineDouble:
+    """Has the list in its images, or not."""
+    return EngineDouble(files={} if content is None else {LIST: content})
 
 
 def package(name: str, version: str = "1", architecture: str = "amd64") -> DebianPackage:
@@ -42,15 +37,17 @@ def package(name: str, version: str = "1", architecture: str = "amd64") -> Debia
 
 def test_packages_are_read_from_the_image() -> None:
     text = b"libgomp1 10.2.1-6 amd64\nlibc6 2.31-13+deb11u11 i386\n"
-    found = read_packages(Engine(text), IMAGE)
+    engine = holding(text)
+    found = read_packages(engine, IMAGE)
+    assert engine.read == [(IMAGE.digest, LIST)]
     assert found == (package("libc6", "2.31-13+deb11u11", "i386"), package("libgomp1", "10.2.1-6"))
-    assert read_packages(Engine(None), IMAGE) == read_packages(Engine(b""), IMAGE) == ()
+    assert read_packages(holding(None), IMAGE) == read_packages(holding(b""), IMAGE) == ()
 
 
 @pytest.mark.parametrize("content", [b"\xff\n", b"only-a-name\n"])
 def test_a_list_that_somebody_else_wrote(content: bytes) -> None:
     with pytest.raises(CellError, match="not as rtbuild wrote it"):
-        read_packages(Engine(content), IMAGE)
+        read_packages(holding(content), IMAGE)
 
 
 def test_drift_names_what_is_new_gone_and_other() -> None:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from doubles.engine import EngineDouble
 
 from builder.core.errors import CellError
 from builder.image.compose.layer_stream import LayersReady
@@ -25,15 +26,15 @@ def part(place: int, *layers: Layer) -> LayersReady:
     return LayersReady(place=place, layers=layers)
 
 
-class EngineDouble:
+class SlowEngine(EngineDouble):
     """Takes a layer when it is told to."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked, self.told = threading.Event(), threading.Event()
         self.parts: list[list[str]] = []
         self.given = threading.Event()
         self.forgotten: set[str] = set()
-        self.removed: list[str] = []
         self.refuses = False
 
     def keep(self, _layer: Layer, _blob: Any, _name: str, **_options: Any) -> None:
@@ -49,17 +50,14 @@ class EngineDouble:
     def forget(self, kept: set[str]) -> None:
         self.forgotten |= kept
 
-    def remove(self, name: str) -> None:
-        self.removed.append(name)
+
+@pytest.fixture
+def engine() -> SlowEngine:
+    return SlowEngine()
 
 
 @pytest.fixture
-def engine() -> EngineDouble:
-    return EngineDouble()
-
-
-@pytest.fixture
-def feed(engine: EngineDouble, tmp_path: Path) -> EngineLoad:
+def feed(engine: SlowEngine, tmp_path: Path) -> EngineLoad:
     given: Any = engine
     given.memory = tmp_path
     return EngineLoad(given, blob=lambda _layer: tmp_path, cancel=threading.Event())
@@ -74,7 +72,7 @@ def until(true: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_a_part_waits_for_the_layers_that_are_on_their_way(
-    engine: EngineDouble, feed: EngineLoad, *, refuses: bool
+    engine: SlowEngine, feed: EngineLoad, *, refuses: bool
 ) -> None:
     engine.refuses = refuses
     with feed:
@@ -87,7 +85,7 @@ def test_a_part_waits_for_the_layers_that_are_on_their_way(
     assert engine.parts == [["large", "small"]]
 
 
-def test_the_end_begins_nothing(engine: EngineDouble, feed: EngineLoad) -> None:
+def test_the_end_begins_nothing(engine: SlowEngine, feed: EngineLoad) -> None:
     with feed:
         feed.add(part(0, LARGE))
         assert engine.asked.wait(60)
@@ -99,7 +97,7 @@ def test_the_end_begins_nothing(engine: EngineDouble, feed: EngineLoad) -> None:
     assert engine.parts == []
 
 
-def test_the_engine_counts_on_nothing_whose_name_goes(engine: EngineDouble, feed: EngineLoad) -> None:
+def test_the_engine_counts_on_nothing_whose_name_goes(engine: SlowEngine, feed: EngineLoad) -> None:
     engine.told.set()
     with feed:
         feed.add(part(1, SMALL))
@@ -109,7 +107,7 @@ def test_the_engine_counts_on_nothing_whose_name_goes(engine: EngineDouble, feed
     assert len(engine.removed) == 2
 
 
-def test_layers_above_one_that_is_missing_are_in_no_part(engine: EngineDouble, feed: EngineLoad) -> None:
+def test_layers_above_one_that_is_missing_are_in_no_part(engine: SlowEngine, feed: EngineLoad) -> None:
     engine.told.set()
     with feed:
         feed.add(part(2, SMALL))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from doubles import small_image
+from doubles.engine import PROBE, PROBE_SHA256, T4_HOST, EngineDouble, says, stored
 from doubles.registry import RegistryDouble, serve
 
 from builder import __version__
 from builder.core.errors import ImageMissingError, RegistryError
-from builder.image.engine.images import StoredImage
 from builder.image.recipe.rendering import render
 from builder.pipeline import verifying
 from builder.pipeline.events import CellOutcome, Note
@@ -31,66 +29,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from builder.image.engine.container import ProbeRun
     from builder.sources.oci.staging import Staged
     from builder.verify.evidence.cosign import People
 
-PROBE = b"test double of cudnn-verify"
 PINNED = small_image.pinned()
 INPUTS = render(PINNED, probe=PROBE, version=__version__).inputs
 
 
-class EngineDouble:
-    """A test double of an engine on a machine with one T4, whose probe says what it is told to say."""
-
-    def __init__(self, image: Staged) -> None:
-        self.image = image
-        self.there = False
-        self.content = image.content
-        self.document: dict[str, Any] = {}
-        self.pulled: list[str] = []
-        self.removed: list[str] = []
-
-    def inspect(self, reference: str) -> StoredImage | None:
-        if not self.there:
-            return None
-        return StoredImage(
-            reference=reference,
-            digest=self.image.config_digest,  # as with a graph driver
-            content=self.content,
-            size=5,
-            labels=self.image.labels,
-        )
-
-    def pull(self, reference: str, **_more: object) -> None:
-        self.pulled.append(reference)
-        self.there = True
-
-    def remove(self, reference: str) -> bool:
-        self.removed.append(reference)
-        return True
-
-    def facts(self) -> Any:
-        card = SimpleNamespace(name="Tesla T4", compute_capability="7.5")
-        gpu = SimpleNamespace(usable=True, traces=("/dev/nvidia0",), driver="535.104.05", gpus=(card,))
-        return SimpleNamespace(gpu=gpu)
-
-    def read_file(self, _reference: str, _path: str) -> bytes:
-        return PROBE
-
-    def run_probe(self, reference: str, _argv: object, **_more: object) -> Any:
-        assert reference == self.image.config_digest, "what was pulled is what is probed"
-        sha = hashlib.sha256(PROBE).hexdigest()
-        document = small_image.double_report(probe={"version": "1.0", "sha256": sha}) | self.document
-        code = {"works": 0, "broken": 20, "host": 22}[document["verdict"]]
-        return SimpleNamespace(
-            returncode=code,
-            stdout=json.dumps(document),
-            stderr="",
-            started=True,
-            daemon_error=None,
-            timed_out=False,
-            truncated=False,
-        )
+def said(**changes: Any) -> ProbeRun:
+    """A run of the probe on the machine with the T4."""
+    return says(small_image.double_report(probe={"version": "1.0", "sha256": PROBE_SHA256}, **changes))
 
 
 @pytest.fixture
@@ -113,7 +62,9 @@ def image(server: RegistryDouble, registry: Registry, tmp_path: Path) -> Staged:
 
 @pytest.fixture
 def engine(image: Staged) -> EngineDouble:
-    return EngineDouble(image)
+    """Of a machine with one T4; a pull brings the image, under the name that a graph driver gives it."""
+    pulled = stored(image.reference, image.config_digest, content=image.content, labels=image.labels)
+    return EngineDouble(run=said(), gpu=T4_HOST, elsewhere={image.reference: pulled})
 
 
 @pytest.fixture
@@ -153,6 +104,7 @@ def test_the_report_lies_beside_the_image_and_here(
     assert done.result.outcome is CellOutcome.WORKS
     assert done.result.image.pushed == image.reference
     assert engine.pulled == [image.reference]
+    assert [name for name, _ in engine.started] == [image.config_digest], "what was pulled is what is probed"
     assert engine.removed == []
     (entry,) = shared(registry, image)
     assert isinstance(entry, SealedReport)
@@ -164,7 +116,7 @@ def test_the_report_lies_beside_the_image_and_here(
 def test_a_bad_image_is_reported_as_bad(
     verify, engine: EngineDouble, registry: Registry, image: Staged
 ) -> None:
-    engine.document = {"verdict": "broken", "cause": "cudnn-shadowed", "summary": "two copies"}
+    engine.run = said(verdict="broken", cause="cudnn-shadowed", summary="two copies")
     assert verify().result.outcome is CellOutcome.FAILED
     (entry,) = shared(registry, image)
     assert isinstance(entry, SealedReport)
@@ -174,7 +126,7 @@ def test_a_bad_image_is_reported_as_bad(
 def test_a_test_doubles_word_stays_here(
     verify, engine: EngineDouble, registry: Registry, image: Staged
 ) -> None:
-    engine.document = {"test_double": True}
+    engine.run = said(test_double=True)
     done = verify()
     assert shared(registry, image) == []
     assert any("test double" in note for note in done.notes)
@@ -188,9 +140,10 @@ def test_nothing_leaves_where_that_is_not_wanted(verify, registry: Registry, ima
 def test_what_was_pulled_for_it_is_removed_where_that_is_wanted(
     verify, engine: EngineDouble, image: Staged
 ) -> None:
-    engine.document = {"verdict": "host", "cause": "driver-missing"}
+    engine.run = said(verdict="host", cause="driver-missing")
     assert verify(remove=True).result.outcome is CellOutcome.HOST
     assert engine.removed == [image.reference]
+    engine.images |= engine.elsewhere
     verify(remove=True)
     assert engine.removed == [image.reference], "what was there before stays"
 
@@ -228,7 +181,7 @@ def test_a_tag_that_somebody_moved_is_not_followed(
     assert engine.pulled == []
 
 
-def test_an_engine_that_has_something_else_is_caught(verify, engine: EngineDouble) -> None:
-    engine.content = "sha256:" + "0" * 64
+def test_an_engine_that_has_something_else_is_caught(verify, engine: EngineDouble, image: Staged) -> None:
+    engine.elsewhere[image.reference] = stored(image.reference, image.config_digest, labels=image.labels)
     with pytest.raises(RegistryError, match="in the engine"):
         verify()

@@ -6,10 +6,12 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from doubles.engine import T4_HOST, WITH_GPU, EngineDouble, GpuFacts, Run, says
+from doubles.engine import T4_HOST, WITH_GPU, EngineDouble, says
 
 from builder.core.errors import CellError, CommandError
 from builder.core.model import Image, Verdict
+from builder.image.engine.container import ProbeRun
+from builder.image.engine.facts import GpuFacts
 from builder.verify.runner.document import Expectation
 from builder.verify.runner.entry import ReportStore, SealedReport
 from builder.verify.runner.probe_run import verify
@@ -43,7 +45,7 @@ def test_a_gpu_is_asked_for_where_the_engine_has_one(image: Image, document) -> 
 
 
 def test_a_gpu_that_the_engine_cannot_hand_out_is_a_host_fault(image: Image) -> None:
-    engine = EngineDouble(gpu=GpuFacts(traces=("/dev/nvidia0", "/dev/nvidiactl")))
+    engine = EngineDouble(gpu=GpuFacts(request=None, traces=("/dev/nvidia0", "/dev/nvidiactl")))
     report = verify(image, engine=engine, expect=ASKED)
     assert (report.verdict, report.cause) == (Verdict.HOST, "container-no-gpu")
     assert "/dev/nvidia0" in report.summary
@@ -99,7 +101,7 @@ def test_what_the_engine_says_becomes_a_host_verdict(
 
 def test_an_image_that_starts_neither_way_is_no_host_fault(image: Image) -> None:
     engine = EngineDouble(
-        gpu=T4_HOST, refusal=NO_HOOK, run=Run(started=False, daemon_error="no such file: python3")
+        gpu=T4_HOST, refusal=NO_HOOK, run=ProbeRun(started=False, daemon_error="no such file: python3")
     )
     with pytest.raises(CellError, match="does not start: no such file: python3"):
         verify(image, engine=engine, expect=ASKED)
@@ -145,16 +147,16 @@ def test_a_worse_cause_stays(image: Image, document, verdict: str) -> None:
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        (Run(timed_out=True, returncode=-1), "did not end within 900 s"),
-        (Run(truncated=True, returncode=-1), "printed without end"),
-        (Run(returncode=30, stderr="Traceback\nZeroDivisionError"), "failed by a fault of its own"),
-        (Run(returncode=139), r"ended with exit status 139 \(SIGSEGV\)"),
-        (Run(returncode=1), "ended with exit status 1,"),
-        (Run(returncode=0, stdout=""), "printed no report"),
-        (Run(returncode=10, stdout='{"schema": 1, "verd'), "printed no valid report"),
+        (ProbeRun(timed_out=True, returncode=-1), "did not end within 900 s"),
+        (ProbeRun(truncated=True, returncode=-1), "printed without end"),
+        (ProbeRun(returncode=30, stderr="Traceback\nZeroDivisionError"), "failed by a fault of its own"),
+        (ProbeRun(returncode=139), r"ended with exit status 139 \(SIGSEGV\)"),
+        (ProbeRun(returncode=1), "ended with exit status 1,"),
+        (ProbeRun(returncode=0, stdout=""), "printed no report"),
+        (ProbeRun(returncode=10, stdout='{"schema": 1, "verd'), "printed no valid report"),
     ],
 )
-def test_a_probe_that_fails_is_no_verdict(image: Image, run: Run, said: str) -> None:
+def test_a_probe_that_fails_is_no_verdict(image: Image, run: ProbeRun, said: str) -> None:
     with pytest.raises(CommandError, match=said) as caught:
         verify(image, engine=EngineDouble(run=run), expect=ASKED)
     assert caught.value.exit_code == 1
