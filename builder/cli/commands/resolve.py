@@ -133,7 +133,7 @@ def wishes(
     if not found.wishes:
         raise UsageError(
             "\n".join(("no framework is named", *(f"  {note}" for note in found.notes))),
-            hint="as in `rtbuild resolve torch`; or -r, --pyproject, --notebook, --conda",
+            hint="as in `rtbuild resolve torch`; or -r, --pyproject, --from-pylock, --notebook, --conda",
         )
     return found.merged()
 
