@@ -4,10 +4,14 @@ Its nodes run ``rtbuild verify-digest``.
 """
 
 import functools
+import math
 import os
 import signal
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +37,10 @@ from builder.release.dispatch import verify_digest as verify
 from builder.sources.oci import Registry
 from builder.verify.evidence import People, Signer
 
+_MOST_LINES = 200
+"""Tasks that are told of one by one, and cells in the table."""
+_EVERY = 50.0
+"""Seconds between the counts of more tasks."""
 _SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED", "built": "built"}
 
 
@@ -91,7 +99,7 @@ def dispatch(
             rows = follower.wait(
                 cancel,
                 seconds=every,
-                say=lambda rows: say("\n".join(f"{r.task.cell}, {r.task.column}: {_word(r)}" for r in rows)),
+                say=_Changes(len(work.tasks)),
                 warn=trouble,
             )
         finally:
@@ -145,6 +153,45 @@ def verify_digest(
     return found.exit_code
 
 
+@dataclass
+class _Changes:
+    """Says what has changed: each task, or of more than :data:`_MOST_LINES` the counts of each class."""
+
+    total: int
+    rows: dict[str, TaskState] = field(default_factory=dict)
+    """The last state of each task, by its key."""
+    counts: dict[str, str] = field(default_factory=dict)
+    """What was said last of each class."""
+    reasons: set[str] = field(default_factory=set)
+    at: float = -math.inf
+
+    def __call__(self, changed: Sequence[TaskState]) -> None:
+        if self.total <= _MOST_LINES:
+            say("\n".join(f"{row.task.cell}, {row.task.column}: {_word(row)}" for row in changed))
+            return
+        self.rows |= {row.task.key: row for row in changed}
+        lost = Counter(row.word for row in self.rows.values() if row.state == "lost")
+        for word in sorted(lost.keys() - self.reasons)[:_MOST_LINES]:  # at once: somebody may have to act
+            say(f"lost, tasks: {lost[word]}: {word}")
+        self.reasons |= lost.keys()
+        over = not any(row.state == "waiting" for row in self.rows.values())
+        if not over and time.monotonic() - self.at < _EVERY:
+            return
+        self.at = time.monotonic()
+        found: dict[str, Counter[str]] = {}
+        for row in self.rows.values():
+            found.setdefault(row.task.column, Counter())[_state(row)] += 1
+        for name, states in sorted(found.items()):
+            line = ", ".join(f"{count:,} {state}" for state, count in sorted(states.items()))
+            if self.counts.get(name) != line:
+                self.counts[name] = line
+                say(f"{name}: {line}")
+
+
+def _state(row: TaskState) -> str:
+    return _SHORT[row.verdict.verdict] if row.verdict else row.state
+
+
 def _give_reason(text: str) -> None:
     """For the batch script, which puts it into the scheduler's own field."""
     if place := os.environ.get("RTBUILD_REASON"):
@@ -160,13 +207,17 @@ def _word(row: TaskState) -> str:
 
 
 def _table(rows: Sequence[TaskState]) -> Iterator[str]:
-    """Cells down, classes across."""
+    """Cells down, classes across; of many cells those that are not good."""
     classes = sorted({row.task.column for row in rows})
     states: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
-        state = _SHORT[row.verdict.verdict] if row.verdict else row.state
-        states.setdefault((row.task.matrix, row.task.cell), {})[row.task.column] = state
-    width = max((len(row.task.cell) for row in rows), default=0)
+        states.setdefault((row.task.matrix, row.task.cell), {})[row.task.column] = _state(row)
+    if len(states) > _MOST_LINES:
+        good = {cell for cell, found in states.items() if {*found.values()} <= {"works", "built"}}
+        if good:
+            yield f"{len(good):,} of {len(states):,} cells are good on every class; the others:"
+        states = {cell: found for cell, found in states.items() if cell not in good}
+    width = max((len(cell) for _, cell in states), default=0)
     yield " ".join([" " * width, *(f"{name:>12}" for name in classes)])
     for (_, cell), found in states.items():
         yield " ".join([f"{cell:<{width}}", *(f"{found.get(name, '-'):>12}" for name in classes)])
