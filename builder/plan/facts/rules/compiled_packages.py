@@ -3,7 +3,17 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from builder.core.versions import at_least, canonical, key, major, pinned, release, requirement, short
+from builder.core.versions import (
+    at_least,
+    canonical,
+    key,
+    lower_bound,
+    major,
+    pinned,
+    release,
+    requirement,
+    short,
+)
 from builder.plan.facts.rules.beside import Beside
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
@@ -42,10 +52,14 @@ def _off_record(stack: Stack, one: Beside, version: str) -> Iterator[Finding]:
         yield impossible(f"there is no {one.name} {public} on the package index, {read}", _asked(one))
     elif _named_by_framework(stack, one):
         return  # PyTorch's own metadata names the release of Triton that it was made with
-    elif any(row.abi or row.architectures or row.either or _of_cuda(row) for row in table.rows):
-        # of a package that is linked with nothing of a framework's or CUDA's, no release decides anything
+    elif _decides(one):
         span = f"whose releases on record are {table.rows[-1].version} to {table.newest}"
         yield unknown(f"nobody read the wheel of {one.label}, {span}", _asked(one))
+
+
+def _decides(one: Beside) -> bool:
+    """Whether a release matters: of what is linked with nothing of a framework's or CUDA's, none does."""
+    return any(row.abi or row.architectures or row.either or _of_cuda(row) for row in one.table.rows)
 
 
 def _named_by_framework(stack: Stack, one: Beside) -> bool:
@@ -82,6 +96,11 @@ def _none_fits(stack: Stack, one: Beside) -> Iterator[Finding]:
     if rows and not wheels:
         yield _source_alone(stack, one, rows[0])
         return
+    if wheels and _is_before(stack, one, wheels[-1]):
+        if _decides(one):
+            before = f"those before {wheels[-1].version} were not read"
+            yield unknown(f"no release of {one.name} on record goes with the rest, and {before}", _asked(one))
+        return
     if not rows:
         outcome = unknown if one.elsewhere else impossible
         asked = " and ".join(str(parsed) for parsed in own) or one.name
@@ -106,6 +125,21 @@ def _none_fits(stack: Stack, one: Beside) -> Iterator[Finding]:
         yield unknown(f"{text}; what the cell's own index has was not read", *values)
     else:
         yield impossible(text, *values)
+
+
+def _is_before(stack: Stack, one: Beside, oldest: PackageRow) -> bool:
+    """Whether the cell is older than the oldest release on record, so that an older one may go with it."""
+    bounds = (lower_bound(parsed) for _, parsed in one.wanted)
+    if any(bound is not None and at_least(bound, oldest.version) for bound in bounds):
+        return False
+    if all(key(stack.cell.python) < key(python) for python in oldest.python):
+        return True
+    versions = {framework.name: framework.version for framework in stack.frameworks}
+    for parsed in filter(None, map(requirement, oldest.requires)):
+        asked, mine = lower_bound(parsed) or pinned(parsed), versions.get(canonical(parsed.name))
+        if asked is not None and mine is not None and not at_least(mine, asked):
+            return True
+    return False
 
 
 def _span(versions: Sequence[str]) -> str:
