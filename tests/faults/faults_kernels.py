@@ -24,6 +24,12 @@ def triton(scene: Scene, *cards: str) -> None:
     scene.record("triton", "3.5.1", [tool])
 
 
+def wants_compilers(scene: Scene) -> None:
+    """An image with Triton that is to have compilers."""
+    triton(scene, *KNOWN)
+    scene.expect(compilers=True)
+
+
 def without(scene: Scene, *names: str) -> None:
     """PATH with all programs of the system but these, and without what else they are called."""
     tools = scene.folder("tools")
@@ -43,8 +49,7 @@ _COMPILERS = ("gcc", "g++", "clang", "cc", "c++", "x86_64-linux-gnu-g", "aarch64
     cause="kernel-compiler-missing",
 )
 def compiler_removed(scene: Scene) -> None:
-    triton(scene, *KNOWN)
-    scene.expect(compilers=True)
+    wants_compilers(scene)
     without(scene, *_COMPILERS)
 
 
@@ -55,8 +60,7 @@ def compiler_removed(scene: Scene) -> None:
 )
 def compiler_without_headers(scene: Scene) -> None:
     """As gcc without libc6-dev: it is there, and the first include fails."""
-    triton(scene, *KNOWN)
-    scene.expect(compilers=True)
+    wants_compilers(scene)
     tool = scene.folder("cc") / "gcc"
     tool.write_text(
         "#!/bin/sh\necho 'probe.c:1:10: fatal error: stdlib.h: No such file or directory' >&2\nexit 1\n"
@@ -77,5 +81,4 @@ def flashinfer_without_nvcc(scene: Scene) -> None:
 def ptxas_older_than_the_card(scene: Scene) -> None:
     scene.cudnn()
     scene.driver(capability=121, driver=13000)
-    triton(scene, *KNOWN)
-    scene.expect(compilers=True)
+    wants_compilers(scene)
