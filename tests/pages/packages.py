@@ -29,14 +29,23 @@ how GPU code is written.
 - *CUDA*: by the PTX inside, which tells the oldest toolkit that writes it; else by the names of
   libraries that it is linked with, which tell the major.
 - *linked with*: libraries of CUDA and of frameworks that it does not bring.
+- *on the index*: final releases with a wheel for Linux or a source archive; those before the first on
+  record are older than what people ask for, and are not read.
 """
 
 
 def markdown(facts: Facts) -> str:
     """The whole page."""
-    head = ("package", "releases on record", "libraries read", "sources alone", "not read, and why")
+    head = ("package", "on the index", "on record", "libraries read", "sources alone", "not read, and why")
     rows = [
-        (one.name, f"{one.releases} ({one.span})", str(one.read), str(one.sources), "; ".join(one.reasons))
+        (
+            one.name,
+            str(one.indexed or "-"),
+            f"{one.releases} ({one.span})",
+            str(one.read),
+            str(one.sources),
+            "; ".join(one.reasons),
+        )
         for one in package_coverage()
     ]
     parts = [INTRODUCTION, as_table("Coverage", head, rows), _same_files(facts)]

@@ -188,3 +188,14 @@ def test_a_source_archive_that_is_none_is_a_note(folder: Path) -> None:
     found = survey(folder, shelf, only=("thing",), cache=folder / "cache")
     assert found.notes == ["thing-1.3.tar.gz: it is no source archive that can be read"]
     assert found.tables["packages/thing"].rows == []
+
+
+def test_releases_before_the_first_on_record_are_counted(folder: Path) -> None:
+    old = thing("0.1.0", {}) | thing("0.2.0", {}) | thing("0.3.0rc1", {})
+    shelf = Shelf(old | thing("1.2.0", {"thing/_C.abi3.so": beginning("libc10.so")}, "torch"))
+    found = survey(folder, shelf, only=("thing",), cache=folder / "cache")
+    table = found.tables["packages/thing"]
+    assert (table.older, [row["version"] for row in table.rows]) == (2, ["1.2.0"])
+    (folder / "releases" / "packages" / "thing.json").write_text(table_text(table))
+    assert load_table(folder, "packages/thing").older == 2
+    assert survey(folder, shelf, only=("thing",), cache=folder / "cache").changes == []

@@ -71,7 +71,10 @@ class PackageCoverage:
     """One package beside the frameworks."""
 
     name: str
+    indexed: int | None
+    """Final releases on the index, as it was last read; None if nobody counted those before the first."""
     releases: int
+    """Those on record."""
     span: str
     """The oldest and the newest release on record."""
     read: int
@@ -106,6 +109,7 @@ def _package(table: PackageTable) -> PackageCoverage:
     oldest, newest = table.rows[-1].version, table.rows[0].version
     return PackageCoverage(
         name=table.name,
+        indexed=len(table.rows) + table.older if table.older is not None else None,
         releases=len(table.rows),
         span=oldest if oldest == newest else f"{oldest} to {newest}",
         read=sum(bool(row.modules) for row in wheels),

@@ -53,6 +53,8 @@ class ReleaseTable:
     """Releases that no row is made of, each with the fingerprint of its files: they are not read again."""
     date: str = ""
     """The day of the last reading that found something new."""
+    older: int | None = None
+    """Of a package, the final releases of the index that are older than the first on record."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def survey(
                 if (listed := _listed(family, index, found)) is not None:
                     others = functools.partial(_against, index)
                     _family(family, listed, old, read, found, again=again, beside=others)
+                    _count_older(family, index, old, found)
         except CellError as error:
             found.notes.append(f"the table of {family.stem} stays as it is: {error.message}")
     return found
@@ -125,14 +128,20 @@ def load_table(folder: Path, stem: str) -> ReleaseTable:
     if not path.exists():
         return ReleaseTable()
     document = json.loads(path.read_text("utf-8"))
-    return ReleaseTable(rows=document["rows"], unused=document["unused"], date=document["date"])
+    return ReleaseTable(
+        rows=document["rows"],
+        unused=document["unused"],
+        date=document["date"],
+        older=document.get("older"),
+    )
 
 
 def table_text(table: ReleaseTable) -> str:
     """A table's file: JSON, one row a line."""
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in table.rows)
     unused = json.dumps(table.unused, sort_keys=True)
-    return f'{{"schema":1,"date":"{table.date}","unused":{unused},"rows":[\n{lines}\n]}}\n'
+    older = f'"older":{table.older},' if table.older is not None else ""
+    return f'{{"schema":1,"date":"{table.date}",{older}"unused":{unused},"rows":[\n{lines}\n]}}\n'
 
 
 def _listed(family: Family, index: Index, found: Survey) -> Listed | None:
@@ -151,6 +160,21 @@ def _listed(family: Family, index: Index, found: Survey) -> Listed | None:
         f"{name} was not read: {why}" for name, why in found_pages.items() if isinstance(why, str)
     ]
     return listed if len(listed) == len(found_pages) else None
+
+
+def _count_older(family: Family, index: Index, old: ReleaseTable, found: Survey) -> None:
+    """Say of a package how many releases the index has before the first on record."""
+    if family.compiled is None:
+        return
+    ((name, since),) = family.distributions.items()
+    files = page(name, index)
+    if isinstance(files, str):
+        return
+    every = with_sources(releases(name, files, "0"), name, files, "0")
+    table = found.tables[family.stem]
+    table.older = sum(Version(version) < Version(since) for version in every)
+    if table.older != old.older:
+        found.changes.append(f"{family.stem}: {table.older} releases on the index are older than {since}")
 
 
 def _family(
@@ -197,7 +221,10 @@ def _family(
         return order.index(row["distribution"]), Version(row["version"]), row.get("variant", "")
 
     table = ReleaseTable(
-        rows=sorted(rows.values(), key=place), unused=_unused(listed, rows.values(), old), date=old.date
+        rows=sorted(rows.values(), key=place),
+        unused=_unused(listed, rows.values(), old),
+        date=old.date,
+        older=old.older,
     )
     if (table.rows, table.unused) != (old.rows, old.unused):
         table.date = datetime.now(UTC).date().isoformat()

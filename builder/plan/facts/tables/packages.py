@@ -112,6 +112,8 @@ class PackageTable:
     name: str
     rows: tuple[PackageRow, ...]
     date: str
+    older: int | None = None
+    """Final releases of the index that are older than the first on record; None if nobody counted."""
 
     @functools.cached_property
     def _by_version(self) -> Mapping[str, PackageRow]:
@@ -171,7 +173,7 @@ def _table(folder: Path, name: str) -> PackageTable:
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise FactsError(f"{path.name}: {type(problem).__name__}: {problem}") from problem
     rows.sort(key=lambda row: release(row.version), reverse=True)
-    return PackageTable(name=name, rows=tuple(rows), date=document["date"])
+    return PackageTable(name=name, rows=tuple(rows), date=document["date"], older=document.get("older"))
 
 
 def _row(raw: Mapping[str, Any], date: str) -> PackageRow:
