@@ -235,3 +235,54 @@ def test_a_runner_that_is_unusable_is_no_image_that_is_bad(
         asked
         == "verify m.yaml --select cell --from registry.example.invalid/staging --gpus all --rm --json\n"
     )
+
+
+PLAN = ROOT / "scripts" / "ci-plan"
+
+
+def planned(tmp_path: Path, *words: str, said: str, listed: str = "", **variables: str) -> dict[str, Any]:
+    """The lines of ci-plan, with doubles of rtbuild and gh that print what is ``said`` and ``listed``."""
+    (tmp_path / "said").write_text(said)
+    (tmp_path / "listed").write_text(listed)
+    for name in ("rtbuild", "gh"):
+        path = tmp_path / name
+        path.write_text(
+            f"#!/bin/bash\n[ $1 != list ] || exec cat {tmp_path}/listed\ncat {tmp_path}/said; exit 1\n"
+        )
+        path.chmod(0o755)
+    (tmp_path / "gh").write_text(f"#!/bin/bash\ncat {tmp_path}/said\n")
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GITHUB_REPOSITORY": "o/r", **variables}
+    done = subprocess.run([PLAN, *words], env=env, capture_output=True, text=True, check=False)
+    lines = (line.partition("=") for line in done.stdout.splitlines())
+    return {"code": done.returncode, "said": done.stderr} | {key: json.loads(text) for key, _, text in lines}
+
+
+def jobs(*rows: tuple[str, str]) -> list[dict[str, Any]]:
+    return [{"include": [{"cell": cell, "gpu": gpu} for cell, gpu in rows]}]
+
+
+def test_an_impossible_cell_and_a_class_without_a_runner_hold_up_no_other(tmp_path: Path) -> None:
+    rows = [{"id": "good", "answer": "possible"}, {"id": "bad", "answer": "impossible"}]
+    verify = jobs(("good", "T4"), ("good", "H100"), ("good", "any"), ("bad", "T4"))
+    listed = json.dumps({"build": jobs(("good", ""), ("bad", "")), "verify": verify})
+    said = json.dumps({"schema": 1, "cells": rows})
+    found = planned(tmp_path, "plan", said=said, listed=listed)
+    assert (found["code"], found["build"]) == (0, jobs(("good", "")))
+    assert found["verify"] == jobs(("good", "T4"), ("good", "H100"), ("good", "any"))
+    assert "bad is impossible" in found["said"]
+    found = planned(tmp_path, "plan", said=said, listed=listed, GPU_CLASSES="L4 T4")
+    assert found["verify"] == jobs(("good", "T4"), ("good", "any"))
+    assert "no runner has the class H100" in found["said"]
+    assert planned(tmp_path, "plan", said=said, listed=listed, GPU_CLASSES="T40")["verify"] == jobs(
+        ("good", "any")
+    )
+    assert planned(tmp_path, "plan", said='{"kind": "error", "message": "no such file"}')["code"] == 1
+
+
+def test_a_cell_that_was_not_built_asks_for_no_gpu(tmp_path: Path) -> None:
+    verify = jobs(("one", "T4"), ("two", "T4"), ("two", "A100"))
+    found = planned(tmp_path, "built", json.dumps(verify), "7", said="build (1) / two\n")
+    assert found["verify"] == jobs(("one", "T4"))
+    assert planned(tmp_path, "built", json.dumps(verify), "7", said="")["verify"] == verify
+    needs = load("images.yml")["jobs"]["verify"]["needs"]
+    assert needs == ["plan", "built"]
