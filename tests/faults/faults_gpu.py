@@ -21,6 +21,11 @@ def wrong_forward(scene: Scene) -> None:
     _with_gpu(scene, "cudnnConvolutionForward=wrong")
 
 
+@fault("the second of two cards gives wrong numbers", verdict="host", cause="driver-error")
+def second_card_is_bad(scene: Scene) -> None:
+    _with_gpu(scene, "", devices=2, bad_card=1)
+
+
 for _direction in ("Forward", "BackwardData", "BackwardFilter"):
     for _name, _what in {
         "stale": "leaves the answer of the call before",

@@ -160,3 +160,16 @@ def test_what_the_probe_falls_over_is_said_as_a_document_and_as_a_line(scene: Sc
     assert (outcome.code, outcome.report["verdict"]) == (30, None)
     assert "mmap" in outcome.report["summary"]
     assert "Traceback" not in outcome.stderr
+
+
+@pytest.mark.slow
+def test_each_further_card_is_tried_and_a_bad_one_is_named(scene: Scene) -> None:
+    scene.cudnn("9.10.2")
+    scene.driver(devices=3)
+    found = [row for row in scene.run().report["checks"] if row["id"] == "D06"]
+    assert [(row["outcome"], row["evidence"]["card"]) for row in found] == [("passed", 1), ("passed", 2)]
+    scene.driver(devices=3, bad_card=2)
+    report = scene.run().report
+    assert (report["verdict"], report["cause"]) == ("host", "driver-error")
+    assert "card 2, " in report["summary"]
+    assert [row["outcome"] for row in report["checks"] if row["id"] == "D06"] == ["passed", "failed"]

@@ -3,7 +3,7 @@
  *
  * A device address is never a host pointer: it lies in memory that nobody may touch, between two more such pages,
  * and the bytes are somewhere else. RTBUILD_DOUBLE_CUDA makes any call return any code. Set up by
- * RTBUILD_DOUBLE_DRIVER (12080), _DEVICES, _CAPABILITY (90), _MODE, _FREE. */
+ * RTBUILD_DOUBLE_DRIVER (12080), _DEVICES, _CAPABILITY (90), _MODE, _FREE; bytes from card _BAD_CARD come back changed. */
 #define _GNU_SOURCE
 #include "double.h"
 
@@ -16,6 +16,7 @@
 typedef struct { CUdeviceptr address; size_t size, reserved; unsigned char *bytes; } Block;
 
 static int started;
+static char contexts[16];
 static CUcontext current;
 static Block blocks[MOST];
 
@@ -119,13 +120,13 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     STARTED(cuDevicePrimaryCtxRetain);
     BAD(cuDevicePrimaryCtxRetain, !context, "no place for the context");
     DEVICE(cuDevicePrimaryCtxRetain, device);
-    *context = (CUcontext)&started;
+    *context = (CUcontext)&contexts[device];
     return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
     STARTED(cuCtxSetCurrent);
-    REFUSE(context && context != (CUcontext)&started, CUDA_ERROR_INVALID_CONTEXT, "cuCtxSetCurrent", "not a context");
+    REFUSE(context && ((char *)context < contexts || (char *)context >= contexts + device_count()), CUDA_ERROR_INVALID_CONTEXT, "cuCtxSetCurrent", "not a context");
     current = context;
     return CUDA_SUCCESS;
 }
@@ -189,6 +190,7 @@ EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size) {
     bytes = rtbuild_device_bytes(from, size);
     BAD(cuMemcpyDtoH_v2, !bytes || !to, "%zu bytes at 0x%llx were not allocated", size, (unsigned long long)from);
     memcpy(to, bytes, size);
+    if (double_number("RTBUILD_DOUBLE_BAD_CARD", -1) == (char *)current - contexts) code = WRONG;
     if (code == WRONG && size) *(unsigned char *)to ^= 0x40;
     return CUDA_SUCCESS;
 }

@@ -197,6 +197,10 @@ def test_what_has_no_convolutions_holds_nothing_up():
 def test_only_the_first_gpu_is_spoken_for():
     facts = {"gpus": [{"name": "Tesla T4"}, {"name": "Tesla P100"}]}
     assert "the first of 2 GPUs; the others were not tried" in decide([check("C07")], facts)["summary"]
+    both = decide([check("C07"), check("D06", card=1)], facts)
+    assert "the first of 2 GPUs; cuDNN's are right on 1 of the others, too" in both["summary"]
+    taken = decide([check("C07"), check("D06", "not_run", card=1)], facts)
+    assert "the others were not tried" in taken["summary"]
 
 
 @pytest.mark.parametrize("asked", ["onnxruntime-gpu", "onnxruntime_gpu"])

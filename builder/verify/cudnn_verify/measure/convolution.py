@@ -62,6 +62,34 @@ def convolution_stage(ctx):
     formats = ((FLOAT, "FP32"), (HALF, "FP16"))
     if bench and all(bench.convolve(way, *number) for number, way in product(formats, _DIRECTIONS)):
         bench.report()
+        for card in ctx.facts["gpus"][1:]:
+            _try_other_card(ctx, driver, cudnn, card)
+
+
+def _try_other_card(ctx, driver, cudnn, card):
+    """D06: the same convolutions in FP32 on a further card. One that others use is named, and left alone."""
+    name = "card %(index)d, %(name)s" % card
+    if card["compute_mode"] == 2:
+        return ctx.not_run("D06", "%s is in compute mode PROHIBITED" % name)
+    if cudnn.version >= (9, 11, 0) and numbers(card["compute_capability"]) < (7, 5):
+        return ctx.not_run("D06", "cuDNN %s does not serve %s" % (dotted(cudnn.version), name))
+    evidence = {"card": card["index"]}
+    try:
+        driver.use(card["index"])
+        if memory_is_short(driver, evidence):
+            return ctx.not_run("D06", "%s has too little free memory" % name, evidence)
+        handle = cudnn.create()
+    except CudaError as error:
+        if error.cause == "device-busy":
+            return ctx.not_run("D06", "%s is in use: %s" % (name, error))
+        return ctx.fails("D06", "%s: %s" % (name, error), "driver-error", evidence)
+    except CudnnError as error:
+        return ctx.fails("D06", "%s: %s" % (name, error), "driver-error", evidence)
+    bench = Bench(ctx, driver, cudnn, handle, card)
+    if not all(bench.convolve(way, FLOAT, "FP32") for way in _DIRECTIONS):
+        return False
+    text = "%s: %d convolutions are right" % (name, len(bench.rows))
+    return ctx.passed("D06", text, dict(evidence, rows=bench.rows), "; ".join(bench.notes))
 
 
 def _check_range(ctx, cudnn, gpu):
@@ -136,11 +164,14 @@ def decode(data, data_type):
 
 
 class Bench(object):
-    """Variants of the canonical convolution on the GPU, in every direction, by several algorithms."""
+    """Variants of the canonical convolution on the GPU, in every direction, by several algorithms.
 
-    def __init__(self, ctx, driver, cudnn, handle):
+    ``card``: a row of the fact ``gpus`` for another card than the first, which has passed all of it.
+    """
+
+    def __init__(self, ctx, driver, cudnn, handle, card=None):
         self.ctx, self.driver, self.cudnn, self.handle = ctx, driver, cudnn, handle
-        self.rows, self.notes = [], []
+        self.rows, self.notes, self.card = [], [], card
 
     def convolve(self, direction, data_type, name):
         """One direction in one number format; false if a check failed.
@@ -241,7 +272,14 @@ class Bench(object):
         row["run"] = worst + 1
         text = "%(format)s %(direction)s, algorithm %(algorithm)d, run %(run)d: off by %(difference)s" % row
         evidence = dict(row, found=[str(v) for v in runs[worst][0][:8]], wanted=runs[worst][1][:8])
-        return self.ctx.fails("C07", text, "wrong-result", evidence)
+        return self._fails(text, "wrong-result", evidence)
+
+    def _fails(self, text, cause, evidence):
+        """C07 fails; on another card D06, and that card is at fault: the same ran right on the first."""
+        if self.card is None:
+            return self.ctx.fails("C07", text, cause, evidence)
+        text = "card %d, %s: %s" % (self.card["index"], self.card["name"], text)
+        return self.ctx.fails("D06", text, "driver-error", dict(evidence, card=self.card["index"]))
 
     def _failed(self, what, error, skipped):
         """C07 fails by an error of a call; the cause is left to the judge unless memory is short."""
@@ -252,7 +290,7 @@ class Bench(object):
         evidence["memory"] = "OUT_OF_MEMORY" in text or ("ALLOC" in text and "HOST_ALLOC" not in text)
         asked = evidence["memory"] or "INTERNAL_ERROR" in text
         cause = "out-of-memory" if asked and memory_is_short(self.driver, evidence) else None
-        self.ctx.fails("C07", "%s: %s" % (what, text), cause, evidence)
+        self._fails("%s: %s" % (what, text), cause, evidence)
 
     def report(self):
         told = (len(self.rows), self.ctx.facts["gpus"][0]["name"])

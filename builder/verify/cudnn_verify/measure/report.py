@@ -224,7 +224,13 @@ def _with_gpu(checks, facts, but):
         return "unverified", "every check passed, but a test double took part: that is evidence for nothing"
     first = facts["gpus"][0]["name"]
     if len(facts["gpus"]) > 1:
-        first += " (the first of %d GPUs; the others were not tried)" % len(facts["gpus"])
+        cards = {c["evidence"]["card"] for c in checks if c["id"] == "D06" and c["outcome"] == "passed"}
+        others = (
+            "cuDNN's are right on %d of the others, too" % len(cards)
+            if cards
+            else "the others were not tried"
+        )
+        first += " (the first of %d GPUs; %s)" % (len(facts["gpus"]), others)
     who = (["cuDNN itself"] if raw else []) + in_frameworks
     return "works", "convolutions on %s are right, by %s" % (first, ", ".join(who))
 

@@ -16,6 +16,7 @@ EVIDENCE_SHAPES = {
     "by_status": _TEXT_OR_NONE,
     "builtins": _TEXT_OR_NONE,
     "cannot be opened": {str: str},  # library: the loader's message
+    "card": int,
     "changed": [{"path": str, "not_as_in": _TEXTS, "as_in": _TEXTS}],
     "compiled": (str, dict, None),
     "cured_by": str,
