@@ -199,8 +199,8 @@ def test_cuda_compat_serves_data_centre_cards_on_its_branches_and_no_others(make
 @pytest.mark.parametrize(
     ("version", "instead"),
     [
-        ("0.3.25", "jax[cuda12]==0.4.22"),
-        ("0.4.14", "jax[cuda12]==0.4.22"),
+        ("0.3.25", "jax[cuda12]==0.4.23"),
+        ("0.4.14", "jax[cuda12]==0.4.23"),
         ("0.4.35", "ask for jax[cuda12]"),
         ("0.8.0", "ask for jax[cuda12] or jax[cuda13]"),
         ("0.99.0", "ask for jax[cuda12] or jax[cuda13]"),

@@ -144,7 +144,7 @@ def refusal(*texts: str, available=None, **options) -> NothingPossibleError:
         ("tensorflow==0.11.0", {}, "tensorflow==2.4.0"),
         ("tensorflow-gpu==0.11.0", {}, "tensorflow-gpu==2.4.0"),
         ("paddlepaddle-gpu==1.6.3", {"gpus": ("T4",)}, "paddlepaddle-gpu==2.5.0"),
-        ("jax==0.4.16", {}, "jax[cuda12]==0.4.22"),
+        ("jax==0.4.16", {}, "jax[cuda12]==0.4.23"),
         ("jax[cuda11_pip]==0.4.25", {}, "jax[cuda12]==0.4.25"),
         ("cupy-cuda91==7.0.0", {"gpus": ("T4",), "driver": "535"}, "cupy-cuda112==9.0.0"),
     ],

@@ -62,7 +62,8 @@ def _with_extra(framework: CellFramework) -> str:
     """What to ask for in place of a jax without an extra: extras that this release has."""
     rows = framework.table.rows if framework.table is not None else ()
     mine = framework.table.of(framework.version or "") if framework.table is not None else []
-    usual = [row for row in rows if row.default]
+    bad = {text for row in load().bad for text in row.when}
+    usual = [row for row in rows if row.default and f"jax[{row.variant}]=={row.version}" not in bad]
     if not mine and usual and framework.version and at_least(usual[-1].version, framework.version):
         first = usual[0]
         return (
