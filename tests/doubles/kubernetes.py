@@ -148,9 +148,15 @@ def _create(state: KubeDouble, plural: str, document: dict[str, Any], query: dic
 
 def _list(state: KubeDouble, asked: re.Match[str], query: dict[str, str]) -> Answer:
     version = asked["core"] or asked["group"]
-    wanted = dict(pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if pair)
+    selector = query.get("labelSelector", "")
+    if among := re.fullmatch(r"(\S+) in \((\S*)\)", selector):
+        wanted = {(among[1], value) for value in among[2].split(",")}
+    else:
+        wanted = {tuple(pair.split("=", 1)) for pair in selector.split(",") if pair}
     found = [
-        one for one in state.of(asked["kind"]) if wanted.items() <= one["metadata"].get("labels", {}).items()
+        one
+        for one in state.of(asked["kind"])
+        if not selector or wanted & one["metadata"].get("labels", {}).items()
     ]
     if named := query.get("fieldSelector", "").removeprefix("metadata.name="):
         found = [one for one in found if one["metadata"]["name"] == named]

@@ -40,6 +40,10 @@ _MANIFESTS = {
 """By kind; what a task and its fleet decide is empty."""
 FORBIDDEN = "(Forbidden)"
 """What kubectl says of what this login may not do."""
+_MOST_OF_MANY = 1 << 20
+"""Bytes of a log that is read with others; one alone may have eight times as many."""
+_PREFIXED = re.compile(r"\[pod/([^/\]]+)/probe\] ?")
+"""How ``kubectl logs --prefix`` begins a line."""
 _UNPULLABLE = re.compile(
     "(manifest|name) unknown|not found|unauthorized|denied|forbidden|no match for platform", re.IGNORECASE
 )
@@ -237,6 +241,26 @@ def log_of(pod: str, fleet: Fleet) -> str:
     """What a pod printed, which is the probe's JSON. Raises SchedulerError."""
     options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(8 << 20)]
     return _KUBERNETES.ask(["kubectl", "logs", pod, *options])
+
+
+def logs_of(keys: Sequence[str], fleet: Fleet) -> dict[str, str]:
+    """What the pods of these tasks printed, by the pod's name, by one kubectl.
+
+    A pod whose log is not whole, or did not come, is left out: :func:`log_of` says why.
+    """
+    options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(_MOST_OF_MANY)]
+    selector = f"{KEY} in ({','.join(keys)})"
+    command = ["kubectl", "logs", "--selector", selector, "--prefix", "--tail=-1", *options]
+    try:
+        text = _KUBERNETES.ask(command, seconds=60 + len(keys))
+    except SchedulerError:  # by one pod that has no log, and those after it were not asked for
+        return {}
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if said := _PREFIXED.match(line):
+            found.setdefault(said[1], []).append(line[said.end() :])
+    whole = {pod: "\n".join(lines) for pod, lines in found.items()}
+    return {pod: log for pod, log in whole.items() if len(log.encode()) < _MOST_OF_MANY - 1}
 
 
 def try_lane(name: str, fleet: Fleet) -> str | None:

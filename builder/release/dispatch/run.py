@@ -39,6 +39,8 @@ Say = Callable[[str], None]
 
 _AT_ONCE = 8
 """Questions to the registry at a time."""
+_LOGS = 40
+"""Logs that one kubectl reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,17 +299,37 @@ class _OnKubernetes(_Dispatched):
         left = [task for task in tasks if task.key not in found]
         if left and self.jobs is None:
             self.jobs = kubernetes.jobs(self.fleet)
+        jobs = self.jobs or {}
+        ended = [task for task in left if task.key in jobs and jobs[task.key].ended]
+        ended = [task for task in ended if not jobs[task.key].stuck]
         new = False
-        for task in left:
-            job = (self.jobs or {}).get(task.key)
-            if job is None or job.stuck or not job.ended:
-                continue
-            try:
-                with item(task.cell):
-                    new |= _collect(self.registry, self.images[task.digest], task, job, self.fleet)
-            except CellError as error:
-                self.warn(f"{task.cell} on {task.column}: {job.word}: {error.message}")
+        for first in range(0, len(ended), _LOGS):
+            part = ended[first : first + _LOGS]
+            keys = [task.key for task in part if jobs[task.key].pod]
+            logs = kubernetes.logs_of(keys, self.fleet) if len(keys) > 1 else {}
+            for task in part:
+                job = jobs[task.key]
+                try:
+                    with item(task.cell):
+                        new |= self._collect(task, job, logs.get(job.pod or ""))
+                except CellError as error:
+                    self.warn(f"{task.cell} on {task.column}: {job.word}: {error.message}")
         return self.reported(tasks) if new else found
+
+    def _collect(self, task: Task, job: kubernetes.JobState, log: str | None) -> bool:
+        """Whether a new report lies beside the image. Raises CellError if it is no verdict on the task."""
+        if job.pod is None:
+            raise CellError("its pod is gone, and its log with it")
+        image, key = self.images[task.digest], self.fleet.key
+        text = _json_in(kubernetes.log_of(job.pod, self.fleet) if log is None else log)
+        signer = None if key is None else Signer(key=key)
+        verdict, seen, reports = report_on(image, text, signer, exit_code=job.exit_code)
+        new = bool(share(self.registry, image, reports))
+        if wrong := other_card(task.column, seen):
+            raise CellError(wrong)
+        if verdict not in CONCLUSIVE:
+            raise CellError(f"the report says {verdict}, which is no verdict on the image")
+        return new
 
     def submit(self, tasks: Sequence[Task], _attempt: int, /) -> Mapping[str, str]:
         """As on Slurm; a Job counts its attempts by itself."""
@@ -354,21 +376,6 @@ def try_push(registry: Registry, tasks: Sequence[Task], warn: Say | None = None)
             hint = f"reports go there: docker login {host}, as somebody who may push"
             raise MissingToolError(said, hint=hint)
         warn(f"{said}: the nodes need one that may")
-
-
-def _collect(registry: Registry, image: Staged, task: Task, job: kubernetes.JobState, fleet: Fleet) -> bool:
-    """Whether a new report lies beside the image. Raises CellError if it is no verdict on the task."""
-    if job.pod is None:
-        raise CellError("its pod is gone, and its log with it")
-    text = _json_in(kubernetes.log_of(job.pod, fleet))
-    signer = None if fleet.key is None else Signer(key=fleet.key)
-    verdict, seen, reports = report_on(image, text, signer, exit_code=job.exit_code)
-    new = bool(share(registry, image, reports))
-    if wrong := other_card(task.column, seen):
-        raise CellError(wrong)
-    if verdict not in CONCLUSIVE:
-        raise CellError(f"the report says {verdict}, which is no verdict on the image")
-    return new
 
 
 def _json_in(log: str) -> bytes:

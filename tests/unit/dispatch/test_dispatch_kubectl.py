@@ -408,3 +408,24 @@ def test_a_task_without_a_verdict_says_why(desk: Desk, cluster: KubeDouble) -> N
         said + "DeadlineExceeded: Pod was active on the node longer, on node-1",
         said + "OOMKilled: cuDNN 9.1, on node-1",
     }
+
+
+def test_many_logs_are_read_by_one_kubectl(desk: Desk, cluster: KubeDouble) -> None:
+    """And where one of them does not come, each alone."""
+    desk.call()
+    end_all(desk, cluster)
+    commands = desk.folder / "commands"
+    desk.program("kubectl", f'echo "$*" >>{commands}; exec {shutil.which("kubectl")} "$@"')
+    assert desk.call("--wait", "--every", "0.2")[0] == 0
+    assert [line.split()[:2] for line in commands.read_text().splitlines() if line.startswith("logs")] == [
+        ["logs", "--selector"]
+    ]
+
+
+def test_a_log_that_is_gone_costs_no_other(desk: Desk, cluster: KubeDouble) -> None:
+    desk.call()
+    end_all(desk, cluster)
+    del cluster.logs["pod-0"]
+    code, rows = desk.tasks()
+    assert code == 0
+    assert sorted(str(row["verdict"]) for row in rows) == ["None", "works", "works", "works"]
