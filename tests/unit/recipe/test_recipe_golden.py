@@ -95,6 +95,19 @@ def test_where_libraries_come_from_wheels_the_loader_is_told():
     assert "00-rtbuild-nvidia.conf" not in rendered("cpu")["Dockerfile"]
 
 
+def test_the_loader_is_told_of_the_one_folder_of_cuda_13(tmp_path):
+    """From CUDA 13 on all libraries but cuDNN, NCCL and a few more lie in nvidia/cu13/lib."""
+    text = rendered("rootfs-wheels")["Dockerfile"]
+    start = text.index("for folder in /opt/runtime/lib/python/site-packages/nvidia/")
+    loop = text[start : text.index('> "$libraries"', start)]
+    for folder in ("cu13/lib", "cudnn/lib", "nvtx/include"):
+        (tmp_path / "nvidia" / folder).mkdir(parents=True)
+    script = loop.replace("/opt/runtime/lib/python/site-packages", str(tmp_path))
+    done = subprocess.run(["sh"], input=script, capture_output=True, text=True, check=True)
+    told = [str(Path(line).relative_to(tmp_path)) for line in done.stdout.split()]
+    assert told == ["nvidia/cu13/lib", "nvidia/cudnn/lib"]
+
+
 def test_a_rootfs_needs_no_archive():
     assert "apt-get" not in rendered("rootfs-wheels")["Dockerfile"]
 

@@ -44,7 +44,7 @@ def links(stack: Stack) -> Iterator[Finding]:
 def _folders(wheels: Iterable[WheelLinks]) -> set[str]:
     """Folders that the recipe tells the loader of: those of NVIDIA's wheels (``environment.sh.j2``)."""
     every = {path.rpartition("/")[0] for wheel in wheels for path in wheel.files}
-    return {folder for folder in every if re.fullmatch(r"nvidia/.*lib(64)?", folder)}
+    return {folder for folder in every if re.fullmatch(r"nvidia/[^/]+/lib", folder)}
 
 
 def _of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> set[str]:
