@@ -54,8 +54,8 @@ sound-installs: $(BIN)/rtbuild  ## the probe beside each minor release of three 
 suites: $(BIN)/rtbuild  ## the suites' judge over real frameworks on the CPU, right results and faults; downloads 3 GB once
 	RTBUILD_EVERY_SUITE=1 $(PYTEST) -q -s -m wheels tests/faults/test_suites_frameworks.py
 
-link-proof: $(BIN)/rtbuild  ## the link proof beside the real loader: 30 installs, 22 sets of each; downloads 12 GB, keeps none; an hour
-	$(PYTEST) -q -s tests/nightly/test_link_proof.py
+link-proof: $(BIN)/rtbuild  ## the link proof beside the real loader: 30 installs, 22 sets of each; and of each lock here; downloads 12 GB, keeps none; an hour
+	$(PYTEST) -q -s tests/nightly/test_link_proof.py tests/nightly/test_locks_load.py
 
 repositories: $(BIN)/rtbuild  ## what people bring: requirements of forty public repositories of ten years; half an hour
 	$(PYTEST) -q -s tests/nightly/test_repositories.py

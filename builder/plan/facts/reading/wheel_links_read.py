@@ -29,7 +29,7 @@ from builder.plan.facts.reading.wheelread import metadata_head
 from builder.sources.index import Index, RemoteZip, UnknownError
 from builder.sources.net import explain
 
-MOST = 12 << 20
+MOST = 24 << 20
 """Bytes that are read of one wheel."""
 _WHOLE, _BEGINNING = 3 << 20, 3 << 19
 """Packed bytes of a library that is read whole; and of the beginning of a larger one, with its names."""

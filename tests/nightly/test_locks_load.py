@@ -1,0 +1,65 @@
+"""The proof of whole locks: none of this repository's is refused, and sets that are known not to load are."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from builder.core.model import Base, Cell, Cuda, Pinned, RootfsBase
+from builder.plan.facts.reading import Memory, read_links
+from builder.plan.facts.rules import check
+from builder.plan.lock import lock_path, pinned_cell, read_lock
+from builder.plan.matrix import load
+from builder.sources.index import Index, Target
+
+MATRICES = sorted(Path(__file__).resolve().parents[2].glob("matrices/*.yaml"))
+
+
+def judged(pinned, memory):
+    """What the rule says of a lock whose wheels' libraries were read; it takes 3 s at most."""
+    index = Index.from_user(brief=True).with_extra(pinned.cell.index)
+    read_links(pinned.wheels, index, cache=memory.wheel_folder)
+    start = time.process_time()
+    found = check(pinned.cell, memory.truth(pinned.cell, pinned, links=True), only=("links",))
+    assert time.process_time() - start < 3
+    return [(one.outcome.value, one.message) for one in found if one.outcome.value != "possible"]
+
+
+def test_no_lock_of_this_repository_is_refused(tmp_path):
+    memory, seen = Memory(cache=tmp_path), 0
+    for path in MATRICES:
+        entries = read_lock(lock_path(path))
+        for cell in load(path).cells if entries else ():
+            pinned = pinned_cell(cell, entries)
+            if pinned is not None:
+                assert judged(pinned, memory) == [], cell.id
+                seen += 1
+    assert seen > 20
+
+
+@pytest.mark.parametrize(
+    ("framework", "package", "lacked", "brought"),
+    [
+        ("torch==2.11.0", "xformers==0.0.35", "libcudart.so.12", "libcudart.so.13"),
+        ("torch==2.11.0", "sgl-kernel==0.3.21", "libcudart.so.12", "libcudart.so.13"),
+        ("torch==2.10.0", "torchaudio==2.11.0", "libcudart.so.13", "libcudart.so.12"),
+    ],
+)
+def test_a_set_that_does_not_load_is_refused(tmp_path, framework, package, lacked, brought):
+    cell = Cell(
+        id="cell",
+        matrix="test",
+        frameworks=(framework,),
+        python="3.11",
+        base=Base(kind="rootfs", name="debian/bookworm"),
+        cuda=Cuda(provider="wheels"),
+        pip=(package,),
+    )
+    target = Target(python="3.11", platform="linux/amd64", glibc="2.36")
+    wheels = Index.from_user(brief=True).resolve([framework, package], target=target)
+    base = RootfsBase(suite="bookworm", debs=(), epoch=0)
+    pinned = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
+    ((outcome, text),) = judged(pinned, Memory(cache=tmp_path))
+    assert outcome == "impossible"
+    assert f"is linked with {lacked}" in text
+    assert f"brings {brought}" in text
