@@ -105,7 +105,8 @@ def _program() -> int:
         # the parser's own imports take longer than reading a text does
         from builder.cli.commands.probe import diagnose
 
-        return diagnose([word for word in words[1:] if word != "--json"], json_="--json" in words)
+        texts = [word for word in words[1:] if word != "--json"]
+        return diagnose(texts, knowledge=None, print_knowledge=False, json_="--json" in words)
     try:
         result = app(standalone_mode=False)
     except TyperException as error:

@@ -34,9 +34,15 @@ def diagnose(
         "FILE|TEXT: Logs, notebooks, `pip freeze`, `nvidia-smi`, reports of the probe; - for stdin; or the "
         "message itself, in quotes."
     ),
+    knowledge: Path | None = opt.of(
+        "--knowledge FILE: Causes and signatures of another release; their commands are shown, never run."
+    ),
+    print_knowledge: bool = opt.of("--print-knowledge: Print those of this release, for --knowledge.", False),
     json_: bool = opt.JSON,
 ) -> int:
     """Say which line of a text names which cause, and what mends it; nothing leaves this machine."""
+    if print_knowledge:
+        return ask_probe("--print-knowledge")
     if not files and sys.stdin.isatty():
         raise UsageError(
             "there is nothing to read",
@@ -49,7 +55,8 @@ def diagnose(
         raise UsageError("a message in quotes and - exclude each other", hint="pipe all of it, or none")
     read = [name for name in named if name not in texts] + ["-"] * bool(texts)
     said = "\n".join(texts) if texts else None
-    return ask_probe("--read", *read, *(["--json"] if json_ else []), said=said)
+    other = ["--knowledge", str(knowledge)] if knowledge else []
+    return ask_probe("--read", *read, *other, *(["--json"] if json_ else []), said=said)
 
 
 def _is_message(name: str) -> bool:

@@ -31,6 +31,7 @@ from .measure.schedule import in_order, run_all
 from .measure.suite_judge import SUITES
 from .page import Style, render_diagnosis, render_html, render_page
 from .read.diagnosis import diagnose
+from .read.knowledge import knowledge_here, take_knowledge, within_time
 from .read.reading import read_all, read_text_given
 
 VERSION = "0.1.0"
@@ -74,6 +75,8 @@ def make_parser():
         nargs="+",
         help="say what a log, a notebook, a list of packages tells of the cause; - for standard input",
     )
+    add("--knowledge", metavar="FILE", help="with --read: the causes and signatures of another release")
+    add("--print-knowledge", action="store_true", help="print those of this one, for --knowledge")
     add("--fix", action="store_true", help="run the commands that mend it, after asking")
     add("--yes", action="store_true", help="with --fix: do not ask")
     add("--pid", type=int, help="look at this running process, too")
@@ -195,9 +198,16 @@ def explanation_of(text):
 def print_diagnosis(arguments):
     """``--read``: the causes that texts tell, as a page or as one JSON document."""
     try:
-        document = diagnose(read_all(arguments.read))
+        version = take_knowledge(arguments.knowledge) if arguments.knowledge else None
+        read = read_all(arguments.read)
+        document = within_time(diagnose, read) if version else diagnose(read)
+    except ValueError as error:
+        raise UsageError("the knowledge of %s cannot be used: %s" % (arguments.knowledge, error))
     except OSError as error:
         raise UsageError("cannot read %s: %s" % (error.filename or "it", error.strerror or error))
+    if version:
+        note = "the knowledge of %s (version %s) was asked, and its commands are as they stand there"
+        document["read"]["notes"].append(note % (os.path.basename(arguments.knowledge), version))
     text = json.dumps(document, indent=1, sort_keys=True) + "\n" if arguments.json else None
     write(text or render_diagnosis(document))
 
@@ -218,6 +228,10 @@ def run_probe(argv):
         child_main(arguments.child, json.loads(sys.stdin.read()), arguments.fd)
     if arguments.version:
         write("cudnn-verify %s\nsha256 %s\n" % (VERSION, identify()["sha256"] or "unknown: no file"))
+    elif arguments.print_knowledge:
+        write(json.dumps(knowledge_here(VERSION), indent=1, ensure_ascii=False) + "\n")
+    elif arguments.knowledge and not arguments.read:
+        raise UsageError("--knowledge goes with --read")
     elif arguments.explain is not None:
         write(explanation_of(arguments.explain) + "\n")
     elif arguments.read:

@@ -79,6 +79,7 @@ ROWS: dict[str, str] = {
     "--driver": "450.80.02",
     "--gpu": "H100",
     "--name": "another",
+    "--knowledge": "elsewhere",
     "--key": "cosign.key",
     "--python": "3.11",
     "--from": "REGISTRY/taken",

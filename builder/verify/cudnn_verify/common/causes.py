@@ -25,10 +25,25 @@ _SECTIONS = {section.name: section for section in read_sections(CAUSETABLE)}
 CAUSES = {name: ini_row(Cause, section) for name, section in _SECTIONS.items()}
 
 
+def cause_sections():
+    """{cause: {key: text}} of all causes."""
+    return {name: dict(section) for name, section in _SECTIONS.items()}
+
+
+def learn_causes(sections):
+    """Take these causes in place of those known: {cause: :class:`Section`}."""
+    for known, rows in (
+        (_SECTIONS, sections),
+        (CAUSES, {k: ini_row(Cause, row) for k, row in sections.items()}),
+    ):
+        known.clear()
+        known.update(rows)
+
+
 def command_lines(identifier):
     """[(facts, where, text, note)] of a cause's commands."""
     lines = _SECTIONS[identifier].get("commands", "").splitlines()
-    rows = [line.split(": ", 2) for line in lines if line]
+    rows = [line.split(": ", 2) for line in lines if line.count(": ") > 1]
     return [(facts, where) + _text_and_note(rest) for facts, where, rest in rows]
 
 

@@ -21,6 +21,14 @@ def beside(name):
         return stream.read().decode("utf-8")
 
 
+class Section(dict):
+    """A section of a data file: its name and {key: text}."""
+
+    def __init__(self, name, texts):
+        super(Section, self).__init__(texts)
+        self.name = name
+
+
 TABLES = beside("common/facts.json")
 PATTERNS = beside("common/patterns.ini")
 
@@ -29,7 +37,7 @@ def read_sections(text):
     """The sections of a data file in INI format, in its order."""
     parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
     parser.read_string(text)
-    return [parser[name] for name in parser.sections()]
+    return [Section(name, parser[name]) for name in parser.sections()]
 
 
 def read_frameworks():

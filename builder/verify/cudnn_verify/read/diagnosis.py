@@ -20,6 +20,7 @@ _PROGRAM_TEXT = re.compile(
     r"(?:log|logger|logging|warnings|console|st)\.\w+)\s*\(?|<<|\bassert\b[^\"']*,)\s*[rfbu]{0,2}[\"'][^\"']*$",
     re.IGNORECASE,
 )
+_FIELD = re.compile(r"\{(\w+)\}")
 # Somebody's words about a message that is gone.
 _PAST = re.compile(
     r"\bno longer (?:see|get|have)|\b(?:fixed|solved|resolved|got rid of)\b|"
@@ -53,7 +54,7 @@ def _hit(signature, match, line, facts, before):
         causes, strength, because = [cause], PROVES, because + [reason]
     elif len(causes) == 1 < len(signature.causes) and strength == WRAPPER:
         strength = FITS
-    says = signature.says and signature.says.format(**{k: v or "?" for k, v in detail.items()})
+    says = signature.says and _FIELD.sub(lambda found: detail.get(found.group(1)) or "?", signature.says)
     return SignatureHit(signature, line, detail, causes, strength, because, says)
 
 

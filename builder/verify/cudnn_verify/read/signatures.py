@@ -34,7 +34,7 @@ class Signature(_Fields):
     @property
     def pattern(self):
         """The compiled expression. To compile all of them takes longer than to read a message."""
-        return _compiled(self.text)
+        return compiled(self.text)
 
     def may_fit(self, lower):
         """Whether the expression is worth a try on a text in lower case."""
@@ -46,22 +46,39 @@ NEXTCHECKS = beside("read/next_checks.ini")
 FEWEST = 3
 """Confirmed threads of a signature from which on they decide on the order of its causes."""
 COUNTS = beside("read/cause_counts.ini")
+SIGNATURE_KINDS = ("proves", "fits", "wrapper", "harmless", "program")
+_TAKEN = {}
+"""Signatures, looks and counts that were taken in place of this release's."""
 
 
 @functools.lru_cache(maxsize=1)
 def read_next_checks():
     """The commands that tell causes apart, in the order of the file."""
-    return [ini_row(NextCheck, section) for section in read_sections(NEXTCHECKS)]
+    return [ini_row(NextCheck, section) for section in _TAKEN.get("looks") or read_sections(NEXTCHECKS)]
 
 
 @functools.lru_cache(maxsize=1)
 def read_signatures():
-    return [_signature(section) for section in read_sections(SIGNATURES)]
+    return [_signature(section) for section in _TAKEN.get("signatures") or read_sections(SIGNATURES)]
+
+
+def signature_sections():
+    """{signature: {key: text}} of this release's signatures."""
+    return {section.name: dict(section) for section in read_sections(SIGNATURES)}
+
+
+def learn_signatures(signatures, looks, counts):
+    """Take these in place of those known: lists of :class:`Section`, {signature: {cause: number}}."""
+    _TAKEN.update(signatures=signatures, looks=looks, counts=counts)
+    for read in (read_signatures, read_next_checks, read_counts):
+        read.cache_clear()
 
 
 @functools.lru_cache(maxsize=1)
 def read_counts():
     """{signature: {cause: confirmed threads with its line}}, for signatures of several causes."""
+    if "counts" in _TAKEN:
+        return _TAKEN["counts"]
     rows = [(name, text.split()) for name, text in read_sections(COUNTS)[0].items()]
     pairs = {name: [pair.partition(":") for pair in words] for name, words in rows}
     return {name: {cause: int(number) for cause, _, number in row} for name, row in pairs.items()}
@@ -92,7 +109,7 @@ def _signature(section):
 
 
 @functools.lru_cache(maxsize=None)
-def _compiled(text):
+def compiled(text):
     return re.compile(text.replace(" ", r"\s+"), re.IGNORECASE | re.MULTILINE)
 
 
