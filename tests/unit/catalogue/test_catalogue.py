@@ -187,6 +187,7 @@ def test_hostile_text_does_nothing(project: Project, tmp_path: Path) -> None:
             json.loads(text.partition(" = ")[2].removesuffix(";\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_releases")
 def test_links_lead_to_pages_and_nothing_is_loaded_from_elsewhere(project: Project, tmp_path: Path) -> None:
     reported(project)
@@ -208,6 +209,7 @@ def test_links_lead_to_pages_and_nothing_is_loaded_from_elsewhere(project: Proje
             assert not anchor or choice or anchor in there.ids, f"{path} leads to {lead}"
 
 
+@pytest.mark.slow
 def test_a_release_stands_once_and_is_judged() -> None:
     rows = list(releases())
     found = {(one.framework, one.version, one.variant): one for one in rows}
@@ -231,6 +233,7 @@ def test_an_empty_catalogue_is_a_site(tmp_path: Path, project: Project) -> None:
     assert "no image here" in site(empty, tmp_path / "site")["images/index.html"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_releases")
 def test_the_first_page_is_light(project: Project, tmp_path: Path) -> None:
     pages = site(gathered(project), tmp_path / "site")
@@ -239,6 +242,7 @@ def test_the_first_page_is_light(project: Project, tmp_path: Path) -> None:
     assert sum(len(pages[name]) for name in FIRST) + largest < 300_000
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_check(tmp_path: Path) -> None:
     """A matrix of the page goes through ``check`` as it stands, for a card of each answer."""
     cards = {card.capability: card.name for card in cards_of()}

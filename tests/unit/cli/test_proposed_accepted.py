@@ -44,6 +44,7 @@ def _releases() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", _releases())
 def test_check_accepts_what_is_proposed_and_says_the_same_of_it(text: str, tmp_path: Path) -> None:
     frameworks, companions = split(reading.from_arguments((text,)))

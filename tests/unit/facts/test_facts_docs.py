@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from pages import last_releases, packages
 from pages.facts import markdown
 
@@ -22,6 +23,7 @@ def test_the_page_of_packages(generated) -> None:
     generated("docs/packages.md", packages.markdown(facts.load()))
 
 
+@pytest.mark.slow
 def test_the_page_of_last_releases(generated) -> None:
     generated("docs/last-releases.md", last_releases.markdown(facts.load()))
 
