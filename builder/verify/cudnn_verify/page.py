@@ -106,8 +106,9 @@ def _sections(report, style):
     if "changes" in report:
         rows = ["  %(what)s: %(before)s -> %(now)s" % row for row in report["changes"]]
         yield "Changed since the older report", rows or ["  nothing"]
-    if len({row["suite"] for row in report["suites"]}) > 1:
-        yield "Suites", [wrapped(_suite_line(row)) for row in report["suites"]]
+    suites = report.get("suites") or ()  # none in a report from before
+    if len({row["suite"] for row in suites}) > 1:
+        yield "Suites", [wrapped(_suite_line(row)) for row in suites]
     yield "Here", ["  %-12s%s" % row for row in _facts(report)]
     lines = []
     for check in report["checks"]:

@@ -20,6 +20,7 @@ from builder.verify.cudnn_verify.measure.suite_judge import (
     suite_rows,
 )
 from builder.verify.cudnn_verify.measure.suite_reference import resized, suppressed
+from builder.verify.cudnn_verify.page import Style, render_page
 from builder.verify.runner import parse
 
 NAN, INF = float("nan"), float("inf")
@@ -267,3 +268,17 @@ def test_the_command_asks_for_suites(probe):
     done = probe.run("--suite", "lnalg")
     assert (done.returncode, "there is no suite lnalg; there are: conv, linalg" in done.stderr) == (30, True)
     assert probe.run("--suite", "conv", "--only", "files").returncode == 30
+
+
+def test_the_page_shows_each_suite_with_its_worst_result_or_its_reason(bare):
+    worst = {"what": "product in tf32", "error": 0.25, "bound": 0.5, "basis": "a book"}
+    passed = {"suite": "linalg", "framework": "torch", "outcome": "passed", "ran": 3, "worst": worst}
+    rows = [
+        dict(passed, seconds=1.5),
+        {"suite": "comm", "framework": None, "outcome": "not_run", "reason": "no GPU"},
+    ]
+    page = render_page(dict(bare, suites=rows), Style())
+    line = "linalg (torch): 3 results; nearest to its bound is product in tf32: 0.25 of 0.5; 1.5 s"
+    assert line in " ".join(page.split())
+    assert "comm (no framework): not run: no GPU" in page
+    assert "Suites" not in render_page({key: bare[key] for key in bare if key != "suites"}, Style())
