@@ -106,9 +106,11 @@ class FrameworkBuilds(object):
         major, minor = (parts + (0, 0))[:2]
         if major not in (1, 2) or not minor + major - 1:
             return None
-        # 0.15.0 and 0.11.0 asked for a PyTorch that was never released so
-        patch = str(parts[2] + ((major, minor) in ((2, 0), (1, 10)))) if len(parts) > 2 else "*"
-        return "0.%d.%s" % (minor + (15 if major == 2 else 1), patch)
+        # 0.15.0 and 0.11.0 asked for a PyTorch that was never released; 0.8.1 came after 0.8.0 for the same
+        # one, and 0.4.0 is for 1.2
+        later = (major, minor) in ((2, 0), (1, 10), (1, 7), (1, 3))
+        patch = str(parts[2] + later) if len(parts) > 2 else "*"
+        return "0.%d.%s" % (minor + (15 if major == 2 else 1 if minor > 2 else 2), patch)
 
 
 def torch_index(variant):
