@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,17 +152,8 @@ class Cell:
         return (*self.apt, *(name for name in ("g++", "gcc", *headers) if name not in named))
 
     def suites(self) -> tuple[str, ...]:
-        """What verification runs: what the matrix names, else what the packages suggest; ``conv`` always."""
-        if self.verify or self.cuda.provider == "none":
-            return tuple(name for name in SUITES if name in {"conv", *self.verify})
-        named = {re.split(r"[^\w-]", text, maxsplit=1)[0].lower() for text in (*self.frameworks, *self.pip)}
-        found = {"conv"}
-        if "torch" in named:
-            found |= {"linalg", "attention", "train", "loader"} | ({"compile"} if self.compilers else set())
-            found |= {"vision"} if "torchvision" in named else set()
-        if "jax" in named:
-            found |= {"linalg", "attention", "compile", "train"}
-        return tuple(name for name in SUITES if name in found)
+        """What verification runs: ``conv``, and what the matrix names."""
+        return tuple(name for name in SUITES if name in {"conv", *self.verify})
 
     @property
     def named_python(self) -> str:
