@@ -95,7 +95,7 @@ def requirement(row: FrameworkRow) -> str:
     return f"{row.distribution}{extra}=={row.version}{local}"
 
 
-NAMED_BAD = {"tensorflow": {"2.15.0"}, "torch": {"1.8.0", "1.8.1"}, "jax": {"0.4.32"}}
+NAMED_BAD = {"tensorflow": {"2.15.0"}, "torch": {"1.8.0", "1.8.1"}, "jax": {"0.4.22", "0.4.32"}}
 """Releases of which known-bad.toml says that an extra lacks a package, or a card its code, or a yank."""
 
 

@@ -54,8 +54,11 @@ def test_what_can_do_nothing_without_is_refused(make, pip, refused) -> None:
 
 def test_of_what_another_package_wants_it_is_said_and_refuses_nothing(make) -> None:
     """vLLM has other kernels for most models: its lock was refused, and the cell without a lock was not."""
-    cell = make("torch==2.10.0", **{**TRIXIE, "python": "3.12"}, pip=("vllm==0.19.1",), compilers=True)
+    where = {**TRIXIE, "python": "3.12"}
+    cell = make("torch==2.10.0", **where, pip=("vllm==0.19.1",), compilers=True)
     assert [outcome for outcome, _ in said(cell)] == [Outcome.POSSIBLE]
+    both = make("torch==2.13.0", **where, pip=("vllm==0.30.0", "flashinfer-python"), compilers=True)
+    assert [outcome for outcome, _ in said(both)] == [Outcome.POSSIBLE]
     names = ("torch", "vllm", "flashinfer-python", "flashinfer-cubin")
     wheels = tuple(WheelTruth(name=name, version="1.0", file=f"{name}-1.0-any.whl") for name in names)
     locked = check(cell, Truth(wheels=wheels, locked=True), suggest=False)

@@ -70,6 +70,13 @@ def test_a_newer_release_than_the_tables_is_no_yes(beside) -> None:
     assert said(beside("torch==2.14.0", "vllm==99.1"), "package-known")[0] == "unknown"
 
 
+def test_a_pre_release_that_another_package_asks_for_refuses_nothing(beside) -> None:
+    """sglang 0.5.10 wants flash-attn-4>=4.0.0b4, and no pre-release is on record."""
+    outcome, message = said(beside("torch==2.9.1", "sglang==0.5.10"), "package-known")
+    assert outcome == "unknown"
+    assert "pre-releases" in message
+
+
 def test_code_for_a_card(beside) -> None:
     cell = beside("torch==2.10.0", "vllm==0.19.1", gpus=("P100",))
     assert said(cell, "package-gpu")[0] == "impossible"

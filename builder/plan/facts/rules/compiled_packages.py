@@ -123,6 +123,8 @@ def _none_fits(stack: Stack, one: Beside) -> Iterator[Finding]:
     values = (_asked(one), Value(f"{one.name} on record", newest.version, newest.source))
     if one.elsewhere:
         yield unknown(f"{text}; what the cell's own index has was not read", *values)
+    elif any(parsed.specifier.prereleases for _, parsed in one.wanted):
+        yield unknown(f"{text}; its pre-releases, one of which is asked for, are not on record", *values)
     else:
         yield impossible(text, *values)
 

@@ -30,15 +30,16 @@ def kernels(stack: Stack) -> Iterator[Finding]:
     if there is None:
         return
     names, asked = _names(stack), _asked(stack.cell)
+    wanted = {one.name for one in stack.beside if any(who != "the cell" for who, _ in one.wanted)}
     for row in load().kernels.values():
         missing = any(one not in (*row.brings, *there) for one in row.needs)
         if row.name in names and row.unless not in names and missing:
-            yield _said(row, asked=row.name in asked)
+            yield _said(row, alone=row.name in asked - wanted)
 
 
-def _said(row: KernelRow, *, asked: bool) -> Finding:
-    """``asked``: the cell itself names the package. One that another wants, as vLLM does FlashInfer, is one
-    way of several for the other, which goes by card and model.
+def _said(row: KernelRow, *, alone: bool) -> Finding:
+    """``alone``: the cell itself names the package, and no other one wants it. For one that does, as vLLM
+    wants FlashInfer, it is one way of several, chosen by card and model.
     """
     takes = [one for one in row.needs if one not in row.brings]
     ways = ["`compilers: true` brings compilers and headers"]
@@ -50,7 +51,7 @@ def _said(row: KernelRow, *, asked: bool) -> Finding:
         Value(f"what {row.uses} takes", ", ".join(row.needs), row.source),
         Value("packages", row.name, CELL),
     )
-    judge = impossible if row.when == "always" and asked else possible
+    judge = impossible if row.when == "always" and alone else possible
     words = " and ".join(_WORDS[one] for one in takes)
     return judge(f"{row.uses} cannot compile here, which takes {words}: {'; '.join(ways)}", *values)
 
