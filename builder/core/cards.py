@@ -20,6 +20,12 @@ _BEGIN = re.compile(
     r"|[A-Z]{1,3}\d{1,4}[A-Za-z]{0,3}(?![\w.])|[A-Z][a-z]+(?= \(nvgpu\)))"
 )
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[ _(-]{1,2}[A-Za-z0-9]+){0,7}")
+_AFTER = re.compile(
+    r"[ (]+(?:with(?! max)|has|have|is|are|was|and|or|on|in|at|by|to|of|for|from|but|which|that|as|using|"
+    r"needs|not|sm_?\d+|via|under)\b.*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Words of a sentence behind a name, and what follows them; ``with Max-Q Design`` is part of one."""
 
 
 def words_of(name: str) -> "list[str]":
@@ -52,7 +58,7 @@ def cards_in(text: str, known: KnownCards) -> "Iterator[tuple[str, str]]":
         if begin.start() < end:
             continue
         found = _NAME.match(text, begin.start())
-        written = found.group(0) if found else begin.group(0)
+        written = _AFTER.sub("", found.group(0)) if found else begin.group(0)
         name, rest = first_card(words_of(written), known)
         if name is None or (len(name) < 3 and not begin.group("brand") and name not in known.short):
             continue

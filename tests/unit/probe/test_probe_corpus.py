@@ -1,10 +1,12 @@
 """Threads of public issue trackers with a confirmed cause: what ``diagnose`` answers to each."""
 
+import shlex
 import textwrap
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from pages import diagnose_score
 
 from builder.verify.cudnn_verify.common.causes import CAUSES
@@ -139,3 +141,100 @@ def test_likely_causes_come_with_the_look_that_tells_them_apart(text, command, w
     assert len(document["equal"]) > 1
     assert command in document["look"]["command"]
     assert word in document["look"]["decides"]
+
+
+FLASHINFER = "flashinfer-python 0.6.18, torch 2.13.0+cu132\nRuntimeError: "
+NO_CUDNN = "libcudnn.so.9: cannot open shared object file"
+NO_TARGET = "No supported CUDA architectures found for major versions [12]"
+
+
+@pytest.mark.parametrize(
+    ("text", "causes", "command"),
+    [
+        (
+            'error: #error "CUDA compiler and CUDA toolkit headers are incompatible"\ntorch==2.11.0+cu130',
+            ["build-toolkit-mismatch"],
+            "nvidia-cuda-nvcc~=13.0.0 nvidia-cuda-crt~=13.0.0 nvidia-nvvm~=13.0.0",
+        ),
+        (
+            "CUDA compiler and CUDA toolkit headers are incompatible\nnvidia-cuda-runtime==13.2.75",
+            ["build-toolkit-mismatch"],
+            "nvidia-cuda-nvcc~=13.2.0",
+        ),
+        # CUDA 12 has no wheel with nvcc
+        (
+            "CUDA compiler and CUDA toolkit headers are incompatible\ntorch==2.8.0+cu128",
+            ["build-toolkit-mismatch"],
+            None,
+        ),
+        (FLASHINFER + NO_TARGET + "\nRTX 5090", ["kernel-compiler-too-old"], "nvidia-cuda-nvcc~=13.2.0"),
+        (FLASHINFER + NO_TARGET + "\nTesla T4", ["framework-known-bad", "framework-arch-missing"], None),
+        (
+            FLASHINFER + NO_TARGET,
+            ["framework-known-bad", "framework-arch-missing", "kernel-compiler-too-old"],
+            "CUDA_HOME",
+        ),
+        ("FlashInfer requires GPUs with sm75 or higher\nRTX 5090", ["kernel-compiler-too-old"], "cuda-12.9"),
+        ("FlashInfer requires GPUs with sm75 or higher\nTesla V100", ["framework-arch-missing"], None),
+        # PyTorch has code for the card: it is another package that has none
+        (
+            "no kernel image is available\nRTX 3080\ntorch 2.13.0+cu130, sgl_kernel 0.4.7",
+            ["framework-arch-missing"],
+            None,
+        ),
+        (
+            "no kernel image is available\nGTX 1080\ntorch 2.13.0+cu130",
+            ["framework-arch-missing"],
+            "--force-reinstall torch==",
+        ),
+        (
+            "`CUDAExecutionProvider` absent",
+            ["package-overwritten", "framework-cpu-build"],
+            "pip uninstall -y onnxruntime onnxruntime-gpu",
+        ),
+        # its part for CUDA is there: the package is the right one
+        (
+            f"CUDAExecutionProvider is missing\nlibonnxruntime_providers_cuda.so with error: {NO_CUDNN}",
+            ["cudnn-missing", "cudnn-major-mismatch"],
+            None,
+        ),
+        (
+            "torch==2.9.1+cu128\ntorchcodec/decoders/_decoder.py\nRuntimeError: Unsupported device: cuda",
+            ["framework-cpu-build"],
+            '"torchcodec==0.9.*" --index-url https://download.pytorch.org/whl/cu128',
+        ),
+        (
+            "libnvpl_lapack_lp64_gomp.so.0: cannot open shared object file",
+            ["toolkit-library-missing"],
+            "nvpl-blas",
+        ),
+    ],
+)
+def test_classes_of_faults_that_the_last_unseen_threads_showed(text, causes, command):
+    rows = diagnose_score.answer(text)["causes"]
+    assert sorted(row["cause"] for row in rows) == sorted(causes)
+    found = [row["text"] for named in rows for row in named["commands"] if row["where"] != "rtbuild"]
+    if command is None:
+        assert not any("torch==" in text or "nvidia-cuda" in text for text in found)
+    else:
+        assert any(command in text for text in found), found
+
+
+def test_a_pin_of_any_patch_is_asked_for_as_a_valid_requirement():
+    row = diagnose_score.answer("ERROR: No matching distribution found for torch==2.6.*")["causes"][0]
+    asked = shlex.split(row["commands"][0]["text"])[2]
+    assert str(Requirement(asked)) == "torch==2.6.*"
+    assert "no torch 2.6.* for" in row["says"]
+
+
+@pytest.mark.parametrize(
+    ("line", "card"),
+    [
+        ("NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible", "NVIDIA GeForce RTX 5090"),
+        ("Found GPU0 NVIDIA GeForce GTX 1080 which is of cuda capability 6.1", "NVIDIA GeForce GTX 1080"),
+        ("NVIDIA GeForce RTX 2080 with Max-Q Design", "NVIDIA GeForce RTX 2080 with Max-Q Design"),
+        ("RTX PRO 6000 Blackwell Server Edition (SM120, 96 GB)", "RTX PRO 6000 Blackwell Server Edition"),
+    ],
+)
+def test_a_card_is_named_without_the_sentence_around_it(line, card):
+    assert diagnose_score.answer(line)["read"]["cards"] == [card]

@@ -65,6 +65,12 @@ class FrameworkBuilds(object):
                 return row
         return None
 
+    def torch_has_code(self):
+        """Whether the very build of PyTorch that is here, by its variant, holds code for the card."""
+        release, _, variant = (self.here.packages.get("torch") or "").partition("+")
+        rows = self.releases.builds("torch", release) if variant and self.capability else []
+        return any(row["variant"] == variant and serves(row, self.capability) for row in rows)
+
     def driver_that_serves(self, major):
         """The driver in words if it is known and serves all of a CUDA major; None otherwise."""
         if not self.driver_known() or not self.driver_serves((major, 0)):

@@ -6,13 +6,14 @@ what is not known.
 import re
 
 from .framework_builds import serves, torch_index
-from .tables import Releases
+from .tables import Releases, read_patterns
 from .versions import dotted, numbers
 
 # Wheels that are compiled for one release of PyTorch, which their metadata pins.
 _PINNED = {"vllm": "vllm", "sgl_kernel": "sgl-kernel", "xformers": "xformers", "lmcache": "lmcache"}
 # Those that pip compiles here, against the PyTorch that is here.
 _COMPILED_HERE = "causal_conv1d|mamba_ssm|torch_cluster|torch_scatter|torch_sparse|torch_spline_conv"
+_NVCC_PARTS = ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-cccl")
 # (capability, code): cards from it on run this code by its PTX, which an nvcc one generation older makes.
 _OLDER_CODE = (((10, 0), "9.0"), ((8, 6), "8.0"), ((8, 0), "7.5"), ((7, 5), "7.0"))
 
@@ -80,7 +81,7 @@ def _published_variants(remedies):
 
 def _asked_release(remedies):
     release, _, local = (remedies.detail.get("wanted") or "").partition("+")
-    return release, local
+    return re.sub(r"\.\*?$", "", release), local
 
 
 def _published(remedies):
@@ -96,7 +97,34 @@ def _published(remedies):
     local = local if local in variants else max(variants, key=lambda name: numbers(name[2:]))
     full = r"\b(%s(?:\.\d+)?)\+%s\b" % (re.escape(release), local)
     found = re.search(full, remedies.detail.get("listed") or "")
-    return ["torch==" + (found.group(1) if found else release)] + torch_index(local)
+    any_patch = "*" in remedies.detail["wanted"] and not found
+    release = found.group(1) if found else release + ".*" * any_patch
+    return ["torch==" + release] + torch_index(local)
+
+
+def _one_toolkit(remedies):
+    """The wheels of nvcc and of what it includes, at the minor version of PyTorch's headers of CUDA. No wheel
+    before CUDA 13 holds nvcc.
+    """
+    version = numbers(remedies.here.packages.get("nvidia-cuda-runtime"))[:2]
+    of_torch = re.match(r"cu(\d\d)(\d)$", _torch_told(remedies)[1])
+    minor = version or (of_torch and tuple(map(int, of_torch.groups())))
+    if not minor or minor < (13,):
+        return None
+    return ["nvidia-%s~=%d.%d.0" % ((name,) + minor) for name in _NVCC_PARTS]
+
+
+def _torchcodec(remedies):
+    """The TorchCodec for the PyTorch here: https://github.com/pytorch/torchcodec#installing-torchcodec"""
+    release = read_patterns()["torchcodec"].get(dotted(numbers(_torch_told(remedies)[0])[:2]))
+    return release and "torchcodec==%s.*" % release
+
+
+def _nvpl(remedies):
+    """NVPL's wheels for a library of it: LAPACK stands on BLAS."""
+    found = re.match(r"libnvpl_(blas|lapack|fft|rand|scalapack|sparse)_", str(remedies.detail.get("library")))
+    part = found and found.group(1)
+    return ["nvpl-blas", "nvpl-lapack"] if part in ("blas", "lapack") else part and ["nvpl-" + part]
 
 
 def _code_for(remedies):
@@ -125,6 +153,9 @@ PACKAGE_FACTS = {
     "torch-of-toolkit": _torch_of_toolkit,
     "published": _published,
     "published-variants": lambda r: ", ".join(sorted(set(_published_variants(r)))) or None,
+    "one-toolkit": _one_toolkit,
+    "torchcodec": _torchcodec,
+    "nvpl": _nvpl,
     "code-for": _code_for,
     "code-digits": lambda r: (_code_for(r) or "").replace(".", "") or None,
     "cubin": lambda r: r.detail.get("cubin"),

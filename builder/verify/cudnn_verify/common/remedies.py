@@ -38,7 +38,7 @@ class Remedies(FrameworkBuilds):
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith("nvidia-smi")]
         if "jetson" in self.here.places:  # no index has wheels with CUDA for it
-            found = [c for c in found if c.where != "pip" or re.search(r"numpy|protobuf", c.text)]
+            found = [c for c in found if c.where != "pip" or re.search(r"numpy|protobuf|nvpl", c.text)]
         elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found
@@ -89,7 +89,7 @@ class Remedies(FrameworkBuilds):
     @staticmethod
     def quoted(word):
         """A word for any shell, Windows' too."""
-        return '"%s"' % word if re.search(r"[<>\[;,]", word) else word
+        return '"%s"' % word if re.search(r"[<>\[;,*]", word) else word
 
     def _done(self, command):
         """Whether an installation would change nothing: these very versions are here."""
@@ -112,7 +112,7 @@ class Remedies(FrameworkBuilds):
         old = self.capability and self.capability < (5, 0)  # no base of rtbuild's has a CUDA that old
         if self.framework in (None, "paddlepaddle-gpu", "ctranslate2") or unknown or old:
             return None
-        if {"jetson", "aarch64"} & self.here.places:
+        if {"jetson", "aarch64"} & self.here.places or self._holds("no-image") and self.torch_has_code():
             return None
         minor = dotted(numbers(self.version)[:2])
         name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
@@ -280,6 +280,7 @@ class Remedies(FrameworkBuilds):
         "serves-12": lambda r: r.driver_serves((12, 0)),
         "cuda": lambda r: r.cuda,
         "cuda-11": lambda r: r.cuda == 11,
+        "cuda-12": lambda r: r.cuda == 12,
         "right-name": lambda r: r.right_name(r.detail.get("old")),
         "of-cuda": lambda r: {11: "-cu11", 12: "-cu12", 13: ""}.get(r.cuda),
         "old-cards-cuda": lambda r: r.cuda if r.cuda in (11, 12) and (r.capability or ()) >= (5, 0) else None,
@@ -291,7 +292,9 @@ class Remedies(FrameworkBuilds):
         "torch-again": _torch_again,
         "torch-2.5.1": _torch_251,
         "torch-used": lambda r: "torch" in set(r.here.packages) | set(r.here.printed_by),
-        "torch-index": lambda r: torch_index((r.version or "").partition("+")[2]),
+        "torch-index": lambda r: torch_index((r.here.packages.get("torch") or "").partition("+")[2]),
+        "torch-of-cuda": lambda r: "+cu" in (r.here.packages.get("torch") or ""),
+        "torch-serves-card": lambda r: r.torch_has_code(),
         "torch-numbers": lambda r: dotted(numbers(r.version)),
         "torchvision": FrameworkBuilds.torchvision,
         "jax-cuda": lambda r: 13 if r.driver_known() and r.driver_serves((13, 0)) else 12,

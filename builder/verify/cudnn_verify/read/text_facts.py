@@ -286,6 +286,28 @@ def _card_of_build(facts, served):
     return "CUDA %s has code for this card" % dotted(cuda) if served else unserved
 
 
+def _card_listed(facts, detail, listed):
+    """Whether the card's major version is among those for which a message found no card to compile."""
+    majors, capability = numbers((detail.get("majors") or "").replace(",", ".")), numbers(facts.capability)
+    if not majors or not capability or (capability[0] in majors) is not listed:
+        return None
+    return _card(facts, "it asks for: its nvcc does not know the card" if listed else "it does not ask for")
+
+
+def _card_from_7_5(facts, newer):
+    capability = numbers(facts.capability)
+    if not capability or (capability >= (7, 5)) is not newer:
+        return None
+    return _card(facts, "is not older: its nvcc does not know the card" if newer else "is older")
+
+
+def _torch_serves_card(facts, detail):
+    if not Remedies(facts, detail).torch_has_code():
+        return None
+    has = "PyTorch %s has code for compute capability %s" % (facts.packages["torch"], facts.capability)
+    return has + ": another package, whose kernel failed, has none"
+
+
 def _card_old(facts, _):
     old = () < numbers(facts.capability) < (5, 0)
     return _card(facts, "cuDNN for CUDA 12 and cuDNN 9 do not serve") if old else None
@@ -352,10 +374,16 @@ CONDITIONS = {
     "cuda-same": _cuda_same,
     "cuda-other": _cuda_other,
     "cuda-of-library": _cuda_of_library,
+    "ort-load-failed": lambda facts, _: facts.ort_load_failed and "its CUDA part is here and did not load",
     "no-ffmpeg": lambda facts, _: facts.no_ffmpeg and "no library of FFmpeg is found",
     "kernels-at-run": lambda facts, _: facts.kernels_at_run and "the package compiles its kernels as it runs",
     "card-unserved": lambda facts, _: _card_of_build(facts, False),
     "card-served": lambda facts, _: _card_of_build(facts, True),
+    "card-listed": lambda facts, detail: _card_listed(facts, detail, True),
+    "card-unlisted": lambda facts, detail: _card_listed(facts, detail, False),
+    "card-from-7.5": lambda facts, _: _card_from_7_5(facts, True),
+    "card-before-7.5": lambda facts, _: _card_from_7_5(facts, False),
+    "torch-serves-card": _torch_serves_card,
     "card-old": _card_old,
     "cudnn-too-new-for-card": _cudnn_too_new_for_card,
 }
