@@ -208,6 +208,40 @@ NO_TARGET = "No supported CUDA architectures found for major versions [12]"
             ["toolkit-library-missing"],
             "nvpl-blas",
         ),
+        # one of two cards is served: the other may be the one
+        (
+            "no kernel image is available\nRTX 3080 and GTX 1080\ntorch 2.13.0+cu130",
+            ["framework-arch-missing"],
+            "--force-reinstall torch==",
+        ),
+        # two toolkits of the system: no wheel mends that
+        (
+            "/usr/local/cuda/cuda_toolkit.h: error CUDA compiler and CUDA toolkit headers are incompatible",
+            ["build-toolkit-mismatch"],
+            None,
+        ),
+        (
+            "ValueError: ['CUDAExecutionProvider'] does not contain a subset of available providers",
+            ["package-overwritten", "framework-cpu-build"],
+            "pip uninstall -y onnxruntime onnxruntime-gpu",
+        ),
+        (
+            "With `torch` 2.10.0\ncore_library_path = load_torchcodec_shared_libraries()",
+            ["extension-mismatch", "system-library-missing"],
+            '"torchcodec==0.10.*"',
+        ),
+        (
+            "the cu124 index no longer serves nvidia-cudnn-cu12==9.1.0.70, which torch pins",
+            ["build-not-published"],
+            "nvidia-cudnn-cu12==9.1.0.70",
+        ),
+        (
+            "C:\\app: onnxruntime can't resolve `cublasLt64_13.dll` (Error 126)",
+            ["toolkit-library-missing", "toolkit-mixed", "cuda-major-mixed"],
+            '"onnxruntime-gpu[cuda,cudnn]>=1.27"',
+        ),
+        ("Symbol not found: _torch_library_impl", ["extension-mismatch"], None),
+        ("WSL environment detected but no adapters were found", ["driver-missing", "no-device"], "wsl.exe"),
     ],
 )
 def test_classes_of_faults_that_the_last_unseen_threads_showed(text, causes, command):
@@ -218,6 +252,15 @@ def test_classes_of_faults_that_the_last_unseen_threads_showed(text, causes, com
         assert not any("torch==" in text or "nvidia-cuda" in text for text in found)
     else:
         assert any(command in text for text in found), found
+
+
+def test_the_package_without_code_is_named_where_pytorch_has_code_for_the_card():
+    text = "no kernel image is available\nRTX 3080 (sm_86)\ntorch 2.13.0+cu130, sgl_kernel 0.4.7"
+    because = diagnose_score.answer(text)["causes"][0]["because"]
+    assert because == [
+        "PyTorch 2.13.0+cu130 has code for compute capability 8.6: sgl-kernel, whose kernel failed, has none"
+    ]
+    assert not diagnose_score.answer(text.replace("3080", "1080"))["causes"][0]["because"]
 
 
 def test_a_pin_of_any_patch_is_asked_for_as_a_valid_requirement():

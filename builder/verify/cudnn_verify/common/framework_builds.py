@@ -66,10 +66,12 @@ class FrameworkBuilds(object):
         return None
 
     def torch_has_code(self):
-        """Whether the very build of PyTorch that is here, by its variant, holds code for the card."""
+        """Whether the build of PyTorch that a text names, by its variant, has code for all cards in it."""
         release, _, variant = (self.here.packages.get("torch") or "").partition("+")
-        rows = self.releases.builds("torch", release) if variant and self.capability else []
-        return any(row["variant"] == variant and serves(row, self.capability) for row in rows)
+        cards = [numbers(capability) for capability in getattr(self.here, "capabilities", ())]
+        rows = self.releases.builds("torch", release) if variant and cards else []
+        rows = [row for row in rows if row["variant"] == variant]
+        return bool(rows) and all(serves(rows[0], capability) for capability in cards)
 
     def driver_that_serves(self, major):
         """The driver in words if it is known and serves all of a CUDA major; None otherwise."""

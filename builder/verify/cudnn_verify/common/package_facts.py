@@ -156,6 +156,7 @@ PACKAGE_FACTS = {
     "one-toolkit": _one_toolkit,
     "torchcodec": _torchcodec,
     "nvpl": _nvpl,
+    "lost-pin": lambda r: r.detail.get("pin") and "%s==%s" % (r.detail["what"], r.detail["pin"]),
     "code-for": _code_for,
     "code-digits": lambda r: (_code_for(r) or "").replace(".", "") or None,
     "cubin": lambda r: r.detail.get("cubin"),

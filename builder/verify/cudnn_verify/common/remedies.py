@@ -112,7 +112,11 @@ class Remedies(FrameworkBuilds):
         old = self.capability and self.capability < (5, 0)  # no base of rtbuild's has a CUDA that old
         if self.framework in (None, "paddlepaddle-gpu", "ctranslate2") or unknown or old:
             return None
-        if {"jetson", "aarch64"} & self.here.places or self._holds("no-image") and self.torch_has_code():
+        if (
+            {"jetson", "aarch64", "macos"} & self.here.places
+            or self._holds("no-image")
+            and self.torch_has_code()
+        ):
             return None
         minor = dotted(numbers(self.version)[:2])
         name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
@@ -332,6 +336,7 @@ class Remedies(FrameworkBuilds):
         "tensorflow-brings": lambda r: not r.version or numbers(r.version) >= (2, 14),
         "asks-11": lambda r: numbers(r.detail.get("number"))[:1] == (11,),
         "asks-12": lambda r: numbers(r.detail.get("number"))[:1] == (12,),
+        "system-toolkit": lambda r: "/usr/local/cuda" in str(r.detail.get("line")),
         "cupy-for-library": lambda r: r._cupy(r._toolkit_major()),
         "cupy-for-nvrtc": lambda r: r._cupy(r._nvrtc_major()),
         "cupy-of-other-cuda": _cupy_of_other_cuda,

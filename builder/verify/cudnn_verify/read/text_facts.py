@@ -21,6 +21,17 @@ from ..common.tables import (
 )
 from ..common.versions import cuda_tuple, cudnn_tuple, dotted, numbers
 
+# Packages beside PyTorch with kernels of their own, by their names in ``printed-by``.
+_KERNEL_PACKAGES = (
+    "sgl-kernel",
+    "flash-attn",
+    "xformers",
+    "bitsandbytes",
+    "causal-conv1d",
+    "mamba-ssm",
+    "vllm",
+)
+
 
 def _package_names():
     """An expression for the names under which frameworks are installed, the longest first."""
@@ -98,6 +109,7 @@ class TextFacts(object):
         self.cards, by_card = list(cards), next(iter(cards.values()), None)
         digits = _groups("capability", text).get("cc")
         self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else by_card
+        self.capabilities = set(cards.values()) | {self.capability} - {None}
         self.python = _groups("python", text).get("version")
         self.library_path, self.noexec = (
             _groups("path", text).get("value"),
@@ -304,8 +316,10 @@ def _card_from_7_5(facts, newer):
 def _torch_serves_card(facts, detail):
     if not Remedies(facts, detail).torch_has_code():
         return None
-    has = "PyTorch %s has code for compute capability %s" % (facts.packages["torch"], facts.capability)
-    return has + ": another package, whose kernel failed, has none"
+    cards = " and ".join(sorted(facts.capabilities))
+    has = "PyTorch %s has code for compute capability %s" % (facts.packages["torch"], cards)
+    named = [name for name in _KERNEL_PACKAGES if name in facts.printed_by]
+    return "%s: %s, whose kernel failed, has none" % (has, " or ".join(named) or "another package")
 
 
 def _card_old(facts, _):
