@@ -254,6 +254,29 @@ def test_classes_of_faults_that_the_last_unseen_threads_showed(text, causes, com
         assert any(command in text for text in found), found
 
 
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("Failed to load onnxruntime_providers_cuda.dll, error code: 1114", "cudnn-missing"),
+        ("symbol f version libcublasLt.so.11 not defined in file libcublasLt.so.11", "toolkit-mixed"),
+        ("RuntimeError: Unable to find an engine to execute this computation", "out-of-memory"),
+        ("Unable to load cuDNN: libcudnn.so.9", "cudnn-missing"),
+        ('could not select device driver "cdi" with capabilities: [[]]', "container-no-gpu"),
+        ("docker: failed to discover GPU vendor from CDI: no known GPU vendor", "container-no-gpu"),
+        ('class "cub::_V_300302_SM_890::BlockScan<int>" has no member "x"', "build-toolkit-mismatch"),
+    ],
+)
+def test_other_wordings_of_the_same_fault(text, cause):
+    assert diagnose_score.answer(text)["cause"] == cause
+
+
+def test_a_card_later_than_the_newest_of_its_major_version_is_served():
+    text = "NVIDIA {} which is of cuda capability {}.\nMinimum and Maximum cuda capability supported by "
+    text += "this version of PyTorch is\n(8.0) - (12.0)"
+    assert diagnose_score.answer(text.format("GB10", "12.1"))["causes"] == []
+    assert diagnose_score.answer(text.format("Tesla V100", "7.0"))["cause"] == "framework-arch-missing"
+
+
 def test_the_package_without_code_is_named_where_pytorch_has_code_for_the_card():
     text = "no kernel image is available\nRTX 3080 (sm_86)\ntorch 2.13.0+cu130, sgl_kernel 0.4.7"
     because = diagnose_score.answer(text)["causes"][0]["because"]
