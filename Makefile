@@ -74,10 +74,10 @@ test-docker: setup  ## the part that needs an engine or a registry
 
 test-long: setup  ## publication, evidence, several machines, plain docker build, Colab in a browser, engines that die
 	scripts/ensure-tools chromium
-	$(PYTEST) -q -m long
+	$(PYTEST) -q -m long --durations 25
 
 test-wheels: setup  ## the probe against real cuDNN and real frameworks with faults; downloads about 8 GB once
-	$(PYTEST) -q -m wheels
+	$(PYTEST) -q -m wheels --durations 15
 
 gpu: $(BIN)/rtbuild  ## the probe on this machine's card: frameworks, faults, a report to commit; exit 5 without one
 	$(BIN)/python tests/gpu/run.py
