@@ -37,7 +37,7 @@ def _releases() -> list[str]:
     for table in load().frameworks.values():
         names = sorted({row.distribution for row in table.rows})
         for name in names:
-            versions = sorted({r.version for r in table.rows if r.distribution == name}, key=key)
+            versions = sorted(sorted({r.version for r in table.rows if r.distribution == name}), key=key)
             chosen = dict.fromkeys((versions[0], versions[len(versions) // 2], versions[-1]))
             texts = [f"{name}=={version}" for version in chosen]
             found += [text for text in texts if any(choices(Requirement(text)))]
