@@ -84,6 +84,8 @@ class HasPythons(Protocol):
         """Versions in its own archive."""
 
 
+OLDEST_PYTHON = 6
+"""Of CPython 3, the first minor version that the probe runs on: a cell has no older one."""
 SUITES = ("conv", "linalg", "attention", "compile", "train", "vision", "loader", "comm")
 """What the probe can run on a GPU: docs/suites.md."""
 

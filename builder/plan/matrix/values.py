@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from urllib.parse import urlsplit
 
-from builder.core.model import SUITES
+from builder.core.model import OLDEST_PYTHON, SUITES
 from builder.plan.matrix.source import did_you_mean
 
 
@@ -62,8 +62,6 @@ def anything(*, longest: int, prose: bool = False, bare: tuple[str, ...] = ("num
     return Syntax(check=lambda text: text, longest=longest, prose=prose, bare=bare)
 
 
-# CPython's first version that the probe runs on.
-OLDEST_PYTHON = 6
 _PYTHON = r"3\.(0|[1-9][0-9]?)(\.(0|[1-9][0-9]?))?"
 
 

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from builder.core.model import Base, Cell, Cuda
+from builder.core.model import OLDEST_PYTHON, Base, Cell, Cuda
 from builder.core.versions import (
     at_least,
     canonical,
@@ -158,9 +158,9 @@ class Combination(tuple[Choice, ...]):
 
     @property
     def pythons(self) -> list[str]:
-        """Pythons that every framework has wheels for, newest first."""
+        """Pythons that every framework has wheels for and that a cell may have, newest first."""
         common = set.intersection(*(set(choice.row.python) for choice in self))
-        return sorted(common, key=key, reverse=True)
+        return sorted((p for p in common if key(p) >= (3, OLDEST_PYTHON)), key=key, reverse=True)
 
     @property
     def own_wheels(self) -> Cuda | None:
