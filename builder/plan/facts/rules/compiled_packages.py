@@ -374,9 +374,18 @@ def gpus(stack: Stack) -> Iterator[Finding]:
         for card in cards:
             if listed:
                 yield from _runs(one, row, card, listed, other)
-            elif "architectures" in row.unread and row.archive != "source":
+            elif row.archive != "source" and (why := _why_no_code_known(one, row)) is not None:
                 text = f"whether {one.label} has code for {card.name} ({card.capability}) is not known"
-                yield unknown(f"{text}: {row.unread['architectures']}", Value("gpu", card.name, CELL))
+                yield unknown(f"{text}: {why}", Value("gpu", card.name, CELL))
+
+
+def _why_no_code_known(one: Beside, row: PackageRow) -> str | None:
+    """Why a wheel's GPU code is not known; None for one that was read and has none."""
+    if "architectures" in row.unread:
+        return row.unread["architectures"]
+    if not row.modules and any(other.architectures for other in one.table.rows):
+        return "it is older than the releases whose libraries were read"
+    return None
 
 
 def _code(stack: Stack, row: PackageRow) -> tuple[tuple[str, ...], tuple[str, ...]]:
