@@ -134,16 +134,23 @@ class ProbeDocument(_Part):
         return match[0] if match else None
 
     def suites_that_ran(self) -> frozenset[str]:
-        """The suites that passed in a framework and failed in none.
+        """The suites that passed, with numbers, in every framework of the image that has them.
 
-        A row counts only with its check. ``conv`` is told by the checks, which older reports have, too.
+        A row that did not run or compared nothing takes its suite away, and each needs a passed check of its
+        own. ``conv`` is told by the checks of convolutions, which older reports have, too.
         """
-        failed = {row.suite for row in self.suites if row.outcome == "failed"}
-        checked = {row.stage for row in self.checks if row.outcome == "passed"}
-        ran = {row.suite for row in self.suites if row.outcome == "passed" and row.ran} & checked
+        ran = set()
+        for suite in {row.suite for row in self.suites} - {"conv"}:
+            rows = [row for row in self.suites if row.suite == suite]
+            checked = sum(check.stage == suite and check.outcome == "passed" for check in self.checks)
+            if checked >= len(rows) and all(row.outcome == "passed" and row.ran > 0 for row in rows):
+                ran.add(suite)
+        convolved = [row for row in self.suites if row.suite == "conv"]
         if any(row.id in CONVOLUTIONS and row.outcome == "passed" for row in self.checks):
-            ran.add("conv")
-        return frozenset(ran - failed)
+            told = any(row.outcome == "passed" and row.ran > 0 for row in convolved) or not convolved
+            if told and not any(row.outcome == "failed" for row in convolved):
+                ran.add("conv")
+        return frozenset(ran)
 
     def loaded(self, what: Literal["cuda", "cudnn"]) -> list[str]:
         """Versions: as each framework says, else as the mapped libraries do."""

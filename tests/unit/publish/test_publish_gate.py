@@ -364,3 +364,50 @@ def test_a_report_from_before_suites_counts_as_conv(cell: Cell) -> None:
 def test_a_row_without_its_check_is_no_suite_that_ran(cell: Cell) -> None:
     changes = {**suites_of("attention"), "checks": CONVOLVED}
     assert wanting(cell, entry(cell, **changes), "attention") == ["suite"]
+
+
+def compiled(*rows: dict[str, Any]) -> dict[str, Any]:
+    """What a report says of ``compile``: one that passed in PyTorch, changed, and further rows."""
+    said = suites_of("compile")
+    first, *others = rows or ({},)
+    return {**said, "suites": [{**said["suites"][0], **first}, *others]}
+
+
+def other(framework: str = "jax", **changes: Any) -> dict[str, Any]:
+    return {"suite": "compile", "framework": framework, "outcome": "passed", "ran": 2, **changes}
+
+
+EXCUSED = {"outcome": "not_run", "ran": 0, "reason": "there is no compiler here that it could use"}
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        pytest.param(compiled(), [], id="it ran"),
+        pytest.param(compiled({"ran": 0}), ["suite"], id="it compared nothing"),
+        pytest.param(compiled(EXCUSED), ["suite"], id="excused for want of a compiler"),
+        pytest.param(compiled({}, other(**EXCUSED)), ["suite"], id="one framework had no compiler"),
+        pytest.param(compiled({}, other(ran=0)), ["suite"], id="one framework compared nothing"),
+        pytest.param(compiled({}, other(outcome="failed")), ["suite"], id="one framework failed"),
+        pytest.param(compiled({}, other()), ["suite"], id="two rows with one check"),
+        pytest.param(compiled({"suite": "linalg"}), ["suite"], id="another suite ran"),
+    ],
+)
+def test_absence_of_a_demanded_suite_is_never_a_yes(
+    cell: Cell, said: dict[str, Any], wanted: list[str]
+) -> None:
+    assert wanting(cell, entry(cell, **said), "compile") == wanted
+
+
+def test_a_bad_second_card_shuts_it(cell: Cell) -> None:
+    bad = {"id": "D06", "stage": "convolution", "outcome": "failed", "summary": "", "evidence": {"card": 1}}
+    said = compiled()
+    with_it = {**said, "checks": [*said["checks"], bad]}
+    assert wanting(cell, entry(cell, **with_it), "compile") == ["no-proof"]
+    assert wanting(cell, entry(cell, **{**with_it, "verdict": "host"}), "compile") == ["host"]
+
+
+def test_a_convolution_that_compared_nothing_is_none(cell: Cell) -> None:
+    row = {"suite": "conv", "framework": "cudnn", "outcome": "passed", "ran": 0}
+    assert wanting(cell, entry(cell, suites=[row]), "conv") == ["suite"]
+    assert wanting(cell, entry(cell, suites=[{**row, "ran": 6}]), "conv") == []
