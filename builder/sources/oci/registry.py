@@ -62,15 +62,20 @@ class Registry:
         login: Callable[[str], Login | None] = docker_login,
         hint: str | None = None,
         remembers: float = math.inf,
+        keeps_tags: bool = False,
     ) -> None:
         """``mirrors`` maps a registry's name to ``[scheme://]host[:port][/prefix]``.
 
-        ``remembers`` is for how many seconds one that did not answer is not asked again.
+        Args:
+            remembers: For how many seconds one that did not answer is not asked again.
+            keeps_tags: A list of tags that took long is used for ten times as long: for somebody who looks
+                again and again. Whoever says yes to an image reads what lies beside it now.
         """
         client = client or Client(retries=2, connection_retries=1, read_timeout=10)
         self._wire = Wire(mirrors or {}, client, login, hint, remembers)
         self.artifacts: dict[tuple[str, str, str], Mapping[str, Any]] = {}
         """Entries of artifacts that were read by their own tags: :mod:`.artifacts`."""
+        self._keeps_tags = keeps_tags
         self._tags: dict[str, _Tags] = {}
         self._listing = threading.Lock()
 
@@ -88,7 +93,8 @@ class Registry:
         connection and says nothing is told of within a minute, and asked again after some seconds.
         """
         if not layers:
-            return cls(client=Client(retries=2, connection_retries=1, read_timeout=15), remembers=3)
+            client = Client(retries=2, connection_retries=1, read_timeout=15)
+            return cls(client=client, remembers=3, keeps_tags=True)
         return cls(
             client=Client(retries=4, connection_retries=3, read_timeout=120),
             hint="see that it is up and can be reached from here; the same command then goes on where it was",
@@ -223,8 +229,8 @@ class Registry:
     def tags_of(self, reference: str | Reference, start: str) -> tuple[str, ...]:
         """The tags of a reference's repository that begin with ``start``, sorted. Raises as :meth:`tags`.
 
-        A list of tags that took long is used for ten times as long, so that asking for each of 10,000 images
-        costs a tenth more than asking for one; a short one is asked for each time.
+        With ``keeps_tags`` a list that took long is used for ten times as long, so that asking for each of
+        10,000 images costs a tenth more than asking for one; a short one is asked for each time.
         """
         whole = _repository(self._wire.place(reference).name)
         with self._listing:
@@ -236,8 +242,9 @@ class Registry:
                 except ImageMissingError:  # nothing in it has a tag
                     tags = []
                 now = time.monotonic()
-                kept = _Tags(tags, now + (_KEPT * (now - began) if now - began >= _LONG else 0))
-                self._tags[whole] = kept
+                kept = _Tags(tags, now + _KEPT * (now - began))
+                if self._keeps_tags and now - began >= _LONG:
+                    self._tags[whole] = kept
         first = bisect.bisect_left(kept.tags, start)
         return tuple(itertools.takewhile(lambda tag: tag.startswith(start), kept.tags[first:]))
 

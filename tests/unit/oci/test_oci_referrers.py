@@ -20,7 +20,7 @@ from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import MANIFEST, Descriptor, Reference, parse_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from doubles.http_server import Request
 
@@ -152,8 +152,9 @@ def test_what_was_deleted_since_the_tags_were_listed(by_tag: RegistryDouble, reg
 
 
 def test_a_long_list_of_tags_is_used_for_some_time(
-    by_tag: RegistryDouble, registry: Registry, monkeypatch: pytest.MonkeyPatch
+    by_tag: RegistryDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    registry = Registry(client=Client(retries=0), login=lambda _host: None, keeps_tags=True)
     name, image = subject(by_tag, registry)
     clock = itertools.count(0, 0.2)
     monkeypatch.setattr(registry_module.time, "monotonic", lambda: next(clock))
@@ -163,6 +164,20 @@ def test_a_long_list_of_tags_is_used_for_some_time(
     assert sum("tags/list" in line for line in by_tag.requests) == 1
     made = attach(registry, name, image, artifact("one")).descriptor
     assert [found.digest for found in referrers(registry, name).descriptors] == [made.digest], "its own"
+
+
+@pytest.mark.parametrize("make", [Registry.to_write, Registry.from_user, Registry])
+def test_whoever_decides_reads_the_tags_each_time(
+    by_tag: RegistryDouble, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Registry]
+) -> None:
+    """A report that says broken, and came a moment ago, counts for the gate and for an audit."""
+    registry = make()
+    name, image = subject(by_tag, registry)
+    clock = itertools.count(0, 30)
+    monkeypatch.setattr(registry_module.time, "monotonic", lambda: next(clock))
+    assert referrers(registry, name).descriptors == ()
+    late = attach(Registry(), name, image, artifact("broken")).descriptor
+    assert [found.digest for found in referrers(registry, name).descriptors] == [late.digest]
 
 
 def test_listed_and_gone_is_attached_again(by_tag: RegistryDouble, registry: Registry) -> None:
