@@ -39,7 +39,7 @@ test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
 	$(PYTEST) $(WORKERS) -m 'not docker and not wheels and not long and not slow' tests/unit
 
 fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what comes from outside; an hour
-	RTBUILD_FUZZ=1000000 $(PYTEST) -q tests/unit/fuzz
+	RTBUILD_FUZZ=1000000 $(PYTEST) -q tests/unit/test_fuzz.py
 
 facts: $(BIN)/rtbuild  ## every row of the facts against its wheels, read again; reads 15 GB, keeps nothing; an hour
 	$(BIN)/rtbuild facts refresh --verify

@@ -86,6 +86,13 @@ def test_the_folder_shows_the_wings_alone() -> None:
     assert shown == set(WINGS)
 
 
+def test_tests_lie_where_what_they_test_lies() -> None:
+    here = Path(__file__).parent
+    folders = {path.parent.relative_to(here) for path in here.rglob("test_*.py")}
+    assert len(folders) > len(WINGS)
+    assert not {str(folder) for folder in folders if not (BUILDER / folder).is_dir()}
+
+
 def test_nobody_imports_upward_or_sideways(capsys: pytest.CaptureFixture[str]) -> None:
     code = lint_imports(config_filename=str(PROJECT), no_cache=True)
     assert code == EXIT_STATUS_SUCCESS, capsys.readouterr().out

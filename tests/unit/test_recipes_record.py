@@ -21,7 +21,7 @@ from builder.image.recipe.rendering import render
 from builder.plan.lock.file import pinned_cell, read_lock
 from builder.plan.matrix import load
 
-sys.path.insert(0, str(Path(__file__).parent / "recipe"))
+sys.path.insert(0, str(Path(__file__).parent / "image" / "recipe"))
 import recipe_cells
 
 if TYPE_CHECKING:

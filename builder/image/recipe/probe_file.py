@@ -3,7 +3,8 @@
 As SQLite's amalgamation does it: the modules in the order of their imports, relative imports taken out,
 each under a header that names it. The rules that make this possible (``from .module import name`` or ``from
 ..folder.module import name`` only, ``from ....core.module`` for what rtbuild shares with it, every module's
-and every top-level name unique across the folders) are checked by ``tests/unit/probe/test_probe_bundle.py``.
+and every top-level name unique across the folders) are checked by
+``tests/unit/verify/cudnn_verify/test_probe_bundle.py``.
 """
 
 import ast

@@ -1,0 +1,133 @@
+"""A framework and a card stand in the tables alone, and every reader of them knows what the tables know."""
+
+import ast
+import json
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from builder.core import resources
+from builder.plan.facts.maintain.probe_facts import portable
+from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.tables import gpus
+from builder.plan.facts.tables import loader as tables
+from builder.plan.resolve.solve import meant
+from builder.release.catalogue.releases import cards_of, releases_of
+from builder.verify.cudnn_verify.common import tables as data
+from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS
+from builder.verify.cudnn_verify.read.text_facts import TextFacts
+from builder.verify.runner.document import family
+
+BUILDER = Path(__file__).resolve().parents[4] / "builder"
+Line = namedtuple("Line", "text")
+ROW = """
+[[rows]]
+name = "madeup"
+title = "Made Up"
+module = "madeup"
+distribution = "madeup-gpu"
+told = "madeup"
+aliases = ["mdp"]
+packages = "madeup-gpu"
+requesters = ["madeup/libmadeup.so"]
+inner = ["madeup/lib"]
+settings = ["MADEUP_"]
+printed_by = '\\bmadeup[./]'
+sources = ["wheels"]
+"""
+
+
+@pytest.fixture
+def with_more(tmp_path, monkeypatch):
+    """The tables with one framework and one card more."""
+    where = tmp_path / "tables"
+    shutil.copytree(resources.facts(), where)
+    names = where / "frameworks.toml"
+    text = names.read_text("utf-8")
+    names.write_text(text.replace("[sources.pytorch]", ROW + "\n[sources.pytorch]", 1), "utf-8")
+    cards = where / "gpus.toml"
+    row = '{ name = "RTX7090", capability = "12.0", consumer = true, sources = ["nvidia"] },\n]'
+    cards.write_text(cards.read_text("utf-8").replace("\n]", f"\n  {row}", 1), "utf-8")
+    shutil.copy(where / "ctranslate2.toml", where / "madeup.toml")
+    madeup = where / "madeup.toml"
+    about = madeup.read_text("utf-8").replace("CTranslate2", "Made Up")
+    madeup.write_text(about.replace('name = "ctranslate2"', 'name = "madeup-gpu"'), "utf-8")
+    releases = (where / "releases/ctranslate2.json").read_text("utf-8")
+    (where / "releases/madeup.json").write_text(releases.replace('"ctranslate2"', '"madeup-gpu"'), "utf-8")
+    caches = (
+        tables.load,
+        gpus._known,
+        gpus._by_words,
+        gpus.card_of,
+        data.read_facts,
+        data.read_cards,
+    )
+    monkeypatch.setattr(resources, "facts", lambda: where)
+    for cache in caches:
+        cache.cache_clear()
+    monkeypatch.setattr(data, "TABLES", portable())
+    yield
+    monkeypatch.undo()
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("with_more")
+def test_a_framework_and_a_card_of_the_tables_are_known_to_every_reader(make) -> None:
+    release = tables.load().frameworks["madeup-gpu"].rows[-1].version
+    cell = make(
+        f"madeup-gpu=={release}",
+        python="3.12",
+        base="nvidia/cuda:12.8.1-cudnn-devel-ubuntu24.04",
+        gpus=("RTX7090",),
+    )
+    found = list(check(cell, suggest=False))
+    assert f"Made Up {release}" in str(found)
+    assert not [f for f in found if f.rule == "gpu" and f.outcome is Outcome.UNKNOWN and "RTX7090" in str(f)]
+    assert meant("madeup-gpuu") == "madeup-gpu"
+    assert family("mdp") == family("madeup-gpu") == "madeup"
+    assert "RTX7090" in {card.name for card in cards_of()}
+    assert ("madeup-gpu", "Made Up") in {(one.framework, one.title) for one in releases_of()}
+    told = TextFacts([Line("mdp==1.2.3 on an NVIDIA GeForce RTX 7090, madeup/core.py")])
+    assert (told.packages, told.capability, told.printed_by) == ({"madeup": "1.2.3"}, "12.0", {"madeup"})
+    assert data.read_frameworks()["madeup"]["inner"] == ["madeup/lib"]
+
+
+def test_each_framework_that_a_matrix_can_name_has_an_adapter_and_the_other_way_round() -> None:
+    assert set(FRAMEWORKS) == {row.name for row in tables.load().registry if row.distribution is not None}
+    for row in tables.load().registry:
+        if row.name in FRAMEWORKS:
+            assert (FRAMEWORKS[row.name].title, FRAMEWORKS[row.name].module) == (row.title, row.module)
+            assert tables.load().frameworks[row.distribution].title == row.title
+
+
+def lists_of_frameworks(path: Path) -> list[str]:
+    """Literals with the names of three frameworks or more, ``file:line``."""
+    rows = tables.load().registry
+    names = {name for row in rows for name in (row.name, row.distribution, row.told)} - {None}
+    found = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Dict):
+            parts = [*node.keys, *node.values]
+        elif isinstance(node, ast.Tuple | ast.List | ast.Set):
+            parts = node.elts
+        else:
+            continue
+        texts = {part.value for part in parts if isinstance(part, ast.Constant)}
+        if len(texts & names) >= 3:
+            found.append(f"{path.relative_to(BUILDER)}:{node.lineno}")
+    return found
+
+
+def test_frameworks_are_listed_in_the_registry_alone() -> None:
+    found = {place for path in BUILDER.rglob("*.py") for place in lists_of_frameworks(path)}
+    assert found == set(), "a row of facts/tables/frameworks.toml has it"
+
+
+def test_the_registry_is_read_where_the_probe_reads_it() -> None:
+    carried = json.loads(data.TABLES)["frameworks"]
+    assert list(carried) == [row.name for row in tables.load().registry]

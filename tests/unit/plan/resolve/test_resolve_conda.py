@@ -1,0 +1,147 @@
+"""A conda environment told in wheels, and the ways in which it can have had no GPU."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from builder.core.errors import CellError, UsageError
+from builder.plan.matrix import load
+from builder.plan.resolve.conda import CondaPackage, in_wheels, read
+
+MATRIX = Path(__file__).resolve().parents[4] / "matrices" / "torch-conda.yaml"
+BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
+
+
+def told(text: str) -> tuple[list[str], str | None, list[str]]:
+    """Requirements, Python and notes."""
+    found = in_wheels(*read(text), "env.yml")
+    return [str(wish) for wish in found.wishes], found.python, found.notes
+
+
+@pytest.mark.parametrize(
+    ("line", "package"),
+    [
+        ("pytorch", CondaPackage(name="pytorch")),
+        ("pytorch==1.12.1", CondaPackage(name="pytorch", version="1.12.1")),
+        ("pytorch=1.12", CondaPackage(name="pytorch", version="1.12")),
+        ("pytorch=1.12.*", CondaPackage(name="pytorch", version="1.12")),
+        ("pytorch 1.12.1", CondaPackage(name="pytorch", version="1.12.1")),
+        (
+            "pytorch::pytorch=1.12.1=py3.9_cuda*",
+            CondaPackage(name="pytorch", version="1.12.1", build="py3.9_cuda*"),
+        ),
+        (f"pytorch=1.12.1={BUILD}", CondaPackage(name="pytorch", version="1.12.1", build=BUILD)),
+        ("pytorch >=1.12,<2", CondaPackage(name="pytorch", bounds=">=1.12,<2")),
+        (
+            f"https://conda.invalid/pytorch/linux-64/pytorch-1.12.1-{BUILD}.tar.bz2#d41d8cd98f",
+            CondaPackage(name="pytorch", version="1.12.1", build=BUILD),
+        ),
+        (
+            "https://conda.invalid/main/linux-64/ld_impl_linux-64-2.38-h1181459_1.conda",
+            CondaPackage(name="ld-impl-linux-64", version="2.38", build="h1181459_1"),
+        ),
+    ],
+)
+def test_a_package_as_conda_names_it(line: str, package: CondaPackage) -> None:
+    assert read(f"# a comment\n@EXPLICIT\n{line}\n") == ([package], [])
+
+
+def test_an_environment_file() -> None:
+    text = """
+channels: [pytorch]
+dependencies:
+  - python=3.10
+  - pytorch=2.1
+  - pytorch-cuda=11.8
+  - torchvision
+  - pip:
+    - onnxruntime-gpu==1.16.3
+    - wandb
+"""
+    assert told(text) == (
+        ["torch==2.1.2+cu118", "torchvision", "onnxruntime-gpu==1.16.3", "wandb"],
+        "3.10",
+        ["env.yml: pytorch-cuda: not taken over"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "requirement"),
+    [
+        (("pytorch==1.12.1", "cudatoolkit=11.3"), "torch==1.12.1+cu113"),
+        ((f"pytorch=1.12.1={BUILD}",), "torch==1.12.1+cu113"),
+        ((f"pytorch=1.12.1={BUILD}", "cudatoolkit=11.3.1"), "torch==1.12.1+cu113"),
+        (("pytorch==1.12.1", "cudatoolkit=10.2"), "torch==1.12.1"),  # what the default index has
+    ],
+)
+def test_the_variant_of_the_same_cuda(lines: tuple[str, ...], requirement: str) -> None:
+    assert told("\n".join(lines))[0] == [requirement]
+
+
+def test_another_cudnn_in_the_wheel_is_said() -> None:
+    """Of 1.10.2, conda's build for CUDA 11.1 and the wheel differ in nothing; a made-up one does."""
+    assert told("pytorch=1.12.1=py3.9_cuda11.3_cudnn8.3.2_0")[2] == []
+    assert told("pytorch=1.12.1=py3.9_cuda11.3_cudnn8.0.5_0")[2] == [
+        "env.yml: cuDNN 8.3.2.44 in place of conda's 8.0.5"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (("pytorch=1.12.1=py3.9_cpu_0", "cudatoolkit=11.3"), "is the build for the CPU"),
+        ((f"pytorch=1.12.1={BUILD}", "cudatoolkit=11.6"), "holds cudatoolkit=11.6"),
+        (("pytorch==1.12.1", "cudatoolkit=11.4"), "built for CUDA 10.2, 11.3, 11.6, not 11.4"),
+        ((f"pytorch=1.12.1={BUILD}", "python=3.10"), "is built for Python 3.9"),
+        (("tensorflow=2.4.1=mkl_py38h1",), "tensorflow=2.4.1=mkl_py38h1 is a build for the CPU"),
+        (("pytorch", "cpuonly"), "PyTorch's build for the CPU"),
+        (("pytorch", "cudatoolkit=9.0"), "no PyTorch on record for CUDA 9.0"),
+        (("pytorch=1.12.1=cuda112py39h1_0",), "not 11.2"),  # conda-forge's own builds
+    ],
+)
+def test_what_cannot_have_used_a_gpu_is_refused(lines: tuple[str, ...], words: str) -> None:
+    with pytest.raises(CellError, match=re.escape(words)):
+        told("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("openssl=3", "no package that comes in wheels"),
+        ("dependencies: 3", "no list of dependencies"),
+        ("dependencies: [", "no YAML"),
+        ("[]", "no conda package"),
+    ],
+)
+def test_what_is_no_such_environment_is_the_users_mistake(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        told(text)
+
+
+def test_the_matrix_says_what_its_commands_come_to() -> None:
+    commands = re.findall(r"# conda install ([^:\n]+)", MATRIX.read_text())
+    cells = load(MATRIX).cells
+    assert len(commands) == len(cells)
+    for command, cell in zip(commands, cells, strict=True):
+        environment = told("\n".join(command.split()))
+        assert environment[0] == list(cell.frameworks)
+        assert environment[1] == cell.python
+
+
+def test_an_environment_of_2019_and_one_that_leaves_versions_open() -> None:
+    named = ("python=3.6", "tensorflow-gpu=1.14", "cudatoolkit=10.0", "numpy>=1.16,<1.17", "matplotlib-base")
+    old = "dependencies:" + "".join(f"\n- {text}" for text in named)
+    assert told(old) == (
+        ["tensorflow-gpu==1.14.*", "numpy<1.17,>=1.16", "matplotlib"],
+        "3.6",
+        ["env.yml: cudatoolkit: not taken over"],
+    )
+    assert told("dependencies: [pytorch, python>=3.9]")[0] == ["torch"]
+    assert told("dependencies: [pytorch, python>=3.9]")[1] == ">=3.9"
+    assert told("dependencies: [pytorch, pytorch-cuda=12.1]")[0] == ["torch==2.5.1+cu121"]
+    exact = told("dependencies: [pytorch=1.12]")
+    assert exact[0] == ["torch==1.12.*"]
+    assert exact[2][0].startswith("env.yml: nothing says which CUDA pytorch=1.12 is built for: any; PyTorch")

@@ -1,0 +1,431 @@
+"""The real kubectl against a double of an API server, which says what a cluster would."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from doubles.kubernetes import KubeDouble, serve
+from doubles.project import A100, T4, report
+
+from builder.cli.app import app
+from builder.core.errors import MissingToolError, SchedulerError
+from builder.release.dispatch import kubernetes
+from builder.release.dispatch.fleet import load_fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.unit.release.dispatch.conftest import Desk
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl: scripts/ensure-tools")
+CARDS = {"T4": T4, "A100": A100}
+
+
+@pytest.fixture
+def cluster(desk: Desk) -> Iterator[KubeDouble]:
+    desk.write_fleet("kubernetes")
+    with serve(desk.folder) as running:
+        desk.monkeypatch.setenv("KUBECONFIG", str(desk.folder / "kubeconfig"))
+        desk.monkeypatch.setenv("HOME", str(desk.folder))  # kubectl keeps what it discovered there
+        yield running
+
+
+def job_of(cluster: KubeDouble, gpu_class: str, number: int = 0) -> dict[str, Any]:
+    found = [
+        job for job in cluster.of("jobs") if job["metadata"]["annotations"]["io.rtbuild/class"] == gpu_class
+    ]
+    return found[number]
+
+
+def report_of(desk: Desk, job: dict[str, Any], gpu: dict[str, str], **changes: Any) -> str:
+    """What the pod of a job prints: stderr's lines, and the probe's JSON."""
+    digest = job["spec"]["template"]["spec"]["containers"][0]["image"].partition("@")[2]
+    (image,) = (one for one in desk.images() if one.digest == digest)
+    document = json.dumps(report(image, gpu=gpu, **changes), indent=1)
+    return f"2026-01-01 {{not JSON}}\n{{'nor': 'this'}}\n{document}\nand another line\n"
+
+
+def end_all(desk: Desk, cluster: KubeDouble) -> None:
+    """Every pod ran on the card that was asked for."""
+    for number, job in enumerate(cluster.of("jobs")):
+        card = CARDS[job["metadata"]["annotations"]["io.rtbuild/class"]]
+        ended = {"state": {"terminated": {"exitCode": 0}}}
+        status = {"phase": "Succeeded", "containerStatuses": [ended]}
+        cluster.pod(job, f"pod-{number}", status, log=report_of(desk, job, card))
+        cluster.end(job, "Complete")
+
+
+def words(rows: list[dict[str, Any]]) -> set[str]:
+    return {row["scheduler"] for row in rows}
+
+
+def test_a_run_from_submission_to_reports(desk: Desk, cluster: KubeDouble) -> None:
+    code, rows = desk.tasks()
+    assert (code, len(cluster.of("jobs")), len(cluster.of("networkpolicies"))) == (0, 4, 1)
+    assert words(rows) == {"no pod yet"}
+    posted = [line for line in cluster.requests if line.startswith("POST")]
+    assert all("fieldValidation=Strict" in line for line in posted)
+    assert sum("dryRun=All" in line for line in posted) == 2, "each class was tried before"
+    end_all(desk, cluster)
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
+
+
+def test_a_second_submission_meets_the_first(desk: Desk, cluster: KubeDouble) -> None:
+    """Two dispatchers that both saw no job: the server answers 409 to the slower one."""
+    desk.call()
+    _, manifests = desk.call("--dry-run")
+    assert kubernetes.submit(manifests) == "0 of 5 are new"
+    del cluster.objects["jobs", job_of(cluster, "T4")["metadata"]["name"]]
+    assert kubernetes.submit(manifests) == "1 of 5 are new"
+    assert len(cluster.of("jobs")) == 4
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        ((401, "Unauthorized", "Unauthorized"), "You must be logged in"),
+        ((403, "Forbidden", 'jobs.batch is forbidden: User "tests" cannot list'), "cannot list"),
+        ((500, "InternalError", "etcdserver: leader changed"), "leader changed"),
+    ],
+)
+def test_a_refusal_is_said_before_anything_is_submitted(
+    desk: Desk, cluster: KubeDouble, refusal: tuple[int, str, str], said: str
+) -> None:
+    cluster.refuse = lambda _method, path: refusal if "/namespaces/" in path else None
+    with pytest.raises(SchedulerError) as raised:
+        desk.call()
+    assert raised.value.exit_code == 5
+    assert said in "\n".join(raised.value.tail)
+    assert cluster.of("jobs") == []
+
+
+def test_a_token_that_may_look_and_not_create(desk: Desk, cluster: KubeDouble) -> None:
+    message = 'jobs.batch is forbidden: User "tests" cannot create resource "jobs"'
+    cluster.refuse = lambda method, _path: (403, "Forbidden", message) if method == "POST" else None
+    code, rows = desk.tasks()
+    assert code == 5
+    assert all('cannot create resource "jobs"' in row["scheduler"] for row in rows)
+    assert not [line for line in cluster.requests if line.startswith("POST") and "dryRun" not in line]
+
+
+def test_a_login_that_may_not_push_keeps_anything_from_being_submitted(
+    desk: Desk, cluster: KubeDouble
+) -> None:
+    """Reports are attached by this machine, so its login decides."""
+    desk.server.fault = lambda request: 401 if request.method == "POST" else None
+    with pytest.raises(MissingToolError, match=r"may not push to \S+/staging") as raised:
+        desk.call()
+    assert raised.value.exit_code == 5
+    assert "docker login" in (raised.value.hint or "")
+    assert cluster.of("jobs") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("ErrImagePull", 'failed to resolve reference "r/s@sha256:0": r/s@sha256:0: not found'),
+        ("ImagePullBackOff", "Back-off pulling image: ErrImagePull: unexpected status 401 Unauthorized"),
+        ("InvalidImageName", "couldn't parse image reference"),
+    ],
+)
+def test_an_image_that_no_try_will_pull_is_not_waited_for(
+    desk: Desk, cluster: KubeDouble, reason: str, message: str
+) -> None:
+    looks: list[str] = []
+    stuck = {"state": {"waiting": {"reason": reason, "message": message}}}
+
+    def refuse(method: str, path: str) -> None:
+        looks.extend([path] if method == "GET" and "/jobs?" in path else [])
+        if len(looks) == 4 and not cluster.of("pods"):
+            end_all(desk, cluster)
+            del (job := job_of(cluster, "T4"))["status"]
+            (pod,) = (
+                one
+                for one in cluster.of("pods")
+                if one["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+            )
+            pod["status"] = {"phase": "Pending", "containerStatuses": [stuck]}
+
+    cluster.refuse = refuse
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert code == 5
+    (lost,) = (row for row in rows if row["state"] == "lost")
+    assert lost["scheduler"].startswith(f"ended without a verdict: the image cannot be pulled: {reason}: ")
+    assert len(cluster.of("jobs")) == 3, "it would hold its GPU until the deadline"
+    posted = [line for line in cluster.requests if line.startswith("POST") and "dryRun" not in line]
+    assert len(posted) == 5, "and it is not tried again"
+
+
+@pytest.mark.slow
+def test_too_many_requests_are_waited_for(desk: Desk, cluster: KubeDouble) -> None:
+    """kubectl does as the server says: Retry-After is one second."""
+    refused: list[str] = []
+
+    def refuse(method: str, path: str) -> tuple[int, str, str] | None:
+        if method != "POST" or "dryRun" in path or refused:
+            return None
+        refused.append(path)
+        return 429, "TooManyRequests", "the server has received too many requests"
+
+    cluster.refuse = refuse
+    assert desk.call()[0] == 0
+    assert (len(refused), len(cluster.of("jobs"))) == (1, 4)
+
+
+@pytest.mark.slow
+def test_a_server_that_fails_on_the_way(desk: Desk, cluster: KubeDouble) -> None:
+    """What was created stays, and the same command creates the rest."""
+
+    def refuse(method: str, path: str) -> tuple[int, str, str] | None:
+        full = method == "POST" and "dryRun" not in path and len(cluster.of("jobs")) == 1
+        return (500, "InternalError", "etcdserver: request timed out") if full else None
+
+    cluster.refuse = refuse
+    with pytest.raises(SchedulerError, match="kubectl create"):
+        desk.call()
+    assert len(cluster.of("jobs")) == 1
+    cluster.refuse = lambda _method, _path: None
+    assert desk.call()[0] == 0
+    assert len(cluster.of("jobs")) == 4
+
+
+@pytest.mark.slow
+def test_a_server_that_is_away_while_somebody_waits(desk: Desk, cluster: KubeDouble) -> None:
+    looks: list[str] = []
+
+    def refuse(method: str, path: str) -> tuple[int, str, str] | None:
+        looks.extend([path] if method == "GET" and "/jobs?" in path else [])
+        if len(looks) == 8 and not cluster.of("pods"):
+            end_all(desk, cluster)
+        return (500, "InternalError", "leader changed") if 4 < len(looks) < 8 else None
+
+    cluster.refuse = refuse
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
+    assert desk.said.count("Kubernetes refused: kubectl get; it is asked again") == 1
+    assert desk.said.count("answer again") == 1
+
+
+@pytest.mark.slow
+def test_lists_in_pages_and_a_page_that_is_gone(desk: Desk, cluster: KubeDouble) -> None:
+    """410 to a page of a list that has grown too old: kubectl says so, and the next look begins anew."""
+    desk.call()
+    cluster.page = 3
+    fleet = load_fleet(desk.fleet)
+    assert len(kubernetes.jobs(fleet)) == 4
+    cluster.refuse = lambda _method, path: (
+        (410, "Expired", "the provided continue parameter is too old") if "continue=" in path else None
+    )
+    with pytest.raises(SchedulerError) as raised:
+        kubernetes.jobs(fleet)
+    assert "too old" in "\n".join(raised.value.tail)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        (
+            {
+                "phase": "Pending",
+                "containerStatuses": [
+                    {
+                        "state": {
+                            "waiting": {"reason": "ImagePullBackOff", "message": "Back-off \x1b[2J pulling"}
+                        }
+                    }
+                ],
+            },
+            "pending: ImagePullBackOff: Back-off \ufffd[2J pulling",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+                    }
+                ],
+            },
+            "pending: Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+        ),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
+            "failed: Evicted: The node was low on resource: memory.",
+        ),
+        ({"phase": "Running"}, "running on node-1"),
+    ],
+    ids=["ImagePullBackOff", "unschedulable", "evicted", "running"],
+)
+def test_why_a_task_has_not_come(desk: Desk, cluster: KubeDouble, status: dict[str, Any], word: str) -> None:
+    desk.call()
+    cluster.pod(job_of(cluster, "T4"), "pod-1", status)
+    job_of(cluster, "A100")["spec"]["suspend"] = True
+    _, rows = desk.tasks()
+    assert words(rows) == {word, "no pod yet", "suspended: it waits in its queue"}
+
+
+@pytest.mark.slow
+def test_an_evicted_pod_and_its_successor(desk: Desk, cluster: KubeDouble) -> None:
+    """The log that counts is that of the pod that succeeded, whatever came before or after."""
+    desk.call()
+    end_all(desk, cluster)
+    for number, job in enumerate(cluster.of("jobs")):
+        gone = {"phase": "Failed", "reason": "Evicted"}
+        cluster.pod(job, f"early-{number}", gone, log="killed", at=0)
+        cluster.pod(job, f"late-{number}", gone, log="killed", at=59)
+    code, _ = desk.tasks("--wait", "--every", "0.2")
+    assert code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("gpu", "changes", "said"),
+    [
+        (A100, {}, "the fleet says T4, and its node has A100"),
+        (T4, {"verdict": "host", "cause": "driver-missing"}, "the report says host"),
+        (T4, {"test_double": True}, None),
+        (T4, {"verdict": "broken", "cause": "cudnn-missing"}, "says broken, and its container ended with 0"),
+    ],
+    ids=["a fleet that lies", "host", "a double", "its exit code"],
+)
+def test_a_log_that_is_no_verdict_on_the_task(
+    desk: Desk, cluster: KubeDouble, gpu: dict[str, str], changes: dict[str, Any], said: str | None
+) -> None:
+    looks: list[str] = []
+
+    def refuse(method: str, path: str) -> None:
+        looks.extend([path] if method == "GET" and "/jobs?" in path else [])
+        if len(looks) == 4 and not cluster.of("pods"):
+            end_all(desk, cluster)
+            job = job_of(cluster, "T4")
+            name = next(name for name, log in cluster.logs.items() if log == report_of(desk, job, T4))
+            cluster.logs[name] = report_of(desk, job, gpu, **changes)
+            if changes.get("verdict") == "host":
+                ended = cluster.objects["pods", name]["status"]["containerStatuses"][0]["state"]
+                ended["terminated"]["exitCode"] = 22
+            cluster.end(job, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+
+    cluster.refuse = refuse
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert code == 5
+    assert sorted(row["state"] for row in rows) == ["lost", "verdict", "verdict", "verdict"]
+    if said is not None:
+        assert desk.said.count(said) == 1, "once, and not at every look"
+        assert "failed: BackoffLimitExceeded" in desk.said
+
+
+@pytest.mark.slow
+def test_a_log_with_two_reports_is_none(desk: Desk, cluster: KubeDouble) -> None:
+    """Who prints before the probe does could say anything."""
+    desk.call()
+    end_all(desk, cluster)
+    for name, log in cluster.logs.items():
+        cluster.logs[name] = log + log
+    code, rows = desk.tasks()
+    assert code == 0
+    assert not any(row["verdict"] for row in rows)
+    assert desk.said.count("the pod's log holds several reports") == 4
+
+
+@pytest.mark.slow
+def test_a_job_that_ended_without_a_verdict_is_made_anew(desk: Desk, cluster: KubeDouble) -> None:
+    """Its name is taken until it is deleted; its pods go with it."""
+    desk.call()
+    first = job_of(cluster, "T4")
+    cluster.pod(first, "pod-1", {"phase": "Failed"}, log="Killed\n")
+    cluster.end(first, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
+    assert desk.call()[0] == 0
+    second = cluster.objects["jobs", first["metadata"]["name"]]
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    assert cluster.of("pods") == []
+    assert "the pod's log holds no report" in desk.said
+
+
+def test_each_class_is_tried_by_a_dry_run(desk: Desk, cluster: KubeDouble) -> None:
+    from typer.testing import CliRunner
+
+    done = CliRunner().invoke(app, ["doctor", "--fleet", str(desk.fleet)], standalone_mode=False)
+    assert (done.return_value, done.stdout) == (0, "T4: would be taken\nA100: would be taken\n")
+    assert cluster.of("jobs") == []
+    cluster.refuse = lambda method, _path: (
+        (403, "Forbidden", "exceeded quota: gpus") if method == "POST" else None
+    )
+    done = CliRunner().invoke(app, ["doctor", "--fleet", str(desk.fleet)], standalone_mode=False)
+    assert done.return_value == 5
+    assert done.stdout.count("exceeded quota: gpus") == 2
+
+
+def test_a_dry_run_needs_neither_kubectl_nor_a_cluster(desk: Desk) -> None:
+    desk.write_fleet("kubernetes")
+    desk.monkeypatch.setenv("PATH", str(desk.bin))
+    code, text = desk.call("--dry-run")
+    assert (code, text.count("kind: Job")) == (0, 4)
+
+
+def test_without_the_right_to_make_network_policies_it_goes_on_and_says_so(
+    desk: Desk, cluster: KubeDouble
+) -> None:
+    message = 'networkpolicies.networking.k8s.io is forbidden: User "tests" cannot create resource'
+    cluster.refuse = lambda method, path: (
+        (403, "Forbidden", message) if method == "POST" and "networkpolicies" in path else None
+    )
+    assert desk.call()[0] == 0
+    assert len(cluster.of("jobs")) == 4
+    assert "this login may not make network policies, so the pods can reach the network" in desk.said
+
+
+def test_a_task_without_a_verdict_says_why(desk: Desk, cluster: KubeDouble) -> None:
+    """In the words of the kubelet, or the last of the container: no login to a node, no look for a log."""
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "loading\ncuDNN 9.1\n"}}
+    statuses = [
+        {"phase": "Failed", "reason": "DeadlineExceeded", "message": "Pod was active on the node longer"},
+        {"phase": "Failed", "containerStatuses": [{"state": ended}]},
+    ]
+
+    def refuse(method: str, path: str) -> None:
+        if method == "GET" and "/jobs?" in path and len(cluster.of("jobs")) == 4 and not cluster.of("pods"):
+            end_all(desk, cluster)
+            for number, status in enumerate(statuses):
+                job = job_of(cluster, "T4", number)
+                cluster.objects.pop(("pods", f"pod-{cluster.of('jobs').index(job)}"))
+                cluster.pod(job, f"failed-{number}", status, log="Killed")
+                cluster.end(job, "Failed", "BackoffLimitExceeded")
+
+    cluster.refuse = refuse
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert code == 5
+    said = "ended without a verdict: failed: BackoffLimitExceeded: "
+    assert {row["scheduler"] for row in rows if row["state"] == "lost"} == {
+        said + "DeadlineExceeded: Pod was active on the node longer, on node-1",
+        said + "OOMKilled: cuDNN 9.1, on node-1",
+    }
+
+
+def test_many_logs_are_read_by_one_kubectl(desk: Desk, cluster: KubeDouble) -> None:
+    """And where one of them does not come, each alone."""
+    desk.call()
+    end_all(desk, cluster)
+    commands = desk.folder / "commands"
+    desk.program("kubectl", f'echo "$*" >>{commands}; exec {shutil.which("kubectl")} "$@"')
+    assert desk.call("--wait", "--every", "0.2")[0] == 0
+    assert [line.split()[:2] for line in commands.read_text().splitlines() if line.startswith("logs")] == [
+        ["logs", "--selector"]
+    ]
+
+
+def test_a_log_that_is_gone_costs_no_other(desk: Desk, cluster: KubeDouble) -> None:
+    desk.call()
+    end_all(desk, cluster)
+    del cluster.logs["pod-0"]
+    code, rows = desk.tasks()
+    assert code == 0
+    assert sorted(str(row["verdict"]) for row in rows) == ["None", "works", "works", "works"]
