@@ -73,7 +73,7 @@ def ran(verifications: Sequence[JudgedReport], gpu: str | None, suites: Sequence
     if lacking := [name for name in suites if name not in found]:
         return fails(
             "suite",
-            f"{', '.join(lacking)} ran on {where} in no verification; what ran: "
+            f"no verification on {where} ran {', '.join(lacking)}; what ran: "
             f"{', '.join(sorted(found)) or 'nothing'}",
             hint="name the suites in the matrix (verify), verify and publish it anew; or ask another image",
         )

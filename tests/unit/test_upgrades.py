@@ -1,0 +1,152 @@
+"""Documents that rtbuild 0.1.0 wrote on 2026-11-22 are read by every later one.
+
+``tests/documents/0.1.0`` was written once, by its commands: ``lock`` and ``build`` of a small cell without an
+engine, ``publish`` with cosign's signatures to a registry with the referrers API and to one without, and a
+``publish`` that found an image broken. Its reports are test doubles of a T4 and an A100. A document that has
+to change is not written anew here: the reader has to know both.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from doubles.registry import RegistryDouble, serve
+from rtbuild_command import rtbuild
+
+from builder.core.errors import UsageError
+from builder.image.compose.run_steps import layer_keys
+from builder.image.layers.store import LayerStore
+from builder.image.recipe.rendering import render
+from builder.plan.lock.file import pinned_cell, read_lock
+from builder.plan.matrix import load
+from builder.release.audit import Question, audit
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.verify.evidence.cosign import Verifier
+from builder.verify.evidence.local_builds import MadeImages
+from builder.verify.runner.entry import ReportStore, SealedReport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.release.audit.run import Audit
+
+DOCUMENTS = Path(__file__).parents[1] / "documents" / "0.1.0"
+SCHEMAS = Path(__file__).parents[2] / "docs"
+REPOSITORIES = ("signed", "signed-referrers", "against")
+
+
+@contextmanager
+def repository(name: str) -> Iterator[str]:
+    """Serve a repository as ``publish`` left it, and give its name."""
+    kept = json.loads((DOCUMENTS / f"{name}.registry.json").read_text())
+    double = RegistryDouble(
+        referrers=name.endswith("referrers"),
+        tags=kept["tags"],
+        manifests={
+            digest: (one["mediaType"], one["content"].encode()) for digest, one in kept["manifests"].items()
+        },
+        blobs={digest: base64.b64decode(content) for digest, content in kept["blobs"].items()},
+    )
+    with serve(double):
+        yield f"{double.host}/team/tf"
+
+
+def ask(name: str, **question: Any) -> Audit:
+    with repository(name) as where:
+        registry = Registry(client=Client(retries=0), login=lambda _host: None)
+        return audit(registry, f"{where}:latest", Question(**question))
+
+
+@pytest.mark.parametrize("name", REPOSITORIES)
+def test_a_published_image_audits(name: str) -> None:
+    found = ask(name)
+    assert found.works == (name != "against")
+    assert not [finding for finding in found.findings if finding.what == "unread"]
+    assert len(found.against) == (1 if name == "against" else 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REPOSITORIES)
+def test_its_signatures_are_verified_by_cosign(name: str) -> None:
+    if shutil.which("cosign") is None:
+        pytest.skip("needs cosign: scripts/ensure-tools")
+    found = ask(name, verifier=Verifier(key=str(DOCUMENTS / "cosign.pub")))
+    assert found.works == (name != "against")
+    assert [finding.outcome for finding in found.findings if finding.what == "signature"] == ["passes"]
+
+
+def test_a_report_from_before_suites_counts_for_its_convolution_alone() -> None:
+    assert ask("signed", suites=("conv",)).works
+    assert not ask("signed", suites=("attention",)).works
+
+
+@pytest.mark.parametrize("path", ["tf.yaml", "build/small.yaml"])
+def test_a_matrix_and_its_lock_are_read(path: str, tmp_path: Path) -> None:
+    shutil.copytree(DOCUMENTS, tmp_path, dirs_exist_ok=True)
+    listed = json.loads(rtbuild(tmp_path, "lock", path, "--check", "--json").stdout)
+    assert [cell["locked"] for cell in listed["cells"]] == [True]
+
+
+def test_reports_are_read_from_the_results_of_a_run() -> None:
+    found = list(ReportStore(DOCUMENTS / "results" / "reports").entries())
+    assert {type(one) for one in found} == {SealedReport}
+    assert sorted(one.verdict for one in found if isinstance(one, SealedReport)) == ["broken", "works"]
+
+
+@pytest.mark.parametrize("kind", ["run", "publication"])
+def test_records_fit_todays_schemas(kind: str) -> None:
+    (path,) = (DOCUMENTS / "results").glob(f"{kind}-*.json")
+    schema = json.loads((SCHEMAS / f"{kind}.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(json.loads(path.read_text()))
+
+
+def test_a_build_asks_a_cache_for_the_layers_that_are_in_it(tmp_path: Path) -> None:
+    """All but the probe's, whose text changes; whichever zstandard is installed here."""
+    shutil.copytree(DOCUMENTS / "cache", tmp_path, dirs_exist_ok=True)
+    lockfile = read_lock(DOCUMENTS / "build" / "small.lock.json")
+    (cell,) = load(DOCUMENTS / "build" / "small.yaml").cells
+    assert lockfile is not None
+    pinned = pinned_cell(cell, lockfile)
+    assert pinned is not None
+    recipe = render(pinned, probe=b"#!/usr/bin/env python3\n", version="0.1.0")
+    store = LayerStore(tmp_path / "layers")
+    kept = {path.name.partition("-zstd")[0]: path.stem for path in store.folder("index").glob("*.json")}
+    with store.lease() as lease:
+        below = (key for name, key in sorted(kept.items()) if re.match("rootfs2|wheels", name))
+        system, wheels = map(store._read, below)
+        assert system is not None
+        assert wheels is not None
+        keys = layer_keys(recipe, [system.layer], [wheels.layer])
+        there = {name for name, key in keys.items() if key.partition("-zstd")[0] in kept}
+        assert set(keys) - there == {"probe"}
+        small = store.find(next(key for key in kept.values() if key.startswith("step-0dbd")), lease)
+        assert small is not None
+        assert small.layer.size == store.blob(small.layer.digest).stat().st_size
+
+
+def test_images_that_were_made_here_are_remembered() -> None:
+    made = MadeImages(DOCUMENTS / "cache" / "made")
+    content = made.content("sha256:2b5a21bcc066c82945bc8b3befcdf1451002973f1ba75ceadbdc210aab1c7b8a")
+    assert content == "sha256:3c1dfa7d13d208a1d171a7d09214f50a3be3050a0ecef867fbda2db3168c9b73"
+
+
+def test_a_document_of_the_future_names_what_reads_it(tmp_path: Path) -> None:
+    lock = json.loads((DOCUMENTS / "tf.lock.json").read_text())
+    path = tmp_path / "tf.lock.json"
+    path.write_text(json.dumps(lock | {"schema": 9}))
+    with pytest.raises(UsageError, match="has schema 9, and this rtbuild knows up to") as refused:
+        read_lock(path)
+    assert refused.value.hint == "a newer rtbuild wrote it: install that one"
+    text = (DOCUMENTS / "tf.yaml").read_text()
+    (tmp_path / "tf.yaml").write_text(text.replace("version: 1", "version: 9"))
+    refusal = rtbuild(tmp_path, "check", "tf.yaml", check=2).stderr
+    assert "this rtbuild does not know version '9' of the format" in refusal
