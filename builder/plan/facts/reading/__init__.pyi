@@ -1,4 +1,4 @@
-from .base import DOCKER_HUB, TAG, CudaTag, system_of, tag_of
+from .base import DOCKER_HUB, TAG, CudaTag, framework_texts, system_of, tag_of
 from .cache import Memory
 from .cells import read
 from .observed import BaseTruth, Truth, WheelTruth
@@ -18,6 +18,7 @@ __all__ = [
     "Told",
     "Truth",
     "WheelTruth",
+    "framework_texts",
     "metadata_of",
     "number_of",
     "read",

@@ -3,7 +3,10 @@
 import re
 from dataclasses import dataclass
 
+from packaging.requirements import Requirement
+
 from builder.core.model import Base, Cell, RegistryBase, RootfsBase
+from builder.core.versions import canonical, pinned, requirement
 from builder.plan.facts.reading.observed import BaseTruth, truth_of_base
 from builder.plan.facts.tables import SystemRow, TagRow, load
 
@@ -77,3 +80,22 @@ def tag_of(base: Base) -> CudaTag | None:
         system=system,
         row=next(rows, None),
     )
+
+
+def framework_texts(cell: Cell) -> tuple[str, ...]:
+    """A cell's requirements on frameworks: those of its ``framework``, then those that stand in its ``pip``.
+
+    A framework is judged and read by what it is, whichever key names it. A build without CUDA has another
+    distribution, and is none here; of several requirements on one distribution a pinned one counts.
+    """
+    tables = load()
+    named = {canonical(parsed.name) for text in cell.frameworks if (parsed := requirement(text)) is not None}
+    beside: dict[str, tuple[str, Requirement]] = {}
+    for text in cell.pip:
+        parsed = requirement(text)
+        name = canonical(parsed.name) if parsed is not None else ""
+        if parsed is None or name in named or tables.table_name(name) not in tables.frameworks:
+            continue
+        if name not in beside or pinned(beside[name][1]) is None:
+            beside[name] = text, parsed
+    return (*cell.frameworks, *(text for text, _ in beside.values()))

@@ -16,6 +16,7 @@ from builder.core.digests import digest_of
 from builder.core.files import read_cached, write_cached
 from builder.core.model import Cell, Pinned, RegistryBase, Wheel
 from builder.core.versions import canonical, requirement
+from builder.plan.facts.reading.base import framework_texts
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.plan.facts.reading.wheel import kept, place_of, truth_of, with_deep
 from builder.sources.oci import parse_reference
@@ -137,7 +138,7 @@ def framework_wheels(cell: Cell, pinned: Pinned | None) -> tuple[Wheel, ...]:
     """The frameworks' wheels of a lock, and JAX's plug-in, which holds its pins."""
     if pinned is None:
         return ()
-    names = {canonical(r.name) for text in cell.frameworks if (r := requirement(text)) is not None}
+    names = {canonical(r.name) for text in framework_texts(cell) if (r := requirement(text)) is not None}
     return tuple(
         wheel
         for wheel in pinned.wheels

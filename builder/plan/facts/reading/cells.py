@@ -20,7 +20,7 @@ from builder.core.errors import CellError, ImageMissingError, RtbuildError
 from builder.core.items import item
 from builder.core.model import Cell, Pinned, Wheel
 from builder.core.versions import canonical, requirement
-from builder.plan.facts.reading.base import system_of
+from builder.plan.facts.reading.base import framework_texts, system_of
 from builder.plan.facts.reading.cache import Memory, base_reference, framework_wheels, together
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.plan.facts.reading.wheel import truth_of, with_deep
@@ -115,7 +115,7 @@ def _distributions(cell: Cell, pinned: Pinned | None) -> Iterator[str]:
     if pinned is not None:
         yield from (canonical(wheel.name) for wheel in framework_wheels(cell, pinned))
         return
-    for parsed in filter(None, map(requirement, cell.frameworks)):
+    for parsed in filter(None, map(requirement, framework_texts(cell))):
         yield canonical(parsed.name)
         yield from _plugins(parsed)
 
@@ -131,7 +131,7 @@ def _wanted(cell: Cell, pinned: Pinned | None, offered: Offered) -> Iterator[Whe
     fitting = _tags(cell)
     if pinned is not None or not fitting:
         return
-    for parsed in filter(None, map(requirement, cell.frameworks)):
+    for parsed in filter(None, map(requirement, framework_texts(cell))):
         first = _newest(parsed, offered, fitting, cell)
         yield first
         if isinstance(first, Wheel):
@@ -145,8 +145,8 @@ def _absent(cell: Cell, told: Iterable[WheelTruth], offered: Offered) -> Iterato
     What an index that did not answer has is not known, and a package that is compiled needs no wheel.
     """
     fitting = _tags(cell)
-    asked: list[tuple[WheelTruth | None, str]] = [(None, text) for text in cell.frameworks]
-    named = {name for text in cell.frameworks if (r := requirement(text)) for name in _plugins(r)}
+    asked: list[tuple[WheelTruth | None, str]] = [(None, text) for text in framework_texts(cell)]
+    named = {name for text in framework_texts(cell) if (r := requirement(text)) for name in _plugins(r)}
     asked += [(wheel, text) for wheel in told for text in wheel.requires]
     for by, parsed in ((by, requirement(text)) for by, text in asked):
         name = canonical(parsed.name) if parsed is not None else ""

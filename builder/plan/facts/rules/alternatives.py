@@ -60,6 +60,11 @@ def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
         changes += [("pip", text) for text in right.pip if text not in cell.pip]
         changes += [("cuda.packages", text) for text in right.cuda.packages if text not in cell.cuda.packages]
         cell = right
+    for framework in stack.frameworks[len(cell.frameworks) :]:
+        if framework.version is None and (version := candidates.newest_beside(stack, framework)) is not None:
+            before, name = cell.pip, _name(framework.requirement)
+            cell = with_releases(cell, {name: version})
+            changes += [("pip", text) for text in cell.pip if text not in before]
     if any(finding.outcome is Outcome.IMPOSSIBLE for finding in packages.numpy(stack)):
         kept = tuple(t for t in cell.pip if (r := requirement(t)) is None or canonical(r.name) != "numpy")
         cell = replace(cell, pip=(*kept, "numpy<2"))
@@ -227,7 +232,7 @@ def _extras(stack: Stack) -> Iterator[Candidate]:
         if (row := framework.row) is not None
         and (row.brings, row.extra, framework.brings) == ("extra", "and-cuda", "outside")
         else text
-        for text, framework in zip(cell.frameworks, stack.frameworks, strict=True)
+        for text, framework in zip(cell.frameworks, stack.frameworks, strict=False)
     )
     if texts != cell.frameworks:
         base = Base(kind="registry", name=f"nvidia/cuda:{tag.cuda}-base-{tag.system}") if tag else cell.base
@@ -238,11 +243,10 @@ def _extras(stack: Stack) -> Iterator[Candidate]:
 def _other_ways(stack: Stack) -> Iterator[Candidate]:
     """The same releases put together another way: by extras, CUDA variants, packages, Pythons."""
     cell = stack.cell
-    releases = [
-        (framework.requirement, framework.version) for framework in stack.frameworks if framework.table
-    ]
+    own_key = stack.frameworks[: len(cell.frameworks)]
+    releases = [(framework.requirement, framework.version) for framework in own_key if framework.table]
     ways = [_ways(text, version) for text, version in releases if version is not None]
-    if len(ways) < len(stack.frameworks):
+    if len(ways) < len(own_key):
         return
     platform = candidates.platform_of(cell.gpus) or cell.platform
     every = (

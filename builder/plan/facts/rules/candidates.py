@@ -24,7 +24,8 @@ from builder.core.versions import (
     requirement,
     short,
 )
-from builder.plan.facts.rules.image_contents import NOT_IN_RUNTIME
+from builder.plan.facts.rules.framework import CellFramework
+from builder.plan.facts.rules.image_contents import NOT_IN_RUNTIME, Stack
 from builder.plan.facts.tables import FrameworkRow, FrameworkTable, TagRow, card_of, load
 
 
@@ -74,6 +75,22 @@ def choices(asked: Requirement, available: Mapping[str, Sequence[str]] | None = 
         version = _version(row, asked.specifier, offered)
         if version is not None:
             yield from _ways(table, row, asked, version, listed=f"{version}+{row.variant}" in offered)
+
+
+def newest_beside(stack: Stack, framework: CellFramework) -> str | None:
+    """The newest release on record of a framework that ``pip`` asks for without one, with a wheel for the
+    cell's Python and platform and for the CUDA major of the other frameworks; None if there is none.
+    """
+    parsed, cell = requirement(framework.requirement), stack.cell
+    if parsed is None or framework.table is None:
+        return None
+    majors = {major(other.cuda.text) for other in stack.frameworks if other.cuda is not None}
+    for way in choices(parsed):
+        row = way.row
+        fits = cell.python in row.python and cell.platform in row.platforms and row.yanked is None
+        if fits and not way.index and (row.cuda is None or {major(row.cuda)} >= majors):
+            return row.version
+    return None
 
 
 @functools.lru_cache(maxsize=64)

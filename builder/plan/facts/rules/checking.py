@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from builder.core.model import Cell
 from builder.core.versions import canonical, pinned, release, requirement
-from builder.plan.facts.reading import Truth, WheelTruth, system_of
+from builder.plan.facts.reading import Truth, WheelTruth, framework_texts, system_of
 from builder.plan.facts.rules import (
     beside,
     compiled_packages,
@@ -120,7 +120,7 @@ def check(
 
 def _kept(stack: Stack) -> Truth:
     """What was read and holds for other cells, too: of the frameworks' wheels, of what is gone."""
-    of_it = {canonical(parsed.name) for text in stack.cell.frameworks if (parsed := requirement(text))}
+    of_it = {canonical(parsed.name) for f in stack.frameworks if (parsed := requirement(f.requirement))}
     wheels = tuple(wheel for wheel in stack.truth.wheels if wheel.name in of_it)
     base = stack.truth.base
     gone = base if base is not None and not base.exists else None
@@ -143,7 +143,7 @@ def _is_absent(other: Cell, cell: Cell, absent: Collection[str]) -> bool:
     """Whether a cell asks for what the same indexes answered not to have, itself or by the same extras."""
     if not absent or other.index != cell.index:
         return False
-    mine, its = ([_release(text) for text in one.frameworks] for one in (cell, other))
+    mine, its = ([_release(text) for text in framework_texts(one)] for one in (cell, other))
     gone = {(name, versions) for name, _, versions in map(_release, absent)}
     return mine == its or any((name, versions) in gone for name, _, versions in its)
 
@@ -159,8 +159,8 @@ def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
         base_is_gone = kept.base is not None and other.base == cell.base
         if other == cell or base_is_gone or _is_absent(other, cell, kept.absent):
             return Outcome.IMPOSSIBLE
-        same = (other.frameworks, other.python, other.platform, other.index) == (
-            cell.frameworks,
+        same = (framework_texts(other), other.python, other.platform, other.index) == (
+            framework_texts(cell),
             cell.python,
             cell.platform,
             cell.index,

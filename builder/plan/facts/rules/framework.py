@@ -47,7 +47,7 @@ class CellFramework:
 
 
 def framework_of(text: str, cell: Cell, truth: Truth, notes: list[Finding]) -> CellFramework:
-    """Resolves an entry of ``cell.frameworks``; differences between wheel and table go to ``notes``."""
+    """Resolves a requirement of ``framework_texts``; differences between wheel and table go to ``notes``."""
     parsed = requirement(text)
     distribution = canonical(parsed.name) if parsed else text
     wheel = truth.wheel(distribution)

@@ -21,7 +21,7 @@ from builder.core.versions import (
     pinned,
     requirement,
 )
-from builder.plan.facts.reading import BaseTruth, CudaTag, Truth, system_of, tag_of
+from builder.plan.facts.reading import BaseTruth, CudaTag, Truth, framework_texts, system_of, tag_of
 from builder.plan.facts.rules.beside import Beside, beside
 from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
 from builder.plan.facts.rules.framework import CellFramework, framework_of
@@ -54,6 +54,7 @@ class Stack:
     truth: Truth
     driver: Value | None
     frameworks: tuple[CellFramework, ...]
+    """Of ``cell.frameworks``, in their order, then those that stand in ``cell.pip``."""
     tag: CudaTag | None
     system: SystemRow | None
     base_cuda: Value | None
@@ -103,7 +104,7 @@ class Stack:
 def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) -> Stack:
     """Resolves a cell against truth and tables."""
     truth, notes = truth or Truth(), list[Finding]()
-    frameworks = tuple(framework_of(text, cell, truth, notes) for text in cell.frameworks)
+    frameworks = tuple(framework_of(text, cell, truth, notes) for text in framework_texts(cell))
     tag = tag_of(cell.base)
     asked = [(parsed, CELL) for text in (*cell.cuda.packages, *cell.pip) if (parsed := requirement(text))]
     asked += [pin for framework in frameworks for pin in framework.pins]

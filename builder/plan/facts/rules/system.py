@@ -31,15 +31,17 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
         if (build := load().without.get(framework.name)) is not None:
             values.append(Value("build without CUDA", build.name, build.source))
         if (without := _without_cuda(framework, stack)) is not None:
-            if wants_gpu:
+            if wants_gpu and framework.requirement in stack.cell.frameworks:
                 yield impossible(f"{framework.label} has no code for NVIDIA's GPUs: {without}", *values)
+            elif wants_gpu:  # beside a framework with CUDA it may be meant for the CPU
+                yield warns(f"{framework.label}, in pip, runs on the CPU: {without}", *values)
         elif framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
             continue
         elif (missing := _no_such_release(framework)) is not None:
             yield impossible(missing, *values)
         elif framework.table is not None or wants_gpu:
             # what another package was compiled for is no question in an image without CUDA
-            yield unknown(_why(framework), *values)
+            yield unknown(_why(framework, stack), *values)
 
 
 def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
@@ -81,12 +83,16 @@ def _no_such_release(framework: CellFramework) -> str | None:
     return table.no_such_release(version, canonical(parsed.name) if parsed is not None else table.name)
 
 
-def _why(framework: CellFramework) -> str:
+def _why(framework: CellFramework, stack: Stack) -> str:
     table, version = framework.table, framework.version
     if table is None:
         return f"there is no table about {framework.title}, and its wheel was not read"
     if version is None:
-        return f"{framework.requirement} does not name one version"
+        from builder.plan.facts.rules.candidates import newest_beside  # few cells leave a release open
+
+        fits = newest_beside(stack, framework)
+        way = f"; {fits} is the newest on record for this Python and CUDA" if fits else ""
+        return f"{framework.requirement} does not name one version{way}"
     if at_least(version, table.newest):
         end = f"which end at {table.newest}, and its wheel was not read"
         return f"{framework.label} is newer than the tables, {end}"

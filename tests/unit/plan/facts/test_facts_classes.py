@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from dataclasses import replace
+from itertools import groupby, permutations
 
 import pytest
 from packaging.requirements import Requirement
@@ -12,7 +13,7 @@ from builder.plan.facts.reading.cells import _plugins
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import summary
+from builder.plan.facts.rules.finding import Outcome, summary
 from builder.plan.facts.tables.loader import load
 
 JAX = load().frameworks["jax"]
@@ -221,3 +222,55 @@ def test_a_release_without_a_row_is_not_one_that_brings_nothing(make, version: s
     assert [f.outcome.value for f in found] == ["unknown"]
     unread = [f for f in check(cell, suggest=False) if f.rule == "framework-known"]
     assert "the next release on record is 1.0.0" in unread[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), list(permutations(load().frameworks, 2)), ids=lambda name: name.removesuffix("-gpu")
+)
+def test_a_framework_under_pip_is_judged_as_a_framework_is(make, name: str, other: str) -> None:
+    """Each beside each other one, three releases of both: the key that names it decides nothing."""
+    mine, its = (
+        [next(choices(Requirement(f"{text}=={version}")), None) for version in _spread(text)]
+        for text in (name, other)
+    )
+    compared = 0
+    for first, second in ((a, b) for a in mine for b in its if a is not None and b is not None):
+        common = sorted({*first.row.python} & {*second.row.python})
+        if not common:
+            continue
+        place = {
+            "python": common[-1],
+            "base": "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04",
+            "index": (*first.index, *second.index),
+            "gpus": ("T4",),
+        }
+        for driver in ("450.80.02", "580.65.06"):
+            cells = make(first.text, second.text, **place), make(first.text, pip=(second.text,), **place)
+            both, beside = (check(cell, driver=driver, suggest=False) for cell in cells)
+            assert {(f.rule, f.message) for f in beside} >= {(f.rule, f.message) for f in both}, second.text
+            assert summary(beside).severity >= summary(both).severity
+            compared += 1
+    assert compared
+
+
+def _spread(name: str) -> list[str]:
+    rows = load().frameworks[name].rows
+    return [row.version for row in (rows[0], rows[len(rows) // 2], rows[-1])]
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("jax[cuda12]==0.4.30", Outcome.IMPOSSIBLE),  # wants cuDNN 9, torch 2.3.1 pins 8.9.2.26
+        ("jax[cuda12]==0.4.26", Outcome.POSSIBLE),
+        ("jax==0.4.30", Outcome.WARNS),  # on the CPU
+        ("cupy-cuda12x>=13", Outcome.UNKNOWN),
+        ("cupy-cuda11x==13.6.0", Outcome.IMPOSSIBLE),
+        ("torch>=2", Outcome.POSSIBLE),
+        ("onnxruntime==1.17.1", Outcome.POSSIBLE),  # the build for the CPU
+    ],
+)
+def test_what_stands_under_pip_beside_a_pytorch_of_cuda_12_and_cudnn_8(make, text: str, outcome) -> None:
+    cell = make("torch==2.3.1", python="3.11", base="rootfs:debian/bookworm", cuda="wheels", pip=(text,))
+    found = check(replace(cell, gpus=("A100",), pip=(text, "numpy<2")), driver="550.54.14", suggest=False)
+    assert summary(found) is outcome, [(f.rule, f.message) for f in found if f.outcome.severity > 1]

@@ -190,7 +190,12 @@ def test_every_package_of_the_list_has_a_table_and_each_file_that_two_of_them_ow
         ("torch==2.14.0", ("bitsandbytes==0.45.0",), "package-cuda", ("pip", "bitsandbytes==0.50.2")),
         ("torch==2.11.0", ("xformers==0.0.35",), "package-cuda", ("framework", "torch==2.11.0+cu126")),
         ("torch==2.15.0", ("vllm",), "package-known", ("framework", "torch==2.14.0")),
-        ("torch==2.10.0", ("onnxruntime-gpu", "onnxruntime"), "same-files", ("pip", "onnxruntime-gpu")),
+        (
+            "torch==2.10.0",
+            ("onnxruntime-gpu", "onnxruntime"),
+            "same-files",
+            ("pip", "onnxruntime-gpu==1.26.0"),
+        ),
         ("torch==2.11.0", ("nvidia-nccl-cu12",), "same-files", ("pip", "none")),
     ],
 )
