@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_right
 from collections import namedtuple
+from itertools import islice
 
 from ..common.causes import CAUSES
 from ..common.remedies import Remedies
@@ -12,7 +13,7 @@ from .signatures import FEWEST, by_frequency, read_counts, read_next_checks, rea
 from .text_facts import CONDITIONS, TextFacts, printed_by
 
 WRAPPER, FITS, PROVES = 1, 2, 3
-_STRENGTHS = {"wrapper": WRAPPER, "fits": FITS, "proves": PROVES}
+_STRENGTHS = {"wrapper": WRAPPER, "class": FITS, "fits": FITS, "proves": PROVES}
 _SURENESS = (None, "a message that hides its cause", "fits", "proven by the text")
 # A line of a program: what it would print is no evidence that it printed it.
 _PROGRAM_TEXT = re.compile(
@@ -33,10 +34,13 @@ _PAST = re.compile(
 SignatureHit = namedtuple("SignatureHit", "signature line detail causes strength because says")
 
 
-def _hit(signature, match, line, facts, before):
-    """A :class:`SignatureHit`; ``before``: lines above it, which may be its beginning."""
+def _hit(signature, match, lines, index, facts):
+    """A :class:`SignatureHit` of a match whose first line is ``lines[index]``."""
+    line = lines[index]
+    # lines as long as a terminal is wide: this one may be their end
+    above = [line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= 60]
     detail = _detail(match, line)
-    detail.update(printed_by=printed_by(before + line.text), requirement=signature.wants)
+    detail.update(printed_by=printed_by(" ".join(above) + line.text), requirement=signature.wants)
     strength, because, causes = _STRENGTHS.get(signature.kind, 0), [], by_frequency(signature)
     for condition, cause in signature.unless:
         reason = CONDITIONS[condition](facts, detail)
@@ -89,8 +93,10 @@ def diagnose(reading):
     facts = TextFacts(reading.lines)
     facts.places |= reading.places
     findings, harmless = find(reading.lines, facts)
-    if not findings and not harmless:
-        findings, harmless = find(_unwrapped(reading.lines), facts)
+    if not findings:
+        whole = _unwrapped(reading.lines)
+        findings, harmless = find(whole, facts) if not harmless else (findings, harmless)
+        findings = findings or find_class(reading.lines, facts) or find_class(whole, facts)
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
@@ -133,25 +139,42 @@ def _unwrapped(lines):
 
 
 def find(lines, facts):
-    """[SignatureHit], and [{line, says, source}] of lines that mean nothing."""
-    text, starts = "\n".join(line.text for line in lines), [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line.text) + 1)
-    findings, harmless, taken, lower = [], [], [], text.lower()
-    for signature in read_signatures():
-        match = _free_match(signature.pattern, text, taken) if signature.may_fit(lower) else None
-        if match is None:
-            continue
-        taken.append(match.span())
-        index = bisect_right(starts, match.start()) - 1
+    """[SignatureHit] of the exact signatures, and [{line, says, source}] of lines that mean nothing."""
+    findings, harmless = [], []
+    for signature, match, index in _matches(lines, [row for row in read_signatures() if row.kind != "class"]):
         if signature.kind == "harmless":
             row = {"line": _place(lines[index]), "says": signature.says, "source": signature.source}
             harmless.append(row)
         else:
-            # lines as long as a terminal is wide: this one may be their end
-            above = [line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= 60]
-            findings.append(_hit(signature, match, lines[index], facts, " ".join(above)))
+            findings.append(_hit(signature, match, lines, index, facts))
     return findings, harmless
+
+
+def find_class(lines, facts):
+    """[SignatureHit] of the first class of messages that is in a text for which no exact signature is known;
+    lines that mean nothing are in none.
+    """
+    harmless = [row for row in read_signatures() if row.kind == "harmless"]
+    lines = [line for line in lines if not any(_is_in(row, line.text) for row in harmless)]
+    rows = [row for row in read_signatures() if row.kind == "class"]
+    return [_hit(row, match, lines, index, facts) for row, match, index in islice(_matches(lines, rows), 1)]
+
+
+def _is_in(signature, text):
+    return signature.may_fit(text.lower()) and signature.pattern.search(text) is not None
+
+
+def _matches(lines, signatures):
+    """(signature, match, index of its first line) of those that a text has, in their order."""
+    text, starts = "\n".join(line.text for line in lines), [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line.text) + 1)
+    taken, lower = [], text.lower()
+    for signature in signatures:
+        match = _free_match(signature.pattern, text, taken) if signature.may_fit(lower) else None
+        if match is not None:
+            taken.append(match.span())
+            yield signature, match, bisect_right(starts, match.start()) - 1
 
 
 def _free_match(pattern, text, taken):

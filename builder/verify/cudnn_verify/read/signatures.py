@@ -7,7 +7,7 @@ import re
 from collections import namedtuple
 
 from ..common.causes import ini_row
-from ..common.tables import beside, read_sections
+from ..common.tables import Section, beside, read_patterns, read_sections
 
 # example: a line as programs print it; text: the expression; words: see Signature; causes: ids, the most
 # frequent first; when, first, unless: [(condition, cause)]
@@ -21,6 +21,7 @@ _ATOM = re.compile(
     r"(?P<group>\((?:\?:|\?P<\w+>)?)|(?P<plain>.)",
     re.DOTALL,
 )
+_SENTENCE_PART = re.compile(r"\{\{([a-z-]+)\}\}")
 _QUANTIFIER = re.compile(r"(?P<optional>[*?]|\{0?,\d*\}|\{0\})\??|(?:\+|\{[^}]*\})\??")
 
 
@@ -46,7 +47,7 @@ NEXTCHECKS = beside("read/next_checks.ini")
 FEWEST = 3
 """Confirmed threads of a signature from which on they decide on the order of its causes."""
 COUNTS = beside("read/cause_counts.ini")
-SIGNATURE_KINDS = ("proves", "fits", "wrapper", "harmless", "program")
+SIGNATURE_KINDS = ("proves", "fits", "wrapper", "harmless", "program", "class")
 _TAKEN = {}
 """Signatures, looks and counts that were taken in place of this release's."""
 
@@ -59,12 +60,21 @@ def read_next_checks():
 
 @functools.lru_cache(maxsize=1)
 def read_signatures():
-    return [_signature(section) for section in _TAKEN.get("signatures") or read_sections(SIGNATURES)]
+    return [_signature(section) for section in _TAKEN.get("signatures") or signature_sections().values()]
 
 
 def signature_sections():
-    """{signature: {key: text}} of this release's signatures."""
-    return {section.name: dict(section) for section in read_sections(SIGNATURES)}
+    """{signature: :class:`Section`} of this release, ``{{parts}}`` written out."""
+    return {
+        section.name: Section(section.name, dict(section, text=_written_out(section["text"])))
+        for section in read_sections(SIGNATURES)
+    }
+
+
+def _written_out(text):
+    """An expression with the parts of ``[grammar]`` in the places of their ``{{names}}``."""
+    parts = read_patterns()["grammar"]
+    return _SENTENCE_PART.sub(lambda found: "(?:%s)" % parts[found.group(1)], text)
 
 
 def learn_signatures(signatures, looks, counts):

@@ -354,6 +354,7 @@ CONDITIONS = {
     "slept": lambda facts, _: facts.slept and "the machine slept",
     "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
     "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
+    "in-build": lambda facts, _: facts.building and "a package is compiled here",
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
     "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",

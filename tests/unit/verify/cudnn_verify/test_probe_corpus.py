@@ -1,5 +1,6 @@
 """Threads of public issue trackers with a confirmed cause: what ``diagnose`` answers to each."""
 
+import re
 import shlex
 import textwrap
 from collections import Counter
@@ -10,10 +11,27 @@ from packaging.requirements import Requirement
 from pages import diagnose_score
 
 from builder.verify.cudnn_verify.common.causes import CAUSES
-from builder.verify.cudnn_verify.read.signatures import FEWEST, by_frequency, read_counts, read_signatures
+from builder.verify.cudnn_verify.read.signatures import (
+    FEWEST,
+    by_frequency,
+    read_counts,
+    read_signatures,
+    signature_sections,
+)
 
 HEALTHY = (Path(__file__).parent / "healthy.txt").read_text("utf-8").split("---\n")
 """What installers, compilers and frameworks print where nothing is wrong."""
+
+CLASSES = [row.split("\t") for row in (Path(__file__).parent / "classes.txt").read_text("utf-8").splitlines()]
+"""(cause, or - for none of ours; a message of a library or package that no exact signature names)."""
+REMARKS = (
+    "Failed to decode the picture on the card, falling back to CPU decoding",
+    "SM120 MXFP8 only supports swizzled (1D) scale format",
+    "piecewise cuda graph is not supported by the current design",
+    "RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)",
+    "ValueError: CUDA tensors must be contiguous",
+    "KeyError: 'device'",
+)
 
 
 @pytest.fixture(scope="module")
@@ -304,3 +322,29 @@ def test_a_pin_of_any_patch_is_asked_for_as_a_valid_requirement():
 )
 def test_a_card_is_named_without_the_sentence_around_it(line, card):
     assert diagnose_score.answer(line)["read"]["cards"] == [card]
+
+
+@pytest.mark.parametrize(("cause", "text"), CLASSES, ids=lambda text: text[:40])
+def test_a_message_of_a_known_class_is_answered_whoever_prints_it(cause, text):
+    document = diagnose_score.answer(text)
+    assert (document["cause"] or "-") == cause
+    assert not document["decided"]
+    assert cause != "-" or "is shown to be wrong" in document["look"]["decides"]
+
+
+@pytest.mark.parametrize("text", REMARKS)
+def test_what_is_none_of_a_class_names_no_cause(text):
+    assert diagnose_score.answer(text)["causes"] == []
+
+
+def test_an_exact_signature_goes_before_a_class():
+    text = "could not load libcublas.so.12\n"
+    assert diagnose_score.answer(text)["causes"][0]["signature"] == "class-library-toolkit"
+    found = diagnose_score.answer(text + "CUDA out of memory")["causes"]
+    assert [row["signature"] for row in found] == ["oom-torch"]
+
+
+def test_a_blank_of_a_signature_is_never_optional():
+    """A blank is written out as ``\\s+``, so that ``?`` after it would make it lazy."""
+    for name, row in signature_sections().items():
+        assert not re.search(r" [?](?![:=!<P])", row["text"]), name

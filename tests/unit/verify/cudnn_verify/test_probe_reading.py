@@ -43,7 +43,7 @@ def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signatu
     if signature.kind == "program":
         assert document["program"]["says"] == signature.says
         assert not document["causes"]
-    elif signature.kind == "wrapper" and not signature.causes:
+    elif signature.kind in ("wrapper", "class") and not signature.causes:
         assert document["look"]["decides"] == signature.says
     else:
         assert signature.source in found
@@ -53,9 +53,9 @@ def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signatu
     assert {condition for condition, _ in (*signature.when, *signature.first, *signature.unless)} <= set(
         CONDITIONS
     )
-    assert (
-        bool(signature.causes) == (signature.kind not in ("harmless", "program"))
-        or signature.kind == "wrapper"
+    assert bool(signature.causes) == (signature.kind not in ("harmless", "program")) or signature.kind in (
+        "wrapper",
+        "class",
     )
     assert signature.systems
 
