@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from builder.cli import options as opt
-from builder.cli.commands.probe import ask_probe, is_text
 from builder.cli.console import Terminal, counted, human_bytes, print_json, say, show
+from builder.cli.probing import ask_probe, is_text
 from builder.core.errors import CellError, NothingSelectedError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix, Pinned

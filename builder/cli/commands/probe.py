@@ -1,20 +1,13 @@
-"""``rtbuild probe`` and ``rtbuild diagnose``: cudnn-verify as a file, or asked in a process of its own.
+"""``rtbuild probe`` and ``rtbuild diagnose``: cudnn-verify as a file, or asked about a text."""
 
-Nothing of rtbuild imports the probe.
-"""
-
-import difflib
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 from builder.cli import options as opt
-from builder.cli.console import say
+from builder.cli.probing import HOW_TO_PROBE, ask_probe, is_text
 from builder.core.errors import UsageError
 from builder.core.files import write_whole
-
-_PROBE = "to see what is here on this machine: `rtbuild probe -o cudnn_verify.py && python3 cudnn_verify.py`"
 
 
 def probe(output: Path | None = opt.of("--output, -o: Write it there; without, to stdout.")) -> int:
@@ -47,7 +40,7 @@ def diagnose(
         raise UsageError(
             "there is nothing to read",
             hint="name a log, a notebook or a list of packages, or pipe it: python train.py 2>&1 | "
-            f"rtbuild diagnose -; {_PROBE}",
+            f"rtbuild diagnose -; {HOW_TO_PROBE}",
         )
     named = files or ["-"]
     texts = [name for name in named if _is_message(name)]
@@ -71,32 +64,3 @@ def _is_message(name: str) -> bool:
 
 _FILE_NAME = re.compile(r"\.(?:log|txt|out|err|ipynb|json|ya?ml|md|html?|csv)$", re.IGNORECASE)
 """The end of a name that is a file's, and of no message."""
-
-
-def is_text(words: str) -> bool:
-    """True for a message or a status such as CUDNN_STATUS_…: no cell's id, and no glob over ids."""
-    return re.search(r"\s|[A-Z]{4}|:", words) is not None
-
-
-def ask_probe(*arguments: str, said: str | None = None) -> int:
-    """Run the probe with these arguments; its answer goes to stdout. Raises UsageError if it refuses them.
-
-    ``said`` is its standard input, if that is not this program's own.
-
-    ``--explain`` takes a cause by its id, or the output of a program.
-    """
-    # -P: the module is rtbuild's, whatever lies in this folder
-    command = [sys.executable, "-P", "-m", "builder.verify.cudnn_verify", *arguments]
-    done = subprocess.run(command, stderr=subprocess.PIPE, input=said, text=True, check=False)
-    if done.returncode == 30:  # called wrongly, or it failed itself: docs/verdicts.md
-        message = done.stderr.strip().removeprefix("cudnn-verify: ")
-        hint = _PROBE
-        if "--explain" in arguments:
-            message, _, causes = message.partition("; there are: ")  # sixty of them
-            near = difflib.get_close_matches(arguments[-1], causes.split(", "), n=3)
-            message += f"; did you mean {' or '.join(near)}?" * bool(near)
-            hint = "docs/causes.md has every cause; `rtbuild diagnose FILE` reads a whole log"
-        raise UsageError(message, hint=hint)
-    if done.stderr:
-        say(done.stderr.removesuffix("\n"))
-    return done.returncode

@@ -2,31 +2,23 @@
 
 import re
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
-from builder.core.errors import NothingPossibleError, UsageError
+from builder.cli.first_matrix import asked_machine, wishes
+from builder.core.errors import NothingPossibleError
 from builder.core.files import write_whole
-from builder.image.engine import nvidia_smi
 from builder.plan.facts.rules import Outcome, platform_of
-from builder.plan.lock import host_platform
 from builder.plan.resolve import (
     AskedMachine,
     ProposedMatrix,
     Wishes,
-    from_arguments,
-    from_conda,
-    from_notebook,
-    from_pylock,
-    from_pyproject,
-    from_requirements,
     needs_standalone,
     propose,
 )
-from builder.sources.index import MACHINES, Index
+from builder.sources.index import Index
 
 
 def resolve(
@@ -90,52 +82,9 @@ def resolve(
     return 0
 
 
-def asked_machine(gpus: Sequence[str], driver: str | None, platform: str | None = None) -> AskedMachine:
-    """The one asked about; this machine, if neither cards nor a driver are asked and there are any cards.
-
-    Raises UsageError for a card or a platform that no table has.
-    """
-    if platform not in {None, *MACHINES}:
-        raise UsageError(
-            f"--platform {platform} is none that rtbuild knows", hint=f"one of {', '.join(MACHINES)}"
-        )
-    if not gpus and driver is None:
-        cards, driver = nvidia_smi()
-        gpus = [gpu.compute_capability or gpu.name for gpu in cards]
-        platform = platform or (host_platform() if cards else None)
-    return AskedMachine(gpus=tuple(dict.fromkeys(map(opt.card, gpus))), driver=driver, platform=platform)
-
-
 def _matrix_name(path: Path) -> str:
     """A matrix's name after its file's: what a name may not have becomes a hyphen."""
     return re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "resolved"
-
-
-def wishes(
-    arguments: Sequence[str],
-    files: Sequence[Path] = (),
-    pyproject: Path | None = None,
-    notebook: Path | None = None,
-    environment: Path | None = None,
-    pylock: Path | None = None,
-) -> Wishes:
-    """All requirements, with notes on those left out. Raises UsageError and CellError."""
-    found = from_arguments(arguments)
-    single = (
-        (from_pyproject, pyproject),
-        (from_pylock, pylock),
-        (from_notebook, notebook),
-        (from_conda, environment),
-    )
-    others = [*map(from_requirements, files), *(read(path) for read, path in single if path is not None)]
-    for other in others:
-        found.take_over(other)
-    if not found.wishes:
-        raise UsageError(
-            "\n".join(("no framework is named", *(f"  {note}" for note in found.notes))),
-            hint="as in `rtbuild resolve torch`; or -r, --pyproject, --from-pylock, --notebook, --conda",
-        )
-    return found.merged()
 
 
 def say_origins(found: ProposedMatrix, *, own: bool) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from builder import __version__
 from builder.cli import options as opt
-from builder.cli.commands.init import MatrixWish, matrix_text, write_matrix
-from builder.cli.commands.run import start
 from builder.cli.console import Progress, Terminal, say, show
+from builder.cli.first_matrix import MatrixWish, matrix_text, write_matrix
+from builder.cli.launching import start
 from builder.cli.walking import finished
 from builder.core import resources
 from builder.core.errors import UsageError

@@ -1,16 +1,16 @@
 from .amendment import Replacement, amend
-from .bases import SUITES
+from .bases import DEBIAN_SUITES
 from .entry_text import entry
 from .expand import cell_id, load
 from .nodes import Hole, Items, Node, Scalar, Table, compose
-from .profiles import OLDEST_PYTHON
+from .profiles import PROFILE_PYTHON
 from .selection import Selection, matches, select
 from .source import Problems, nearest, read
 from .values import BadValue, seconds
 
 __all__ = [
-    "OLDEST_PYTHON",
-    "SUITES",
+    "DEBIAN_SUITES",
+    "PROFILE_PYTHON",
     "BadValue",
     "Hole",
     "Items",

@@ -8,7 +8,7 @@ from builder.plan.matrix.source import nearest
 from builder.plan.matrix.values import BadValue, Syntax
 
 ROOTFS = "rootfs:"
-SUITES = ("bullseye", "bookworm", "trixie")
+DEBIAN_SUITES = ("bullseye", "bookworm", "trixie")
 """Debian's releases with a Python that cudnn-verify runs on and packages that are still served."""
 
 # The grammar of https://github.com/distribution/reference/blob/main/reference.go
@@ -64,10 +64,10 @@ def _base(text: str) -> str:
     if not text.startswith(ROOTFS):
         parse_reference(text)
         return text
-    known = [f"{ROOTFS}debian/{suite}" for suite in SUITES]
+    known = [f"{ROOTFS}debian/{suite}" for suite in DEBIAN_SUITES]
     if text not in known:
         distribution, _, suite = text.removeprefix(ROOTFS).rpartition("/")
-        close = nearest(suite, SUITES) if distribution in {"", "debian"} else None
+        close = nearest(suite, DEBIAN_SUITES) if distribution in {"", "debian"} else None
         meant = f"did you mean '{ROOTFS}debian/{close}'? " if close else ""
         hint = f"{meant}valid here: {', '.join(known)}"
         raise BadValue(f"'{text}' is no root file system that rtbuild makes", hint)
@@ -82,5 +82,7 @@ def parse_base(text: str) -> Base:
 
 
 BASE = Syntax(
-    check=_base, pattern=rf"{ROOTFS}debian/({'|'.join(SUITES)})|(?!{ROOTFS})[A-Za-z0-9].*[:@].+", longest=400
+    check=_base,
+    pattern=rf"{ROOTFS}debian/({'|'.join(DEBIAN_SUITES)})|(?!{ROOTFS})[A-Za-z0-9].*[:@].+",
+    longest=400,
 )

@@ -235,7 +235,7 @@ def _check_profiles(rows: list[_CellDraft], cells: list[Cell], problems: Problem
     seen = set()
     for row, cell in zip(rows, cells, strict=True):
         python = row.settings["python"]
-        oldest = profiles.OLDEST_PYTHON.get(cell.profile, 0)
+        oldest = profiles.PROFILE_PYTHON.get(cell.profile, 0)
         if int(cell.python.partition(".")[2]) < oldest and python.span not in seen:
             seen.add(python.span)
             problems.add(

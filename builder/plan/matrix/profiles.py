@@ -30,7 +30,7 @@ _PIP: dict[Profile, tuple[str, ...]] = {
 _APT: dict[Profile, tuple[str, ...]] = {
     "colab": ("curl", "git", "less", "procps", "tini", "unzip", "wget", "zip")
 }
-OLDEST_PYTHON: dict[Profile, int] = {"colab": 8}
+PROFILE_PYTHON: dict[Profile, int] = {"colab": 8}
 """The oldest minor version that a profile runs on: that of ipykernel 6.17 and jupyter_server 2."""
 
 

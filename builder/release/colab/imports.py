@@ -29,7 +29,7 @@ from builder.image.compose import Pythons
 from builder.image.sdist import Workshop
 from builder.plan.facts.rules import Combination, Outcome, check, choices
 from builder.plan.facts.tables import load
-from builder.plan.matrix import OLDEST_PYTHON, SUITES
+from builder.plan.matrix import DEBIAN_SUITES, PROFILE_PYTHON
 from builder.plan.matrix import load as read_matrix
 from builder.release.colab.match import Match, Matching, Progress, match_packages
 from builder.release.colab.runtimes import REPOSITORY, Runtime
@@ -120,7 +120,7 @@ def import_runtime(
         CellError: no base has its Python, or none of its frameworks is on the index.
         PackageIndexError: the index did not answer.
     """
-    oldest = OLDEST_PYTHON.get(profile, 0)
+    oldest = PROFILE_PYTHON.get(profile, 0)
     if not at_least(runtime.python_minor, f"3.{oldest}"):
         needs = f"the profile '{profile}' needs Python 3.{oldest} or later"
         raise CellError(f"{needs}, {runtime.name} has {runtime.python}", hint="--profile plain")
@@ -250,7 +250,7 @@ def _nvidia_image(runtime: Runtime, own: str, *, any_python: bool) -> BaseChoice
 def _debian(runtime: Runtime, own: str, *, any_python: bool) -> BaseChoice | str:
     """The Debian release with that Python; with any, the oldest whose glibc is not older than Ubuntu's."""
     systems = load().systems
-    rows = {suite: systems[f"debian/{suite}"] for suite in SUITES}
+    rows = {suite: systems[f"debian/{suite}"] for suite in DEBIAN_SUITES}
     if any_python:
         ubuntu = systems.get(f"ubuntu{own}")
         new = [suite for suite, row in rows.items() if ubuntu is None or at_least(row.glibc, ubuntu.glibc)]

@@ -36,7 +36,7 @@ from typer.exceptions import TyperException
 from urllib3 import HTTPResponse
 
 from builder.cli.app import loaded
-from builder.cli.commands.init import MatrixWish, matrix_text
+from builder.cli.first_matrix import MatrixWish, matrix_text
 from builder.core.errors import CellError, RtbuildError
 from builder.core.model import Pinned, RegistryBase
 from builder.image.engine.engine import Engine

@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from rtbuild_command import called
 
+from builder.cli import first_matrix
 from builder.cli.commands import resolve as command
 from builder.core.errors import (
     CellError,
@@ -92,7 +93,7 @@ def wheel(version: str, python: str = "311", name: str = "torch") -> str:
 
 def resolve(*requirements: str, index: Offered | None, gpus=(), driver=None, **options) -> int:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "nvidia_smi", lambda: ((), None))
+        patch.setattr(first_matrix, "nvidia_smi", lambda: ((), None))
         patch.setattr(command.Index, "from_user", lambda **_: index)
         return called(
             command.resolve,
@@ -319,18 +320,18 @@ def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
 
 
 def test_this_machines_own_card_and_driver_are_the_default(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(command, "nvidia_smi", lambda: ((), None))
-    of = command.asked_machine
-    assert of((), None) == command.AskedMachine()
+    monkeypatch.setattr(first_matrix, "nvidia_smi", lambda: ((), None))
+    of = first_matrix.asked_machine
+    assert of((), None) == first_matrix.AskedMachine()
     double = Gpu(name="NVIDIA GeForce RTX 4090 Laptop GPU", compute_capability="8.9")
-    monkeypatch.setattr(command, "nvidia_smi", lambda: ((double, double), "575.57.08"))
+    monkeypatch.setattr(first_matrix, "nvidia_smi", lambda: ((double, double), "575.57.08"))
     for processor, platform in (
         ("x86_64", "linux/amd64"),
         ("aarch64", "linux/arm64"),
         ("riscv64", "linux/amd64"),
     ):
         monkeypatch.setattr("builder.plan.lock.sources.platform.machine", lambda here=processor: here)
-        own = command.AskedMachine(gpus=("sm_89",), driver="575.57.08", platform=platform)
+        own = first_matrix.AskedMachine(gpus=("sm_89",), driver="575.57.08", platform=platform)
         assert of((), None) == own
         assert of((), None, "linux/amd64").platform == "linux/amd64"
     assert of(("T4",), None).platform is None  # another machine, whose processor nobody said
@@ -397,7 +398,7 @@ def test_a_platform_is_asked_of_tables_index_and_resolver(capsys) -> None:
 
 def test_a_computer_that_is_named_for_its_card_gets_arm_cells(capsys) -> None:
     for named, card in (("DGX Spark", "GB10"), ("NVIDIA DGX Spark", "GB10"), ("Jetson AGX Orin", "Orin")):
-        assert command.asked_machine((named,), "580").gpus == (card,)
+        assert first_matrix.asked_machine((named,), "580").gpus == (card,)
     assert resolve("torch", index=None, gpus=("DGX Spark",), driver="580", json=True) == 0
     cells = [one["cell"] for one in json.loads(capsys.readouterr().out)["proposals"]]
     assert {(cell["platform"], *cell["gpus"]) for cell in cells} == {("linux/arm64", "GB10")}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from typer.testing import CliRunner
 
+from builder.cli import launching as running
 from builder.cli.app import app
-from builder.cli.commands import run as running
 from builder.core.errors import CommandError, MissingToolError, UsageError
 from builder.release.colab.launch import LaunchPlan
 

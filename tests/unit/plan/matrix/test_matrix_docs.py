@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from builder.plan.matrix import keys, nodes, reader, source
-from builder.plan.matrix.bases import SUITES
+from builder.plan.matrix.bases import DEBIAN_SUITES
 from builder.plan.matrix.expand import MOST_CELLS
 from builder.plan.matrix.values import PLATFORM, PROVIDER
 
@@ -54,7 +54,7 @@ def test_what_is_required_and_what_adds_is_said():
 
 
 def test_names_and_limits_are_those_of_the_code():
-    assert f"({', '.join(SUITES)})" in TEXT
+    assert f"({', '.join(DEBIAN_SUITES)})" in TEXT
     assert all(f"`{name}" in TEXT for name in (*PROVIDER.choices, *PLATFORM.choices))
     limits = re.search(r"- Limits: (.*)", TEXT)[1]
     numbers = [int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", limits)]

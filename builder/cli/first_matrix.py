@@ -1,0 +1,116 @@
+"""What commands ask :mod:`builder.plan.resolve` about, and the matrix of the best cell that it finds."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.cli import options as opt
+from builder.cli.console import say
+from builder.core import resources
+from builder.core.errors import UsageError
+from builder.core.files import write_whole
+from builder.image.engine import nvidia_smi
+from builder.plan.lock import host_platform
+from builder.plan.resolve import (
+    AskedMachine,
+    Wishes,
+    from_arguments,
+    from_conda,
+    from_notebook,
+    from_pylock,
+    from_pyproject,
+    from_requirements,
+    propose,
+)
+from builder.sources.index import MACHINES, Index
+
+
+def asked_machine(gpus: Sequence[str], driver: str | None, platform: str | None = None) -> AskedMachine:
+    """The one asked about; this machine, if neither cards nor a driver are asked and there are any cards.
+
+    Raises UsageError for a card or a platform that no table has.
+    """
+    if platform not in {None, *MACHINES}:
+        raise UsageError(
+            f"--platform {platform} is none that rtbuild knows", hint=f"one of {', '.join(MACHINES)}"
+        )
+    if not gpus and driver is None:
+        cards, driver = nvidia_smi()
+        gpus = [gpu.compute_capability or gpu.name for gpu in cards]
+        platform = platform or (host_platform() if cards else None)
+    return AskedMachine(gpus=tuple(dict.fromkeys(map(opt.card, gpus))), driver=driver, platform=platform)
+
+
+def wishes(
+    arguments: Sequence[str],
+    files: Sequence[Path] = (),
+    pyproject: Path | None = None,
+    notebook: Path | None = None,
+    environment: Path | None = None,
+    pylock: Path | None = None,
+) -> Wishes:
+    """All requirements, with notes on those left out. Raises UsageError and CellError."""
+    found = from_arguments(arguments)
+    single = (
+        (from_pyproject, pyproject),
+        (from_pylock, pylock),
+        (from_notebook, notebook),
+        (from_conda, environment),
+    )
+    others = [*map(from_requirements, files), *(read(path) for read, path in single if path is not None)]
+    for other in others:
+        found.take_over(other)
+    if not found.wishes:
+        raise UsageError(
+            "\n".join(("no framework is named", *(f"  {note}" for note in found.notes))),
+            hint="as in `rtbuild resolve torch`; or -r, --pyproject, --from-pylock, --notebook, --conda",
+        )
+    return found.merged()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixWish:
+    """The contents of a first matrix."""
+
+    words: tuple[str, ...]
+    """Requirements: ``torch``, ``tensorflow==2.15.*``."""
+    python: str | None = None
+    gpu: str | None = None
+    driver: str | None = None
+    platform: str | None = None
+    """None for that of the card, else of this machine if the card is its own."""
+    jupyter: bool = False
+    offline: bool = False
+    name: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The matrix's name: the one given, or that of the first framework."""
+        if self.name:
+            return self.name.lower()
+        found = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.words[0])
+        if found is None:
+            raise UsageError(f"'{self.words[0]}' is no requirement", hint="as in `rtbuild init torch`")
+        return found[0].lower()
+
+
+def matrix_text(wish: MatrixWish) -> str:
+    """One cell, the best proposal of ``rtbuild resolve``. Raises as :func:`wishes` and :func:`propose`."""
+    on = asked_machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform)
+    index = None if wish.offline else Index.from_user(once=True)
+    found = propose(wishes(wish.words), on, python=wish.python, limit=1, name=wish.title, index=index)
+    defaults = "\ndefaults: {profile: colab}\n" if wish.jupyter else ""
+    return found.text.replace("\ninclude:\n", f"{defaults}\ninclude:\n", 1)
+
+
+def write_matrix(text: str, path: Path) -> None:
+    """Write it with the line by which editors find its schema. UsageError if it cannot be written."""
+    name = where = "matrix.schema.json"
+    if (path.parent.parent / "docs" / name).is_file():
+        where = f"../docs/{name}"
+    with opt.writing(path):
+        if where == name:
+            write_whole(path.parent / name, (resources.schemas() / name).read_bytes())
+        write_whole(path, f"# yaml-language-server: $schema={where}\n{text}".encode())
+    say(f"{path} is written")

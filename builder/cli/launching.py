@@ -1,0 +1,254 @@
+"""An image, or that of a cell, found and started as this machine needs it."""
+
+import difflib
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from builder.cli import options as opt
+from builder.cli.console import print_json, say, show
+from builder.core import resources
+from builder.core.errors import CommandError, MissingToolError, UsageError
+from builder.image.engine import Engine, StoredImage, ca_bundle, proxies
+from builder.plan.matrix import matches
+from builder.release.colab import LaunchPlan, Machine, Wish, address_in, plan, verdict_exit
+
+_LISTS = "`rtbuild list` shows the cells, `docker images` the images here"
+_SECONDS_TO_STOP = 10
+
+
+def start(
+    image: str,
+    matrices: list[Path] | None,
+    *,
+    context: str | None,
+    dry_run: bool = False,
+    as_json: bool = False,
+    **wish: Any,
+) -> int:
+    """Start what ``wish`` says, in the words of :class:`Wish`, or only print the command; the exit code."""
+    with Engine.connect(context=context) as engine:
+        stored = find_image(image, matrices, engine)
+        machine = _machine(engine)
+        image, colab = stored.reference, is_colab(stored)
+        planned = plan(Wish(image=image, colab=colab, terminal=sys.stdin.isatty(), **wish), machine)
+    document: dict[str, Any] = {
+        "schema": 1,
+        "image": image,
+        "mode": planned.mode,
+        "command": list(planned.command),
+        "container": planned.name,
+        "port": planned.port,
+        "address": None,
+        "notes": list(planned.notes),
+    }
+    if not dry_run and planned.port is not None and machine.local:
+        _refuse_taken(planned.port)
+    for note in planned.notes:
+        say(f"! {note}")
+    if dry_run:
+        if as_json:
+            print_json(document)
+        else:
+            show(shlex.join(planned.command))
+        return 0
+    for folder in planned.folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        # only root can give it to another
+        if planned.user is not None and os.getuid() == 0 and folder.stat().st_uid != planned.user[0]:
+            os.chown(folder, *planned.user)
+    return _outcome(planned, _start(planned, document if as_json else None))
+
+
+def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> StoredImage:
+    """The image of the cell with that id or glob; else the one of that name; else the one that holds it.
+
+    A name with a registry, a repository or a tag in it is pulled if it is not here. A bare word is not: a
+    mistyped cell would start whatever a public registry has by that name.
+    """
+    bare = not set("/:@") & set(name)
+    cell = _cell_image(name, matrices) if bare else None
+    if cell is not None:
+        stored = engine.inspect(cell)
+        if stored is None:
+            raise UsageError(f"there is no image {cell}", hint=f"build it first: rtbuild build -s '{name}'")
+        return stored
+    if set("*?[]{}") & set(name):
+        raise UsageError(f"no cell matches '{name}'", hint="`rtbuild list` shows the cells")
+    capitals = bare and name != name.lower()  # as in CELL: no image's name has any
+    stored = None if capitals else engine.inspect(name)
+    if stored is None:
+        stored = engine.inspect(_holding(name, engine) if bare else _pulled(name, engine))
+    if stored is None:
+        raise UsageError(f"the engine listed or pulled {name}, and has no such image now")
+    return stored
+
+
+def _holding(name: str, engine: Engine) -> str:
+    """The image here in whose cell's id a part begins with ``name``: ``torch``, or ``torch==2.6``."""
+    wanted = f"-{name.replace('==', '').casefold()}"
+    here = engine.cells()
+    found = sorted(image for image, cell in here.items() if wanted in f"-{cell.casefold()}")
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = "\n".join(f"  {image}" for image in found[:10])
+        raise UsageError(f"{len(found)} images here hold {name}:\n{several}", hint="name one of them")
+    near = difflib.get_close_matches(name, {*here, *here.values()}, n=3, cutoff=0.5)
+    hint = f"{_LISTS}; a name with its repository or tag is pulled: {name}:latest"
+    raise UsageError(
+        f"there is no image {name} here, no cell of that name, and no image that holds it",
+        hint=f"did you mean {', '.join(near)}?" if near else hint,
+    )
+
+
+def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
+    """The name of the image of the cell that matches, if there is one; UsageError for several."""
+    if not matrices and not opt.matrix_files():
+        return None
+    cells = [cell for matrix in opt.load_all(matrices) for cell in matrix.cells if cell.excluded is None]
+    exact = [cell for cell in cells if cell.id == name]
+    found = exact or [cell for cell in cells if matches(cell.id, name)]
+    if len(found) > 1:
+        ids = "\n".join(f"  {cell.id}" for cell in found[:10])
+        text = f"'{name}' matches {len(found)} cells, and one is started:\n{ids}"
+        raise UsageError(text, hint="name one of them")
+    return found[0].image_name() if found else None
+
+
+def _pulled(name: str, engine: Engine) -> str:
+    command = [*engine.client_command, "pull", name]
+    say(f"+ {shlex.join(command)}")
+    status = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    if status != 0:
+        text = f"there is no image {name} here, no cell of that name, and it could not be pulled"
+        raise CommandError(text, command=command, returncode=status, hint=_LISTS)
+    return name
+
+
+def is_colab(stored: StoredImage) -> bool:
+    return stored.label("io.rtbuild.profile") == "colab"
+
+
+def _machine(engine: Engine) -> Machine:
+    user, group = os.getuid(), os.getgid()
+    if user == 0 and os.environ.get("SUDO_UID", "").isdecimal():
+        user, group = int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", os.environ["SUDO_UID"]))
+    return Machine(
+        docker=engine.client_command,
+        engine=engine.facts(),
+        user=(user, group),
+        home=Path.home().resolve(),
+        cache=resources.cache().resolve(),
+        authorities=ca_bundle(os.environ),
+        proxies=tuple(sorted(proxies(os.environ).keys() & os.environ.keys())),
+    )
+
+
+def _refuse_taken(port: int) -> None:
+    free = next((number for number in range(port, min(port + 100, 65536)) if _free(number)), None)
+    if free != port:
+        raise MissingToolError(
+            f"port {port} on 127.0.0.1 is taken",
+            hint=(f"--port {free} is free" if free else "name another one by --port")
+            + f"; if it is another runtime: docker stop rtbuild-{port}",
+        )
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
+    """Run the command; its exit status, or 0 if it was stopped by a signal to rtbuild."""
+    if planned.name is None:  # in front, with the terminal: Ctrl-C is for the program inside
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return subprocess.run(planned.command, check=False, restore_signals=True).returncode
+        finally:
+            signal.signal(signal.SIGINT, before)
+    process = subprocess.Popen(
+        planned.command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if document is not None else None,
+        text=True,
+        start_new_session=True,  # Ctrl-C comes here alone, and the container is stopped by its name
+    )
+    try:
+        _relay(process.stdout or (), document or {})
+        return process.wait()
+    except KeyboardInterrupt:
+        _stop(planned, process)
+        _relay(process.stdout or (), document or {})  # its last words
+        return 0
+
+
+def _relay(printed: Iterable[str], document: dict[str, Any]) -> None:
+    """What the container prints is talk; the document is printed once the address is known."""
+    for line in printed:
+        address = address_in([line])
+        if address is not None and document["address"] is None:
+            document["address"] = address
+            print_json(document)
+        say(line.removesuffix("\n"))
+
+
+def _stop(planned: LaunchPlan, process: subprocess.Popen[str]) -> None:
+    """Ask the container to end until it has, then not: a signal is lost on one that is just being started."""
+    docker, name = planned.docker, str(planned.name)
+    for _ in range(_SECONDS_TO_STOP):
+        _quietly(*docker, "kill", "--signal", "TERM", name)
+        try:
+            process.wait(1)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+    _quietly(*docker, "rm", "--force", name)
+    process.kill()
+    process.wait()
+
+
+def _quietly(*command: str) -> None:
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+
+def _outcome(planned: LaunchPlan, status: int) -> int:
+    """rtbuild's exit code for the container's."""
+    failed = partial(CommandError, command=planned.command, returncode=status)
+    if status == 125:  # the engine refused: https://docs.docker.com/engine/containers/run/
+        _refuse_namesake(planned)
+        raise failed("the engine did not start the container; its own words are above", hint="rtbuild doctor")
+    if planned.mode == "verify":
+        if (code := verdict_exit(status)) is not None:
+            return code
+        hint = "run the command to see it happen"
+        raise failed("cudnn-verify failed, which says nothing about the image", hint=hint)
+    # the start program's own: 2 asked wrongly, 5 missing here
+    return status if status == 0 or (planned.mode == "jupyter" and status in {2, 5}) else 1
+
+
+def _refuse_namesake(planned: LaunchPlan) -> None:
+    """Raise MissingToolError if a container has the name already: port and name go together."""
+    if planned.name is None:
+        return
+    ask = [*planned.docker, "container", "inspect", "--format", "{{.State.Status}}", planned.name]
+    done = subprocess.run(ask, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        remove = shlex.join([*planned.docker, "rm", "--force", planned.name])
+        raise MissingToolError(
+            f"there is a container {planned.name} already ({done.stdout.strip()})",
+            hint=f"{remove}, if it is not needed; or start this one on another --port",
+        )
