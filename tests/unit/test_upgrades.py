@@ -8,17 +8,15 @@ to change is not written anew here: the reader has to know both.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from doubles.registry import RegistryDouble, serve
+from kept_documents import DOCUMENTS, REPOSITORIES, repository
 from rtbuild_command import rtbuild
 
 from builder.core.errors import UsageError
@@ -35,29 +33,9 @@ from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.runner.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from builder.release.audit.run import Audit
 
-DOCUMENTS = Path(__file__).parents[1] / "documents" / "0.1.0"
 SCHEMAS = Path(__file__).parents[2] / "docs"
-REPOSITORIES = ("signed", "signed-referrers", "against")
-
-
-@contextmanager
-def repository(name: str) -> Iterator[str]:
-    """Serve a repository as ``publish`` left it, and give its name."""
-    kept = json.loads((DOCUMENTS / f"{name}.registry.json").read_text())
-    double = RegistryDouble(
-        referrers=name.endswith("referrers"),
-        tags=kept["tags"],
-        manifests={
-            digest: (one["mediaType"], one["content"].encode()) for digest, one in kept["manifests"].items()
-        },
-        blobs={digest: base64.b64decode(content) for digest, content in kept["blobs"].items()},
-    )
-    with serve(double):
-        yield f"{double.host}/team/tf"
 
 
 def ask(name: str, **question: Any) -> Audit:

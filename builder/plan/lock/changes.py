@@ -56,13 +56,22 @@ Answer = LockChange | str
 """A change, or the sentence of a question that is open."""
 
 
-def outdated(pinned: Pinned, *, pages: Mapping[str, Files], debian: Debian, registry: Registry) -> Outdated:
+def outdated(
+    pinned: Pinned,
+    *,
+    pages: Mapping[str, Files],
+    debian: Debian,
+    registry: Registry,
+    beside: str | None = None,
+) -> Outdated:
     """Ask the archives, the registry, uv's list of Pythons and the rules of ``check`` about a locked cell.
 
     ``pages`` are the index's files of each of its packages, by canonical name, or why they are not known.
+    ``beside`` is the repository of a published image, if its provenance states ``pinned``: whoever may push
+    there can write one, so no host that it alone names is asked.
     """
     parts: tuple[tuple[str, Callable[[], Iterator[Answer]]], ...] = (
-        ("the base", lambda: _base(pinned, debian, registry)),
+        ("the base", lambda: _base(pinned, debian, registry, beside)),
         ("Python", lambda: _python(pinned)),
         ("check", lambda: _rules(pinned)),
     )
@@ -81,8 +90,14 @@ def outdated(pinned: Pinned, *, pages: Mapping[str, Files], debian: Debian, regi
         files = pages[canonicalize_name(wheel.name)]
         if isinstance(files, str):
             unknown.append(f"{wheel.name}: {files}")
+            continue
+        changes = list(_wheel(wheel, files))
+        if beside is not None and pinned.cell.index and any(change.kind == "gone" for change in changes):
+            unknown.append(
+                f"{wheel.name}: it may be of an index that only the image names, which is not asked"
+            )
         else:
-            found += _wheel(wheel, files)
+            found += changes
     order = list(Kind.__args__)  # type: ignore[attr-defined]
     found.sort(key=lambda one: (order.index(one.kind), one.name))
     inside = isinstance(pinned.base, RegistryBase)
@@ -90,7 +105,11 @@ def outdated(pinned: Pinned, *, pages: Mapping[str, Files], debian: Debian, regi
     return Outdated(changes=tuple(found), unknown=tuple(unknown), unasked=unasked)
 
 
-def _base(pinned: Pinned, debian: Debian, registry: Registry) -> Iterator[Answer]:
+def _base(pinned: Pinned, debian: Debian, registry: Registry, beside: str | None) -> Iterator[Answer]:
+    named = pinned.base.reference if isinstance(pinned.base, RegistryBase) else None
+    if named is not None and beside is not None and not registry.may_ask(named, beside=beside):
+        yield f"{named} is in another registry, which only the image names: not asked"
+        return
     match pinned.base, new_base(pinned.cell, registry, debian):
         case RootfsBase() as before, RootfsBase() as today:
             yield from newer_packages(before, today)
@@ -127,7 +146,9 @@ def newer_packages(locked: RootfsBase, today: RootfsBase) -> Iterator[Answer]:
             newer = _is_newer(now, deb)
             if newer is None:
                 yield f"{deb.package}: dpkg cannot compare {now.version} with {deb.version}"
-            elif newer:
+            elif not newer:
+                yield f"{deb.package}: the archive's lists have {now.version}, older than {deb.version}"
+            else:
                 kind: Kind = "security" if now.archive == "debian-security" else "package"
                 yield LockChange(kind=kind, name=deb.package, locked=deb.version, newer=now.version)
 

@@ -1,8 +1,9 @@
 from .checked_statements import FAILED, Held, judge_all
 from .drift import BASE_NAME
 from .findings import AuditOutcome, Question
-from .machine import cell_of, check_stated
-from .run import Audit, audit, evidence_of
+from .machine import check_stated
+from .run import Audit, audit, evidence_of, lock_of, resolve
+from .stated import pinned_of
 
 __all__ = [
     "BASE_NAME",
@@ -12,8 +13,10 @@ __all__ = [
     "Held",
     "Question",
     "audit",
-    "cell_of",
     "check_stated",
     "evidence_of",
     "judge_all",
+    "lock_of",
+    "pinned_of",
+    "resolve",
 ]

@@ -8,17 +8,15 @@ and drivers of one branch differ in fixes only. The compatibility rules can only
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote
-
-from packaging.utils import canonicalize_name
 
 from builder.core.documents import shown
 from builder.core.errors import EvidenceError
-from builder.core.model import Base, Cell, Cuda
+from builder.core.model import Cell
 from builder.core.versions import at_least, key, major
 from builder.plan.facts.reading import BaseTruth, Truth, WheelTruth
 from builder.plan.facts.rules import Finding, Outcome, check
 from builder.release.audit.findings import AuditFinding, fails, mind, not_run, passes
+from builder.release.audit.stated import pinned_of
 from builder.verify.evidence import JudgedReport
 
 _RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})
@@ -88,12 +86,15 @@ def ruled(
     driver: str | None,
 ) -> Iterator[AuditFinding]:
     """The findings of the compatibility rules about this machine."""
-    made = cell_of(provenance) if provenance is not None else None
-    if made is None:
+    pinned = pinned_of(provenance) if provenance is not None else None
+    if pinned is None:
         yield not_run("rules", "no provenance says what is in the image, so the rules cannot be asked")
         return
-    cell, wheels = made
-    asked = replace(cell, gpus=(gpu,) if gpu is not None else ())
+    asked = replace(pinned.cell, gpus=(gpu,) if gpu is not None else ())
+    wheels = tuple(
+        WheelTruth(name=wheel.name, version=wheel.version, file=wheel.file, sha256=wheel.sha256)
+        for wheel in pinned.wheels
+    )
     truth = Truth(wheels=wheels, base=base, locked=True)
     try:
         findings = check_stated(asked, truth, driver=driver)
@@ -117,47 +118,3 @@ def check_stated(cell: Cell, truth: Truth | None = None, *, driver: str | None =
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         said = f"the provenance holds values that no rule understands: {shown(str(error))}"
         raise EvidenceError(said) from error
-
-
-def cell_of(predicate: Mapping[str, Any]) -> tuple[Cell, tuple[WheelTruth, ...]] | None:
-    """The cell and its wheels from a provenance predicate; None if rtbuild did not write it."""
-    try:
-        definition = predicate["buildDefinition"]
-        stated = definition["externalParameters"]["cell"]
-        kind, colon, name = str(stated["base"]).partition("rootfs:")
-        base = Base(kind="rootfs", name=name) if colon and not kind else Base(kind="registry", name=kind)
-        provider = stated["cuda"]["provider"]
-        if provider not in ("base", "wheels", "none"):
-            return None
-        cell = Cell(
-            id=str(stated["id"]),
-            matrix=str(definition["externalParameters"]["matrix"]),
-            frameworks=_texts(stated["frameworks"]),
-            python=str(stated["python"]),
-            base=base,
-            cuda=Cuda(provider=provider, packages=_texts(stated["cuda"]["packages"])),
-            platform=str(stated["platform"]),
-            pip=_texts(stated["pip"]),
-            apt=_texts(stated["apt"]),
-        )
-        rows = definition["resolvedDependencies"]
-        wheels = tuple(_wheel(row) for row in rows if str(row.get("uri")).startswith("pkg:pypi/"))
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return None
-    return cell, wheels
-
-
-def _wheel(row: Mapping[str, Any]) -> WheelTruth:
-    name, _, version = str(row["uri"]).removeprefix("pkg:pypi/").partition("@")
-    return WheelTruth(
-        name=canonicalize_name(name),
-        version=unquote(version),
-        file=str(row["name"]),
-        sha256=str(row["digest"]["sha256"]),
-    )
-
-
-def _texts(rows: Any) -> tuple[str, ...]:
-    if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
-        raise TypeError("not a list of texts")
-    return tuple(rows)

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from builder.core.errors import ImageMissingError, RegistryError
+from builder.core.errors import EvidenceError, ImageMissingError, RegistryError
+from builder.core.model import Pinned
 from builder.plan.facts.reading import BaseTruth
 from builder.release.audit import drift, machine
 from builder.release.audit.checked_statements import Held, Weighed, judge_all
 from builder.release.audit.findings import AuditFinding, AuditOutcome, Question, fails, mind, passes
+from builder.release.audit.stated import pinned_of
 from builder.sources.oci import INDEXES, Registry, Staged, choose_manifest, parse_reference, read_image
 from builder.verify.evidence import (
     CYCLONEDX,
@@ -121,6 +123,28 @@ def evidence_of(
     address = f"{registry.address(image.repository)}@{image.digest}"
     kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
     return check_signatures(gathered, Cosign.find(), address, verifier, kinds)
+
+
+def lock_of(registry: Registry, image: Staged, verifier: Verifier | None) -> Pinned:
+    """The lock that the provenance beside an image states.
+
+    Raises:
+        EvidenceError: there is none that rtbuild wrote, that is about this image, and that ``verifier``
+            accepts.
+        RegistryError: the registry does not answer.
+        MissingToolError: signatures are to be checked, and cosign is not here.
+    """
+    gathered, _ = evidence_of(registry, image, verifier)
+    held = judge_all(gathered, image, Question(verifier=verifier), datetime.now(UTC)).held
+    rows = [
+        (row, piece) for row, piece in zip(held, gathered.pieces, strict=True) if row.kind == "provenance"
+    ]
+    for row, piece in rows:
+        pinned = pinned_of(piece.statement.predicate) if row.holds else None
+        if pinned is not None:
+            return pinned
+    why = next((f": {row.reason}" for row, _ in rows if not row.holds), "")
+    raise EvidenceError(f"no provenance beside it says what it was built from{why}")
 
 
 def resolve(registry: Registry, reference: str) -> Staged:

@@ -1,5 +1,5 @@
 from .collection import collect
-from .registry import images_of
+from .registry import images_of, tags_by_digest
 from .site import write_site
 from .values import CataloguedImage
 
@@ -7,5 +7,6 @@ __all__ = [
     "CataloguedImage",
     "collect",
     "images_of",
+    "tags_by_digest",
     "write_site",
 ]

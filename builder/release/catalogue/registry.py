@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from builder.core.documents import parse_object, shown
 from builder.core.errors import EvidenceError
 from builder.core.model import Base, Cell, Cuda, Profile
-from builder.release.audit import BASE_NAME, Question, cell_of, check_stated, evidence_of, judge_all
+from builder.release.audit import BASE_NAME, Question, check_stated, evidence_of, judge_all, pinned_of
 from builder.release.catalogue.collection import noted
 from builder.release.catalogue.releases import judgement
 from builder.release.catalogue.values import (
@@ -31,6 +31,7 @@ from builder.verify.runner import Damaged
 MOST = 5000
 """Tags of one repository that are followed."""
 _AT_ONCE = 8
+_T = TypeVar("_T")
 
 
 def images_of(
@@ -46,38 +47,50 @@ def images_of(
     With ``verifier`` only statements that it accepts say that something ran. Raises RegistryError if the
     repository cannot be listed.
     """
-    # under sha256-… clients keep the referrers of an image
-    tags = sorted(tag for tag in registry.tags(repository) if not tag.startswith("sha256-"))
-    notes = [f"{repository} has {len(tags)} tags, of which {MOST} are shown"] if len(tags) > MOST else []
-    names: dict[str, list[str]] = {}
+    names, notes = tags_by_digest(registry, repository, say)
     found: list[CataloguedImage] = []
-
-    def answers(jobs: Mapping[str, Future[Any]]) -> Iterator[tuple[str, Any]]:
-        """Of the jobs by tag; a note for each that failed."""
-        for tag, job in jobs.items():
-            done: list[Any] = []
-            with noted(notes, f"{repository}:{tag}"):
-                done.append(job.result())
-            yield from ((tag, answer) for answer in done)
-
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        say(f"{repository}: {len(tags)} tags")
-        asked = {tag: pool.submit(registry.digest_of, f"{repository}:{tag}") for tag in tags[:MOST]}
-        for tag, digest in answers(asked):
-            if digest is None:
-                notes.append(f"{repository}:{tag} is not shown: it is gone")
-            else:
-                names.setdefault(digest, []).append(tag)
         read = {
             mine[0]: pool.submit(_read, registry, f"{repository}@{digest}", mine, verifier, now)
             for digest, mine in names.items()
         }
-        for number, (_, (image, doubts)) in enumerate(answers(read), 1):
+        for number, (_, (image, doubts)) in enumerate(_answers(read, repository, notes), 1):
             found.append(image)
-            notes += [f"{repository}@{image.digest[:19]}…: {shown(doubt)}" for doubt in doubts]
+            notes += [f"{repository}@{str(image.digest)[:19]}…: {shown(doubt)}" for doubt in doubts]
             if number % 50 == 0:
                 say(f"{repository}: {number} of {len(names)} images")
     return found, notes
+
+
+def tags_by_digest(
+    registry: Registry, repository: str, say: Callable[[str], None]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """The tags of each image of a repository, by digest, and notes on the tags left out.
+
+    Raises RegistryError if the repository cannot be listed.
+    """
+    # under sha256-… clients keep the referrers of an image
+    tags = sorted(tag for tag in registry.tags(repository) if not tag.startswith("sha256-"))
+    notes = [f"{repository} has {len(tags)} tags, of which {MOST} are shown"] if len(tags) > MOST else []
+    say(f"{repository}: {len(tags)} tags")
+    names: dict[str, list[str]] = {}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        asked = {tag: pool.submit(registry.digest_of, f"{repository}:{tag}") for tag in tags[:MOST]}
+        for tag, digest in _answers(asked, repository, notes):
+            if digest is None:
+                notes.append(f"{repository}:{tag} is not shown: it is gone")
+            else:
+                names.setdefault(digest, []).append(tag)
+    return names, notes
+
+
+def _answers(jobs: Mapping[str, Future[_T]], repository: str, notes: list[str]) -> Iterator[tuple[str, _T]]:
+    """The answers of the jobs by tag; a note for each that failed."""
+    for tag, job in jobs.items():
+        done: list[_T] = []
+        with noted(notes, f"{repository}:{tag}"):
+            done.append(job.result())
+        yield from ((tag, answer) for answer in done)
 
 
 def _read(
@@ -158,7 +171,7 @@ def _cell(
     cell_id: str, matrix: str, image: Staged, provenance: Mapping[str, Any] | None
 ) -> tuple[Cell, Judgement]:
     """The cell that the provenance names, and the judgement of the rules."""
-    stated = None if provenance is None else cell_of(provenance)
+    stated = None if provenance is None else pinned_of(provenance)
     if stated is None:
         why = "no provenance lies beside it" if provenance is None else "its provenance names no cell"
         base = Base(kind="registry", name=image.label(BASE_NAME) or "unknown")
@@ -167,7 +180,7 @@ def _cell(
         )
         return unread, Judgement(answer="unknown", reason=why)
     profile: Profile = "colab" if image.label("io.rtbuild.profile") == "colab" else "plain"
-    cell = replace(stated[0], id=cell_id, matrix=matrix, profile=profile)
+    cell = replace(stated.cell, id=cell_id, matrix=matrix, profile=profile)
     try:
         return cell, judgement(check_stated(cell))
     except EvidenceError as error:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from doubles import small_image
+from kept_documents import repository
 from rtbuild_command import called
 
 from builder.cli.commands import outdated as module
+from builder.core.errors import UsageError
+from builder.core.model import RootfsBase
 from builder.plan.lock import Outdated, file
+from builder.sources.debian import Debian
+from builder.sources.index import Index
+from builder.sources.oci import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from builder.sources.index import Files
 
 MATRICES = Path(__file__).resolve().parents[3] / "benchmarks" / "matrices"
 
@@ -28,10 +43,10 @@ def test_what_nobody_asked_is_no_good_news(
 ) -> None:
     if left is not None:
         answer[left] = ("the packages",)
-    assert called(module.outdated, [MATRICES / "tf.yaml"]) == 0
+    assert called(module.outdated, [str(MATRICES / "tf.yaml")]) == 0
     assert ("nothing newer\n" in capsys.readouterr().out) is (left is None)
-    assert called(module.outdated, [MATRICES / "tf.yaml"], fail_on="security") == code
-    assert called(module.outdated, [MATRICES / "tf.yaml"], fail_on="any") == code
+    assert called(module.outdated, [str(MATRICES / "tf.yaml")], fail_on="security") == code
+    assert called(module.outdated, [str(MATRICES / "tf.yaml")], fail_on="any") == code
 
 
 def test_a_lock_is_read_once(
@@ -40,7 +55,7 @@ def test_a_lock_is_read_once(
     read: list[Path] = []
     whole = file.read_file
     monkeypatch.setattr(file, "read_file", lambda path: (read.append(path), whole(path))[1])
-    assert called(module.outdated, [MATRICES / "tf.yaml"]) == 0
+    assert called(module.outdated, [str(MATRICES / "tf.yaml")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
     assert len(read) == 1
 
@@ -50,7 +65,81 @@ def test_a_cell_that_is_not_locked_is_not_known(
 ) -> None:
     path = tmp_path / "tf.yaml"
     path.write_text((MATRICES / "tf.yaml").read_text())
-    assert called(module.outdated, [path], fail_on="any") == 5
+    assert called(module.outdated, [str(path)], fail_on="any") == 5
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 2 * 3  # a line for each cell, and one that says why
     assert all(line.endswith("missing: there is no lock yet") for line in said[1::2])
+
+
+class Published:
+    """``outdated`` about what 0.1.0 published, between an index and an archive that give one answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.indexes: list[tuple[str, ...]] = []
+        self.files: Files = "the index is down"
+        monkeypatch.setattr(module, "pages", self._pages)
+        monkeypatch.setattr(
+            Debian, "resolve", lambda *_, **__: RootfsBase(suite="bookworm", debs=(), epoch=1)
+        )
+
+    def _pages(self, names: Iterable[str], index: Index) -> dict[str, Files]:
+        self.indexes.append(index.settings.extra)
+        return dict.fromkeys(names, self.files)
+
+    def ask(self, tag: str, **options: Any) -> tuple[int, str]:
+        """The exit code, and what is printed."""
+        printed = io.StringIO()
+        with repository("signed") as where, contextlib.redirect_stdout(printed):
+            code = called(module.outdated, [where + tag], **options)
+        return code, printed.getvalue().replace(where, "team/tf")
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> Published:
+    return Published(monkeypatch)
+
+
+@pytest.mark.parametrize("tag", [":latest", ""])
+def test_a_published_image_is_asked_about_by_its_provenance(published: Published, tag: str) -> None:
+    code, page = published.ask(tag, fail_on="any")
+    (title, *lines) = page.splitlines()
+    assert code == 1
+    assert title.startswith(f"team/tf{tag}:")
+    assert "  gone      libc6 2.36-9+deb12u9: the packages that make the system of bookworm today" in page
+    assert sum(line.endswith("the index is down") for line in lines) == 6
+    assert published.indexes == [Index.from_user().settings.extra]
+
+
+@pytest.mark.parametrize("index", [[], ["https://index.example/simple"]])
+def test_an_index_that_only_the_image_names_is_not_asked(
+    published: Published, index: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published.files = ()
+    pinned = small_image.pinned(cell=small_image.cell(index=tuple(index)))
+    monkeypatch.setattr(module, "lock_of", lambda *_: pinned)
+    _, page = published.ask(":latest")
+    assert published.indexes == [Index.from_user().settings.extra]
+    word = "it may be of an index that only the image names" if index else "no index lists"
+    assert page.count(word) == len(pinned.wheels)
+
+
+def test_a_base_in_a_registry_that_only_the_image_names_is_not_asked(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = small_image.on_registry_base("evil.example/base:1", "sha256:" + "b" * 64)
+    monkeypatch.setattr(module, "lock_of", lambda *_: pinned)
+    monkeypatch.setattr(Registry, "inspect", lambda *_: pytest.fail("it was asked"))
+    assert "evil.example/base:1 is in another registry, which only the image names" in published.ask("")[1]
+
+
+def test_an_image_without_a_provenance_that_counts_is_not_known(published: Published, tmp_path: Path) -> None:
+    key = tmp_path / "other.pub"
+    key.write_text("-----BEGIN PUBLIC KEY-----\n")
+    code, page = published.ask(":latest", key=str(key), fail_on="security")
+    assert code == 5
+    assert "no provenance beside it says what it was built from" in page
+
+
+def test_a_key_without_a_published_image_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="none is named"):
+        called(module.outdated, [str(MATRICES / "tf.yaml")], key="cosign.pub")

@@ -13,7 +13,7 @@ from lock_values import lock_cell, lock_deb, lock_registry_base, lock_wheel
 from builder.core.errors import PackageIndexError
 from builder.core.model import Base, Cuda, Pinned, RootfsBase, StandalonePython
 from builder.plan.lock import changes as module
-from builder.plan.lock.changes import newer_packages, outdated
+from builder.plan.lock.changes import outdated
 from builder.sources.index import IndexFile
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def test_security_comes_first_and_older_is_no_update() -> None:
         ("package", "tzdata", "1:2.0-3+deb11u1+b1"),
     ]
     older = replace(today, debs=(replace(ssl, version="1:2.0-3+deb11u0"), zone))
-    assert [one.name for one in newer_packages(pinned.base, older)] == ["tzdata"]  # type: ignore[arg-type]
+    found = _ask(pinned, Outside(older))
+    assert [one.name for one in found.changes] == ["tzdata"]
+    assert "libssl3: the archive's lists have 1:2.0-3+deb11u0, older than 1:2.0-3+deb11u1" in found.unknown[0]
 
 
 def test_a_package_that_is_no_longer_given_is_told() -> None:

@@ -1,0 +1,34 @@
+"""Documents that rtbuild 0.1.0 wrote, kept in ``tests/documents``; see ``tests/unit/test_upgrades.py``."""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from doubles.registry import RegistryDouble, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOCUMENTS = Path(__file__).parent / "documents" / "0.1.0"
+REPOSITORIES = ("signed", "signed-referrers", "against")
+"""As ``publish`` left them: signed, without and with the referrers API, and one that was found broken."""
+
+
+@contextmanager
+def repository(name: str) -> Iterator[str]:
+    """Serve a repository as ``publish`` left it, and give its name."""
+    kept = json.loads((DOCUMENTS / f"{name}.registry.json").read_text())
+    double = RegistryDouble(
+        referrers=name.endswith("referrers"),
+        tags=kept["tags"],
+        manifests={
+            digest: (one["mediaType"], one["content"].encode()) for digest, one in kept["manifests"].items()
+        },
+        blobs={digest: base64.b64decode(content) for digest, content in kept["blobs"].items()},
+    )
+    with serve(double):
+        yield f"{double.host}/team/tf"
