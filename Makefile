@@ -11,7 +11,7 @@ PYTEST ?= $(BIN)/pytest
 # Each worker begins with one half: what a module prepares for its tests is prepared once.
 WORKERS := -q -n 2 --dist worksteal
 
-.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites link-proof repositories colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites link-proof repositories colab-month dstack docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ repositories: $(BIN)/rtbuild  ## what people bring: requirements of forty public
 
 colab-month: setup  ## Colab's newest whole month, built, started and compared, and each month locked; 51 GB of disk, an hour
 	$(PYTEST) -q -s tests/nightly/test_colab_month.py
+
+dstack: $(BIN)/rtbuild  ## the scripts for rented cards, beside the newest dstack's own models; a minute, nothing is rented
+	$(PYTEST) -q tests/nightly/test_dstack.py
 
 kills: setup  ## kill -9 at 50 random moments of builds and publications, and what the next run finds; five minutes
 	$(BIN)/python tests/kills.py /var/tmp/rtbuild-kills

@@ -10,7 +10,8 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,13 +19,14 @@ from typing import Any, Literal
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
-from builder.cli.console import Case, CaseStatus, junit_xml, print_json, say, show
+from builder.cli.console import Case, CaseStatus, CountTable, Terminal, junit_xml, print_json, say, show
 from builder.core.documents import shown
 from builder.core.errors import MissingToolError, RegistryError, RtbuildError, UsageError
 from builder.core.files import write_whole
 from builder.image.recipe import bundle
 from builder.release.dispatch import (
     Follower,
+    Scheduler,
     TaskState,
     building,
     exit_code,
@@ -53,6 +55,10 @@ def dispatch(
     reported_by: list[str] | None = opt.REPORTED_BY,
     build: bool = opt.of("--build: Build what staging lacks, on nodes without a GPU.", False),
     dry_run: bool = opt.of("--dry-run: Print the batch scripts or manifests; submit nothing.", False),
+    format_: Scheduler | None = opt.of(
+        "--format NAME: For slurm, kubernetes or dstack, not the fleet's own."
+    ),
+    collect: bool = opt.of("--collect: Attach the reports in logs of tasks that ran; submit nothing.", False),
     wait: bool = opt.of("--wait: Stay until every task has a verdict; submit lost ones again.", False),
     every: float = opt.of("--every: With --wait: seconds between looks.", 15, min=0.2, max=86400),
     junit: Path | None = opt.of("--junit: Write the outcome as JUnit XML."),
@@ -60,7 +66,10 @@ def dispatch(
 ) -> int:
     """Leave out what has a verdict, or with --build an image; saying it twice submits once."""
     chosen, cells = opt.choose(matrices, select, skip)
+    if collect and (dry_run or wait or build):
+        raise UsageError("--collect goes without --dry-run, --wait and --build")
     asked, probe, registry = load_fleet(fleet), bundle(), Registry.to_write(layers=False)
+    asked = asked.model_copy(update={"scheduler": format_ or asked.scheduler})
     reporters = People.named(reported_by or (), "--reported-by")
     rendered = list(rendered_cells(chosen, cells, fleet=asked, staging=from_, probe=probe))
     # once, and not at every look
@@ -81,7 +90,8 @@ def dispatch(
             work = building(registry, rendered, asked, say=say, warn=warn, lost=broken)
         else:
             work = verifying(registry, rendered, asked, probe, reporters, say=say, warn=warn, lost=broken)
-        there = (work.reported if dry_run else work.known)(work.tasks)
+        by_logs = not dry_run and (collect or asked.scheduler != "dstack")
+        there = (work.known if by_logs else work.reported)(work.tasks)
         left = missing(work.tasks, there)
         if dry_run:
             show(*(text.removesuffix("\n") for text in work.rendered(left).values()))
@@ -89,23 +99,12 @@ def dispatch(
         done = "are built" if build else "have a verdict"
         say(f"{len(work.tasks)} tasks: {len(there)} {done}, {len(left)} to run")
         follower = Follower(work=work)
-        follower.submit(left)
+        if not collect:
+            follower.submit(left)
     except RegistryError as error:  # nobody knows anything about an image yet
         raise MissingToolError(error.message, hint=error.hint) from error
     cancel = threading.Event()
-    if wait:
-        before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
-        try:
-            rows = follower.wait(
-                cancel,
-                seconds=every,
-                say=_Changes(len(work.tasks)),
-                warn=trouble,
-            )
-        finally:
-            signal.signal(signal.SIGINT, before)
-    else:
-        rows = follower.look()
+    rows = _waited(follower, cancel, every, trouble) if wait else follower.look()
     if json_:
         print_json({"schema": 1, "tasks": [_document(row) for row in rows], "left_out": broken})
     else:
@@ -117,7 +116,21 @@ def dispatch(
     if cancel.is_set():
         say("the tasks go on; the same command follows them again")
         return INTERRUPTED
-    return (exit_code(rows) if wait else 5 if follower.refused else 0) or int(bool(broken))
+    return (exit_code(rows) if wait or collect else 5 if follower.refused else 0) or int(bool(broken))
+
+
+def _waited(
+    follower: Follower, cancel: threading.Event, every: float, trouble: Callable[[RtbuildError | None], None]
+) -> Sequence[TaskState]:
+    """The last look, after all have ended or somebody pressed Ctrl-C, which sets ``cancel``."""
+    before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
+    terminal = Terminal.of()
+    try:
+        with CountTable(terminal) if terminal.progress == "tty" else nullcontext() as table:
+            told = _Changes(len(follower.work.tasks), table)
+            return follower.wait(cancel, seconds=every, say=told, warn=trouble)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def verify_digest(
@@ -155,9 +168,13 @@ def verify_digest(
 
 @dataclass
 class _Changes:
-    """Says what has changed: each task, or of more than :data:`_MOST_LINES` the counts of each class."""
+    """Says what has changed: each task, or of more than :data:`_MOST_LINES` the counts of each class.
+
+    On a terminal the counts stand in a table, and only what is lost is said.
+    """
 
     total: int
+    table: CountTable | None = None
     rows: dict[str, TaskState] = field(default_factory=dict)
     """The last state of each task, by its key."""
     counts: dict[str, str] = field(default_factory=dict)
@@ -166,7 +183,7 @@ class _Changes:
     at: float = -math.inf
 
     def __call__(self, changed: Sequence[TaskState]) -> None:
-        if self.total <= _MOST_LINES:
+        if self.table is None and self.total <= _MOST_LINES:
             say("\n".join(f"{row.task.cell}, {row.task.column}: {_word(row)}" for row in changed))
             return
         self.rows |= {row.task.key: row for row in changed}
@@ -175,12 +192,15 @@ class _Changes:
             say(f"lost, tasks: {lost[word]}: {word}")
         self.reasons |= lost.keys()
         over = not any(row.state == "waiting" for row in self.rows.values())
-        if not over and time.monotonic() - self.at < _EVERY:
+        if self.table is None and not over and time.monotonic() - self.at < _EVERY:
             return
         self.at = time.monotonic()
         found: dict[str, Counter[str]] = {}
         for row in self.rows.values():
             found.setdefault(row.task.column, Counter())[_state(row)] += 1
+        if self.table is not None:
+            self.table.draw(found)
+            return
         for name, states in sorted(found.items()):
             line = ", ".join(f"{count:,} {state}" for state, count in sorted(states.items()))
             if self.counts.get(name) != line:

@@ -1,3 +1,4 @@
+from .count_table import CountTable
 from .job import Case, CaseStatus, case_of, junit_xml, write_job_files
 from .lines import reporter
 from .summary import error_text, run_summary
@@ -16,6 +17,7 @@ from .terminal import (
 __all__ = [
     "Case",
     "CaseStatus",
+    "CountTable",
     "Progress",
     "Terminal",
     "accept_any_encoding",

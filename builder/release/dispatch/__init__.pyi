@@ -1,5 +1,5 @@
 from .builds import building
-from .fleet import load_fleet
+from .fleet import Scheduler, load_fleet
 from .follow import Follower, TaskState, exit_code
 from .node import verify_digest
 from .plan import missing
@@ -7,6 +7,7 @@ from .run import rendered_cells, try_fleet, verifying
 
 __all__ = [
     "Follower",
+    "Scheduler",
     "TaskState",
     "building",
     "exit_code",

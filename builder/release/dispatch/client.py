@@ -81,7 +81,8 @@ class SchedulerClient:
                 returncode=124,
                 hint=self.silent,
             ) from error
-        told = [line for line in done.stderr.splitlines() if line.strip() and not _LOGGED.match(line)]
+        failed = done.stderr if done.stderr.strip() else done.stdout
+        told = [line for line in failed.splitlines() if line.strip() and not _LOGGED.match(line)]
         wrong = [line for line in told if harmless not in line]
         if done.returncode != 0 and (wrong or not told):
             raise SchedulerError(

@@ -64,12 +64,15 @@ class Lane(Resources, frozen=True):
         "nvidia.com/gpu", description="Kubernetes: what a card is called, such as nvidia.com/mig-1g.10gb."
     )
     claim: Word | None = Field(None, description="Kubernetes: a ResourceClaimTemplate, in place of resource.")
-    patch: dict[str, Any] = Field({}, description="Kubernetes: merged into the Job, after the fleet's.")
+    patch: dict[str, Any] = Field({}, description="Merged into the Job or dstack's task, after the fleet's.")
+
+
+Scheduler = Literal["slurm", "kubernetes", "dstack"]
 
 
 class Fleet(BaseModel, extra="forbid", frozen=True):
     version: Literal["1"]
-    scheduler: Literal["slurm", "kubernetes"]
+    scheduler: Scheduler
     staging: Word | None = Field(None, description="Repository of the images; --from counts first.")
     attempts: Annotated[int, Field(ge=1, le=20)] = 3
     pause: Count = Field(60, description="Slurm: seconds before a task is tried again.")
@@ -83,7 +86,7 @@ class Fleet(BaseModel, extra="forbid", frozen=True):
     namespace: Word = Field("default", description="Kubernetes.")
     queue: Word | None = Field(None, description="Kubernetes: the local queue of Kueue.")
     setup: tuple[Line, ...] = Field((), description="Slurm: lines of bash before each task.")
-    patch: dict[str, Any] = Field({}, description="Kubernetes: merged into each Job.")
+    patch: dict[str, Any] = Field({}, description="Merged into each Job, or task of dstack.")
     classes: dict[Word, Lane] = Field(min_length=1)
     build: BuildLane | None = None
 
@@ -115,6 +118,25 @@ def load_fleet(path: Path) -> Fleet:
         for fault in error.errors(include_url=False):
             _note(fault, spans, root, problems)
         raise problems.error() from error
+
+
+def merged(old: Any, patch: Any) -> Any:
+    """``old`` with a patch in it: tables key by key, lists item by item of the same name, else appended.
+
+    A null takes a key away.
+    """
+    if isinstance(old, dict) and isinstance(patch, dict):
+        whole = {key: merged(old.get(key), value) for key, value in patch.items()}
+        return {key: value for key, value in (old | whole).items() if patch.get(key, "") is not None}
+    if isinstance(old, list) and isinstance(patch, list):
+        names = {one["name"]: one for one in patch if isinstance(one, dict) and "name" in one}
+        known = [one.get("name") if isinstance(one, dict) else None for one in old]
+        mine = [
+            merged(one, names.get(name, {})) if name else one for one, name in zip(old, known, strict=True)
+        ]
+        fresh = [one for one in patch if not isinstance(one, dict) or one.get("name", "") not in known]
+        return [*mine, *fresh]
+    return patch
 
 
 def _plain(node: Node, place: tuple[str | int, ...], spans: dict[tuple[str | int, ...], Span]) -> Any:

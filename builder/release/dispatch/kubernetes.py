@@ -16,15 +16,19 @@ from typing import Any
 import yaml
 
 from builder.core.documents import parse_object, shown
-from builder.core.errors import SchedulerError
+from builder.core.errors import CellError, SchedulerError
 from builder.release.dispatch.client import Scheduled, SchedulerClient, why
-from builder.release.dispatch.fleet import Fleet
+from builder.release.dispatch.fleet import Fleet, merged
 from builder.release.dispatch.plan import Task
 
 PREFIX = "rtbuild-"
 LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "rtbuild"
 KEY = "io.rtbuild/key"
+_FAILED_ON = "io.rtbuild/failed-on"
+_MOST_NODES = 20
+_FINAL = frozenset({0, 2, 20, 21})
+"""Exit statuses of a probe that decided, about the image or its own arguments."""
 NETWORK = "network"
 """The name of the network policy among what is rendered."""
 _KUBERNETES = SchedulerClient(
@@ -50,13 +54,21 @@ _UNPULLABLE = re.compile(
 """Reasons for which an image is not pulled at the next try either: the kubelet tries until the deadline."""
 
 
-def render(tasks: Sequence[Task], fleet: Fleet) -> dict[str, str]:
-    """The manifests of each class that has tasks, and one network policy, as YAML by a name."""
+def render(
+    tasks: Sequence[Task], fleet: Fleet, avoided: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, str]:
+    """The manifests of each class that has tasks, and one network policy, as YAML by a name.
+
+    ``avoided`` are the nodes on which a task failed, by its key: another one is preferred.
+    """
+    failed = avoided or {}
     policy = deepcopy(_MANIFESTS["NetworkPolicy"])
     policy["metadata"]["namespace"] = fleet.namespace
     found = {NETWORK: _yaml([policy])}
     for name in sorted({task.column for task in tasks}):
-        found[name] = _yaml([_job(task, fleet) for task in tasks if task.column == name])
+        found[name] = _yaml(
+            [_job(task, fleet, failed.get(task.key, ())) for task in tasks if task.column == name]
+        )
     return found
 
 
@@ -64,7 +76,7 @@ def _yaml(documents: Sequence[Mapping[str, Any]]) -> str:
     return yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, width=1000)
 
 
-def _job(task: Task, fleet: Fleet) -> dict[str, Any]:
+def _job(task: Task, fleet: Fleet, failed: Sequence[str] = ()) -> dict[str, Any]:
     """The Job of one task. Its name is the task's key, so saying it twice makes one job."""
     made: dict[str, Any] = deepcopy(_MANIFESTS["Job"])
     spec, labels, lane = made["spec"], {LABEL: MANAGER, KEY: task.key}, fleet.lane(task.column)
@@ -76,7 +88,6 @@ def _job(task: Task, fleet: Fleet) -> dict[str, Any]:
         "labels": {**labels, "kueue.x-k8s.io/queue-name": queue} if queue else labels,
         "annotations": {"io.rtbuild/cell": task.cell, "io.rtbuild/class": task.column},
     }
-    spec["backoffLimit"] = fleet.attempts - 1
     spec["template"]["metadata"]["labels"] = dict(labels)
     pod["activeDeadlineSeconds"] = 60 * (lane.minutes or fleet.minutes)
     (container,), (tmp,) = pod["containers"], pod["volumes"]
@@ -92,27 +103,16 @@ def _job(task: Task, fleet: Fleet) -> dict[str, Any]:
     pod["nodeSelector"]["nvidia.com/gpu.product"] = lane.product
     if lane.product is None:
         del pod["nodeSelector"]
-    patched: dict[str, Any] = _merged(_merged(made, fleet.patch), lane.patch)
+    if failed:
+        # not podAntiAffinity: a scheduler forgets pods that have ended
+        made["metadata"]["annotations"][_FAILED_ON] = ",".join(failed)
+        elsewhere = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in failed]
+        rule = "preferredDuringSchedulingIgnoredDuringExecution"
+        pod["affinity"] = {
+            "nodeAffinity": {rule: [{"weight": 100, "preference": {"matchFields": elsewhere}}]}
+        }
+    patched: dict[str, Any] = merged(merged(made, fleet.patch), lane.patch)
     return patched
-
-
-def _merged(old: Any, patch: Any) -> Any:
-    """``old`` with a patch in it: tables key by key, lists item by item of the same name, else appended.
-
-    A null takes a key away.
-    """
-    if isinstance(old, dict) and isinstance(patch, dict):
-        whole = {key: _merged(old.get(key), value) for key, value in patch.items()}
-        return {key: value for key, value in (old | whole).items() if patch.get(key, "") is not None}
-    if isinstance(old, list) and isinstance(patch, list):
-        names = {one["name"]: one for one in patch if isinstance(one, dict) and "name" in one}
-        known = [one.get("name") if isinstance(one, dict) else None for one in old]
-        mine = [
-            _merged(one, names.get(name, {})) if name else one for one, name in zip(old, known, strict=True)
-        ]
-        fresh = [one for one in patch if not isinstance(one, dict) or one.get("name", "") not in known]
-        return [*mine, *fresh]
-    return patch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +122,8 @@ class JobState(Scheduled):
     pod: str | None
     exit_code: int | None
     """Of the probe in that pod."""
+    failed_on: tuple[str, ...] = ()
+    """The nodes on which the task failed, of this Job and those before it; at most :data:`_MOST_NODES`."""
     stuck: bool = False
     """Its image cannot be pulled: it has not ended, and holds a GPU until its deadline."""
 
@@ -170,20 +172,28 @@ def jobs(fleet: Fleet) -> Mapping[str, JobState]:
 def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobState:
     """Until a Job has ended, no log is read; an ended one without a pod has no log."""
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
-    good = [pod for pod in newest if _part(pod, "status").get("phase") == "Succeeded"]
+    good = [pod for pod in newest if _phase(pod) == "Succeeded"]
     pod: Mapping[str, Any] = next(iter(good or newest), {})
     name = str(pod["metadata"]["name"]) if pod else None
     code = _state_of(pod, "terminated").get("exitCode")
-    state = partial(JobState, pod=name, exit_code=code)
+    failed = [*str(_part(job["metadata"], "annotations").get(_FAILED_ON, "")).split(",")]
+    failed += [str(_part(one, "spec").get("nodeName", "")) for one in newest if _phase(one) == "Failed"]
+    nodes = tuple(dict.fromkeys(filter(None, failed)))[-_MOST_NODES:]
+    state = partial(JobState, pod=name, exit_code=code, failed_on=nodes)
     for condition in _part(job, "status").get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
             word = _words(condition["type"].lower(), condition)
-            return state(word=word, ended=True, again=not pod, reason=_why_failed(pod))
+            again = not pod or (_phase(pod) != "Succeeded" and code not in _FINAL)
+            return state(word=word, ended=True, again=again, reason=_why_failed(pod))
     if stuck := _unpullable(pod):
         return state(word=stuck, ended=True, stuck=True)
     if _part(job, "spec").get("suspend"):
         return state(word="suspended: it waits in its queue", queued=True)
     return state(word=_pod_word(pod) if pod else "no pod yet", queued=True)
+
+
+def _phase(pod: Mapping[str, Any]) -> str:
+    return str(_part(pod, "status").get("phase", "Unknown"))
 
 
 def _part(item: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -209,7 +219,7 @@ def _unpullable(pod: Mapping[str, Any]) -> str | None:
 def _pod_word(pod: Mapping[str, Any]) -> str:
     """Why a pod has not ended, or how it did: ``pending: ImagePullBackOff: …``."""
     status = _part(pod, "status")
-    phase = str(status.get("phase", "unknown")).lower()
+    phase = _phase(pod).lower()
     conditions = status.get("conditions") or ()
     unplaced = [c for c in conditions if (c.get("type"), c.get("status")) == ("PodScheduled", "False")]
     for found in (_state_of(pod, "waiting"), *unplaced, status if status.get("reason") else {}):
@@ -222,7 +232,7 @@ def _pod_word(pod: Mapping[str, Any]) -> str:
 def _why_failed(pod: Mapping[str, Any]) -> str:
     """The last words of a pod that failed: of the kubelet about it, or the end of its log."""
     status, ended = _part(pod, "status"), _state_of(pod, "terminated")
-    if status.get("phase") == "Succeeded" or not pod:
+    if _phase(pod) == "Succeeded" or not pod:
         return ""
     said = status if status.get("reason") else ended
     # of a report, which fills the end of a log, no line says it
@@ -237,10 +247,12 @@ def _words(first: str, said: Mapping[str, Any]) -> str:
     return shown(": ".join(str(part) for part in parts if part), most=200)
 
 
-def log_of(pod: str, fleet: Fleet) -> str:
-    """What a pod printed, which is the probe's JSON. Raises SchedulerError."""
+def log_of(job: JobState, fleet: Fleet) -> str:
+    """What the pod of a Job printed, which is the probe's JSON. Raises SchedulerError, CellError."""
+    if job.pod is None:
+        raise CellError("its pod is gone, and its log with it")
     options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(8 << 20)]
-    return _KUBERNETES.ask(["kubectl", "logs", pod, *options])
+    return _KUBERNETES.ask(["kubectl", "logs", job.pod, *options])
 
 
 def logs_of(keys: Sequence[str], fleet: Fleet) -> dict[str, str]:

@@ -24,7 +24,7 @@ from builder.core.model import Cell, Matrix
 from builder.image.recipe import Recipe, render
 from builder.pipeline import Locks
 from builder.plan.matrix import matches
-from builder.release.dispatch import kubernetes, slurm
+from builder.release.dispatch import dstack, kubernetes, slurm
 from builder.release.dispatch.client import Scheduled, why
 from builder.release.dispatch.fleet import Fleet
 from builder.release.dispatch.follow import Work
@@ -134,12 +134,12 @@ def verifying(
     If there are ``reporters``, only what one of them signed is a verdict.
 
     Raises:
-        UsageError: A cell claims no GPU, the fleet lacks a class, or pods' reports cannot be signed.
+        UsageError: A cell claims no GPU, the fleet lacks a class, or reports of logs cannot be signed.
         ImageMissingError: Staging lacks an image; all that it lacks are named.
         RegistryError: The registry did not answer.
     """
-    if reporters is not None and fleet.scheduler == "kubernetes" and fleet.key is None:
-        said = "--reported-by counts signed reports alone, and the fleet file names no key for those of pods"
+    if reporters is not None and fleet.scheduler != "slurm" and fleet.key is None:
+        said = "--reported-by counts signed reports alone, and the fleet file names no key for those in logs"
         raise UsageError(said, hint="`key:` in the fleet file")
     claimed = {name for one in rendered for name in one.claims()}
     there = {name.casefold() for name in fleet.classes}
@@ -186,7 +186,8 @@ def verifying(
     }
     if fleet.scheduler == "slurm":
         return OnSlurm(**given, reported=reported, script=partial(slurm.verification, fleet=fleet))
-    return _OnKubernetes(**given, reported=reported, images=images)
+    kind = _OnKubernetes if fleet.scheduler == "kubernetes" else _OnDstack
+    return kind(**given, reported=reported, images=images)
 
 
 def _noted(registry: Registry, images: Mapping[str, Staged], tasks: Sequence[Task]) -> dict[str, str]:
@@ -272,11 +273,66 @@ class OnSlurm(_Dispatched):
 
 
 @dataclass(kw_only=True)
-class _OnKubernetes(_Dispatched):
-    """Verifications as Jobs; their logs are read here, and the reports attached."""
+class _ByLogs(_Dispatched):
+    """Verifications whose reports are read from logs, and attached here."""
 
     images: Mapping[str, Staged]
     """By digest."""
+
+    def collect(self, task: Task, log: str, *, exit_code: int | None = None) -> bool:
+        """Put the report in a log beside its image; whether it is new there.
+
+        Raises CellError if it is no verdict on the task, and CommandError if the fleet's key does not sign.
+        """
+        image, key = self.images[task.digest], self.fleet.key
+        signer = None if key is None else Signer(key=key)
+        verdict, seen, reports = report_on(image, _json_in(log), signer, exit_code=exit_code)
+        new = bool(share(self.registry, image, reports))
+        if wrong := other_card(task.column, seen):
+            raise CellError(wrong)
+        if verdict not in CONCLUSIVE:
+            raise CellError(f"the report says {verdict}, which is no verdict on the image")
+        return new
+
+
+@dataclass(kw_only=True)
+class _OnDstack(_ByLogs):
+    """On rented cards: somebody applies what is rendered."""
+
+    def scheduled(self) -> Mapping[str, Scheduled]:
+        return {}
+
+    def rendered(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
+        return dstack.render(tasks, self.fleet)
+
+    def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
+        """As in the registry, after the reports in logs were put beside their images.
+
+        Raises RegistryError, SchedulerError, MissingToolError, CommandError.
+        """
+        found = self.reported(tasks)
+        new = False
+        for task in tasks:
+            if task.key in found:
+                continue
+            log = dstack.log_of(task)
+            try:
+                with item(task.cell):
+                    new |= self.collect(task, log)
+            except CellError as error:
+                self.warn(f"{task.cell} on {task.column}: {error.message}")
+        return self.reported(tasks) if new else found
+
+    def submit(self, tasks: Sequence[Task], _attempt: int, /) -> Mapping[str, str]:
+        """Raises UsageError: a card costs money."""
+        hint = "--dry-run prints scripts that do, and --collect reads what came of it"
+        raise UsageError(f"dispatch rents no cards for {len(tasks)} tasks", hint=hint)
+
+
+@dataclass(kw_only=True)
+class _OnKubernetes(_ByLogs):
+    """As Jobs."""
+
     jobs: Mapping[str, kubernetes.JobState] | None = None
     """Of the last look."""
 
@@ -311,38 +367,26 @@ class _OnKubernetes(_Dispatched):
                 job = jobs[task.key]
                 try:
                     with item(task.cell):
-                        new |= self._collect(task, job, logs.get(job.pod or ""))
+                        log = logs.get(job.pod or "") or kubernetes.log_of(job, self.fleet)
+                        new |= self.collect(task, log, exit_code=job.exit_code)
                 except CellError as error:
                     self.warn(f"{task.cell} on {task.column}: {job.word}: {error.message}")
         return self.reported(tasks) if new else found
 
-    def _collect(self, task: Task, job: kubernetes.JobState, log: str | None) -> bool:
-        """Whether a new report lies beside the image. Raises CellError if it is no verdict on the task."""
-        if job.pod is None:
-            raise CellError("its pod is gone, and its log with it")
-        image, key = self.images[task.digest], self.fleet.key
-        text = _json_in(kubernetes.log_of(job.pod, self.fleet) if log is None else log)
-        signer = None if key is None else Signer(key=key)
-        verdict, seen, reports = report_on(image, text, signer, exit_code=job.exit_code)
-        new = bool(share(self.registry, image, reports))
-        if wrong := other_card(task.column, seen):
-            raise CellError(wrong)
-        if verdict not in CONCLUSIVE:
-            raise CellError(f"the report says {verdict}, which is no verdict on the image")
-        return new
-
     def submit(self, tasks: Sequence[Task], _attempt: int, /) -> Mapping[str, str]:
-        """As on Slurm; a Job counts its attempts by itself."""
+        """As on Slurm. A task that failed somewhere goes elsewhere, if there is an elsewhere."""
         if not tasks:
             return {}
-        there = self.scheduled()
+        self.scheduled()
+        there = self.jobs or {}
         fresh = self.not_under_way(tasks, there)
         refused = try_fleet(self.fleet, sorted({task.column for task in fresh})) if fresh else {}
         taken = [task for task in fresh if refused[task.column] is None]
         if taken:
             try_push(self.registry, taken)
-            kubernetes.remove([task.key for task in taken if task.key in there], self.fleet)
-            for name, text in kubernetes.render(taken, self.fleet).items():
+            avoided = {task.key: there[task.key].failed_on for task in taken if task.key in there}
+            kubernetes.remove([*avoided], self.fleet)
+            for name, text in kubernetes.render(taken, self.fleet, avoided).items():
                 try:
                     self.say(f"{name}: {kubernetes.submit(text)}")
                 except SchedulerError as error:
@@ -379,11 +423,11 @@ def try_push(registry: Registry, tasks: Sequence[Task], warn: Say | None = None)
 
 
 def _json_in(log: str) -> bytes:
-    """The probe's document in a pod's log, in which stderr's lines stand, too. Raises CellError."""
+    """The probe's document in a container's log, in which stderr's lines stand, too. Raises CellError."""
     found, read = [], 0
     for number, start in enumerate(re.finditer(r"^\{", log, re.MULTILINE)):
         if number == 1000:  # or decoding takes minutes
-            raise CellError("the pod's log begins too many documents to be read")
+            raise CellError("the log begins too many documents to be read")
         if start.start() < read:
             continue  # within the last one
         try:
@@ -392,11 +436,16 @@ def _json_in(log: str) -> bytes:
             continue
         found += [document] if "verdict" in document else []
     if len(found) != 1:
-        raise CellError(f"the pod's log holds {'several reports' if found else 'no report'}")
+        raise CellError(f"the log holds {'several reports' if found else 'no report'}")
     return json.dumps(found[0]).encode()
 
 
 def try_fleet(fleet: Fleet, classes: Sequence[str] | None = None) -> dict[str, str | None]:
-    """For each class why the scheduler would not take a job of it; None if it would. Nothing is submitted."""
+    """For each class why the scheduler would not take a job of it; None if it would. Nothing is submitted.
+
+    Raises UsageError for dstack, and MissingToolError.
+    """
+    if fleet.scheduler == "dstack":
+        raise UsageError("dstack tries no tasks", hint=f"dstack offer --gpu {next(iter(fleet.classes))}")
     trial = slurm.try_lane if fleet.scheduler == "slurm" else kubernetes.try_lane
     return {name: trial(name, fleet) for name in classes or fleet.classes}

@@ -158,6 +158,7 @@ ROWS: dict[str, str] = {
     "dispatch --junit": "junit.xml",
     "dispatch --reported-by": f"cosign.pub | {AGAIN}",
     "dispatch --every": f"3 | {TF} --wait",
+    "dispatch --format": f"dstack | {TF} --dry-run",
     "verify-digest --card": "A100 | REGISTRY/staging@DIGEST",
     "catalogue --from": "REGISTRY/taken",
     "catalogue --results": f"elsewhere | {TF}",

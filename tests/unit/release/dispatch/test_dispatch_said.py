@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.cli.commands import dispatch as command
+from builder.cli.console.count_table import CountTable
+from builder.cli.console.terminal import Terminal
 from builder.release.dispatch.follow import TaskState
 from builder.release.dispatch.plan import Task, TaskVerdict
 
@@ -51,6 +53,24 @@ def test_few_tasks_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "say", said.append)
     command._Changes(2)([TaskState(task=task(1), state="waiting", word="PENDING (Resources)")])
     assert said == ["c1, T4: waiting: PENDING (Resources)"]
+
+
+def test_on_a_terminal_a_table_of_counts_changes_in_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tasks = [task(number, name) for number in range(50) for name in ("A100", "T4")]
+    with CountTable(Terminal(progress="tty", color=False, github=False)) as table:
+        tell = command._Changes(len(tasks), table)
+        tell([TaskState(task=one, state="waiting", word="PENDING") for one in tasks])
+        tell([TaskState(task=one, state="verdict", verdict=WORKS) for one in tasks[:20:2]])
+        why = "ended without a verdict: it is gone"
+        tell([TaskState(task=tasks[21], state="lost", word=why)])
+    said = capsys.readouterr().err
+    assert said.count("PENDING") == 0, "no line for each task"
+    assert said.count(why) == 1, "what is lost is said, above the table"
+    assert "\x1b[1A\x1b[2K" in said, "one table takes the place of the other"
+    rows = dict.fromkeys(line for line in said.splitlines() if line.split()[:1] == ["A100"])
+    assert [row.split()[1:] for row in rows] == [["50"], ["40", "10"], ["0", "40", "10"]]
 
 
 def test_a_long_table_leaves_out_what_is_good() -> None:
