@@ -20,7 +20,7 @@ from builder.plan.facts.tables import PackageRow, PackageTable, Source, load
 from builder.sources.index import MACHINES, environment
 
 Wanted = tuple[str, Requirement]
-_PYTORCH = re.compile(r"https://download\.pytorch\.org/whl/(?:cu\d+|cpu)/?$")
+PYTORCH = re.compile(r"https://download\.pytorch\.org/whl/(?:cu\d+|cpu)/?$")
 """PyTorch's own indexes, of which it is known which packages they have."""
 _TAIL = re.compile(r"(?:cu\d+|cpu|rocm[\d.]+|xpu)")
 
@@ -170,7 +170,7 @@ def _of(
         row=table.row(version) if version is not None else None,
         wanted=wanted,
         variant=variant,
-        elsewhere=any(variants or not _PYTORCH.match(url) for url in index),
+        elsewhere=any(variants or not PYTORCH.match(url) for url in index),
         chosen=chosen,
         source=source,
     )

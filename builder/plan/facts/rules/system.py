@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator
 
 from builder.core.errors import CellError, RtbuildError
+from builder.core.model import Cell
 from builder.core.versions import at_least, canonical, contains, key, pinned, requirement, short
 from builder.plan.facts.reading import DOCKER_HUB, CudaTag
+from builder.plan.facts.rules.beside import PYTORCH
 from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
@@ -37,7 +39,7 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
                 yield warns(f"{framework.label}, in pip, runs on the CPU: {without}", *values)
         elif framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
             continue
-        elif (missing := _no_such_release(framework)) is not None:
+        elif (missing := _no_such_release(framework, stack.cell)) is not None:
             yield impossible(missing, *values)
         elif framework.table is not None or wants_gpu:
             # what another package was compiled for is no question in an image without CUDA
@@ -76,11 +78,15 @@ def _with_extra(framework: CellFramework) -> str:
     return f"ask for {' or '.join(dict.fromkeys(f'jax[{row.extra}]' for row in newest))}"
 
 
-def _no_such_release(framework: CellFramework) -> str | None:
+def _no_such_release(framework: CellFramework, cell: Cell) -> str | None:
     table, version, parsed = framework.table, framework.version, requirement(framework.requirement)
     if table is None or version is None or framework.wheel is not None:
         return None
-    return table.no_such_release(version, canonical(parsed.name) if parsed is not None else table.name)
+    name = canonical(parsed.name) if parsed is not None else table.name
+    if (missing := table.no_such_release(version, name)) is not None:
+        return missing
+    # an index of anybody else may have a build of its own
+    return table.no_such_variant(version) if all(map(PYTORCH.match, cell.index)) else None
 
 
 def _why(framework: CellFramework, stack: Stack) -> str:

@@ -13,6 +13,7 @@ the row is ``kept``.
 
 import functools
 import json
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -187,6 +188,11 @@ class FrameworkTable:
     rows: tuple[FrameworkRow, ...] = ()
     date: str | None = None
     """The day on which the index was last read and said something new."""
+    oldest: str | None = None
+    """The oldest release that the index has; None if older ones than the rows' may lie there."""
+    variants_since: str | None = None
+    variants_before: str | None = None
+    """Of the releases between the two every CUDA variant has a row, on whichever index of its maker's."""
 
     @functools.cached_property
     def newest(self) -> str:
@@ -219,12 +225,25 @@ class FrameworkTable:
         # a name that its maker gave up ends before the others of its table do
         newest = key(self.newest)
         inside = key(known[0]) <= key(public) and (key(public) <= newest or key(public)[:2] == newest[:2])
-        if not inside:
+        before = self.oldest is not None and key(public) < key(self.oldest)
+        if not inside and not before:
             return None
         line = ", ".join(v for v in known if key(v)[:2] == key(public)[:2])
         near = f"there are {line}" if line else f"releases go from {known[0]} to {known[-1]}"
         index = f"with a wheel on the package index, as read on {self.date}"
         return f"there is no {distribution} {public} {index}: {near}"
+
+    def no_such_variant(self, version: str) -> str | None:
+        """The sentence for a CUDA build of a release, ``2.6.0+cu128``, that its maker did not make."""
+        public, _, variant = version.partition("+")
+        there = [row.variant for row in self.of(public)]
+        if not re.fullmatch(r"cu\d+", variant) or variant in there or not there:
+            return None
+        if self.variants_since is None or self.variants_before is None:
+            return None
+        if not key(self.variants_since) <= key(public) < key(self.variants_before):
+            return None
+        return f"there is no +{variant} build of {self.title} {public}: there are {', '.join(sorted(there))}"
 
     def row(
         self, version: str, variant: str = "", distribution: str | None = None, platform: str = "linux/amd64"

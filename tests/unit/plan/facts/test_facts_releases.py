@@ -192,8 +192,7 @@ def test_a_variant_on_another_index_says_so() -> None:
     assert (found.cuda, found.cudnn, found.default) == ("11.8", "8.7.0.84", False)
     assert found.architectures[0] == "sm_37"
     unread = row("torch", "2.7.1", "cu118")
-    assert unread.architectures == ()
-    assert unread.unread["architectures"].startswith("unreachable index")
+    assert unread.unread["platforms"].startswith("unreachable index")
     assert found.source_of("cudnn").reference.startswith("pytorch/pytorch")
     assert row("torch", "2.3.1").source_of("cuda").reference.startswith("torch/version.py of torch 2.3.1")
 
