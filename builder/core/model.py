@@ -86,7 +86,18 @@ class HasPythons(Protocol):
 
 OLDEST_PYTHON = 6
 """Of CPython 3, the first minor version that the probe runs on: a cell has no older one."""
-SUITES = ("conv", "linalg", "attention", "compile", "train", "vision", "loader", "comm")
+SUITES = (
+    "conv",
+    "linalg",
+    "attention",
+    "compile",
+    "train",
+    "vision",
+    "loader",
+    "comm",
+    "infer",
+    "conv-kinds",
+)
 """What the probe can run on a GPU: docs/suites.md."""
 
 

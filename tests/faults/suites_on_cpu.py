@@ -17,13 +17,13 @@ for package in ("builder", "builder.core", "builder.verify", "builder.verify.cud
 
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
-from builder.verify.cudnn_verify.measure.suite_stages import SUITES_OF  # noqa: E402
-from builder.verify.cudnn_verify.measure.suite_torch import run_suite  # noqa: E402
+from builder.verify.cudnn_verify.measure.suite_stages import SUITES_OF, run_suite  # noqa: E402
 
 framework = FRAMEWORKS[name](Ctx(name, {}, os.open(os.devnull, os.O_WRONLY)))
 framework.load()
-framework.prepare(None)
-device = "cpu"
+if hasattr(framework, "prepare"):
+    framework.prepare(None)
+device = {"tensorflow": "/CPU:0", "onnxruntime": "CPUExecutionProvider"}.get(name, "cpu")
 if name == "jax":
     framework.api.config.update("jax_platforms", "cpu")
     device = framework.api.local_devices(backend="cpu")[0]

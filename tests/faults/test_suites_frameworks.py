@@ -59,7 +59,7 @@ def faults_of(row: Row, before: Row | None) -> Iterator[tuple[str, Row]]:
         tile = before["found"][:size] + found[size:]
         yield "one tile is stale", {**sound, "found": tile}
         yield "all of it is of the call before", {**sound, "found": before["found"]}
-    if row["basis"] != "whole numbers, exact" and "uniform" not in row["what"]:
+    if not row["basis"].startswith("whole numbers") and "uniform" not in row["what"]:
         bits = _COARSER[stored_in(row["what"])]
         yield "another type's error", {**sound, "found": [cut(value, bits) for value in found]}
 
@@ -84,8 +84,16 @@ EVERY = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("framework", "suites"),
     [
-        pytest.param("jax", "linalg attention compile train", id="jax"),
-        pytest.param("torch", "linalg attention train vision loader comm", id="torch", marks=EVERY),
+        pytest.param("jax", "linalg attention compile train conv-kinds", id="jax"),
+        pytest.param(
+            "tensorflow", "linalg attention compile train vision loader conv-kinds", id="tensorflow"
+        ),
+        pytest.param("paddle", "linalg attention train vision conv-kinds", id="paddle"),
+        pytest.param("onnxruntime", "infer", id="onnxruntime"),
+        pytest.param("ctranslate2", "infer", id="ctranslate2"),
+        pytest.param(
+            "torch", "linalg attention train vision loader comm conv-kinds", id="torch", marks=EVERY
+        ),
         pytest.param("torch", "compile", id="torch-compile", marks=EVERY),
     ],
 )
@@ -104,4 +112,4 @@ def test_right_results_pass_and_faults_do_not(framework: str, suites: str, scene
     print(f"{framework}: {sound} sound results, {broken} faults")
     assert blamed == []
     assert not passed, "\n".join(passed)
-    assert sound >= 5
+    assert sound >= 2

@@ -47,7 +47,6 @@ ENVIRONMENTS = {
 }
 """Environments by name; the probe has to say ``works`` in each, unless :func:`expected` knows better."""
 
-SUITES = "conv,linalg,attention,compile,train,vision,loader,comm"
 FAULTS = {
     "gpu-hidden": ("host", "device-hidden"),
     "memory-taken": ("busy", "out-of-memory"),
@@ -216,7 +215,7 @@ def _row(bench, name, wanted):
         else:
             python = bench.python(name)
             row["packages"] = bench.packages(name)
-            report, seconds = bench.look(python, "--suite", SUITES)
+            report, seconds = bench.look(python, "--suite", "all")
     except (OSError, subprocess.SubprocessError, RuntimeError, StopIteration) as error:
         row.update(found=[None, None], summary=f"not run: {error}", seconds=None, checks=[])
         return row

@@ -63,7 +63,7 @@ def make_parser():
     add("--strict", action="store_true", help="loaded cuDNN must equal the compiled one")
     add("--no-gpu", action="store_true", help="do not look for a GPU (at build time)")
     add("--thorough", action="store_true", help="compare the hash of every library with its package's RECORD")
-    add("--suite", metavar="NAMES", help="run these suites, too, on a GPU: " + ",".join(SUITES))
+    add("--suite", metavar="NAMES", help="run these suites, too, on a GPU: all, or of " + ",".join(SUITES))
     add("--only", metavar="STAGE", help="run this stage and what it needs")
     add("--compare", metavar="OLD.json", help="say what changed since an older report")
     add("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
@@ -96,6 +96,7 @@ def read_options(arguments):
     if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
         raise UsageError("--timeout wants a number of seconds above 0, not %g" % arguments.timeout)
     asked = [name.strip() for name in (arguments.suite or "conv").split(",")]
+    asked = list(SUITES) if asked == ["all"] else asked
     unknown = sorted(set(asked) - set(SUITES))
     if unknown:
         raise UsageError("there is no suite %s; there are: %s" % (unknown[0] or "''", ", ".join(SUITES)))

@@ -3,12 +3,13 @@
 import glob
 import os
 import re
+import struct
 
 from ..common.versions import numbers
 from .fw_common import Framework, flat, imported, shaped
 from .library_files import is_cuda_library, names_inside, read_elf, required_sublibraries, shim_major
 
-_ORT_CUDA = "CUDAExecutionProvider"
+CUDA_PROVIDER = "CUDAExecutionProvider"
 _ONNX_TYPES = {"float32": 1, "float16": 10}
 
 
@@ -25,7 +26,7 @@ class Onnxruntime(Framework):
 
     def cuda_build(self):
         providers = list(self.api.get_available_providers())
-        return _ORT_CUDA in providers, {"providers": providers, "library": self._provider()}
+        return CUDA_PROVIDER in providers, {"providers": providers, "library": self._provider()}
 
     def compiled(self):
         """CUDA as the package says it; cuDNN's major version by the name that the provider is linked with."""
@@ -55,8 +56,8 @@ class Onnxruntime(Framework):
     def devices(self):
         """A session that was asked for CUDA and lacks it has silently gone to the CPU."""
         model = conv_model("float32", [("x", (1, 3, 8, 8)), ("w", (4, 3, 3, 3))], (1, 4, 8, 8))
-        session = self.api.InferenceSession(model, providers=[_ORT_CUDA, "CPUExecutionProvider"])
-        return [name for name in session.get_providers() if name == _ORT_CUDA]
+        session = self.api.InferenceSession(model, providers=[CUDA_PROVIDER, "CPUExecutionProvider"])
+        return [name for name in session.get_providers() if name == CUDA_PROVIDER]
 
     def fused(self, device, dtype, case, bias):
         return self.convolve(device, dtype, case, ("b", bias, (len(bias),)))
@@ -68,7 +69,7 @@ class Onnxruntime(Framework):
         options = self.api.SessionOptions()
         if device:
             options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        providers = [_ORT_CUDA] if device else ["CPUExecutionProvider"]
+        providers = [CUDA_PROVIDER] if device else ["CPUExecutionProvider"]
         session = self.api.InferenceSession(model, options, providers=providers)
         y = session.run(["y"], {name: shaped(data, shape).astype(dtype) for name, data, shape in inputs})[0]
         return {"y": flat(y), "devices": [session.get_providers()[0]]}
@@ -121,12 +122,90 @@ def conv_model(dtype, inputs, output, relu=False):
     Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
     """
     names = [(1, name) for name, _ in inputs]
-    pads = _onnx((1, "pads"), *[(8, 1)] * 4, (20, 7))
+    pads = _onnx_attribute("pads", [1] * 4)
     graph = [(1, _onnx(*names, (2, "conv" if relu else "y"), (4, "Conv"), (5, pads)))]
     graph += [(1, _onnx((1, "conv"), (2, "y"), (4, "Relu")))] * relu
     graph += [(2, "probe")] + [(11, _onnx_value(name, dtype, shape)) for name, shape in inputs]
     graph.append((12, _onnx_value("y", dtype, output)))
     return _onnx((1, 6), (7, _onnx(*graph)), (8, _onnx((1, ""), (2, 11))))
+
+
+def encoder_model(dtype, arrays, heads):
+    """A model y = one layer of an encoder over x, as :func:`suite_reference.encoder_reference` has it.
+
+    ``arrays``: x, for its shape, and the weights, which are constants of the model.
+    """
+    names = "x into into_b out out_b up up_b down down_b gain0 bias0 gain1 bias1 gain2 bias2".split()
+    held = [_onnx_tensor(name, array.astype(dtype)) for name, array in list(zip(names, arrays))[1:]]
+    (tokens, width), nodes = arrays[0].shape, []
+
+    def node(kind, inputs, output, **attributes):
+        said = [(5, _onnx_attribute(name, value)) for name, value in sorted(attributes.items())]
+        nodes.append((1, _onnx(*[(1, name) for name in inputs.split()], (2, output), (4, kind), *said)))
+
+    def normalized(x, at, output):
+        own = output + "_"
+        node("ReduceMean", x, own + "mean", axes=[1])
+        node("Sub", "%s %smean" % (x, own), own + "off")
+        node("Mul", "{0}off {0}off".format(own), own + "square")
+        node("ReduceMean", own + "square", own + "variance", axes=[1])
+        node("Add", own + "variance small", own + "raised")
+        node("Sqrt", own + "raised", own + "root")
+        node("Div", "{0}off {0}root".format(own), own + "even")
+        node("Mul", "%seven gain%d" % (own, at), own + "scaled")
+        node("Add", "%sscaled bias%d" % (own, at), output)
+
+    def linear(x, name, output):
+        node("MatMul", "%s %s" % (x, name), output + "_")
+        node("Add", "%s_ %s_b" % (output, name), output)
+
+    normalized("x", 0, "n0")
+    linear("n0", "into", "qkv")
+    node("Reshape", "qkv split", "parted")  # (tokens, 3 heads, width of one)
+    node("Transpose", "parted", "turned", perm=[1, 0, 2])
+    for at, name in enumerate("qkv"):
+        node("Slice", "turned from%d to%d" % (at, at), name)
+    node("Transpose", "k", "k_turned", perm=[0, 2, 1])
+    node("MatMul", "q k_turned", "products")
+    node("Mul", "products scale", "scores")
+    node("Softmax", "scores", "weights", axis=2)
+    node("MatMul", "weights v", "mixed")
+    node("Transpose", "mixed", "back", perm=[1, 0, 2])
+    node("Reshape", "back whole", "joined")
+    linear("joined", "out", "attended")
+    node("Add", "x attended", "x1")
+    normalized("x1", 1, "n1")
+    linear("n1", "up", "wide")
+    node("Relu", "wide", "hidden")
+    linear("hidden", "down", "fed")
+    node("Add", "x1 fed", "x2")
+    normalized("x2", 2, "y")
+
+    one = arrays[0].flat[:1]
+    for name, value in (("small", 1e-5), ("scale", (width // heads) ** -0.5)):
+        held.append(_onnx_tensor(name, (one * 0 + value).astype(dtype)))
+    whole = {"split": [tokens, 3 * heads, width // heads], "whole": [tokens, width]}
+    for at in range(3):
+        whole.update({"from%d" % at: [at * heads], "to%d" % at: [(at + 1) * heads]})
+    for name, values in sorted(whole.items()):
+        held.append(
+            _onnx((1, len(values)), (2, 7), (8, name), (9, struct.pack("<%dq" % len(values), *values)))
+        )
+    graph = nodes + [(2, "probe")] + [(5, tensor) for tensor in held]
+    graph += [(11, _onnx_value("x", dtype, arrays[0].shape)), (12, _onnx_value("y", dtype, arrays[0].shape))]
+    return _onnx((1, 6), (7, _onnx(*graph)), (8, _onnx((1, ""), (2, 11))))
+
+
+def _onnx_tensor(name, array):
+    dims = [(1, size) for size in array.shape]
+    return _onnx(*dims, (2, _ONNX_TYPES[str(array.dtype)]), (8, name), (9, array.tobytes()))
+
+
+def _onnx_attribute(name, value):
+    """An integer or a list of them."""
+    if isinstance(value, int):
+        return _onnx((1, name), (3, value), (20, 2))
+    return _onnx((1, name), *[(8, one) for one in value], (20, 7))
 
 
 def _onnx_value(name, dtype, shape):

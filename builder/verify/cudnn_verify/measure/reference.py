@@ -90,18 +90,27 @@ def fresh_answers():
     return dict(answers(variant(number)), variant=number)
 
 
-def _taps(x_shape, w_shape):
-    """Yield (index in x, index in w, index in y) of every product: padding 1, stride 1."""
-    n, c, h, width = x_shape
-    k, _, r, s = w_shape
-    rows, columns = h + 3 - r, width + 3 - s
-    places = product(range(n), range(k), range(rows), range(columns), range(c), range(r), range(s))
-    for image, out, row, column, channel, i, j in places:
-        above, left = row + i - 1, column + j - 1
-        if 0 <= above < h and 0 <= left < width:
-            ix = ((image * c + channel) * h + above) * width + left
-            iw = ((out * c + channel) * r + i) * s + j
-            yield ix, iw, ((image * k + out) * rows + row) * columns + column
+def _taps(x_shape, w_shape, stride=1, dilation=1, groups=1):
+    """Yield (index in x, index in w, index in y) of every product; padding is half the size of the filter,
+    which is odd, so that a stride of 1 keeps the size.
+    """
+    (n, c), (k, depth), sizes, taps = x_shape[:2], w_shape[:2], x_shape[2:], w_shape[2:]
+    outs = [(size - 1) // stride + 1 for size in sizes]
+    near = []
+    for iy, place in enumerate(product(*map(range, outs))):
+        for iw, tap in enumerate(product(*map(range, taps))):
+            at = [p * stride + (t - size // 2) * dilation for p, t, size in zip(place, tap, taps)]
+            if all(0 <= here < size for here, size in zip(at, sizes)):
+                ix = 0
+                for here, size in zip(at, sizes):
+                    ix = ix * size + here
+                near.append((ix, iw, iy))
+    planes = [len(list(product(*map(range, shape)))) for shape in (sizes, taps, outs)]
+    for image, out, channel in product(range(n), range(k), range(depth)):
+        of_x = (image * c + out // (k // groups) * depth + channel) * planes[0]
+        of_w, of_y = (out * depth + channel) * planes[1], (image * k + out) * planes[2]
+        for ix, iw, iy in near:
+            yield of_x + ix, of_w + iw, of_y + iy
 
 
 def bias_relu(y, bias, channels):
@@ -114,11 +123,49 @@ def answers(data=None):
     """A case, the canonical one if none is given, with y = x * w and the gradients of sum(y * dy)."""
     data = data or case()
     y, dx, dw = [[0] * len(data[name]) for name in ("dy", "x", "w")]
-    for ix, iw, iy in _taps(data["x_shape"], data["w_shape"]):
+    for ix, iw, iy in _taps(data["x_shape"], data["w_shape"], *data.get("how", ())):
         y[iy] += data["x"][ix] * data["w"][iw]
         dx[ix] += data["dy"][iy] * data["w"][iw]
         dw[iw] += data["dy"][iy] * data["x"][ix]
     return dict(data, y=y, dx=dx, dw=dw)
+
+
+class Kind(object):
+    """A convolution of another kind than the canonical one.
+
+    ``operands`` and ``answers``: a case's names of what goes in (input, filter, gradient of the output) and
+    of what comes out (output and both gradients). A transposed convolution is the gradient of one. With its
+    channels last comes the canonical case; no transform that rounds more serves the other kinds.
+    """
+
+    def __init__(self, name, x_shape, w_shape, stride=1, dilation=1, groups=1):
+        self.name, self.stride, self.dilation, self.groups = name, stride, dilation, groups
+        self.transposed, self.last = name == "transposed", name == "channels last"
+        self.dimensions = len(x_shape) - 2
+        outs = tuple((size - 1) // stride + 1 for size in x_shape[2:])
+        self.shapes = {"x": x_shape, "w": w_shape, "dy": (x_shape[0], w_shape[0]) + outs}
+        self.operands, self.answers = ("x", "w", "dy"), ("y", "dx", "dw")
+        if self.transposed:
+            self.operands, self.answers = ("dy", "w", "x"), ("dx", "y", "dw")
+
+    def fresh(self):
+        """:func:`answers` of fresh numbers, with the shape of each."""
+        if self.last:
+            return fresh_answers()
+        state, data = int.from_bytes(os.urandom(4), "little"), {}
+        for name, one_in in (("x", 4), ("w", 3), ("dy", 4)):
+            shape = data[name + "_shape"] = self.shapes[name]
+            data[name], state = _signs(len(list(product(*map(range, shape)))), one_in, state)
+        return answers(dict(data, how=(self.stride, self.dilation, self.groups)))
+
+
+CONVOLUTION_KINDS = (
+    Kind("3D", (1, 3, 4, 5, 6), (4, 3, 3, 3, 3)),
+    Kind("depthwise", (2, 8, 9, 7), (8, 1, 3, 3), groups=8),
+    Kind("dilated", (2, 3, 9, 8), (4, 3, 3, 3), dilation=2),
+    Kind("transposed", (2, 3, 9, 7), (4, 3, 3, 3), stride=2),
+    Kind("channels last", (1, 3, 8, 8), (4, 3, 3, 3)),
+)
 
 
 def largest_difference(found, wanted):

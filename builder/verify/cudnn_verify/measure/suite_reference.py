@@ -19,7 +19,13 @@ UNIT.update({"float16": 2.0**-11, "bfloat16": 2.0**-8, "float8_e4m3fn": 2.0**-4}
 PRODUCT, LAPACK = "Higham 3.5, tensor cores by Fasi et al.", "LAPACK Working Note 41, threshold 30"
 FOURIER, MOVED = "Higham, theorem 24.2", "Monte Carlo arithmetic in float64"
 EXACT, CHANCE = "whole numbers, exact", "six and a half standard deviations"
+WHOLE = "whole numbers, the nearest"
+"""Of a convolution whose algorithm the framework chooses: :mod:`reference`."""
 MOVES = 4
+ATTENTION_TIMES = (2.0, 1.5, 1.5, 2.0)
+"""How many times the distance seen the 2-norm of output, dq, dk and dv may be off."""
+NEEDS = {"float16": (5, 3), "bfloat16": (8, 0), "tf32": (8, 0), "float8_e4m3fn": (8, 9)}
+"""The compute capability from which a card computes in a type."""
 
 
 def product_bound(a, b, dtype):
@@ -109,6 +115,56 @@ def fused_reference(arrays, r):
     return [r(r(z * gate).sum(-1)), r(r(gate * r(1.0 + r(z * r(1.0 - gate)))) * w)]
 
 
+def encoder_reference(arrays, r, heads):
+    """[output] of one layer of an encoder, normalized before each part and at the end, over (tokens, width).
+
+    ``arrays``: x; weights and bias of the queries, keys and values as one, of the output, and of both layers
+    of ReLU, each as (inputs, outputs); gain and bias of the three normalizations.
+    """
+    x, into, into_bias, out, out_bias, up, up_bias, down, down_bias = arrays[:9]
+    gains = arrays[9:]
+    tokens, width = x.shape
+    low = r(r(_normalized(x, gains[0], gains[1], r)) @ r(into) + into_bias)
+    q, k, v = [
+        low[:, at * width : (at + 1) * width].reshape(tokens, heads, -1).swapaxes(0, 1) for at in range(3)
+    ]
+    weights = r(softmax_of(r(r(q @ k.swapaxes(-1, -2)) * (width // heads) ** -0.5)))
+    mixed = r(weights @ v).swapaxes(0, 1).reshape(tokens, width)
+    x = r(x + r(mixed @ r(out) + out_bias))
+    hidden = r(_normalized(x, gains[2], gains[3], r) @ r(up) + up_bias)
+    x = r(x + r(r(hidden * (hidden > 0)) @ r(down) + down_bias))
+    return [_normalized(x, gains[4], gains[5], r)]
+
+
+def _normalized(x, gain, bias, r):
+    off = x - x.mean(-1)[..., None]
+    return r(r(off / ((off * off).mean(-1)[..., None] + 1e-5) ** 0.5) * gain + bias)
+
+
+def uniform_moments(values, older, distinct):
+    """Of uniform numbers: mean, variance, correlation of neighbours, share of distinct ones, how many are as
+    in the draw before, the smallest and the largest.
+    """
+    centred = values - 0.5
+    found = [float(values.mean()), float((centred * centred).mean())]
+    found += [float((centred[1:] * centred[:-1]).mean()), distinct / float(len(values))]
+    return found + [float((values == older).sum()), float(values.min()), float(values.max())]
+
+
+def uniform_bounds(count):
+    """(the moments of ``count`` uniform numbers, how far each may be off)."""
+    off = 6.5 / count**0.5
+    bounds = [off / 12.0**0.5, off / 180.0**0.5, off / 12.0, 0.01, 8.0, 0.01, 0.01]
+    return [0.5, 1 / 12.0, 0.0, 1.0, 0.0, 0.0, 1.0], bounds
+
+
+def boxes_to_suppress(below):
+    """([x1, y1, x2, y2] in whole numbers, distinct scores); ``below(n)``: a number from 0 to n - 1."""
+    boxes = [[below(80), below(80)] for _ in range(120)]
+    boxes = [box + [at + 5 + below(35) for at in box] for box in boxes]
+    return boxes, [float(at * 1024 + below(1024)) for at in sorted(range(120), key=lambda _: below(1 << 20))]
+
+
 def suppressed(boxes, scores, threshold):
     """The boxes that non-maximum suppression keeps, the best first; boxes are (x1, y1, x2, y2)."""
     order, kept = sorted(range(len(boxes)), key=lambda at: -scores[at]), []
@@ -131,6 +187,11 @@ def resized(image, side):
     places = [_between(at, len(image), side) for at in range(side)]
     rows = [[row[i] * (1 - t) + row[j] * t for i, j, t in places] for row in image]
     return [[rows[i][c] * (1 - t) + rows[j][c] * t for c in range(side)] for i, j, t in places]
+
+
+def resize_bound(size, largest):
+    """How far a value may be off: its place is rounded by a unit of the size, and each of six operations."""
+    return (4.0 * size + 6.0) * UNIT["float32"] * 2.0 * float(largest)
 
 
 def _between(at, size, side):

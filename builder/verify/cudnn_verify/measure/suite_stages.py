@@ -6,17 +6,28 @@ and the report says why.
 
 import re
 import signal
+import time
 
 from .counter import shorten
 from .fw_stages import FRAMEWORKS, judge_framework
 from .protocol import stage
+from .suite_cupy import CupySuites
+from .suite_infer import Ctranslate2Suites, OnnxruntimeSuites
 from .suite_jax import JaxSuites
 from .suite_judge import SUITE_CHECKS, SUITE_SECONDS, judge_results
-from .suite_torch import TorchSuites, run_suite
+from .suite_paddle import PaddleSuites
+from .suite_tensorflow import TensorflowSuites
+from .suite_torch import TorchSuites
 
+_MOST = ("linalg", "attention", "compile", "train", "conv-kinds")
 SUITES_OF = {
-    "torch": (TorchSuites, ("linalg", "attention", "compile", "train", "vision", "loader", "comm")),
-    "jax": (JaxSuites, ("linalg", "attention", "compile", "train")),
+    "torch": (TorchSuites, _MOST + ("vision", "loader", "comm")),
+    "jax": (JaxSuites, _MOST),
+    "tensorflow": (TensorflowSuites, _MOST + ("vision", "loader")),
+    "cupy": (CupySuites, ("linalg", "compile", "comm")),
+    "onnxruntime": (OnnxruntimeSuites, ("infer",)),
+    "ctranslate2": (Ctranslate2Suites, ("infer",)),
+    "paddle": (PaddleSuites, ("linalg", "attention", "train", "conv-kinds", "vision")),
 }
 """{framework: (its class, the suites that it has)}"""
 _LIMIT = "ended by the limit of the suite: it did not come to its end within %d s of the import"
@@ -116,6 +127,14 @@ def suite_stage(ctx):
         rows, skipped, seconds = run_suite(SUITES_OF[name][0], framework, device, suite)
     signal.alarm(0)
     tell_suite(ctx, suite, name, (rows, skipped, seconds))
+
+
+def run_suite(kind, framework, device, suite):
+    """(rows, {what: why not}, seconds) of one suite; ``kind``: the class with the framework's suites."""
+    started = time.time()
+    bench = kind(framework, device)
+    rows = bench.run(suite)
+    return rows, bench.skipped, round(time.time() - started, 2)
 
 
 def tell_suite(ctx, suite, name, outcome):

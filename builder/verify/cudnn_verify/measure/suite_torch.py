@@ -1,35 +1,41 @@
 """The suites of PyTorch. Each gives rows for :mod:`suite_judge`, and says what it left out and why."""
 
-import math
 import os
 import random
 import re
 import shutil
 import tempfile
-import time
 
 from ..common.distributions import canonical
 from ..common.versions import dotted, numbers
 from .cuda import Driver, ctypes, open_library
 from .fw_common import imported
 from .library_files import mapped_libraries
+from .reference import CONVOLUTION_KINDS, ROUNDING
 from .suite_judge import suite_row
 from .suite_place import PINNED, place_of_address
 from .suite_reference import (
+    ATTENTION_TIMES,
     CHANCE,
     EXACT,
     FOURIER,
     LAPACK,
     MOVED,
+    NEEDS,
     PRODUCT,
     UNIT,
+    WHOLE,
     attention_reference,
+    boxes_to_suppress,
     fused_reference,
     moved_bounds,
     product_bound,
+    resize_bound,
     resized,
     suppressed,
     train_reference,
+    uniform_bounds,
+    uniform_moments,
 )
 
 
@@ -67,7 +73,7 @@ class TorchSuites(object):
             self.capability = tuple(self.api.cuda.get_device_capability())
 
     def run(self, suite):
-        return getattr(self, suite)()
+        return getattr(self, suite.replace("-", "_"))()
 
     # -- arrays
 
@@ -115,8 +121,7 @@ class TorchSuites(object):
 
     def offered(self, dtype):
         """True if the card has this type; otherwise that is noted."""
-        needs = {"float16": (5, 3), "bfloat16": (8, 0), "tf32": (8, 0), "float8_e4m3fn": (8, 9)}
-        if self.capability and self.capability < needs.get(dtype, (0, 0)):
+        if self.capability and self.capability < NEEDS.get(dtype, (0, 0)):
             self.skipped[dtype] = "compute capability %s has none" % dotted(self.capability)
             return False
         return True
@@ -193,22 +198,14 @@ class TorchSuites(object):
         return self.row("FFT in %s" % dtype, found, wanted, FOURIER, norm=near)
 
     def _random_numbers(self):
-        """Mean, variance, correlation of neighbours, distinct ones, how many are as before; range."""
         count = 1 << 16
         before = self.api.rand(count, device=self.device)
         self.poison(before)
         drawn = self.api.rand(count, device=self.device)
         values, older = drawn.double().cpu(), before.double().cpu()
-        mean, centred = float(values.mean()), values - 0.5
-        found = [mean, float((centred * centred).mean()), float((centred[1:] * centred[:-1]).mean())]
-        found += [float(values.unique().numel()) / count, float((values == older).sum())]
-        found += [float(values.min()), float(values.max())]
-        off = 6.5 / math.sqrt(count)
-        bounds = [off / math.sqrt(12.0), off / math.sqrt(180.0), off / 12.0, 0.01, 8.0, 0.01, 0.01]
-        row = self.row(
-            "uniform numbers", drawn, [0.5, 1 / 12.0, 0.0, 1.0, 0.0, 0.0, 1.0], CHANCE, largest=bounds
-        )
-        return dict(row, found=found)
+        wanted, bounds = uniform_bounds(count)
+        row = self.row("uniform numbers", drawn, wanted, CHANCE, largest=bounds)
+        return dict(row, found=uniform_moments(values, older, values.unique().numel()))
 
     # -- attention
 
@@ -258,10 +255,10 @@ class TorchSuites(object):
                     raise
                 self.skipped[what] = str(error).splitlines()[0][:200]
                 continue
-            for part, tensor, (right, largest, norm) in zip(
-                ("output", "dq", "dk", "dv"), (out, q.grad, k.grad, v.grad), wanted
+            for part, tensor, (right, largest, norm), times in zip(
+                ("output", "dq", "dk", "dv"), (out, q.grad, k.grad, v.grad), wanted, ATTENTION_TIMES
             ):
-                bounds = {"largest": 4.0 * largest, "norm": 2.0 * norm}
+                bounds = {"largest": 2.0 * times * largest, "norm": times * norm}
                 rows.append(self.row("%s: %s" % (what, part), tensor, right, MOVED, **bounds))
         return rows
 
@@ -372,9 +369,7 @@ class TorchSuites(object):
         if operators is None:
             self.skipped["nms"] = "there is no torchvision"
             return rows
-        boxes = [[self.random.randrange(80), self.random.randrange(80)] for _ in range(120)]
-        boxes = [box + [at + self.random.randrange(5, 40) for at in box] for box in boxes]
-        scores = self.random.sample(range(1 << 20), len(boxes))
+        boxes, scores = boxes_to_suppress(self.random.randrange)
         placed = self.api.tensor(boxes).float().to(self.device)
         found = operators.nms(placed, self.api.tensor(scores).float().to(self.device), 0.437)
         wanted = [float(at) for at in suppressed(boxes, scores, 0.437)]
@@ -388,9 +383,36 @@ class TorchSuites(object):
         self.poison(self.api.zeros(1, 1, side, side, device=self.device))
         options = {"size": (side, side), "mode": "bilinear", "align_corners": False}
         found = self.api.nn.functional.interpolate(x, **options)
-        # the place of a pixel is rounded, by a unit of the size, and so is each of six operations
-        near = (4.0 * size + 6.0) * UNIT["float32"] * 2.0 * float(abs(image).max())
+        near = resize_bound(size, abs(image).max())
         return self.row("bilinear resize", found, wanted, PRODUCT, largest=near)
+
+    # -- convolutions that ``conv`` has not
+
+    def conv_kinds(self):
+        rows = []
+        for kind in CONVOLUTION_KINDS:
+            for dtype in filter(self.offered, ("float32", "float16", "bfloat16")):
+                data = kind.fresh()
+                tensors = [self._placed(kind, data, name, dtype) for name in kind.operands]
+                self.poison(*tensors)
+                for name, tensor in zip(kind.answers, self._convolved(kind, *tensors)):
+                    what = "%s in %s: %s" % (kind.name, dtype, name)
+                    wanted = [float(value) for value in data[name]]
+                    rows.append(self.row(what, tensor, wanted, WHOLE, largest=ROUNDING["winograd"]))
+        return rows
+
+    def _placed(self, kind, data, name, dtype):
+        tensor = self.send(self.api.tensor(data[name]).reshape(data[name + "_shape"]), dtype)
+        return tensor.contiguous(memory_format=self.api.channels_last) if kind.last else tensor
+
+    def _convolved(self, kind, x, w, dy):
+        name = "conv_transpose%dd" if kind.transposed else "conv%dd"
+        x, w = x.requires_grad_(), w.requires_grad_()
+        options = {"stride": kind.stride, "dilation": kind.dilation, "groups": kind.groups}
+        options["padding"] = kind.dilation
+        y = getattr(self.api.nn.functional, name % kind.dimensions)(x, w, **options)
+        y.backward(dy)
+        return y, x.grad, w.grad
 
     # -- loader
 
@@ -455,11 +477,3 @@ class TorchSuites(object):
         return rows + [
             dict(told, found=[float(part) for part in said], wanted=[float(part) for part in wanted])
         ]
-
-
-def run_suite(kind, framework, device, suite):
-    """(rows, {what: why not}, seconds) of one suite; ``kind``: the class with the framework's suites."""
-    started = time.time()
-    bench = kind(framework, device)
-    rows = bench.run(suite)
-    return rows, bench.skipped, round(time.time() - started, 2)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import signal
+import struct
 import time
 
 import pytest
 
 from builder.verify.cudnn_verify.measure import suite_stages
+from builder.verify.cudnn_verify.measure.reference import CONVOLUTION_KINDS
 from builder.verify.cudnn_verify.measure.run import Run
 from builder.verify.cudnn_verify.measure.runner import execute, find_stage
+from builder.verify.cudnn_verify.measure.suite_arrays import ArraySuites
 from builder.verify.cudnn_verify.measure.suite_judge import (
     ON_CARD,
     SUITE_CHECKS,
@@ -20,6 +24,7 @@ from builder.verify.cudnn_verify.measure.suite_judge import (
     suite_rows,
 )
 from builder.verify.cudnn_verify.measure.suite_reference import resized, suppressed
+from builder.verify.cudnn_verify.measure.suite_tensorflow import address_of
 from builder.verify.cudnn_verify.page import Style, render_page
 from builder.verify.runner import parse
 
@@ -99,6 +104,75 @@ def test_a_plane_stays_a_plane_in_another_size():
     large = resized(small, 16)
     assert large[8][8] == pytest.approx(3 * 3.75 + 3.75)
     assert (large[0][0], large[15][15]) == (0.0, 28.0)
+
+
+@pytest.mark.parametrize("kind", CONVOLUTION_KINDS, ids=lambda kind: kind.name)
+def test_the_gradients_of_each_kind_of_convolution_are_those_of_its_output(kind):
+    """sum(y dy) is linear in x and in w, so it is sum(x dx) and sum(w dw), too."""
+    data = kind.fresh()
+    through = [sum(a * b for a, b in zip(data[name], data["d" + name], strict=True)) for name in "xyw"]
+    assert through[0] == through[1] == through[2]
+    assert {len(data[name]) for name in ("y", "dy")} == {len(data["y"])}
+    assert data != kind.fresh()
+
+
+def test_a_dilated_filter_reaches_two_pixels_far_and_a_depthwise_one_its_own_channel():
+    by_name = {kind.name: kind for kind in CONVOLUTION_KINDS}
+    data = by_name["dilated"].fresh()
+    c, h, w = data["x_shape"][1:]
+    wanted = sum(
+        data["x"][(channel * h + 4 + 2 * (i - 1)) * w + 3 + 2 * (j - 1)] * data["w"][channel * 9 + 3 * i + j]
+        for channel in range(c)
+        for i in range(3)
+        for j in range(3)
+    )
+    assert data["y"][4 * w + 3] == wanted
+    data = by_name["depthwise"].fresh()
+    c, h, w = data["x_shape"][1:]
+    last = (c - 1) * h * w
+    wanted = sum(
+        data["x"][last + (4 + i - 1) * w + 3 + j - 1] * data["w"][(c - 1) * 9 + 3 * i + j]
+        for i in range(3)
+        for j in range(3)
+    )
+    assert data["y"][last + 4 * w + 3] == wanted
+
+
+def adapter(driver):
+    """An adapter without a framework, on a card or not."""
+    suites = ArraySuites.__new__(ArraySuites)
+    suites.driver, suites.skipped = driver, {}
+    return suites
+
+
+def refuse():
+    raise RuntimeError("No OpKernel was registered to support Op 'Conv3D'\nfor this")
+
+
+def test_what_a_framework_has_not_in_half_precision_is_named_and_in_float32_it_fails():
+    on_card = adapter(driver="a card")
+    assert on_card.tried("conv", "bfloat16", refuse) is None
+    assert on_card.skipped == {"conv": "No OpKernel was registered to support Op 'Conv3D'"}
+    with pytest.raises(RuntimeError):
+        on_card.tried("conv", "float32", refuse)
+    with pytest.raises(ZeroDivisionError):
+        on_card.tried("conv", "bfloat16", lambda: 1 // 0)
+    assert adapter(driver=None).tried("conv", "float32", refuse) is None
+
+
+def test_the_address_in_a_capsule_of_dlpack():
+    tensor = ctypes.create_string_buffer(
+        struct.pack("<QiiiBBHQQQ", 0x7F0000001000, 2, 0, 1, 2, 32, 1, 0, 0, 64)
+    )
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    assert address_of(make(ctypes.addressof(tensor), b"dltensor", None)) == 0x7F0000001040
+
+
+def test_each_suite_has_a_check_and_each_framework_s_suite_a_method():
+    assert set(SUITE_CHECKS) == set(SUITES) - {"conv"}
+    for kind, suites in suite_stages.SUITES_OF.values():
+        assert all(callable(getattr(kind, name.replace("-", "_"))) for name in suites)
 
 
 def asked(checks=(), facts=None, suites=SUITES):
@@ -268,6 +342,8 @@ def test_the_command_asks_for_suites(probe):
     done = probe.run("--suite", "lnalg")
     assert (done.returncode, "there is no suite lnalg; there are: conv, linalg" in done.stderr) == (30, True)
     assert probe.run("--suite", "conv", "--only", "files").returncode == 30
+    report = json.loads(probe.run("--suite", "all", "--json").stdout)
+    assert [row["suite"] for row in report["suites"]] == list(SUITES)
 
 
 def test_the_page_shows_each_suite_with_its_worst_result_or_its_reason(bare):

@@ -1,0 +1,90 @@
+"""The operations of PaddlePaddle for the suites of :mod:`suite_arrays`."""
+
+from .suite_arrays import ArraySuites
+
+
+class PaddleSuites(ArraySuites):
+    """``device``: ``gpu:0``."""
+
+    def start(self):
+        self.api.set_device(self.device)
+        if self.device == "cpu":
+            self.halves = ("float32",)  # it has no shorter type there
+
+    def send(self, array, dtype="float32"):
+        return self.api.to_tensor(array.astype("float64")).cast(dtype)
+
+    def numbers(self, tensor):
+        return tensor.detach().cast("float64").numpy()
+
+    def place(self, tensor):
+        return [str(tensor.place)], tensor.data_ptr()
+
+    def product(self, a, b, dtype):  # noqa: ARG002
+        return self.api.matmul(a, b)
+
+    def svd(self, a):
+        return self.api.linalg.svd(a)
+
+    def cholesky(self, a):
+        return self.api.linalg.cholesky(a)
+
+    def fourier(self, x):
+        return self.api.as_real(self.api.fft.fft(x))
+
+    def uniform(self, count):
+        return self.api.rand([count])
+
+    def leaves(self, *tensors):
+        """The tensors with a gradient to come."""
+        for tensor in tensors:
+            tensor.stop_gradient = False
+        return tensors
+
+    def attend(self, name, operands, seen, what):  # noqa: ARG002
+        q, k, v, dy = operands
+        q, k, v = self.leaves(q, k, v)
+        seen = self.np.tril(self.np.ones((q.shape[1], q.shape[1]), bool)) if seen is None else seen
+        mask = self.send(self.np.where(seen, 0.0, -3e4), "float32").cast(q.dtype)
+        scores = self.api.matmul(q, k, transpose_y=True) * q.shape[-1] ** -0.5
+        out = self.api.matmul(self.api.nn.functional.softmax(scores + mask), v)
+        self.api.autograd.backward([out], [dy])
+        return [out, q.grad, k.grad, v.grad]
+
+    def trained(self, x, targets, weights, steps, rate, dtype):
+        scale, losses, first = 1024.0, [], None
+        for _ in range(steps):
+            weights = self.leaves(*[weight.detach() for weight in weights])
+            w1, b1, w2 = [weight.cast(dtype) for weight in weights]
+            hidden = self.api.tanh(self.api.matmul(x.cast(dtype), w1) + b1)
+            off = self.api.matmul(hidden, w2).cast("float32") - targets
+            loss = (off * off).mean()
+            (loss * scale).backward()
+            losses.append(loss.detach())
+            slopes = [weight.grad / scale for weight in weights]
+            first = first or slopes
+            weights = [weight.detach() - rate * slope for weight, slope in zip(weights, slopes)]
+        return self.api.stack(losses), first, weights
+
+    def resize(self, image, side):
+        options = {"size": [side, side], "mode": "bilinear", "align_corners": False}
+        return self.api.nn.functional.interpolate(image.reshape([1, 1] + image.shape), **options)
+
+    def kept(self, boxes, scores, threshold):
+        import paddle.vision.ops
+
+        return boxes[paddle.vision.ops.nms(boxes, threshold, scores)]
+
+    def convolved(self, kind, x, w, dy):
+        module = self.api.nn.functional
+        back = None
+        options = {"stride": kind.stride, "padding": kind.dilation, "dilation": kind.dilation}
+        options["groups"] = kind.groups
+        if kind.last:
+            options["data_format"], back = "NHWC", [0, 3, 1, 2]
+            x, dy = [tensor.transpose([0, 2, 3, 1]) for tensor in (x, dy)]
+        x, w = self.leaves(x, w)
+        name = "conv%dd_transpose" if kind.transposed else "conv%dd"
+        y = getattr(module, name % kind.dimensions)(x, w, **options)
+        self.api.autograd.backward([y], [dy])
+        return [y.transpose(back), x.grad.transpose(back), w.grad] if back else [y, x.grad, w.grad]
