@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from builder.core.errors import NoSolutionError, PackageIndexError
+from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexError
 from builder.core.model import Cell, Wheel
 from builder.core.versions import canonical, pinned, release, requirement, without_marker
 from builder.plan.facts.reading import system_of
@@ -17,15 +17,17 @@ from builder.plan.resolve.solve import Demand, Proposal, distinct, offered_truth
 from builder.plan.resolve.unbuilt import with_sources
 from builder.sources.index import Index, LocalWheel, Target, page
 
-SECONDS = 12.0
-"""After which no further proposal is tried."""
+QUESTIONS = 40
+"""Proposals that the resolver is asked about: a count, since no answer may depend on a machine's load."""
+SECONDS = 300.0
+"""A last resort: a resolver that hangs. What was not asked by then is unknown."""
 MOST = 60
 """Proposals whose own indexes are asked."""
 _AT_ONCE = 4
 _ABSENT = "was not found in the package registry"
 """uv's words for a package that no index has, on whichever Python."""
 _TURNS = 6
-"""How often the resolver is asked for older versions than the rules refuse."""
+"""How often the resolver is asked for older versions than the rules refuse, on each of three Pythons."""
 _Silent = Callable[[Sequence[str]], str | None]
 
 
@@ -36,6 +38,8 @@ def prove(
 
     A proposal stands if the resolver finds a set of wheels for it. If it could not be asked about one, that
     stands, too, but only before the first for which it found wheels.
+
+    Raises NotKnownError if none stands when the time of the last resort is over.
     """
     started = time.monotonic()
     standing: list[Proposal] = []
@@ -53,15 +57,20 @@ def prove(
         prove_one = functools.partial(_ask, index=index, driver=demand.driver)
         narrowed = []
         if not silent(demand.index):
-            narrowed = _narrowed(proposals, demand, index, silent, until=started + SECONDS / 2)
+            narrowed = _narrowed(proposals, demand, index, silent)
         ordered = distinct([*narrowed, *proposals])
         unasked = [replace(one, unasked=why) for one in ordered[:MOST] if (why := silent(one.cell.index))]
         queue = [proposal for proposal in ordered if silent(proposal.cell.index) is None]
         place = {proposal.cell: n for n, proposal in enumerate(ordered)}
         count = _AT_ONCE if narrowed else 1  # the first answer leaves uv the index's pages for the others
-        while queue and len(standing) < limit and time.monotonic() - started < SECONDS:
-            batch, queue = queue[:count], queue[count:]
-            count = _AT_ONCE
+        left = QUESTIONS
+        while queue and left > 0 and len(standing) < limit:
+            if time.monotonic() - started > SECONDS:
+                if standing:
+                    break
+                raise NotKnownError(f"unknown: stopped after {SECONDS:.0f} s", reasons=list(refused))
+            batch, queue = queue[: min(count, left)], queue[min(count, left) :]
+            count, left = _AT_ONCE, left - len(batch)
             for one, answer in zip(batch, pool.map(prove_one, batch), strict=True):
                 if isinstance(answer, Proposal):
                     place[answer.cell] = place[one.cell]  # with what is built from sources it is another cell
@@ -110,9 +119,7 @@ def solved(proposal: Proposal, index: Index, driver: str | None) -> tuple[Propos
     return refused[0].message if refused else (found, wheels)
 
 
-def _narrowed(
-    proposals: Sequence[Proposal], demand: Demand, index: Index, silent: _Silent, *, until: float
-) -> list[Proposal]:
+def _narrowed(proposals: Sequence[Proposal], demand: Demand, index: Index, silent: _Silent) -> list[Proposal]:
     """Proposals with the versions that the resolver takes, the frameworks' versions left open.
 
     Packages that go together say so in their own metadata: torchvision pins torch.
@@ -126,8 +133,6 @@ def _narrowed(
         bounds: list[str] = []
         heard = functools.partial(_heard, python=python, silent=silent)
         for _ in range(_TURNS):
-            if time.monotonic() > until:
-                return []
             versions = _versions(mine, demand, bounds, index)
             exact = _pinned(demand, versions)
             if exact is None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from builder.core.errors import NothingPossibleError, UsageError
+from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import pinned
 from builder.plan.facts.rules import platform_of
 from builder.plan.facts.tables import load
@@ -92,7 +92,11 @@ def propose(
         _refuse_swapped(swapped)
         standing = _standing(demand, available, index, limit)
     except NothingPossibleError as problem:
-        way = nearest(demand, index, available)
+        try:
+            way = nearest(demand, index, available)
+        except NotKnownError as stopped:
+            problem.hint = stopped.message
+            way = None
         if way is None:
             raise
         changes, standing = _joined([*swapped, *way.changes]), [way.proposal]

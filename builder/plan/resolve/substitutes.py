@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from builder.core.errors import CellError, FaultError
+from builder.core.errors import CellError, FaultError, NotKnownError
 from builder.core.items import item
 from builder.core.model import Wheel
 from builder.core.versions import canonical, pinned, release, without_marker
@@ -26,9 +26,10 @@ from builder.plan.resolve.solve import Demand, Proposal, judged, offered_truth
 from builder.plan.resolve.unbuilt import lacking
 from builder.sources.index import Index
 
-SECONDS = 60.0
-"""After which no further change is tried."""
-_MOST_CHANGES = 30
+QUESTIONS = 20
+"""To the resolver, on each Python: a count, since no answer may depend on a machine's load."""
+SECONDS = 300.0
+"""A last resort: a resolver that hangs."""
 _OLDER = 10
 """Older releases that are asked about, if no newer one will do."""
 _CANDIDATES = 1500
@@ -69,13 +70,16 @@ class NearestDemand:
 
 
 def nearest(
-    demand: Demand, index: Index | None, available: Mapping[str, Sequence[str]], *, seconds: float = SECONDS
+    demand: Demand, index: Index | None, available: Mapping[str, Sequence[str]]
 ) -> NearestDemand | None:
-    """The nearest demand that is possible and has a set of wheels; None if none was found in time.
+    """The nearest demand that is possible and has a set of wheels; None if none was found.
 
-    Without ``index`` the rules alone are asked. Raises FaultError if none was found, and one was brought out.
+    Without ``index`` the rules alone are asked.
+
+    If none was found, raises FaultError if one was brought out, and NotKnownError if the time of the last
+    resort was over.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic() + SECONDS
     single, dropped = _one_of_each(demand)
     moved = _with_frameworks(single, available)
     if moved is None:
@@ -96,9 +100,10 @@ def nearest(
     with ThreadPoolExecutor(2) as pool:
         found = [one for one in pool.map(ask, proposals) if one is not None]
     if not found:
-        for fault in problems:
-            if isinstance(fault, FaultError):
-                raise fault
+        for kind in (FaultError, NotKnownError):
+            for problem in problems:
+                if isinstance(problem, kind):
+                    raise problem
         return None
     best = min(found, key=_distance)
     return replace(best, changes=(*changes, *best.changes))
@@ -227,7 +232,9 @@ def _loosened(
         if wish.holds(proposal.cell.python, proposal.cell.platform)
     }
     changed, reasons = _renamed(mine), dict[str, str]()
-    while len(changed) <= _MOST_CHANGES and time.monotonic() < until:
+    for _ in range(QUESTIONS):
+        if time.monotonic() > until:
+            raise NotKnownError(f"what would do is unknown: stopped after {SECONDS:.0f} s")
         answer = _answer(_with(proposal, {**mine, **changed}), index, demand.driver)
         if not isinstance(answer, str):
             found, wheels = answer

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
 from rtbuild_command import called
 
 from builder.cli.commands import resolve as command
-from builder.core.errors import CellError, FaultError
+from builder.core.errors import CellError, FaultError, NotKnownError
 from builder.core.model import Wheel
 from builder.plan.matrix import load
-from builder.plan.resolve import proposing, substitutes
+from builder.plan.resolve import proof, proposing, substitutes
 from builder.plan.resolve import requirements as reading
-from builder.plan.resolve.solve import Demand, split
+from builder.plan.resolve.solve import Demand, search, split
 
 VERSIONS = {"numpy": "1.19.5", "triton": "3.1.0", "opencv-python": "4.8.0", "scipy": "1.7.3"}
 
@@ -115,3 +117,50 @@ def test_a_build_for_the_cpu_alone_is_one_for_gpus_instead(monkeypatch) -> None:
     monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
     with pytest.raises(CellError, match=r"computes on the CPU alone[^$]*onnxruntime-gpu==1.18.0 in place of"):
         called(command.resolve, ["onnxruntime==1.18.0", "scipy"], gpu=["T4"], driver="590")
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
+    """A machine so loaded that ``step`` seconds go by between two looks at its clock."""
+    now = itertools.count(0.0, step)
+    slow = SimpleNamespace(monotonic=lambda: next(now))
+    monkeypatch.setattr(substitutes, "time", slow)
+    monkeypatch.setattr(proof, "time", slow)
+
+
+MANY = ("torch==2.5.1", "numpy<1.17", "triton==3.0.0", "scipy<1", "opencv-python<4", "protobuf", "nothing")
+
+
+def test_the_way_out_does_not_depend_on_the_load_of_the_machine(monkeypatch, resolver) -> None:
+    idle, questions = changes(*MANY), len(resolver)
+    assert questions > 5
+    clock(monkeypatch, 10.0)
+    assert changes(*MANY) == idle
+    assert len(resolver) == 2 * questions
+    clock(monkeypatch, 1000.0)
+    with pytest.raises(NotKnownError, match="unknown: stopped after 300 s"):
+        changes(*MANY)
+
+
+def test_which_proposals_stand_does_not_depend_on_the_load_of_the_machine(monkeypatch) -> None:
+    """The resolver refuses twelve before one that stands, and is asked forty times at most."""
+    demand = demanded("torch", python="3.12")
+    proposals = search(demand).possible
+    asked: list[object] = []
+
+    def solved(proposal, _index, _driver):
+        asked.append(proposal.cell)
+        return (proposal, ()) if len(asked) > stands else f"refused {len(asked)}"
+
+    monkeypatch.setattr(proof, "solved", solved)
+    monkeypatch.setattr(proof, "page", lambda *_: ())
+    clock(monkeypatch, 10.0)
+    stands = 12
+    found, refused = proof.prove(proposals, demand, object(), 1)
+    assert (len(found), len(refused)) == (1, 12)
+    asked.clear()
+    stands = 10_000
+    assert len(proposals) > proof.QUESTIONS
+    assert len(proof.prove(proposals, demand, object(), 1)[1]) == len(asked) == proof.QUESTIONS
+    clock(monkeypatch, 1000.0)
+    with pytest.raises(NotKnownError, match="unknown: stopped after 300 s"):
+        proof.prove(proposals, demand, object(), 1)
