@@ -31,6 +31,13 @@ REMARKS = (
     "RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)",
     "ValueError: CUDA tensors must be contiguous",
     "KeyError: 'device'",
+    "can't use cuda graph for draft extend",
+    "num_sm_parts mismatch in CUDA Graph replay: capture=3, replay=4",
+    "--disable-cuda-graph-padding is incompatible with --enable-torch-compile",
+    "no device found matching eth0, verify NCCL_OOB_NET_IFNAME",
+    "Please adjust the fraction if you hit OOM",
+    "Reinstall with pip install --no-build-isolation",
+    "Triton MoE runner does not support MXFP8; use another one",
 )
 
 
