@@ -11,7 +11,7 @@ PYTEST ?= $(BIN)/pytest
 # Each worker begins with one half: what a module prepares for its tests is prepared once.
 WORKERS := -q -n 2 --dist worksteal
 
-.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites link-proof repositories colab-month dstack docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites link-proof repositories colab-month dstack docs image release test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ docs: $(BIN)/rtbuild  ## these documents and the catalogue as one static site, i
 
 image: setup  ## an image of rtbuild, made by rtbuild from the wheel of this checkout
 	VENV=$(VENV) scripts/image-of-rtbuild
+
+release: setup  ## the distributions of this commit in dist/, tried in fresh environments, with sums; docs/release.md
+	VENV=$(VENV) scripts/release
 
 lint: $(BIN)/rtbuild  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -107,7 +107,11 @@ def test_only_publication_signs_and_it_waits_for_its_environment() -> None:
         for name, job in load(path.name)["jobs"].items()
         if "id-token" in job["permissions"]
     ]
-    assert signing == [("images.yml", "publish")]
+    assert signing == [("images.yml", "publish"), ("release.yml", "publish")]
+    release = load("release.yml")
+    assert release["on"] == {"push": {"tags": ["v[0-9]+.[0-9]+.[0-9]+"]}}
+    assert release["jobs"]["publish"]["environment"] == "release"
+    assert not [step for step in steps(release["jobs"]["publish"]) if "checkout" in step.get("uses", "")]
     images = load("images.yml")
     assert images["jobs"]["publish"]["environment"] == "publication"
     assert images["concurrency"] == {"group": "images", "cancel-in-progress": False}
