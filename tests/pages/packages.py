@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pages.facts import as_code, as_table
 from pages.facts import pythons as as_pythons
 
-from builder.plan.facts.maintain.coverage_report import package_coverage
 from builder.plan.facts.tables import newest_minor
 
 if TYPE_CHECKING:
@@ -37,20 +36,41 @@ how GPU code is written.
 def markdown(facts: Facts) -> str:
     """The whole page."""
     head = ("package", "on the index", "on record", "libraries read", "sources alone", "not read, and why")
-    rows = [
-        (
-            one.name,
-            str(one.indexed or "-"),
-            f"{one.releases} ({one.span})",
-            str(one.read),
-            str(one.sources),
-            "; ".join(one.reasons),
-        )
-        for one in package_coverage()
-    ]
+    rows = [_coverage(facts.packages[name]) for name in sorted(facts.packages)]
     parts = [INTRODUCTION, as_table("Coverage", head, rows), _same_files(facts)]
     parts += [_package(facts.packages[name]) for name in sorted(facts.packages)]
     return "\n".join(parts)
+
+
+def _coverage(table: PackageTable) -> tuple[str, ...]:
+    """A package's releases: how many there are, are on record and were read, and why values are missing."""
+    wheels = [row for row in table.rows if row.archive != "source"]
+    reasons: dict[str, list[str]] = {}
+    for row in reversed(wheels):
+        if not row.modules:
+            why = row.unread.get("libraries", "older than the first whose libraries are read")
+            reasons.setdefault(why, []).append(row.version)
+        elif "architectures" in row.unread:
+            reasons.setdefault(f"GPU code: {row.unread['architectures']}", []).append(row.version)
+        elif "libraries" in row.unread:
+            reasons.setdefault("single libraries: their names are not in their beginnings", []).append(
+                row.version
+            )
+    for row in reversed(table.rows):
+        if row.archive == "source" and "requires" in row.unread:
+            reasons.setdefault(f"what it asks for: {row.unread['requires']}", []).append(row.version)
+    oldest, newest = table.rows[-1].version, table.rows[0].version
+    return (
+        table.name,
+        str(len(table.rows) + table.older) if table.older is not None else "-",
+        f"{len(table.rows)} ({oldest if oldest == newest else f'{oldest} to {newest}'})",
+        str(sum(bool(row.modules) for row in wheels)),
+        str(len(table.rows) - len(wheels)),
+        "; ".join(
+            f"{why} ({of_it[0]}" + (f" to {of_it[-1]}, {len(of_it)} releases)" if len(of_it) > 1 else ")")
+            for why, of_it in reasons.items()
+        ),
+    )
 
 
 def _same_files(facts: Facts) -> str:

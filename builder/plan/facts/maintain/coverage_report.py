@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from builder.plan.facts.tables import FrameworkRow, FrameworkTable, PackageTable, load
+from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
 
 VALUES = {
     "cuda": "CUDA",
@@ -62,61 +62,6 @@ def _one(table: FrameworkTable, value: str) -> Coverage:
             f"{reason} ({of_it[0].version}"
             + (f" to {of_it[-1].version}, {len(of_it)} rows)" if len(of_it) > 1 else ")")
             for reason, of_it in reasons.items()
-        ),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackageCoverage:
-    """One package beside the frameworks."""
-
-    name: str
-    indexed: int | None
-    """Final releases on the index, as it was last read; None if nobody counted those before the first."""
-    releases: int
-    """Those on record."""
-    span: str
-    """The oldest and the newest release on record."""
-    read: int
-    """Releases whose libraries were read."""
-    sources: int
-    """Releases without a wheel, of which the build files were read."""
-    reasons: tuple[str, ...]
-    """Values that are not known of others, and why."""
-
-
-def package_coverage() -> tuple[PackageCoverage, ...]:
-    """Every package, in the order of their names."""
-    return tuple(_package(load().packages[name]) for name in sorted(load().packages))
-
-
-def _package(table: PackageTable) -> PackageCoverage:
-    wheels = [row for row in table.rows if row.archive != "source"]
-    reasons: dict[str, list[str]] = {}
-    for row in reversed(wheels):
-        if not row.modules:
-            why = row.unread.get("libraries", "older than the first whose libraries are read")
-            reasons.setdefault(why, []).append(row.version)
-        elif "architectures" in row.unread:
-            reasons.setdefault(f"GPU code: {row.unread['architectures']}", []).append(row.version)
-        elif "libraries" in row.unread:
-            reasons.setdefault("single libraries: their names are not in their beginnings", []).append(
-                row.version
-            )
-    for row in reversed(table.rows):
-        if row.archive == "source" and "requires" in row.unread:
-            reasons.setdefault(f"what it asks for: {row.unread['requires']}", []).append(row.version)
-    oldest, newest = table.rows[-1].version, table.rows[0].version
-    return PackageCoverage(
-        name=table.name,
-        indexed=len(table.rows) + table.older if table.older is not None else None,
-        releases=len(table.rows),
-        span=oldest if oldest == newest else f"{oldest} to {newest}",
-        read=sum(bool(row.modules) for row in wheels),
-        sources=len(table.rows) - len(wheels),
-        reasons=tuple(
-            f"{why} ({of_it[0]}" + (f" to {of_it[-1]}, {len(of_it)} releases)" if len(of_it) > 1 else ")")
-            for why, of_it in reasons.items()
         ),
     )
 
