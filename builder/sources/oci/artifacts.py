@@ -222,13 +222,8 @@ def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: 
     response = _push(registry, image, artifact.content, content)
     if response.headers.get("OCI-Subject") == subject.digest:
         return Attachment(descriptor=own, kept="referrers", new=True)
-    _put_own_tag(registry, image.tagged(tag), content)
+    registry.put_manifest(image.tagged(tag), content, oci.MANIFEST)
     return Attachment(descriptor=own, kept="tag", new=True)
-
-
-@_again
-def _put_own_tag(registry: Registry, name: Reference, manifest: bytes) -> None:
-    registry.put_manifest(name, manifest, oci.MANIFEST)
 
 
 @_again

@@ -8,6 +8,7 @@ import io
 import itertools
 import math
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -355,12 +356,24 @@ class Registry:
         return response.status_code == 201
 
     def put_manifest(self, reference: str | Reference, content: bytes, media_type: str) -> str:
-        """Store a manifest under the reference's tag or digest; its digest."""
+        """Store a manifest under the reference's tag or digest; its digest.
+
+        Docker's registry 2.8 refuses it now and then while another client puts a blob of it (HTTP 400,
+        "provided digest did not match uploaded content"), and takes it a moment later: it is sent
+        three times at most. Raises RegistryError.
+        """
         place, digest = self._wire.place(reference), sha256_of(content)
         path, headers = f"manifests/{place.name.selector}", {"Content-Type": media_type}
-        answer = self.request(
-            "PUT", reference, path, good=(201,), actions=_PUSH, data=content, headers=headers
-        )
+
+        def put(*good: int) -> requests.Response:
+            return self.request(
+                "PUT", reference, path, good=good, actions=_PUSH, data=content, headers=headers
+            )
+
+        pauses = [0.2, 0.6]
+        while (answer := put(201, 400) if pauses else put(201)).status_code != 201:
+            answer.close()
+            time.sleep(pauses.pop(0) * (1 + random.random()))  # noqa: S311 - only to get out of step
         if place.name.digest is None:
             self._tags.pop(_repository(place.name), None)
         stored = answer.headers.get("Docker-Content-Digest", digest)
