@@ -11,7 +11,7 @@ PYTEST ?= $(BIN)/pytest
 # Each worker begins with one half: what a module prepares for its tests is prepared once.
 WORKERS := -q -n 2 --dist worksteal
 
-.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites link-proof repositories colab-month dstack docs image release test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites link-proof repositories colab-month dstack docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,7 +77,10 @@ test-docker: setup  ## the part that needs an engine or a registry
 
 test-long: setup  ## publication, evidence, several machines, plain docker build, Colab in a browser, engines that die
 	scripts/ensure-tools chromium
-	$(PYTEST) -q -m long --durations 25
+	$(PYTEST) -q -m 'long and not nightly' --durations 25
+
+test-nightly: setup  ## the longest stories: a Slurm that loses jobs, kill -9 at every write of a publication, compilers from nothing
+	$(PYTEST) -q -m nightly --durations 25
 
 test-wheels: setup  ## the probe against real cuDNN and real frameworks with faults; downloads about 8 GB once
 	$(PYTEST) -q -m wheels --durations 15

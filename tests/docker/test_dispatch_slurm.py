@@ -185,6 +185,7 @@ def test_every_task_is_verified_once(scene: Scene) -> None:
     assert set(scene.runs().values()) == {1}
 
 
+@pytest.mark.nightly
 def test_nodes_sign_and_an_unsigned_report_ends_no_task(small: Scene) -> None:
     """Reports from before the fleet had a key are there, and each task runs once more."""
     code, _ = small.dispatch()
@@ -226,6 +227,7 @@ def test_a_node_that_dies_loses_nothing(scene: Scene, cluster: Cluster) -> None:
     assert waiting.returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_task_that_is_preempted_is_queued_again_by_slurm(small: Scene, cluster: Cluster) -> None:
     """It is no attempt, and what it ran when it was stopped leaves no report."""
     name = f"{cell_of(small, 0)} on A100"
@@ -243,6 +245,7 @@ def test_a_task_that_is_preempted_is_queued_again_by_slurm(small: Scene, cluster
     assert "attempt 2" not in logs
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("above", [0, 1], ids=["script", "step"])
 def test_a_step_that_is_killed(small: Scene, cluster: Cluster, above: int) -> None:
     """kill -9 of the job's script: --wait submits the task again. Of the slurmstepd above it: Slurm does."""
@@ -262,6 +265,7 @@ def test_a_step_that_is_killed(small: Scene, cluster: Cluster, above: int) -> No
         assert talk.count("L4: submitted as job") == 2, "the second time by --wait itself"
 
 
+@pytest.mark.nightly
 def test_a_registry_that_is_away_for_a_minute(small: Scene, server: RegistryDouble) -> None:
     """Nodes and dispatcher ask again; no container runs twice for that."""
     name = f"{cell_of(small, 0)} on T4"
@@ -278,6 +282,7 @@ def test_a_registry_that_is_away_for_a_minute(small: Scene, server: RegistryDoub
     assert set(small.runs().values()) == {1}
 
 
+@pytest.mark.nightly
 def test_two_dispatchers_at_once(small: Scene) -> None:
     both = [small.start() for _ in range(2)]
     ends = [one.communicate(timeout=400) for one in both]
@@ -312,6 +317,7 @@ def test_a_container_that_does_not_start_is_no_report(small: Scene) -> None:
     assert sum("exit 30: submitted again" in text for text in logs) == 4
 
 
+@pytest.mark.nightly
 def test_a_controller_that_dies_and_a_dispatcher_that_is_killed(scene: Scene, cluster: Cluster) -> None:
     for _ in range(KILLS):
         with scene.start() as killed:
@@ -334,6 +340,7 @@ def test_a_controller_that_dies_and_a_dispatcher_that_is_killed(scene: Scene, cl
     assert 0 <= again <= len(NODES)
 
 
+@pytest.mark.nightly
 def test_a_job_that_is_held_after_its_report(small: Scene, cluster: Cluster) -> None:
     """The report ends its task, whatever the queue says; nobody has to release the job."""
     code, _ = small.dispatch()

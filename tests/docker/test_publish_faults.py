@@ -73,6 +73,7 @@ def writes_of(scene: Scene) -> list[int]:
     return [n for n, line in enumerate(scene.proxy.requests, 1) if line.split()[0] not in {"GET", "HEAD"}]
 
 
+@pytest.mark.nightly
 def test_the_registry_dies_between_any_two_requests(tmp_path: Path, proxy: Proxy) -> None:
     """It dies with each write: done, but never answered; or not done, and everything from there on is a 503.
 
@@ -93,6 +94,7 @@ def test_the_registry_dies_between_any_two_requests(tmp_path: Path, proxy: Proxy
             completes(scene)
 
 
+@pytest.mark.nightly
 def test_kill_9_at_every_write(tmp_path: Path, proxy: Proxy) -> None:
     """The real command, killed when the registry has done what it was asked, before it is told so."""
     zygote = Zygote(tmp_path / "log.txt")

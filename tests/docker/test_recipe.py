@@ -246,6 +246,7 @@ def nvidia(tmp_path_factory):
         yield cuda_base.nvidia_cuda(folder / "base", served.host)
 
 
+@pytest.mark.nightly
 def test_on_nvidia_s_base(nvidia, names, tmp_path):
     """A base without Python, which has CUDA itself: apt-get in the build, the base's variables kept."""
     cell = dataclasses.replace(
