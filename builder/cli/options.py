@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from builder.core.errors import MatrixError, RtbuildError, SeveralMatricesError, UsageError
-from builder.core.model import Cell, Matrix, Pinned
+from builder.core.model import SUITES, Cell, Matrix, Pinned
 
 if TYPE_CHECKING:
     from builder.plan.matrix import Selection
@@ -219,6 +219,14 @@ def writing(path: Path) -> Iterator[None]:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise UsageError(f"{path} cannot be written: {problem.strerror or problem}") from problem
+
+
+def suites(texts: Iterable[str] | None) -> tuple[str, ...]:
+    """``--suite``: names of the probe's suites, repeated or separated by commas. Raises UsageError."""
+    found = [name.strip() for text in texts or () for name in text.split(",")]
+    if unknown := [name for name in found if name not in SUITES]:
+        raise UsageError(f"there is no suite {unknown[0]}", hint=f"one of {', '.join(SUITES)}")
+    return tuple(dict.fromkeys(found))
 
 
 def age(text: str | None) -> timedelta | None:

@@ -10,7 +10,6 @@ from builder.cli import options as opt
 from builder.cli.console import Terminal, print_json, show
 from builder.core.documents import MalformedError, parse_moment
 from builder.core.errors import UsageError
-from builder.core.model import SUITES
 from builder.release.audit import FAILED, Audit, AuditOutcome, Held, Question
 from builder.release.audit import audit as ask
 from builder.sources.oci import Registry
@@ -56,11 +55,8 @@ def audit(
         moment = None if at_least is None else parse_moment(at_least)
     except MalformedError as problem:
         raise UsageError(f"--at-least: {problem}", hint="as in 2026-11-21T06:30:00Z") from problem
-    for name in suite or ():
-        if name not in SUITES:
-            raise UsageError(f"there is no suite {name}", hint=f"one of {', '.join(SUITES)}")
     question = Question(
-        suites=tuple(suite or ()),
+        suites=opt.suites(suite),
         verifier=_verifier(key, certificate_identity, certificate_oidc_issuer, required=require_signature),
         gpu=opt.card(gpu, alike=False) if gpu is not None else None,
         driver=opt.driver(driver),

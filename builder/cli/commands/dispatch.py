@@ -140,6 +140,9 @@ def verify_digest(
         "--runtime: What runs the container.", "auto"
     ),
     seconds: int = opt.of("--timeout: Time limit in seconds.", 2400, min=10, max=86400),
+    suite: list[str] | None = opt.of(
+        "--suite NAMES: Suites that the probe runs besides `conv`, separated by commas. May be repeated."
+    ),
     key: str | None = opt.REPORT_KEY,
     hand_in: bool = opt.of("--hand-in: Run nothing; hand in a report that is kept here.", False),
 ) -> int:
@@ -155,6 +158,7 @@ def verify_digest(
             card=card,
             tool=None if runtime == "auto" else runtime,
             seconds=seconds,
+            suites=opt.suites(suite),
             signer=Signer(key=key) if key else None,
             hand_in=hand_in,
         )

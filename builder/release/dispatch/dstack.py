@@ -41,11 +41,12 @@ def render(tasks: Sequence[Task], fleet: Fleet) -> dict[str, str]:
 def _task(task: Task, fleet: Fleet) -> dict[str, Any]:
     """The document of one task. Its name is the task's key, so applying it twice runs it once at a time."""
     lane = fleet.lane(task.column)
+    suites = f" --suite {','.join(task.suites)}" if task.suites else ""
     made = {
         "type": "task",
         "name": _PREFIX + task.key,
         "image": task.image,
-        "commands": ["cudnn-verify --json"],
+        "commands": [f"cudnn-verify --json{suites}"],
         "resources": {"gpu": {"name": [task.column], "count": 1}},
         "max_duration": f"{lane.minutes or fleet.minutes}m",
         "tags": {"managed-by": "rtbuild"},

@@ -24,7 +24,7 @@ from builder.core import errors
 from builder.core.errors import CellError, MissingToolError, RegistryError
 from builder.plan.facts.tables import class_of
 from builder.release.dispatch.left import KeptReport, NodeFinding, leave_note, tell
-from builder.release.dispatch.plan import CONCLUSIVE, conclusive
+from builder.release.dispatch.plan import CONCLUSIVE, answers, conclusive
 from builder.sources.oci import (
     CELL_LABEL,
     MATRIX_LABEL,
@@ -79,6 +79,7 @@ def verify_digest(
     card: str,
     tool: Tool | None,
     seconds: int,
+    suites: Sequence[str] = (),
     signer: Signer | None = None,
     hand_in: bool = False,
 ) -> NodeResult:
@@ -92,6 +93,7 @@ def verify_digest(
             true, and the task fails: the fleet says what is not so.
         tool: None takes the first of docker, podman, apptainer and singularity that is here.
         seconds: Time limit of the container.
+        suites: What the probe runs besides ``conv``. A report that is there counts only with them.
         signer: Signs the report. A report that is there counts only if the same key signed it.
         hand_in: Run nothing: only hand in what is kept.
 
@@ -103,7 +105,7 @@ def verify_digest(
     own = None if signer is None else People.holding(signer)
     try:
         staged = _patiently(lambda: read_image(registry, repository, digest))
-        there = _patiently(lambda: _verdict_there(registry, staged, card, own))
+        there = _patiently(lambda: _verdict_there(registry, staged, card, own, suites))
     except errors.ImageMissingError:
         raise
     except RegistryError as error:
@@ -117,7 +119,9 @@ def verify_digest(
             return _handed_in(registry, staged, card, kept, earlier)
         if hand_in:
             return NodeResult(exit_code=AWAY, message="no report is kept here: the image is run again")
-        result = _run_and_attach(registry, staged, kept, card=card, tool=tool, seconds=seconds, signer=signer)
+        result = _run_and_attach(
+            registry, staged, kept, card=card, tool=tool, seconds=seconds, suites=suites, signer=signer
+        )
     except errors.RtbuildError as error:
         leave_note(registry, staged, card, error.message)
         raise
@@ -134,6 +138,7 @@ def _run_and_attach(
     card: str,
     tool: Tool | None,
     seconds: int,
+    suites: Sequence[str],
     signer: Signer | None,
 ) -> NodeResult:
     tools = _TOOLS if tool is None else (tool,)
@@ -143,7 +148,8 @@ def _run_and_attach(
         raise MissingToolError(f"there is no {' or '.join(tools)} on this node", hint=hint)
     given = re.sub("[^A-Za-z0-9_.-]", "-", _given(os.environ)) or "all"
     name = f"rtbuild-{staged.digest.removeprefix('sha256:')[:12]}-{given}"
-    code, text, said = _run(container(used, staged.reference, os.environ, name), used, name, seconds)
+    command = container(used, staged.reference, os.environ, name, suites)
+    code, text, said = _run(command, used, name, seconds)
     if code == PROBE_FAILED or code not in {*EXIT_CODES.values(), 0}:
         fault = host_fault(said)
         lines = [*text.decode("utf-8", "replace").splitlines(), *said.splitlines()][-5:]
@@ -201,10 +207,16 @@ def reports_beside(registry: Registry, staged: Staged, reporters: People | None)
     return [one for one in found if reporters is None or reporters.who(one.text.encode(), one.signature)]
 
 
-def _verdict_there(registry: Registry, staged: Staged, card: str, own: People | None) -> str | None:
+def _verdict_there(
+    registry: Registry, staged: Staged, card: str, own: People | None, suites: Sequence[str]
+) -> str | None:
     """The verdict of a report that came first: of a task that was submitted twice, or requeued too late."""
     reports = conclusive(reports_beside(registry, staged, own))
-    found = [verdict.verdict for _, gpu_class, verdict in reports if gpu_class == card]
+    found = [
+        verdict.verdict
+        for report, gpu_class, verdict in reports
+        if gpu_class == card and answers(report, suites)
+    ]
     return found[-1] if found else None
 
 
@@ -277,15 +289,18 @@ def _given(environment: Mapping[str, str]) -> str:
     return environment.get("SLURM_JOB_GPUS") or environment.get("SLURM_STEP_GPUS") or ""
 
 
-def container(tool: Tool, image: str, environment: Mapping[str, str], name: str) -> list[str]:
+def container(
+    tool: Tool, image: str, environment: Mapping[str, str], name: str, suites: Sequence[str] = ()
+) -> list[str]:
     """The command that runs the probe in an image: no root, no network, nothing to write to but /tmp.
 
     Docker's daemon is outside the job's cgroup, so the device that the scheduler gave is named to it.
     """
     given = _given(environment)
+    asked = ["--json", *(["--suite", ",".join(suites)] if suites else [])]
     inside = ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
     inside += ["--name", name]
-    probe = ["--entrypoint", "cudnn-verify", image, "--json"]
+    probe = ["--entrypoint", "cudnn-verify", image, *asked]
     if tool == "docker":
         gpus = ["--gpus", f'"device={given}"' if given else "all"]
         return ["docker", "run", "--rm", *inside, *gpus, *probe]
@@ -295,7 +310,7 @@ def container(tool: Tool, image: str, environment: Mapping[str, str], name: str)
     # --containall leaves the environment out, and with it which GPU of the node is the job's
     seen = environment.get("CUDA_VISIBLE_DEVICES")
     gpus = ["--env", f"CUDA_VISIBLE_DEVICES={seen}"] if seen else []
-    inner = ["--nv", "--containall", "--no-home", *gpus, f"docker://{image}", "cudnn-verify", "--json"]
+    inner = ["--nv", "--containall", "--no-home", *gpus, f"docker://{image}", "cudnn-verify", *asked]
     return [tool, "exec", *inner]
 
 

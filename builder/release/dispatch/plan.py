@@ -33,6 +33,8 @@ class Task:
     """The image to verify."""
     probe: str = ""
     """sha256 of the probe in that image, 64 hex digits."""
+    suites: tuple[str, ...] = ()
+    """What the probe is to run besides ``conv``."""
 
     @property
     def image(self) -> str:
@@ -42,8 +44,8 @@ class Task:
 
     @property
     def key(self) -> str:
-        """20 hex digits over digest, class, probe and lock; of a build over repository and lock."""
-        parts = [self.digest, self.column, self.probe, self.inputs]
+        """20 hex digits over digest, class, probe, lock and suites; of a build over repository and lock."""
+        parts = [self.digest, self.column, self.probe, self.inputs, *self.suites]
         if self.column == BUILD:
             parts = [BUILD, self.repository, self.inputs]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
@@ -75,14 +77,22 @@ def conclusive(reports: Iterable[SealedReport]) -> Iterator[tuple[SealedReport, 
         yield report, class_of(name, capability) or "", said
 
 
+def answers(report: SealedReport, suites: Iterable[str]) -> bool:
+    """Whether a report is one on these suites: one that says ``works`` was asked for each, run or not."""
+    if report.document.get("verdict") != "works":
+        return True
+    return {row.suite for row in parse(json.dumps(report.document)).suites} >= set(suites)
+
+
 def verdicts(tasks: Sequence[Task], reports: Iterable[SealedReport]) -> dict[str, TaskVerdict]:
     """The newest conclusive report on each task, by the task's key."""
-    wanted = {(task.digest, task.column, task.probe): task.key for task in tasks}
-    return {
-        wanted[about]: verdict
-        for report, gpu_class, verdict in conclusive(reports)
-        if (about := (report.key.digest, gpu_class, report.key.probe)) in wanted
-    }
+    wanted = {(task.digest, task.column, task.probe): task for task in tasks}
+    found = {}
+    for report, gpu_class, verdict in conclusive(reports):
+        task = wanted.get((report.key.digest, gpu_class, report.key.probe))
+        if task is not None and answers(report, task.suites):
+            found[task.key] = verdict
+    return found
 
 
 def missing(tasks: Sequence[Task], known: Iterable[str]) -> tuple[Task, ...]:

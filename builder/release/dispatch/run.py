@@ -58,6 +58,10 @@ class RenderedCell:
             column=column, matrix=cell.matrix, cell=cell.id, repository=self.repository, inputs=inputs, **more
         )
 
+    def further_suites(self) -> tuple[str, ...]:
+        """The suites that the probe runs besides ``conv``, which it always runs."""
+        return tuple(name for name in self.recipe.cell.suites() if name != "conv")
+
     def claims(self) -> tuple[str, ...]:
         """The classes of GPU on which the cell has to be verified."""
         cell, rules = self.recipe.cell, self.matrix.publish.exempt
@@ -155,7 +159,7 @@ def verifying(
         raise ImageMissingError(said, hint=hint)
     sha256 = hashlib.sha256(probe).hexdigest()
     tasks = sorted(
-        one.task(name, digest=image.digest, probe=sha256)
+        one.task(name, digest=image.digest, probe=sha256, suites=one.further_suites())
         for one, image in found
         if image is not None
         for name in one.claims()

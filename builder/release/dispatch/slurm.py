@@ -65,13 +65,14 @@ def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
     command += ["--timeout", str(seconds), *(["--key", fleet.key] if fleet.key else [])]
     return batch_script(
         name.lower(),
-        [f"{task.key} {task.image} {task.cell}" for task in tasks],
+        [" ".join([task.key, task.image, task.cell, ",".join(task.suites)]).rstrip() for task in tasks],
         fleet,
         lane,
         extra={"gres": gres},
         free=lane.options,
         setup=(*fleet.setup, *lane.setup),
-        run=f'{shlex.join(command)} ${{RTBUILD_HAND_IN:+--hand-in}} "$subject" || code=$?',
+        run=f"{shlex.join(command)} ${{RTBUILD_HAND_IN:+--hand-in}}"
+        ' ${suites:+--suite "$suites"} "$subject" || code=$?',
         # a verdict, or a fleet file that is wrong about a card: no other node would say anything else
         final="2 | 20 | 21",
         card=gres,
@@ -94,7 +95,8 @@ def batch_script(
     """A script for an array.
 
     Args:
-        tasks: ``KEY SUBJECT CELL``, by index; ``run`` finds them in ``$key``, ``$subject`` and ``$cell``.
+        tasks: ``KEY SUBJECT CELL [SUITES]``, by index; ``run`` finds them in ``$key``, ``$subject``,
+            ``$cell`` and ``$suites``.
         extra: More options of sbatch.
         run: Commands, which set ``code`` to the task's exit code if it is not 0.
         final: Exit codes beside 0, as a pattern of ``case``, after which a task is not tried again.
@@ -121,7 +123,7 @@ def batch_script(
     gres = [f"--gres={card}"] if card else []
     again = shlex.join(["sbatch", "--parsable", *gres])
     lines += [
-        'read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"',
+        'read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"',
         'echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"',
         *setup,
         "RTBUILD_REASON=$(mktemp) || exit 1",

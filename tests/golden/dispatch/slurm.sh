@@ -10,12 +10,12 @@
 tasks=(
   '077a58018f12ede2d72c registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
 )
-read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
+read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
 echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
 RTBUILD_REASON=$(mktemp) || exit 1
 export RTBUILD_REASON
 code=0
-rtbuild verify-digest --card A100 --runtime auto --timeout 3540 ${RTBUILD_HAND_IN:+--hand-in} "$subject" || code=$?
+rtbuild verify-digest --card A100 --runtime auto --timeout 3540 ${RTBUILD_HAND_IN:+--hand-in} ${suites:+--suite "$suites"} "$subject" || code=$?
 reason=$(head -c 500 "$RTBUILD_REASON")
 rm -f "$RTBUILD_REASON"
 [ "$code" -ne 127 ] || reason="rtbuild is not on this node"
@@ -68,12 +68,12 @@ tasks=(
   '0517abf563fbc09a30e0 registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
   '7522f0c48a5ae4ea28b2 registry.example/staging@sha256:2222222222222222222222222222222222222222222222222222222222222222 torch2.2.0-py3.11-bookworm'
 )
-read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
+read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
 echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
 RTBUILD_REASON=$(mktemp) || exit 1
 export RTBUILD_REASON
 code=0
-rtbuild verify-digest --card T4 --runtime auto --timeout 1740 ${RTBUILD_HAND_IN:+--hand-in} "$subject" || code=$?
+rtbuild verify-digest --card T4 --runtime auto --timeout 1740 ${RTBUILD_HAND_IN:+--hand-in} ${suites:+--suite "$suites"} "$subject" || code=$?
 reason=$(head -c 500 "$RTBUILD_REASON")
 rm -f "$RTBUILD_REASON"
 [ "$code" -ne 127 ] || reason="rtbuild is not on this node"

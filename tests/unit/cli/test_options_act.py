@@ -160,6 +160,7 @@ ROWS: dict[str, str] = {
     "dispatch --every": f"3 | {TF} --wait",
     "dispatch --format": f"dstack | {TF} --dry-run",
     "verify-digest --card": "A100 | REGISTRY/staging@DIGEST",
+    "verify-digest --suite": "linalg",
     "catalogue --from": "REGISTRY/taken",
     "catalogue --results": f"elsewhere | {TF}",
     "catalogue --registry-mirror": "registry.example=REGISTRY | --from registry.example/staging",

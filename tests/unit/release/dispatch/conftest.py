@@ -128,7 +128,7 @@ class Desk:
         return bool(share(self.registry, image, reports))
 
     def on_node(
-        self, card: str = "T4", seconds: int = 20, signer: Signer | None = None, *, hand_in: bool = False
+        self, card: str = "T4", seconds: int = 20, signer: Signer | None = None, **more: Any
     ) -> NodeResult:
         image = self.images()[0]
         return verify_digest(
@@ -139,7 +139,7 @@ class Desk:
             tool="docker",
             seconds=seconds,
             signer=signer,
-            hand_in=hand_in,
+            **more,
         )
 
 

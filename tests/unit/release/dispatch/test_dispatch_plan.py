@@ -20,7 +20,7 @@ from doubles.project import A100, Project, entry
 
 from benchmarks import dispatch as bench
 from builder.core.errors import MatrixError
-from builder.release.dispatch import kubernetes, slurm
+from builder.release.dispatch import dstack, kubernetes, slurm
 from builder.release.dispatch.fleet import Fleet, load_fleet
 from builder.release.dispatch.plan import Task, missing, verdicts
 
@@ -64,7 +64,13 @@ TASKS = sorted([*cell(1, "T4", "A100"), *cell(2, "T4")])
 def test_the_key_is_of_digest_class_probe_and_lock_alone() -> None:
     task = TASKS[0]
     assert re.fullmatch("[0-9a-f]{20}", task.key)
-    for changes in ({"digest": "x"}, {"column": "T4"}, {"probe": "x"}, {"inputs": "x"}):
+    for changes in (
+        {"digest": "x"},
+        {"column": "T4"},
+        {"probe": "x"},
+        {"inputs": "x"},
+        {"suites": ("linalg",)},
+    ):
         assert replace(task, **changes).key != task.key
     assert replace(task, cell="renamed", matrix="moved", repository="mirror/x").key == task.key
 
@@ -113,6 +119,49 @@ def test_a_report_on_this_digest_class_and_probe_is_a_verdict(known: tuple[Proje
 def test_other_reports_leave_it_to_be_run(known: tuple[Project, Task], changes: dict[str, Any]) -> None:
     project, task = known
     assert missing([task], verdicts([task], [entry(project.cell, **changes)])) == (task,)
+
+
+def test_a_report_that_was_not_asked_for_a_suite_leaves_it_to_be_run(known: tuple[Project, Task]) -> None:
+    project, task = known
+    asked = replace(task, suites=("linalg", "train"))
+    rows = [{"suite": name, "framework": "torch", "outcome": "not_run"} for name in ("conv", *asked.suites)]
+    for suites, run in ((None, True), (rows[:2], True), (rows, False)):
+        found = verdicts([asked], [entry(project.cell, **({} if suites is None else {"suites": suites}))])
+        assert (missing([asked], found) == (asked,)) is run
+    broken = entry(project.cell, verdict="broken", cause="cudnn-missing")
+    assert verdicts([asked], [broken])[asked.key].verdict == "broken"
+
+
+def test_each_scheduler_hands_the_suites_of_a_matrix_to_its_nodes(tmp_path: Path) -> None:
+    plain, asked = TASKS[0], replace(TASKS[1], suites=("linalg", "conv-kinds"))
+    assert plain.column == "A100"
+    one, other = (replace(task, column="T4") for task in (plain, asked))
+    script = slurm.verification([one, other], FLEET)
+    assert slurm.keys_in(script) == (one.key, other.key)
+    told = tmp_path / "rtbuild"
+    told.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/told\n')
+    told.chmod(0o755)
+    for index in "01":
+        environment = {
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "SLURM_ARRAY_TASK_ID": index,
+            "SLURMD_NODENAME": "n",
+        }
+        subprocess.run(["bash", "-c", script], env=environment, check=True, capture_output=True)
+    first, second = (tmp_path / "told").read_text().splitlines()
+    assert first.endswith(f" {one.image}")
+    assert "--suite" not in first
+    assert second.endswith(f" --suite linalg,conv-kinds {other.image}")
+
+    fleet = FLEET.model_copy(update={"scheduler": "kubernetes", "namespace": "x"})
+    jobs = list(yaml.safe_load_all(kubernetes.render([one, other], fleet)["T4"]))
+    commands = [job["spec"]["template"]["spec"]["containers"][0]["command"] for job in jobs]
+    assert commands == [
+        ["cudnn-verify", "--json"],
+        ["cudnn-verify", "--json", "--suite", "linalg,conv-kinds"],
+    ]
+    (rented,) = dstack.render([other], fleet).values()
+    assert "- cudnn-verify --json --suite linalg,conv-kinds\n" in rented
 
 
 def test_the_newest_verdict_counts(known: tuple[Project, Task]) -> None:

@@ -229,6 +229,11 @@ def test_the_container_gets_the_device_that_the_scheduler_gave(tool: Any, words:
     assert [word for word in words if word in command] == words
     if tool != "apptainer":
         assert command[command.index("--network") + 1] == "none"
+    assert container(tool, "r/s@sha256:x", given, "name", ("comm", "infer")) == [
+        *command,
+        "--suite",
+        "comm,infer",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -263,6 +268,14 @@ def test_a_task_that_was_submitted_twice_runs_once(desk: Desk) -> None:
     assert runs.count("run --rm") == 1
     # a late report of a node that was thought dead is one more, not an error
     assert desk.report(desk.images()[0], report(desk.images()[0]), verified=moment(days=1))
+
+
+def test_a_report_without_a_suite_that_is_asked_for_is_made_anew(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    assert desk.on_node().attached
+    desk.on_node(suites=("train",))
+    runs = (desk.folder / "docker").read_text()
+    assert runs.count("--suite train") == 1
 
 
 def test_no_container_is_left_behind(desk: Desk) -> None:
