@@ -609,8 +609,11 @@ def _offered(
     return False
 
 
-# What the import of a framework opens: (file, RTLD_GLOBAL)
-# torch/__init__.py, _load_global_deps; tensorflow/python/pywrap_tensorflow.py
+# What the import of a framework opens: (file, RTLD_GLOBAL), torch/__init__.py (_load_global_deps) and
+# tensorflow/python/pywrap_tensorflow.py. Of the others, no import opens a library that one beside them is
+# linked with: JAX opens NVIDIA's at its first computation (jax_plugins/xla_cuda12/__init__.py), ONNX Runtime
+# in preload_dlls, which the program calls, CuPy at first use by cuda-pathfinder (at import cuTENSOR, for
+# itself), Paddle libnvrtc-builtins (paddle/__init__.py), and CTranslate2 none
 FRAMEWORK_CALLS = {
     "torch": (("torch/lib/libtorch_global_deps.so", True), ("torch/lib/libtorch_python.so", False)),
     "tensorflow": (
@@ -619,9 +622,54 @@ FRAMEWORK_CALLS = {
         ("tensorflow/python/_pywrap_tensorflow_internal.so", True),
     ),
 }
+# (since, folder/library): what torch/__init__.py opens of NVIDIA's wheels, in this order, when its first
+# library has brought CUDA's runtime, and all of it when that one does not load; read of 2.1.2 to 2.15.0
+_TORCH_OPENS = (
+    ((2, 10), "cublas/libcublasLt"), ((2, 10), "cublas/libcublas"), ((2, 10), "cudnn/libcudnn"),
+    ((2, 6), "cuda_nvrtc/libnvrtc"), ((2, 9), "cuda_nvrtc/libnvrtc-builtins"),
+    ((2, 10), "cuda_runtime/libcudart"), ((2, 10), "cuda_cupti/libcupti"), ((2, 10), "cufft/libcufft"),
+    ((2, 6), "nvjitlink/libnvJitLink"), ((2, 10), "cusparse/libcusparse"),
+    ((2, 10), "cusparselt/libcusparseLt"), ((2, 10), "cusolver/libcusolver"), ((2, 10), "nccl/libnccl"),
+    ((2, 10), "nvshmem/libnvshmem_host"), ((2, 10), "cufile/libcufile"), ((2, 10), "nvtx/libnvToolsExt"),
+)  # fmt: skip
 
 
-def framework_calls(framework: str, site: str) -> "list[tuple[str, bool]]":
-    """(path, RTLD_GLOBAL) of the libraries that an import opens, those below ``site``; [] for one unknown."""
-    rows = FRAMEWORK_CALLS.get(framework, ())
-    return [(os.path.join(site, file), everywhere) for file, everywhere in rows]
+def import_framework(
+    process: LinkProcess, framework: str, version: str, site: str
+) -> "list[tuple[str, Opened]]":
+    """Open what the import of a framework opens, as far as it loads; (file, answer) of its own libraries.
+
+    ``version``: of its release; ``site``: the folder that it lies in. [] for a framework that is not known.
+    """
+    answers = []
+    for file, everywhere in FRAMEWORK_CALLS.get(framework, ()):
+        path = os.path.join(site, file)
+        answer = process.open(path, everywhere=everywhere)
+        if framework == "torch" and everywhere:
+            for other in _torch_opens(process, answer, _numbers(version)[:2], site):
+                process.open(other)
+            answer = answer if answer.loads else process.open(path, everywhere=True)
+        answers.append((file, answer))
+    return answers
+
+
+def _torch_opens(
+    process: LinkProcess, first: Opened, version: "tuple[int, ...]", site: str
+) -> "Iterator[str]":
+    """The paths of NVIDIA's libraries that PyTorch opens by itself after its ``first`` library."""
+    names = [one.path or "" for one in process.loaded] if first.loads else [first.library or ""]
+    runtime = next(filter(None, (re.search(r"libcudart\.so\.(\d+)", name) for name in names)), None)
+    if first.loads and runtime is None:
+        return  # a build without CUDA
+    for since, row in _TORCH_OPENS:
+        if first.loads and version < since:
+            continue
+        folder, stem = row.split("/")
+        places = ["nvidia/" + folder, folder]
+        places[1:1] = ["nvidia/cu" + runtime.group(1)] if runtime is not None else []
+        for place in places:
+            whole = os.path.join(site, place, "lib")
+            found = [n for n in process.view.names(whole) if re.match(re.escape(stem) + r"\.so\..*\d$", n)]
+            if found:
+                yield os.path.join(whole, min(found))
+                break

@@ -17,7 +17,7 @@ from builder.core.link import (
     ListedView,
     Opened,
     Search,
-    framework_calls,
+    import_framework,
 )
 
 SITE = "/site-packages"
@@ -123,7 +123,8 @@ class SetProof:
     files: tuple[FileProof, ...]
     shared: tuple[SharedPath, ...]
     runtimes: Mapping[str, tuple[str, ...]]
-    """The majors of CUDA whose runtime a process with this wheel and its frameworks has, if more than one."""
+    """The majors of CUDA whose runtime a process with this wheel and its frameworks has, if more than one and
+    not by its frameworks alone."""
 
     def loads(self, wheel: str) -> bool | None:
         """Whether a wheel finds what it needs: if any of its files does. None if nobody can say."""
@@ -171,18 +172,23 @@ def prove(
     unread = {f"{SITE}/{path}" for path, found in owner.items() if path in found[-1].unread}
     copies = Counter(name for path, facts in {**base, **listed}.items() for name in _names_of(path, facts))
     process = LinkProcess(ListedView({**base, **listed}), search, symbols=False)
+    versions = {wheel.name: wheel.version for wheel in wheels}
     started: dict[frozenset[str], LinkProcess] = {frozenset(): process}
     proofs, runtimes = list[FileProof](), dict[str, tuple[str, ...]]()
     for wheel in wheels:
         frameworks = frozenset(FRAMEWORK_CALLS) & wheel.asks
         if frameworks not in started:
-            started[frameworks] = _with_frameworks(process, frameworks)
+            started[frameworks] = _with_frameworks(
+                process, {name: versions.get(name, "") for name in frameworks}
+            )
         mine = started[frameworks].fork()
+        if wheel.imports is None:
+            import_framework(mine, wheel.name, wheel.version, SITE)  # what it opens first is loaded then
         for file in _opened_by(wheel):
             opened, certain = _opened(mine, f"{SITE}/{file}", copies, unread)
             proofs.append(FileProof(wheel=wheel.name, file=file, opened=opened, certain=certain))
-        majors = {found[1] for one in mine.loaded if one.path and (found := _RUNTIME.search(one.path))}
-        if len(majors) > 1:
+        majors = _runtimes(mine)
+        if len(majors) > 1 and majors != _runtimes(started[frameworks]):
             runtimes[wheel.name] = tuple(sorted(majors))
     shared = tuple(
         SharedPath(path=path, owners=tuple(one.name for one in found))
@@ -220,20 +226,23 @@ def _names_of(path: str, facts: ElfFile) -> set[str]:
     return {name for name in (path.rpartition("/")[2], facts.soname) if name}
 
 
-def _with_frameworks(process: LinkProcess, names: Iterable[str]) -> LinkProcess:
-    """A process in which these frameworks are imported, as far as they load."""
+def _with_frameworks(process: LinkProcess, versions: Mapping[str, str]) -> LinkProcess:
+    """A process in which these frameworks are imported, as far as they load; by their releases."""
     made = process.fork()
-    for name in sorted(names):
-        for path, everywhere in framework_calls(name, SITE):
-            made.open(path, everywhere=everywhere)
+    for name, version in sorted(versions.items()):
+        import_framework(made, name, version, SITE)
     return made
+
+
+def _runtimes(process: LinkProcess) -> set[str]:
+    """The majors of CUDA whose runtime is loaded."""
+    return {found[1] for one in process.loaded if one.path and (found := _RUNTIME.search(one.path))}
 
 
 def _opened_by(wheel: WheelLinks) -> tuple[str, ...]:
     if wheel.imports is not None:
         return wheel.imports
     if wheel.name in FRAMEWORK_CALLS:
-        calls = (path.removeprefix(f"{SITE}/") for path, _ in framework_calls(wheel.name, SITE))
-        return tuple(path for path in calls if path in wheel.files)
+        return tuple(path for path, _ in FRAMEWORK_CALLS[wheel.name] if path in wheel.files)
     files = [path for path in wheel.files if not _ELSEWHERE.search(path)]
     return tuple(path for path in files if _EXTENSION.search(path)) or tuple(files)

@@ -162,7 +162,7 @@ def _without_candidate(demand: Demand) -> Iterator[str]:
         ways = [choice for choice in choices(wish.parsed) if demand.built_for in choice.row.platforms]
         if not ways:
             continue
-        table, exact = load().frameworks[load().table_name(wish.name)], pinned(wish.parsed)
+        table, exact = load().table(wish.name), pinned(wish.parsed)
         label = f"{table.title} {exact}" if exact is not None else table.title
         with_cuda = [choice for choice in ways if demand.built_for not in choice.row.cpu_only]
         pythons[label] = {python for choice in with_cuda for python in choice.row.python}

@@ -156,7 +156,7 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], place: str) 
         found.append(wheel)
     exported = any(package.build is not None for package in packages)
     for package in packages:
-        framework = load().table_name(package.name) in load().frameworks
+        framework = load().is_framework(package.name)
         if package.name in _PYTORCH or package.name == "python":
             continue
         if framework and package.build and re.match(r"(?:mkl|eigen|cpu)", package.build):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 
 from builder.core.versions import key, release
-from builder.plan.facts.rules import Choice, Finding, Outcome, check, choices
+from builder.plan.facts.rules import OF_MACHINE, Choice, Finding, Outcome, check, choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def _from_full_number(
     best = _newest(ways, gpus, f"{driver}.999")
     if best.choice is None or best.text is None or best.text == bare.text:
         return None
-    findings = check(next(best.choice.cells(tuple(gpus))), driver=driver, only=("driver", "gpu"))
+    findings = check(next(best.choice.cells(tuple(gpus))), driver=driver, only=OF_MACHINE)
     open_ = [finding for finding in findings if finding.outcome is Outcome.UNKNOWN]
     numbers = [v.text for finding in open_ for v in finding.values if v.text.startswith(f"{driver}.")]
     return (max(numbers, key=key), best.text) if numbers else None
@@ -93,7 +93,7 @@ def _newest(ways: Sequence[Choice], gpus: Sequence[str], driver: str | None) -> 
         cell = next(choice.cells(tuple(gpus)), None)
         if cell is None or choice.row.cuda is None:
             continue
-        findings = check(cell, driver=driver, only=("driver", "gpu"))
+        findings = check(cell, driver=driver, only=OF_MACHINE)
         worst = max(findings, key=lambda one: one.outcome.severity, default=None)
         if worst is None or worst.outcome.severity < Outcome.UNKNOWN.severity:
             since, dropped = _after(refused, choice)

@@ -230,4 +230,4 @@ def brought(index: Index, demand: Demand, python: str) -> list[str]:
     """
     target = Target(python=python, platform=demand.built_for, glibc="2.36")
     wheels = index.with_extra(demand.index).resolve(list(map(str, demand.companions)), target=target)
-    return [wheel.name for wheel in wheels if wheel.name in load().frameworks]
+    return [wheel.name for wheel in wheels if load().is_framework(wheel.name)]

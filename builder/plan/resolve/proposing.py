@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from packaging.requirements import Requirement
+
 from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import pinned
 from builder.plan.facts.rules import platform_of
@@ -81,15 +83,14 @@ def propose(
     )
     swapped: list[Substitution] = []
     if not frameworks:
-        demand, swapped = _for_gpus(demand)
+        demand, swapped = _by_other_names(demand)
     if not demand.frameworks:
         demand = _with_brought(demand, index)
     offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
     _refuse_absent(demand, offers)
     available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
-    changes: Sequence[Substitution] = ()
+    changes, refusal = swapped, _refused_for(swapped)
     try:
-        _refuse_swapped(swapped)
         standing = _standing(demand, available, index, limit)
     except NothingPossibleError as problem:
         try:
@@ -100,8 +101,9 @@ def propose(
         if way is None:
             raise
         changes, standing = _joined([*swapped, *way.changes]), [way.proposal]
-        if changes and not take_nearest:
-            raise _with_way(problem, changes, way.proposal) from problem
+        refusal = refusal or problem
+    if refusal is not None and changes and not take_nearest:
+        raise _with_way(refusal, changes, standing[0]) from refusal
     if all(one.cell.cuda.provider == "none" for one in standing):
         names = ", ".join(standing[0].cell.frameworks)
         asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
@@ -140,11 +142,10 @@ def _standing(
     return standing
 
 
-def _refuse_swapped(swapped: Sequence[Substitution]) -> None:
-    """NothingPossibleError for frameworks' builds for the CPU alone."""
-    reasons = [f"{one.asked} ({one.asked.place}) computes on the CPU alone" for one in swapped]
-    if reasons:
-        raise NothingPossibleError("\n".join(reasons), reasons=reasons)
+def _refused_for(swapped: Sequence[Substitution]) -> NothingPossibleError | None:
+    """The refusal of what was asked for by another name than that of its wheels for GPUs; None without."""
+    reasons = [f"{one.asked} ({one.asked.place}) {one.reason}" for one in swapped]
+    return NothingPossibleError("\n".join(reasons), reasons=reasons) if reasons else None
 
 
 def _joined(changes: Sequence[Substitution]) -> list[Substitution]:
@@ -174,21 +175,29 @@ def _with_way(
     return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
 
 
-def _for_gpus(demand: Demand) -> tuple[Demand, list[Substitution]]:
-    """The demand with a build for GPUs in the place of each framework's build for the CPU alone."""
-    rows = load().without
-    changes = [
-        Substitution(asked=wish, instead=f"{rows[wish.name].instead}{wish.parsed.specifier}")
-        for wish in demand.companions
-        if wish.name in rows
-    ]
-    wishes = from_arguments(filter(None, (one.instead for one in changes))).merged().wishes
-    others = tuple(wish for wish in demand.companions if wish not in [one.asked for one in changes])
-    placed = zip(wishes, changes, strict=True) if len(wishes) == len(changes) else ()
-    frameworks = tuple(replace(wish, place=one.asked.place) for wish, one in placed)
-    return (
-        (replace(demand, frameworks=frameworks, companions=others), changes) if frameworks else (demand, [])
-    )
+def _by_other_names(demand: Demand) -> tuple[Demand, list[Substitution]]:
+    """The demand with wheels for GPUs in the place of builds for the CPU alone, and of names without any:
+    onnxruntime, cudf.
+    """
+    changes: list[Substitution] = []
+    placed: dict[str, NamedRequirement] = {}
+    for wish in demand.companions:
+        if (build := load().without.get(wish.name)) is not None:
+            instead, reason = build.instead, "computes on the CPU alone"
+        elif (row := load().mistaken_names.get(wish.name)) is not None and load().stands_alone(row.instead):
+            instead, reason = row.instead, f"has no wheel: {row.reason}"
+        else:
+            placed[wish.name] = wish
+            continue
+        other = NamedRequirement(parsed=Requirement(f"{instead}{wish.parsed.specifier}"), place=wish.place)
+        if other.name in placed:
+            return demand, []
+        placed[other.name] = other
+        changes.append(Substitution(asked=wish, instead=str(other), reason=reason))
+    named = tuple(placed.values())
+    frameworks = tuple(wish for wish in named if load().is_framework(wish.name))
+    others = tuple(wish for wish in named if wish not in frameworks)
+    return replace(demand, frameworks=frameworks, companions=others), changes
 
 
 def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:
@@ -208,7 +217,10 @@ def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:
 
 
 def _with_brought(demand: Demand, index: Index | None) -> Demand:
-    """The demand with the frameworks that the other packages bring: faster-whisper brings ctranslate2."""
+    """The demand with the frameworks that the other packages bring: faster-whisper brings ctranslate2.
+
+    Where they bring none, packages that need none stand in their place: DALI, XGBoost.
+    """
     found: list[str] = []
     for wish in demand.companions:
         found += load().companion_asks(wish.name, pinned(wish.parsed))
@@ -216,11 +228,17 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         if other is not None:
             raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
     names = ", ".join(str(wish) for wish in demand.companions)
+    alone = tuple(wish for wish in demand.companions if _runs_alone(wish.name))
+    if alone and not found and alone == demand.companions:
+        return replace(demand, frameworks=alone, companions=())
     if not found:
         if index is None:
             raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
         python = demand.python if demand.python and demand.python[0].isdigit() else "3.12"
         found = brought(index, demand, python)
+    if not found and alone:
+        others = tuple(wish for wish in demand.companions if wish not in alone)
+        return replace(demand, frameworks=alone, companions=others)
     if not found:
         raise UsageError(
             f"{names} brings no framework that is on record",
@@ -231,3 +249,7 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         for wish in from_arguments(found).merged().wishes
     )
     return replace(demand, frameworks=added)
+
+
+def _runs_alone(name: str) -> bool:
+    return load().stands_alone(name) and bool(load().table(name).rows)

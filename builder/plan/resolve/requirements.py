@@ -418,4 +418,4 @@ def read_text(path: Path) -> str:
 
 
 def _is_on_record(name: str) -> bool:
-    return load().table_name(name) in load().frameworks or name in load().packages
+    return load().is_framework(name) or name in load().packages

@@ -29,6 +29,7 @@ from builder.core.versions import (
 )
 from builder.plan.facts.reading import Truth, system_of
 from builder.plan.facts.rules import (
+    OF_MACHINE,
     Choice,
     Combination,
     Finding,
@@ -114,7 +115,7 @@ def split(
     frameworks: dict[str, NamedRequirement] = {}
     beside = []
     for wish in wishes.wishes:
-        if load().table_name(wish.name) not in load().frameworks:
+        if not load().is_framework(wish.name):
             beside.append(wish)
         elif (other := frameworks.setdefault(wish.name, wish)) is not wish:
             kept, left = sorted((other, wish), key=lambda one: _newest(one, python, platform), reverse=True)
@@ -299,7 +300,7 @@ def _absent(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | Non
     """Why no candidate has such a release; None if some have."""
     if next(choices(wish.parsed, available), None) is not None:
         return None
-    table = load().frameworks[load().table_name(wish.name)]
+    table = load().table(wish.name)
     known = sorted({row.version for row in table.rows}, key=release)
     span = f"on record are {known[0]} to {known[-1]} (`docs/facts.md`)"
     if available and _is_not_listed(wish, available):
@@ -351,7 +352,7 @@ def _alone(choice: Choice, demand: Demand) -> bool:
     cell = next(choice.cells(demand.gpus, demand.built_for), None)
     if cell is None or (cell.cuda.provider == "none" and demand.driver is not None):
         return False
-    return summary(check(cell, driver=demand.driver, only=("driver", "gpu"))) is not Outcome.IMPOSSIBLE
+    return summary(check(cell, driver=demand.driver, only=OF_MACHINE)) is not Outcome.IMPOSSIBLE
 
 
 def _with_companions(cell: Cell, demand: Demand) -> Cell:

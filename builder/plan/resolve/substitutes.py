@@ -179,7 +179,7 @@ def _neighbours(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) 
     Another order than :func:`~builder.core.versions.closest_first`, by which a refusal names the closest
     release on either side: what is taken here moves forward as long as anything newer will do.
     """
-    table = load().frameworks[load().table_name(wish.name)]
+    table = load().table(wish.name)
     offered = {version.partition("+")[0] for version in available.get(wish.name, ())}
     mine = (row for row in table.rows if row.distribution == wish.name or table.name == "cupy")
     rows = {row.version for row in mine if not set(row.platforms) <= set(row.cpu_only)}

@@ -355,6 +355,30 @@ def test_a_companion_alone_brings_the_framework_that_it_was_built_for(capsys) ->
         resolve("tensorflow-text==2.15.0", index=None, python="3.12")
 
 
+def test_a_package_that_needs_no_framework_stands_in_its_place(capsys) -> None:
+    """DALI and XGBoost bring their CUDA, cuDF's metadata brings CuPy, and Transformer Engine wants cuDNN."""
+    assert resolve("nvidia-dali-cuda120", index=None, gpus=("T4",), driver="535", limit=1) == 0
+    assert 'framework: ["nvidia-dali-cuda120==' in capsys.readouterr().out
+    assert resolve("xgboost", index=None, gpus=("V100",), driver="535", limit=1) == 0
+    shown = capsys.readouterr()
+    assert "xgboost==3.2.0 is the newest release for V100" in shown.err
+    assert 'framework: ["xgboost==3.2.0"]' in shown.out
+    assert resolve("cudf-cu12", index=None, gpus=("T4",), driver="535", limit=1) == 0
+    shown = capsys.readouterr()
+    assert "cupy-cuda12x (brought by cudf-cu12)" in shown.err
+    assert 'pip: ["cudf-cu12==' in shown.out
+    with pytest.raises(CellError, match=r"nvidia-dali-cuda130 [^ ]+ has no code for V100"):
+        resolve("nvidia-dali-cuda130", index=None, gpus=("V100",), driver="580")
+    with pytest.raises(UsageError, match="names no framework"):
+        resolve("transformer-engine-cu12", index=None, gpus=("A100",))
+
+
+def test_a_name_without_a_wheel_is_refused_with_the_one_that_has_them() -> None:
+    with pytest.raises(CellError, match=r"cudf>=25 \(the command line\) has no wheel") as caught:
+        resolve("cudf>=25", index=None, gpus=("T4",), driver="535")
+    assert "cudf-cu12>=25 in place of cudf>=25" in caught.value.message
+
+
 def test_not_known_and_not_possible_differ_in_exit_code_and_in_json(capsys, monkeypatch) -> None:
     """The document of either says why, and what is possible in place of it."""
     for text, code, answer in (("torch==0.4.1", 7, "unknown"), ("tensorflow==2.3.0", 1, "impossible")):

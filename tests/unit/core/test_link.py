@@ -20,6 +20,7 @@ from builder.core.link import (
     Opened,
     Search,
     default_folders,
+    import_framework,
     search_here,
     system_library,
 )
@@ -309,6 +310,57 @@ def test_a_wheel_of_another_cuda_and_an_older_base_are_seen_before_a_lock_is_mad
     older = runtime("nvidia-cuda-runtime-cu12", "nvidia/cuda_runtime/lib/libcudart.so.12")
     two = prove([*wheels, older, kernel("libcudart.so.12")], BASE, cached=["nvidia/cuda_runtime/lib"])
     assert (two.loads("sgl-kernel"), two.runtimes) == (True, {"sgl-kernel": ("12", "13")})
+
+
+def torch_at(site: str, *needed: str) -> dict[str, ElfFile]:
+    return {
+        f"{site}/torch/lib/libtorch_global_deps.so": library(None, *needed),
+        f"{site}/torch/lib/libtorch_python.so": library("libtorch_python.so"),
+    }
+
+
+def test_pytorch_opens_nvidias_libraries_before_others_ask_for_them() -> None:
+    """torch/__init__.py, _preload_cuda_deps: an extension without a run path finds them by their sonames."""
+    wheels = {
+        f"{SITE}/nvidia/cuda_runtime/lib/libcudart.so.12": library("libcudart.so.12"),
+        f"{SITE}/nvidia/cublas/lib/libcublas.so.12": library("libcublas.so.12"),
+        f"{SITE}/nvidia/nvjitlink/lib/libnvJitLink.so.12": library("libnvJitLink.so.12"),
+        f"{SITE}/ext/cublas.so": library(None, "libcublas.so.12"),
+        f"{SITE}/ext/jit.so": library(None, "libnvJitLink.so.12"),
+    }
+    cached = NOTHING._replace(cache={"libcudart.so.12": f"{SITE}/nvidia/cuda_runtime/lib/libcudart.so.12"})
+
+    def found(version: str, search: Search, *needed: str) -> list[bool | None]:
+        files = {**wheels, **torch_at(SITE, *needed)}
+        process = LinkProcess(ListedView(files), search, symbols=False)
+        answers = import_framework(process, "torch", version, SITE)
+        return [answers[0][1].loads, *(process.open(f"{SITE}/ext/{n}.so").loads for n in ("cublas", "jit"))]
+
+    assert found("2.14.1+cu126", cached, "libcudart.so.12") == [True, True, True]
+    assert found("2.8.0", cached, "libcudart.so.12") == [True, False, True]
+    assert found("2.5.1", cached, "libcudart.so.12") == [True, False, False]
+    assert found("2.14.1+cpu", cached) == [True, False, False], "without CUDA it opens none"
+    assert found("2.1.2", NOTHING, "libcudart.so.12") == [True, True, True], (
+        "what lacks is opened by its path"
+    )
+
+
+def test_pytorch_for_cuda_13_takes_what_is_left_of_cuda_12() -> None:
+    """libcusparse.so.12 is the name in both; nvidia/cusparse/lib comes before nvidia/cu13/lib."""
+    ours = f"{SITE}/nvidia/cu13/lib/libcusparse.so.12"
+    left = f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12"
+    files = {
+        **torch_at(SITE, "libcudart.so.13"),
+        f"{SITE}/nvidia/cu13/lib/libcudart.so.13": library("libcudart.so.13"),
+        ours: library("libcusparse.so.12"),
+        f"{SITE}/ext/_C.so": library(None, "libcusparse.so.12", runpath="$ORIGIN/../nvidia/cu13/lib"),
+    }
+    search = NOTHING._replace(cache={"libcudart.so.13": f"{SITE}/nvidia/cu13/lib/libcudart.so.13"})
+    for more, path in (({}, ours), ({left: library("libcusparse.so.12")}, left)):
+        process = LinkProcess(ListedView({**files, **more}), search, symbols=False)
+        import_framework(process, "torch", "2.15.0", SITE)
+        process.open(f"{SITE}/ext/_C.so")
+        assert [one.path for one in process.loaded if "cusparse" in str(one.path)] == [path]
 
 
 def test_a_lock_of_700_wheels_takes_less_than_three_seconds() -> None:

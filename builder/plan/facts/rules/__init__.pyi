@@ -1,9 +1,10 @@
 from .candidates import Choice, Combination, choices, platform_of
-from .checking import check, explain, settled, until_refused
+from .checking import OF_MACHINE, check, explain, settled, until_refused
 from .finding import Finding, Outcome, summary
 from .packages import bad_pairs
 
 __all__ = [
+    "OF_MACHINE",
     "Choice",
     "Combination",
     "Finding",

@@ -60,8 +60,13 @@ def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
         changes += [("pip", text) for text in right.pip if text not in cell.pip]
         changes += [("cuda.packages", text) for text in right.cuda.packages if text not in cell.cuda.packages]
         cell = right
-    for framework in stack.frameworks[len(cell.frameworks) :]:
-        if framework.version is None and (version := candidates.newest_beside(stack, framework)) is not None:
+    for framework in stack.frameworks:
+        in_pip = framework.requirement not in cell.frameworks
+        if (
+            in_pip
+            and framework.version is None
+            and (version := candidates.newest_beside(stack, framework)) is not None
+        ):
             before, name = cell.pip, _name(framework.requirement)
             cell = with_releases(cell, {name: version})
             changes += [("pip", text) for text in cell.pip if text not in before]
@@ -227,13 +232,13 @@ def _pythons(stack: Stack) -> Iterator[str]:
 def _extras(stack: Stack) -> Iterator[Candidate]:
     """The extra by which a framework brings NVIDIA's wheels, on the base flavour of a tag or a rootfs."""
     cell, tag = stack.cell, stack.tag
-    texts = tuple(
-        f"{framework.name}[{row.extra}]=={framework.version}"
+    with_extra = {
+        framework.requirement: f"{framework.name}[{row.extra}]=={framework.version}"
+        for framework in stack.frameworks
         if (row := framework.row) is not None
         and (row.brings, row.extra, framework.brings) == ("extra", "and-cuda", "outside")
-        else text
-        for text, framework in zip(cell.frameworks, stack.frameworks, strict=False)
-    )
+    }
+    texts = tuple(with_extra.get(text, text) for text in cell.frameworks)
     if texts != cell.frameworks:
         base = Base(kind="registry", name=f"nvidia/cuda:{tag.cuda}-base-{tag.system}") if tag else cell.base
         changes = (("framework", ", ".join(texts)), ("base", str(base)), ("cuda", "wheels"))
@@ -243,10 +248,10 @@ def _extras(stack: Stack) -> Iterator[Candidate]:
 def _other_ways(stack: Stack) -> Iterator[Candidate]:
     """The same releases put together another way: by extras, CUDA variants, packages, Pythons."""
     cell = stack.cell
-    own_key = stack.frameworks[: len(cell.frameworks)]
+    own_key = [framework for framework in stack.frameworks if framework.requirement in cell.frameworks]
     releases = [(framework.requirement, framework.version) for framework in own_key if framework.table]
     ways = [_ways(text, version) for text, version in releases if version is not None]
-    if len(ways) < len(own_key):
+    if len(ways) < len(cell.frameworks):
         return
     platform = candidates.platform_of(cell.gpus) or cell.platform
     every = (

@@ -63,7 +63,9 @@ def beside(cell: Cell, truth: Truth, frameworks: Sequence[CellFramework]) -> tup
             for wheel in truth.wheels
             if wheel.name in tables
         )
+    alone = (parsed for parsed in map(requirement, cell.frameworks) if parsed is not None)
     asked = tuple(parsed for parsed in map(requirement, cell.pip) if parsed is not None)
+    asked += tuple(parsed for parsed in alone if load().stands_alone(canonical(parsed.name)))
     if not any(canonical(parsed.name) in tables for parsed in asked):
         return ()
     place = _Place(

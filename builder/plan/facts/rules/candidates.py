@@ -63,7 +63,7 @@ class Choice:
 def choices(asked: Requirement, available: Mapping[str, Sequence[str]] | None = None) -> Iterator[Choice]:
     """The ways to install a framework on record, the newest first; ``available`` as :func:`search` has it."""
     distribution = canonical(asked.name)
-    table = load().frameworks[load().table_name(distribution)]
+    table = load().table(distribution)
     # newest first, and of one release the variant that the default index has
     exact = pinned(asked)
     for row in _newest_first(table) if exact is None else table.of(exact):
@@ -137,6 +137,8 @@ def _ways(
             yield Choice(text=f"{name}[{local}]=={version}", row=row, brings=False, local=True)
         elif row.default and (not extras or {row.extra, f"{row.variant}-pip", *row.aliases} & extras):
             yield Choice(text=f"{name}[{row.extra}]=={version}", row=row, brings=True)
+    elif load().stands_alone(name):
+        yield Choice(text=f"{name}=={version}", row=row, brings=True)
     elif table.name == "cupy":
         yield Choice(text=f"cupy-{row.variant}=={version}", row=row, brings=False)
     else:

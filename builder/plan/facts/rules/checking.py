@@ -80,6 +80,9 @@ _OF_CUDA = {
 }
 """Rules that ask nothing of an image without CUDA."""
 
+OF_MACHINE = ("driver", "gpu", "package-gpu")
+"""Rules that ask whether a machine runs a release at all, on whichever Python and base."""
+
 
 def _findings(stack: Stack) -> Iterator[Finding]:
     """The findings of every rule, each made when it is asked for."""

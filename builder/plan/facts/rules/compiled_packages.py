@@ -20,8 +20,6 @@ from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import GpuRow, PackageRow, SameFilesRow, card_of, load
 
-_SONAME = re.compile(r"lib(cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+)\.so\.(\d+)(?:\.\d+)*")
-"""Libraries of CUDA's that have its major version in their names."""
 _OF_TORCH = re.compile(r"lib(?:torch|c10)_cuda\.so")
 
 
@@ -59,7 +57,7 @@ def _off_record(stack: Stack, one: Beside, version: str) -> Iterator[Finding]:
 
 def _decides(one: Beside) -> bool:
     """Whether a release matters: of what is linked with nothing of a framework's or CUDA's, none does."""
-    return any(row.abi or row.architectures or row.either or _of_cuda(row) for row in one.table.rows)
+    return any(row.abi or row.architectures or row.either or row.cuda_libraries for row in one.table.rows)
 
 
 def _named_by_framework(stack: Stack, one: Beside) -> bool:
@@ -67,10 +65,6 @@ def _named_by_framework(stack: Stack, one: Beside) -> bool:
     lines = [line for framework in stack.frameworks if framework.row for line in framework.row.requires]
     mine = (parsed for parsed in map(requirement, lines) if parsed and canonical(parsed.name) == one.name)
     return any(pinned(parsed) == one.version for parsed in mine)
-
-
-def _of_cuda(row: PackageRow) -> bool:
-    return any(_SONAME.fullmatch(name) for name in row.needed)
 
 
 def _why_unread(row: PackageRow) -> str:
@@ -295,6 +289,11 @@ def cuda(stack: Stack) -> Iterator[Finding]:
                 yield impossible(text, Value("linked with", missing, row.source_of("needed")))
         elif row.by_cuda and torch is not None and torch.cuda is not None:
             yield from _by_cuda(one, row, torch, torch.cuda)
+        elif not stack.frameworks and not _majors(stack):
+            names = [name for name, number in row.cuda_libraries if number not in row.pinned_cuda]
+            if names:
+                text = f"{one.label} is linked with {', '.join(names)}, which nothing that is named brings"
+                yield unknown(text, Value("linked with", ", ".join(names), row.source_of("needed")))
 
 
 def _variant(stack: Stack, one: Beside) -> Iterator[Finding]:
@@ -347,18 +346,8 @@ def _lacking(stack: Stack, row: PackageRow, variant: str) -> list[str]:
     there = _majors(stack)
     if not there or variant:
         return []
-    own = {
-        int(match[1])
-        for line in row.extras.get("", ())
-        if (match := re.match(r"nvidia-[a-z-]+-cu(\d\d)\b", line))
-    }
-    own |= {
-        int(match[1])
-        for line in row.extras.get("", ())
-        if (match := re.match(r"cuda-toolkit(?:\[.*\])?[=>~]=(\d\d)\b", line))
-    }
-    named = ((name, _SONAME.fullmatch(name)) for name in row.needed)
-    return [name for name, match in named if match and int(match[2]) not in {*there, *own}]
+    majors = {*there, *row.pinned_cuda}
+    return [name for name, number in row.cuda_libraries if number not in majors]
 
 
 def gpus(stack: Stack) -> Iterator[Finding]:

@@ -104,7 +104,9 @@ class Stack:
 def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) -> Stack:
     """Resolves a cell against truth and tables."""
     truth, notes = truth or Truth(), list[Finding]()
-    frameworks = tuple(framework_of(text, cell, truth, notes) for text in framework_texts(cell))
+    names = ((text, requirement(text)) for text in framework_texts(cell))
+    texts = (text for text, asked in names if asked is None or not load().stands_alone(canonical(asked.name)))
+    frameworks = tuple(framework_of(text, cell, truth, notes) for text in texts)
     tag = tag_of(cell.base)
     asked = [(parsed, CELL) for text in (*cell.cuda.packages, *cell.pip) if (parsed := requirement(text))]
     asked += [pin for framework in frameworks for pin in framework.pins]

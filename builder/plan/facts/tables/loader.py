@@ -341,7 +341,7 @@ class Facts:
         table = self.packages[name]
         row = table.rows[0] if version is None else table.row(version)
         asked = ((text, requirement(text)) for text in (row.requires if row is not None else ()))
-        mine = [(t, canonical(p.name)) for t, p in asked if p and canonical(p.name) in self.frameworks]
+        mine = [(t, canonical(p.name)) for t, p in asked if p and self.is_framework(p.name)]
         return tuple(dict.fromkeys(name if version is None else text for text, name in mine))
 
     def table_name(self, distribution: str) -> str:
@@ -349,6 +349,21 @@ class Facts:
         if re.fullmatch(r"cupy-cuda\d+x?", distribution):
             return "cupy"
         return "tensorflow" if distribution == "tensorflow-gpu" else distribution
+
+    def is_framework(self, distribution: str) -> bool:
+        """Whether there is a table of frameworks that has it, under whichever spelling."""
+        return self.table_name(canonical(distribution)) in self.frameworks
+
+    def stands_alone(self, distribution: str) -> bool:
+        """Whether it is a compiled package, which a cell may name in a framework's place: DALI, XGBoost."""
+        named = self.is_framework(distribution) or distribution in self.without
+        return not named and distribution in self.packages
+
+    def table(self, distribution: str) -> FrameworkTable:
+        """The releases of a framework, or of a package that needs none. Raises KeyError for any other."""
+        if self.stands_alone(distribution):
+            return self.packages[distribution].alone
+        return self.frameworks[self.table_name(distribution)]
 
     def soname(self, library: str, cuda: str) -> SonameRow | None:
         """The name of a library in a release of CUDA; None if no row has it."""

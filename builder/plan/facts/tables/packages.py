@@ -6,6 +6,7 @@ by ``rtbuild facts refresh`` from its wheel, or from the build files of its sour
 
 import functools
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -15,8 +16,19 @@ from typing import Any, Literal
 from packaging.requirements import Requirement
 
 from builder.core.versions import canonical, key, release, requirement
-from builder.plan.facts.tables.frameworks import FactsError, Row
+from builder.plan.facts.tables.frameworks import FactsError, FrameworkRow, FrameworkTable, Row
 from builder.plan.facts.tables.source import Source
+
+_SONAME = re.compile(r"lib(cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+)\.so\.(\d+)(?:\.\d+)*")
+"""Libraries of CUDA's that have its major version in their names."""
+_PINNED_CUDA = re.compile(r"nvidia-[a-z-]+-cu(\d\d)\b|cuda-toolkit(?:\[.*\])?[=>~]=(\d\d)\b")
+_OF_OTHERS = re.compile(r"lib(?:torch|c10|tensorflow|cudnn|cu(?:df|ml))")
+"""Libraries that another package brings, which is named beside."""
+_SHARED = (
+    "sources", "version", "distribution", "python", "platforms", "glibc", "glibc_arm64", "yanked", "requires",
+    "extras", "numpy_abi", "cuda", "read", "unread",
+)  # fmt: skip
+"""The fields that a package's row and a framework's have in common."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +106,33 @@ class PackageRow(Row):
     def label(self) -> str:
         return f"{self.distribution} {self.version}"
 
+    @property
+    def pinned_cuda(self) -> frozenset[int]:
+        """The majors of CUDA whose libraries its own requirements on NVIDIA's wheels bring."""
+        found = (_PINNED_CUDA.match(line) for line in self.extras.get("", ()))
+        return frozenset(int(one[1] or one[2]) for one in found if one is not None)
+
+    @property
+    def cuda_libraries(self) -> tuple[tuple[str, int], ...]:
+        """(``libcudart.so.12``, 12): those of CUDA's with its major in their names that it is linked with."""
+        named = ((name, _SONAME.fullmatch(name)) for name in self.needed)
+        return tuple((name, int(found[2])) for name, found in named if found is not None)
+
+    @property
+    def alone(self) -> FrameworkRow | None:
+        """The release as an image may have it without a framework: what it is linked with comes with it.
+
+        None for any other, and for one of which it is not known.
+        """
+        if (
+            self.archive == "source"
+            or self.cuda is None
+            or not {number for _, number in self.cuda_libraries} <= self.pinned_cuda
+            or any(_OF_OTHERS.match(name) for name in self.needed)
+        ):
+            return None
+        return FrameworkRow(brings="pins", **{name: getattr(self, name) for name in _SHARED})
+
     def asks(self, name: str) -> tuple[Requirement, ...]:
         """What it asks for of one distribution."""
         lines = (requirement(line) for line in self.requires if line.startswith(name))
@@ -127,6 +166,12 @@ class PackageTable:
     @property
     def newest(self) -> str:
         return self.rows[0].version
+
+    @functools.cached_property
+    def alone(self) -> FrameworkTable:
+        """Its releases that need no framework, for those who look for cells; it may be without a row."""
+        rows = tuple(found for row in reversed(self.rows) if (found := row.alone) is not None)
+        return FrameworkTable(name=self.name, title=self.name, rows=rows, date=self.date)
 
 
 @functools.lru_cache(maxsize=8192)

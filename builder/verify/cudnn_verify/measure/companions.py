@@ -12,7 +12,7 @@ import sys
 import time
 
 from ....core.elf import INTERP_SEGMENT, elf_segments, file_reader
-from ....core.link import DRIVER_LIBRARIES, DiskView, LinkProcess, framework_calls, search_here
+from ....core.link import DRIVER_LIBRARIES, DiskView, LinkProcess, import_framework, search_here
 from ..common.distributions import packages_of, read_record, requirement
 from ..common.tables import read_frameworks
 from .library_files import is_cuda_library
@@ -55,8 +55,7 @@ def _process(packages):
     process.start(program, loader)
     for framework in ("torch", "tensorflow"):
         for row in packages_of(framework, packages):
-            for path, everywhere in framework_calls(framework, row["location"]):
-                process.open(path, everywhere=everywhere)
+            import_framework(process, framework, row["version"], row["location"])
     return process
 
 

@@ -113,6 +113,7 @@ def test_a_refusal_says_what_would_do_and_nearest_takes_it(monkeypatch, tmp_path
 
 @pytest.mark.usefixtures("resolver")
 def test_a_build_for_the_cpu_alone_is_one_for_gpus_instead(monkeypatch) -> None:
+    monkeypatch.setattr(proposing, "prove", lambda found, *_asked: ([replace(found[0], wheels=3)], []))
     monkeypatch.setattr(command.Index, "from_user", lambda **_kept: object())
     monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
     with pytest.raises(CellError, match=r"computes on the CPU alone[^$]*onnxruntime-gpu==1.18.0 in place of"):
