@@ -250,8 +250,10 @@ class Queue:
             if row.index.isdecimal() and int(row.index) < len(keys):
                 word = f"{state} ({row.reason})" if row.reason != "None" else state
                 told = _COMMENT.fullmatch(row.comment)
-                # else the script decided: there is a verdict, or it has tried as often as it may
-                cut = state not in {"CANCELLED", "COMPLETED"} and row.reason != "NonZeroExitCode"
+                # else the script decided: there is a verdict, or it has tried as often as it may, and says so
+                cut = state not in {"CANCELLED", "COMPLETED"} and (
+                    row.reason != "NonZeroExitCode" or told is None
+                )
                 # a held job may have run before: Slurm holds what it could not start again
                 queued = state == "PENDING" and not re.search("held|JobHold", row.reason, re.IGNORECASE)
                 found[keys[int(row.index)]] = Scheduled(
