@@ -21,6 +21,8 @@ _PROGRAM_TEXT = re.compile(
     r"(?:log|logger|logging|warnings|console|st)\.\w+)\s*\(?|<<|\bassert\b[^\"']*,)\s*[rfbu]{0,2}[\"'][^\"']*$",
     re.IGNORECASE,
 )
+_END = 1500
+"""Lines of a text that are compared with the classes of messages."""
 _FIELD = re.compile(r"\{(\w+)\}")
 # Somebody's words about a message that is gone.
 _PAST = re.compile(
@@ -94,9 +96,14 @@ def diagnose(reading):
     facts.places |= reading.places
     findings, harmless = find(reading.lines, facts)
     if not findings:
-        whole = _unwrapped(reading.lines)
-        findings, harmless = find(whole, facts) if not harmless else (findings, harmless)
-        findings = findings or find_class(reading.lines, facts) or find_class(whole, facts)
+        short = len(reading.lines) <= _END  # nobody pastes a whole log out of a window
+        whole = _unwrapped(reading.lines) if short else reading.lines
+        broken = len(whole) < len(reading.lines)
+        if broken and not harmless:
+            findings, harmless = find(whole, facts)
+        findings = (
+            findings or find_class(reading.lines, facts) or (find_class(whole, facts) if broken else [])
+        )
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
@@ -152,10 +159,10 @@ def find(lines, facts):
 
 def find_class(lines, facts):
     """[SignatureHit] of the first class of messages that is in a text for which no exact signature is known;
-    lines that mean nothing are in none.
+    lines that mean nothing are in none. Of a long text its end is asked about.
     """
     harmless = [row for row in read_signatures() if row.kind == "harmless"]
-    lines = [line for line in lines if not any(_is_in(row, line.text) for row in harmless)]
+    lines = [line for line in lines[-_END:] if not any(_is_in(row, line.text) for row in harmless)]
     rows = [row for row in read_signatures() if row.kind == "class"]
     return [_hit(row, match, lines, index, facts) for row, match, index in islice(_matches(lines, rows), 1)]
 
