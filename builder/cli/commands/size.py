@@ -54,6 +54,7 @@ def _document(size: CellSize) -> dict[str, Any]:
     return {
         "unpacked": size.unpacked,
         "compressed": size.compressed,
+        "compilers": size.compilers,
         "layers": layers,
         "packages": [vars(package) for package in size.packages],
         "largest": [vars(file) for file in size.largest],
@@ -70,6 +71,8 @@ def _page(name: str, size: CellSize) -> Iterator[str]:
     yield _row("in all", size.unpacked, size.compressed, known=made)
     if not made:
         yield "  ~ is estimated from the lock: not a layer yet"
+    if size.compilers is not None:
+        yield f"  compilers and headers (compilers, verify: [compile]): about {human_bytes(size.compilers)}"
     yield from ("", f"  {'package':<44} {'unpacked':>10} {'compressed':>10}")
     for one in size.packages[:_PACKAGES]:
         yield _row(f"{one.name} {one.version}", one.unpacked, one.compressed, known=one.known)

@@ -18,6 +18,13 @@ BASE_UNPACKED = 2.2
 """The same for a registry image's compressed layers."""
 DEB_UNPACKED = 4.0
 """The same for Debian's packages."""
+COMPILERS = 270_000_000
+"""Unpacked, of gcc, g++ and Python's headers, where the lock has no packages: Debian 12's Installed-Size."""
+_TOOLCHAIN = re.compile(
+    r"(gcc|g\+\+|cpp|binutils)(-.*)?|lib.*-dev(-bin)?|linux-libc-dev|rpcsvc-proto"
+    r"|lib(binutils|cc1|ctf|gprofng|isl|mpc|mpfr|jansson|[alt]san|hwasan|ubsan|itm|quadmath)[-\d].*"
+)
+"""Debian's packages that `gcc`, `g++` and Python's headers bring into a minimal system."""
 _SONAME = re.compile(
     r"/(lib(?:cudnn\w*|cublas|cublasLt|cudart|cufft|curand|cusolver|cusparse|nvrtc|nccl))\.so\.(\d+)[^/]*$"
 )
@@ -62,6 +69,9 @@ class CellSize:
     packages: tuple[PackageSize, ...]
     largest: tuple[FileSize, ...]
     doubled: tuple[tuple[str, tuple[str, ...]], ...]
+    compilers: int | None = None
+    """An estimate of the unpacked bytes of compilers and headers, which are in the base's layer. None: the
+    cell has none."""
 
     @property
     def unpacked(self) -> int:
@@ -112,6 +122,17 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
         packages=tuple(sorted(packages, key=lambda one: (-one.unpacked, one.name))),
         largest=tuple(sorted(files, key=lambda one: (-one.size, one.path))[:20]),
         doubled=tuple(_doubled(files)),
+        compilers=_compilers(pinned),
+    )
+
+
+def _compilers(pinned: Pinned) -> int | None:
+    if not pinned.cell.compilers:
+        return None
+    if isinstance(pinned.base, RegistryBase):
+        return COMPILERS
+    return round(
+        DEB_UNPACKED * sum(deb.size for deb in pinned.base.debs if _TOOLCHAIN.fullmatch(deb.package))
     )
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from layer_wheels import Builder, make_missing, pinned
 
+from builder.core.model import Deb, RegistryBase, RootfsBase
 from builder.image.compose.layer_plan import plan
-from builder.image.compose.sizes import CellSize, measure
+from builder.image.compose.sizes import COMPILERS, CellSize, measure
 from builder.image.layers.store import LayerStore
 from builder.pipeline.stages import refuse_large
 from builder.plan.lock.wheel_layers import OWN_LAYER
@@ -91,6 +92,42 @@ def test_a_second_copy_of_cudnn_is_named(made: list[Made], tmp_path: Path) -> No
         "/nvidia/cudnn/lib/libcudnn.so.9",
         "/torch/lib/libcudnn.so.9",
     ]
+
+
+def test_what_compilers_cost_is_said(made: list[Made], tmp_path: Path) -> None:
+    cell = pinned(made)
+    assert sizes(cell, made, tmp_path).compilers is None
+    names = (
+        "gcc",
+        "g++-12",
+        "libc6-dev",
+        "libasan8",
+        "cpp-12",
+        "libc6",
+        "zlib1g",
+        "libgcc-s1",
+        "libexpat1-dev",
+    )
+    debs = tuple(
+        Deb(
+            package=name,
+            version="1",
+            architecture="amd64",
+            file="f",
+            sha256=name,
+            size=1000,
+            archive="debian",
+        )
+        for name in names
+    )
+    with_them = replace(
+        cell,
+        cell=replace(cell.cell, compilers=True),
+        base=RootfsBase(suite="bookworm", debs=debs, epoch=0),
+    )
+    assert sizes(with_them, made, tmp_path).compilers == 6 * 4000
+    image = RegistryBase(reference="x", digest="sha256:0", env=(), labels=(), size=1)
+    assert sizes(replace(with_them, base=image), made, tmp_path).compilers == COMPILERS
 
 
 def test_a_broken_budget_names_the_largest_packages(made: list[Made]) -> None:
