@@ -27,8 +27,8 @@ def write_site(catalogue: Catalogue, folder: Path, *, made: str) -> list[Path]:
     ``made`` is the date that the pages show: with the same one, the same catalogue gives the same bytes. The
     pages lead to the documentation if it lies in ``docs/`` there already (``make docs``).
 
-    Raises CellError for the pages that cannot be made, when all others are written. What lay there in place
-    of one is removed: it may say of an image what is no longer so.
+    Raises CellError for the pages that cannot be made, when all others are written. An older page of that
+    name is removed: what it says of an image may be true no longer.
     """
     docs = (folder / "docs" / "index.html").is_file()
     paths, failed = [], []
@@ -76,7 +76,9 @@ def _environment() -> jinja2.Environment:
 
 
 def _page_name(text: str) -> str:
-    """Of a card, a cause, a framework or a release: no two of one kind differ by case alone."""
+    """The name of the page of a card, a cause, a framework or a release, in lower case: the names of no two
+    of one kind differ by case alone.
+    """
     return slug(text.casefold().strip("-"))
 
 

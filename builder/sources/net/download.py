@@ -46,7 +46,9 @@ def together(
     progress: Callable[[int], None] | None = None,
     stop: threading.Event | None = None,
 ) -> dict[_Item, Path]:
-    """``work`` on the items of every lane: as many of a lane at a time as it says, begun in their order.
+    """Run ``work`` on the items of all lanes at once; the result of each item.
+
+    A lane is its items and the number of them that are worked on at a time; they are begun in their order.
 
     ``progress`` is called from one thread at a time. The first failure stops the others and is raised;
     setting ``stop`` from outside ends all of them with :class:`StoppedError`.

@@ -1,6 +1,6 @@
-"""Readings of a wheel's own values, kept in the user's cache by its hash, and the truth that they make.
+"""What is read of one wheel, kept in the user's cache under the wheel's hash, and the observed values of it.
 
-Asks no network: :mod:`.wheelread` does.
+Nothing here asks the network: :mod:`.wheelread` reads wheels there.
 """
 
 from dataclasses import asdict, dataclass, field, replace
