@@ -57,7 +57,8 @@ def faults_of(row: Row, before: Row | None) -> Iterator[tuple[str, Row]]:
     if before is not None and before["found"] != found and len(found) > 20:
         size = max(16, len(found) // 16)
         tile = before["found"][:size] + found[size:]
-        yield "one tile is stale", {**sound, "found": tile}
+        if tile != found:  # whole numbers may be the same by chance
+            yield "one tile is stale", {**sound, "found": tile}
         yield "all of it is of the call before", {**sound, "found": before["found"]}
     if not row["basis"].startswith("whole numbers") and "uniform" not in row["what"]:
         bits = _COARSER[stored_in(row["what"])]

@@ -275,11 +275,17 @@ class Bench(object):
         return self._fails(text, "wrong-result", evidence)
 
     def _fails(self, text, cause, evidence):
-        """C07 fails; on another card D06, and that card is at fault: the same ran right on the first."""
+        """C07 fails; on another card D06, and that card is at fault: the same ran right on the first.
+
+        One whose memory others hold is left alone.
+        """
         if self.card is None:
             return self.ctx.fails("C07", text, cause, evidence)
         text = "card %d, %s: %s" % (self.card["index"], self.card["name"], text)
-        return self.ctx.fails("D06", text, "driver-error", dict(evidence, card=self.card["index"]))
+        evidence = dict(evidence, card=self.card["index"])
+        if cause == "out-of-memory":
+            return self.ctx.not_run("D06", text, evidence)
+        return self.ctx.fails("D06", text, "driver-error", evidence)
 
     def _failed(self, what, error, skipped):
         """C07 fails by an error of a call; the cause is left to the judge unless memory is short."""

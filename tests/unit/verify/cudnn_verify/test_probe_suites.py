@@ -11,6 +11,8 @@ import time
 import pytest
 
 from builder.verify.cudnn_verify.measure import suite_stages
+from builder.verify.cudnn_verify.measure.convolution import Bench
+from builder.verify.cudnn_verify.measure.cuda import CudaError
 from builder.verify.cudnn_verify.measure.reference import CONVOLUTION_KINDS
 from builder.verify.cudnn_verify.measure.run import Run
 from builder.verify.cudnn_verify.measure.runner import execute, find_stage
@@ -167,6 +169,29 @@ def test_the_address_in_a_capsule_of_dlpack():
     make = ctypes.pythonapi.PyCapsule_New
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     assert address_of(make(ctypes.addressof(tensor), b"dltensor", None)) == 0x7F0000001040
+
+
+class ShortOfMemory:
+    """A driver whose second card others hold."""
+
+    def memory(self):
+        return 1 << 20, 16 << 30
+
+    def allocate(self, size):
+        raise CudaError("cuMemAlloc_v2", 2)
+
+    def call(self, symbol, *arguments):
+        raise AssertionError("nothing was allocated")
+
+
+@pytest.mark.parametrize(("number", "outcome"), [(2, "not_run"), (719, "failed")])
+def test_a_further_card_without_memory_is_left_alone_and_a_bad_one_fails(recorder, number, outcome):
+    ctx = recorder()
+    ctx.facts = {"nvrtc": True}
+    bench = Bench(ctx, ShortOfMemory(), None, None, {"index": 1, "name": "Tesla T4"})
+    bench._failed("FP32 Forward", CudaError("cuMemAlloc_v2", number), [])
+    assert [(line["id"], line["outcome"]) for line in ctx.lines] == [("D06", outcome)]
+    assert ctx.lines[0]["cause"] == (None if outcome == "not_run" else "driver-error")
 
 
 def test_each_suite_has_a_check_and_each_framework_s_suite_a_method():
