@@ -329,6 +329,8 @@ def _majors(stack: Stack) -> dict[int, str]:
     for framework in stack.frameworks:
         if framework.cuda is not None and framework.brings != "outside":
             found.setdefault(major(framework.cuda.text), framework.label)
+        elif framework.name == "torch" and (said := re.fullmatch(r"cu(\d+)\d", framework.variant)):
+            found.setdefault(int(said[1]), framework.label)  # a build that is not on record
     names = [canonical(parsed.name) for parsed, _ in stack.asked]
     names += [wheel.name for wheel in stack.truth.wheels]
     for name in names:

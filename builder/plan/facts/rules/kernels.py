@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 from builder.core.model import Cell
-from builder.core.versions import canonical, requirement
-from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, possible
+from builder.core.versions import at_least, canonical, pinned, requirement
+from builder.plan.facts.rules.finding import CELL, Finding, Value, impossible, possible, warns
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables import KernelRow, load
+from builder.plan.facts.tables import KernelRow, card_of, load
 
 _WORDS = {
     "cc": "a C compiler",
@@ -22,6 +22,8 @@ _APT = {
     "nvcc": r"cuda-nvcc-.*|cuda-toolkit-.*|nvidia-cuda-toolkit",
 }
 """Debian packages that have it."""
+_ALL_LISTED = 90
+"""Targets above it are all in the row of a release that knows them; of older ones some are left out."""
 
 
 def kernels(stack: Stack) -> Iterator[Finding]:
@@ -35,6 +37,33 @@ def kernels(stack: Stack) -> Iterator[Finding]:
         missing = any(one not in (*row.brings, *there) for one in row.needs)
         if row.name in names and row.unless not in names and missing:
             yield _said(row, alone=row.name in asked - wanted)
+        if "ptxas" in row.brings and row.name in names:
+            yield from _assembled(stack, row)
+
+
+def _assembled(stack: Stack, row: KernelRow) -> Iterator[Finding]:
+    """The package's own ptxas knows the cards; ``TRITON_PTXAS_PATH`` and the like name another one."""
+    table, version = load().packages[row.name], _release_of(stack, row.name)
+    one = table.row(version) if version is not None else None
+    if one is None or not one.architectures or any(name.endswith("PTXAS_PATH") for name, _ in stack.cell.env):
+        return
+    if row.second is not None and at_least(one.version, row.second):
+        return  # with a second ptxas for newer cards, whose list is not in the row
+    for card in filter(None, map(card_of, stack.cell.gpus)):
+        target = f"sm_{card.capability.replace('.', '')}"
+        if target not in one.architectures and int(target.removeprefix("sm_")) > _ALL_LISTED:
+            text = f"the ptxas in {one.label} does not know {card.name} ({target}): {row.uses} fail there"
+            ways = f"{row.name}>={row.second} has one that does; TRITON_PTXAS_PATH names one of a newer CUDA"
+            yield warns(f"{text}; {ways}", Value("cards it knows", " ".join(one.architectures), row.source))
+
+
+def _release_of(stack: Stack, name: str) -> str | None:
+    """The release of a package in the image: by the lock, the cell, or a framework's pin."""
+    if (wheel := stack.truth.wheel(name)) is not None:
+        return wheel.version
+    lines = [line for one in stack.frameworks if one.row is not None for line in one.row.requires]
+    parsed = filter(None, map(requirement, (*stack.cell.pip, *lines)))
+    return next(filter(None, (pinned(one) for one in parsed if canonical(one.name) == name)), None)
 
 
 def _said(row: KernelRow, *, alone: bool) -> Finding:

@@ -252,6 +252,7 @@ class KernelRow(Row):
     when: Literal["demand", "always"]
     needs: tuple[str, ...]
     brings: tuple[str, ...] = ()
+    second: str | None = None
     unless: str | None = None
 
 

@@ -73,6 +73,27 @@ def test_nvcc_of_the_wheel_is_found_where_a_variable_leads_to_it(make) -> None:
         assert bool(found) is not bool(env)
 
 
+@pytest.mark.parametrize(
+    ("torch", "gpu", "env", "old"),
+    [
+        ("torch==2.9.1", "GB10", (), True),  # https://github.com/triton-lang/triton/issues/8539
+        ("torch==2.9.1", "B300", (), True),
+        ("torch==2.9.1", "RTX 5090", (), False),
+        ("torch==2.9.1", "RTX 4090", (), False),
+        ("torch==2.6.0", "RTX 5090", (), True),
+        ("torch==2.6.0", "GTX 1080", (), False),
+        ("torch==2.10.0", "GB10", (), False),  # Triton 3.6 has a second ptxas
+        ("torch==2.9.1", "GB10", (("TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas"),), False),
+    ],
+)
+def test_tritons_own_ptxas_knows_the_card(make, torch, gpu, env, old) -> None:
+    platform = "linux/arm64" if gpu == "GB10" else "linux/amd64"
+    cell = make(torch, **TRIXIE, compilers=True, gpus=(gpu,), env=env, platform=platform)
+    found = said(cell)
+    assert [outcome for outcome, _ in found] == [Outcome.WARNS] * old
+    assert all("triton>=3.6.0" in text for _, text in found)
+
+
 def test_check_says_it_once(tmp_path: Path) -> None:
     rows = "".join(
         f"- {{framework: torch==2.9.1, python: '{python}', base: 'rootfs:debian/trixie', cuda: wheels}}\n"
