@@ -66,6 +66,14 @@ def printed_by(text):
     return {name for name, pattern in rows.items() if re.search(pattern, text)}
 
 
+# CUDA's libraries with its major in their names, those of wheels, and words for what is not there
+_CUDA_NUMBERED = re.compile(r"(lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so)\.(\d+)")
+_IN_WHEELS = re.compile(r"(?:site|dist)-packages/\S{0,200}?" + _CUDA_NUMBERED.pattern)
+_SAYS_ABSENT = re.compile(
+    r"(?i)not found|cannot open|can't open|no such file|missing|could not|couldn't|fail|unable|error"
+)
+
+
 class TextFacts(object):
     """Facts out of texts. Versions are texts; memory is in bytes; None or empty if no text says it."""
 
@@ -80,6 +88,8 @@ class TextFacts(object):
         self._cudnn(text)
         self._visible(text)
         self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
+        present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]
+        self.libraries = {found.groups() for text in present for found in _IN_WHEELS.finditer(text)}
 
     def _packages(self, text):
         rows = read_frameworks().values()
@@ -195,7 +205,15 @@ def _driver_new(facts, detail):
 
 
 def _cuda_other(facts, detail):
-    """The library is of another CUDA than the packages, which are all built for one."""
+    """The library is of another CUDA than the packages, which bring it, or are all built, for one."""
+    asked = _CUDA_NUMBERED.match(str(detail.get("library") or ""))
+    named = sorted(number for stem, number in facts.libraries if asked and stem == asked.group(1))
+    if named and asked.group(2) not in named:
+        return "%s is asked for, and packages here bring %s.%s" % (
+            asked.group(0),
+            asked.group(1),
+            named[0],
+        )
     major = Remedies(facts, detail).library_major()
     if not major or len(facts.cuda_majors) != 1 or major in facts.cuda_majors:
         return None

@@ -169,6 +169,16 @@ def test_a_list_of_packages_outweighs_a_status_that_fits_three_causes():
     assert document["decided"]
 
 
+def test_a_library_that_is_here_in_another_number_is_not_missing():
+    """https://github.com/sgl-project/sglang/issues/29646: the same line, with and without what find tells."""
+    line = "ImportError: libnvrtc.so.12: cannot open shared object file: No such file or directory\n"
+    here = "./.venv/lib/python3.14/site-packages/nvidia/cu13/lib/libnvrtc.so.13\n"
+    for text, cause in ((line, "nvrtc-missing"), (line + here, "cuda-major-mixed")):
+        assert [row["cause"] for row in ask(text)["causes"]] == [cause]
+    both = line + line.replace("12", "13")
+    assert [row["cause"] for row in ask(both)["causes"]] == ["nvrtc-missing"]
+
+
 def test_what_decides_may_stand_in_another_text():
     log = "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED"
     smi = "| NVIDIA-SMI 470.86  Driver Version: 470.86  CUDA Version: 11.4 |"
