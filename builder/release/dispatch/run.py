@@ -1,5 +1,6 @@
 """From matrices to submitted tasks, and from the scheduler's logs back to the registry."""
 
+import contextlib
 import hashlib
 import json
 import re
@@ -283,14 +284,14 @@ class _ByLogs(_Dispatched):
     images: Mapping[str, Staged]
     """By digest."""
 
-    def collect(self, task: Task, log: str, *, exit_code: int | None = None) -> bool:
-        """Put the report in a log beside its image; whether it is new there.
+    def collect(self, task: Task, report: bytes, *, exit_code: int | None = None) -> bool:
+        """Put a report out of a log beside its image; whether it is new there.
 
         Raises CellError if it is no verdict on the task, and CommandError if the fleet's key does not sign.
         """
         image, key = self.images[task.digest], self.fleet.key
         signer = None if key is None else Signer(key=key)
-        verdict, seen, reports = report_on(image, _json_in(log), signer, exit_code=exit_code)
+        verdict, seen, reports = report_on(image, report, signer, exit_code=exit_code)
         new = bool(share(self.registry, image, reports))
         if wrong := other_card(task.column, seen):
             raise CellError(wrong)
@@ -322,7 +323,7 @@ class _OnDstack(_ByLogs):
             log = dstack.log_of(task)
             try:
                 with item(task.cell):
-                    new |= self.collect(task, log)
+                    new |= self.collect(task, _json_in(log))
             except CellError as error:
                 self.warn(f"{task.cell} on {task.column}: {error.message}")
         return self.reported(tasks) if new else found
@@ -371,11 +372,19 @@ class _OnKubernetes(_ByLogs):
                 job = jobs[task.key]
                 try:
                     with item(task.cell):
-                        log = logs.get(job.pod or "") or kubernetes.log_of(job, self.fleet)
-                        new |= self.collect(task, log, exit_code=job.exit_code)
+                        new |= self.collect(task, self._printed(job, logs), exit_code=job.exit_code)
                 except CellError as error:
                     self.warn(f"{task.cell} on {task.column}: {job.word}: {error.message}")
         return self.reported(tasks) if new else found
+
+    def _printed(self, job: kubernetes.JobState, logs: Mapping[str, str]) -> bytes:
+        """The report in a pod's log; that is read alone if none is in it as it came with others.
+
+        A log that ends without a new line takes in the first line of the next one.
+        """
+        with contextlib.suppress(CellError):
+            return _json_in(logs.get(job.pod or "", ""))
+        return _json_in(kubernetes.log_of(job, self.fleet))
 
     def submit(self, tasks: Sequence[Task], _attempt: int, /) -> Mapping[str, str]:
         """As on Slurm. A task that failed somewhere goes elsewhere, if there is an elsewhere."""
