@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from builder.plan.facts.reading.wheel_links import links_of
 from builder.plan.facts.reading.wheel_links_read import read_links
 from builder.plan.facts.rules.checking import check, summary
 from builder.plan.facts.rules.finding import Outcome
+from builder.sources.index import remote_zip
 
 TAIL = "cp312-cp312-manylinux_2_28_x86_64.whl"
 RPATH = "$ORIGIN/../../nvidia/cu13/lib"
@@ -170,6 +172,23 @@ def test_what_was_read_is_kept_and_bounded(tmp_path) -> None:
     assert asked < 120
     assert read_links([one], shelf, cache=tmp_path) == 0  # type: ignore[arg-type]
     assert len(shelf.asked) == asked
+
+
+def test_a_library_that_unpacks_without_an_end_takes_bounded_memory(tmp_path, monkeypatch) -> None:
+    """64 MiB of zeros are 64 KiB in a wheel: what is beyond the bound is unread, and no yes."""
+    monkeypatch.setattr(remote_zip, "UNPACKED", 4 << 20)
+    shelf = Shelf(wheel("kernels", "1.0", {"kernels/_C.so": library("libc10.so") + bytes(1 << 26)}, "torch"))
+    (one,) = shelf.wheels()
+    tracemalloc.start()
+    try:
+        read_links([one], shelf, cache=tmp_path)  # type: ignore[arg-type]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 24 << 20
+    found = links_of(one, tmp_path)
+    assert found is not None
+    assert found.unread == {"kernels/_C.so"}
 
 
 def test_an_index_that_is_down_and_a_damaged_cache_are_unknown(tmp_path) -> None:
