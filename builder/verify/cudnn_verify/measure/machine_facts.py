@@ -53,13 +53,13 @@ class MachineFacts(object):
         return (
             {numbers(version)[0] for version in built if numbers(version)}
             or _numbered(r".*-cu(\d\d)$", pins)
-            or self._brought()
+            or self.brought()
             or _numbered(r"nvidia-cudnn-cu(\d\d)$", self.packages)
         )
 
-    def _brought(self):
+    def brought(self, without=()):
         """CUDA's majors by NVIDIA's wheels but cuDNN's, which others ask for in any combination."""
-        rows = [(name, version) for name, version in self.packages.items() if "cudnn" not in name]
+        rows = [(k, v) for k, v in self.packages.items() if "cudnn" not in k and k not in without]
         return {cuda_major_of(name, version) for name, version in rows} - {None}
 
 
@@ -186,12 +186,18 @@ class MachineRemedies(Remedies):
 
     def cudnn_pin(self):
         """The requirement on cuDNN of an installed distribution, ``nvidia-cudnn-cu12==9.3.0.75``, first."""
-        name = "nvidia-cudnn-cu%s" % self.cuda
+        found = self._asked("nvidia-cudnn-cu%s" % self.cuda)
+        if found:
+            return found
+        return super(MachineRemedies, self).cudnn_pin()
+
+    def _asked(self, name, extras=False):
+        """The first requirement with a version on a package, of an installed one; ``extras``: theirs, too."""
         rows = sorted(self.here.distributions.values(), key=lambda row: row["name"])
         for wanted in filter(None, (requirement(text) for row in rows for text in row["requires"])):
-            if wanted["name"] == name and wanted["pins"] and not wanted["optional"]:
+            if wanted["name"] == name and wanted["pins"] and (extras or not wanted["optional"]):
                 return name + ",".join(operator + version for operator, version in wanted["pins"])
-        return super(MachineRemedies, self).cudnn_pin()
+        return None
 
     def _older_pin(self):
         """The version that another framework pins, if it is what made cuDNN too old."""
@@ -219,14 +225,20 @@ class MachineRemedies(Remedies):
         return sorted(both) if owned and not both <= set(self.owners() or ()) else None
 
     def _one_to_keep(self):
-        """Of :meth:`_both` the build with CUDA, of the CUDA here; else the one whose files are there."""
+        """Of :meth:`_both` the build with CUDA, the one that others ask for, that of the CUDA of NVIDIA's
+        other wheels; else the one whose files are there. The version is the one that is asked for.
+        """
         both = self._both()
         if both is None:
             return None
         with_cuda = [name for name in both if name.endswith("-gpu") or name + "-cpu" in both]
-        of_cuda = [name for name in both if self.cuda and re.search(r"cuda%dx$" % self.cuda, name)]
+        asked = [name for extras in (False, True) for name in both if self._asked(name, extras)]
+        majors = self.here.brought(both) or {self.cuda}
+        of_cuda = [name for name in both if _numbered(r".*-cu(?:da)?(\d\d)x?$", [name]) & majors]
         last = next(row["as_in"][0] for row in self.evidence["changed"] if row["as_in"])
-        return self._again((with_cuda + of_cuda + [last])[0])
+        keep = (with_cuda + asked + of_cuda + [last])[0]
+        pin = self._asked(keep, True) or ""
+        return [pin] if "==" in pin else self._again(keep)
 
     def _missed(self):
         """The requirements that are missed: those of the check itself, or of all packages here."""

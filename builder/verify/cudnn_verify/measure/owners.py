@@ -5,7 +5,7 @@ if they were changed since or all are asked for, of that content.
 import os
 import re
 
-from ..common.distributions import search_folders
+from ..common.distributions import read_record, search_folders
 from .contents import PROGRAMS, TOOLS, WATCHED, compare_contents, has_record, owners_by_hash, watched_files
 from .resolver import Loader
 
@@ -77,6 +77,7 @@ def check_owners(ctx, distributions):
     differ, unread = compare_contents(owners, every=ctx.thorough, seconds=seconds)
     known = {row["path"] for row in found["damaged"]}
     found["damaged"] += [row for row in differ if row["path"] not in known]
+    _name_intruders(found, distributions)
     ctx.fact("uncompared", unread)
     found["denied"] += [folder for folder in search_folders() if not os.access(folder, os.R_OK | os.X_OK)]
     most = (("changed", 50), ("shared", 50), ("damaged", 20), ("denied", 20))
@@ -86,6 +87,23 @@ def check_owners(ctx, distributions):
         text, cause, evidence["packages"], evidence["not_as_installed"] = failure
         return ctx.fails("P02", text, cause, evidence)
     return ctx.passed("P02", _summary(owners, unread), evidence, note=_note(found, distributions))
+
+
+def _name_intruders(found, distributions):
+    """Fill ``as_in`` by packages that nobody watches, whose RECORD has a file with the very hash on disk."""
+    rows = {row["path"]: row for row in found["damaged"] + found["changed"] if not row["as_in"]}
+    bases = {os.path.basename(path) for path in rows}
+    owners = {}
+    for name, one in sorted(distributions.items()) if rows else ():
+        for entry in read_record(one, lambda path: path.rpartition("/")[2] in bases):
+            row = rows.get(entry["path"])
+            same = row and entry["sha256"] and entry["size"] == row["size"]
+            if same and name not in row["not_as_in"]:
+                owners.setdefault(entry["path"], []).append((name, entry))
+    for path, entries in owners.items():
+        rows[path]["as_in"] = _by_hash(path, rows[path]["size"], entries)
+    found["changed"] += [row for row in found["damaged"] if row["as_in"]]
+    found["damaged"] = [row for row in found["damaged"] if not row["as_in"]]
 
 
 def _summary(owners, unread):

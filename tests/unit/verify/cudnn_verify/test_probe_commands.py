@@ -42,6 +42,31 @@ def test_of_two_packages_with_the_same_files_both_go_and_the_build_with_cuda_com
     assert second.endswith("cupy-cuda12x==13.6.0")
 
 
+def _kept(*packages, lost, winner):
+    facts = {"packages": {k: v for row in packages for k, v in row.items()}}
+    row = {"path": "/x/a.so", "not_as_in": [lost], "as_in": [winner]}
+    texts = _texts(facts, "package-overwritten", changed=[row], packages=[lost])
+    return texts[0].split(" -y ")[-1].split(), texts[1].split("--no-deps ")[-1]
+
+
+def test_of_two_packages_with_the_same_files_the_one_that_the_framework_asks_for_is_kept():
+    """The one that came last is the intruder: t08, c01 and f04 of an outsider's sixty faults."""
+    eleven, twelve = _package("nvidia-nccl-cu11", "2.14.3"), _package("nvidia-nccl-cu12", "2.25.1")
+    torch = _package("torch", "2.6.0", ["nvidia-nccl-cu12==2.21.5; platform_system == 'Linux'"])
+    names = {"lost": "nvidia-nccl-cu12", "winner": "nvidia-nccl-cu11"}
+    both = ["nvidia-nccl-cu11", "nvidia-nccl-cu12"]
+    assert _kept(eleven, twelve, torch, **names) == (both, "nvidia-nccl-cu12==2.21.5")
+    optional = _package("tensorflow", "2.20.0", ["nvidia-nccl-cu12<3,>=2.25; extra == 'and-cuda'"])
+    assert _kept(eleven, twelve, optional, **names)[1] == "nvidia-nccl-cu12==2.25.1"
+    runtime = _package("nvidia-cuda-runtime-cu12", "12.4.127")
+    assert _kept(eleven, twelve, runtime, **names)[1] == "nvidia-nccl-cu12==2.25.1"
+    cupys = _package("cupy-cuda11x", "13.4.1"), _package("cupy-cuda12x", "13.4.0")
+    kept = _kept(*cupys, runtime, lost="cupy-cuda12x", winner="cupy-cuda11x")
+    assert kept == (["cupy-cuda11x", "cupy-cuda12x"], "cupy-cuda12x==13.4.0")
+    builds = _package("tensorflow", "2.20.0"), _package("tensorflow-cpu", "2.20.0")
+    assert _kept(*builds, lost="tensorflow", winner="tensorflow-cpu")[1] == "tensorflow==2.20.0"
+
+
 def test_a_tool_that_is_gone_is_installed_again_by_force():
     facts = {"packages": _package("nvidia-cuda-nvcc-cu12", "12.9.86")}
     (text,) = _texts(facts, "ptxas-missing", packages=["nvidia-cuda-nvcc-cu12"])

@@ -268,6 +268,18 @@ def test_the_same_file_twice_and_files_as_installed_are_sound(p02, tmp_path):
     assert "two owners" in check["note"]
 
 
+def test_a_file_of_a_package_that_nobody_watches_is_told_from_damage(p02, tmp_path):
+    """As tensorflow-cpu over tensorflow, whose files are of other sizes and contents."""
+    path = "nvidia/nccl/lib/libnccl.so.2"
+    install(tmp_path, "nvidia-nccl-cu12", "2.21.5", files={path: write_elf(tmp_path / "so").read_bytes()})
+    install(tmp_path, "nccl-of-others", "1.0", files={path: b"no library of NVIDIA's"})
+    check = p02(tmp_path)
+    assert check["summary"].endswith("belongs to nvidia-nccl-cu12 but is the file of nccl-of-others")
+    assert check["evidence"]["packages"] == ["nvidia-nccl-cu12"]
+    (tmp_path / path).write_bytes(b"NO LIBRARY OF NVIDIA'S")
+    assert "nccl-of-others" not in p02(tmp_path)["summary"]
+
+
 LIBRARIES = [f"nvidia/cudnn/lib/{name}.so.9" for name in ("libcudnn", "libcudnn_ops", "libcudnn_cnn")]
 
 
