@@ -306,6 +306,15 @@ def _variant(stack: Stack, one: Beside) -> Iterator[Finding]:
             f"{one.label} is a build for CUDA {number[:-1]}.{number[-1]}, {torch.label} for {torch.cuda.text}"
         )
         yield impossible(f"{text}: take both from one index", Value(one.name, one.variant, CELL), torch.cuda)
+    elif one.row is not None and one.row.modules and not _has_cuda(one.row) and not stack.truth.locked:
+        text = (
+            f"{one.label} is a build with CUDA, whose libraries were not read; the default index's has none"
+        )
+        yield unknown(f"{text}: `rtbuild lock` reads them", Value(one.name, one.variant, CELL))
+
+
+def _has_cuda(row: PackageRow) -> bool:
+    return row.cuda is not None or any("cuda" in name for name in row.needed)
 
 
 def _by_cuda(one: Beside, row: PackageRow, torch: CellFramework, found: Value) -> Iterator[Finding]:
