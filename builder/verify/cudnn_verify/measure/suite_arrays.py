@@ -55,6 +55,9 @@ class ArraySuites(object):
         self.ctx, self.api, self.np, self.device = framework.ctx, framework.api, numpy, device
         self.random = numpy.random.RandomState(int.from_bytes(os.urandom(4), "little"))
         self.skipped, self.driver, self.capability = {}, None, None
+        self.lacking = self.lacks()
+        if self.lacking:
+            return
         self.start()
         if is_gpu_name(str(device)):
             self.numbers(self.send(numpy.zeros(1)))  # a context, for which the driver answers
@@ -62,10 +65,16 @@ class ArraySuites(object):
             gpus = self.ctx.facts.get("gpus") or [{}]
             self.capability = numbers(gpus[0].get("compute_capability"))
 
+    def lacks(self):
+        """What this release of the framework lacks for any suite, or None; called before all else."""
+
     def start(self):
         """Called before the first tensor."""
 
     def run(self, suite):
+        if self.lacking:
+            self.skipped[suite] = self.lacking
+            return []
         return getattr(self, suite.replace("-", "_"))()
 
     # -- arrays

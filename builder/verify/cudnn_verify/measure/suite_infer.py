@@ -43,6 +43,11 @@ class InferSuites(ArraySuites):
 class OnnxruntimeSuites(InferSuites):
     """``device``: the name of the CUDA provider, or that of the CPU's."""
 
+    def lacks(self):
+        if not hasattr(getattr(self.api, "OrtValue", None), "data_ptr"):
+            return "values of ONNX Runtime %s do not tell their address" % self.api.__version__
+        return None
+
     def types(self):
         return ("float32", "float16")
 
@@ -76,7 +81,11 @@ class OnnxruntimeSuites(InferSuites):
 
 
 class Ctranslate2Suites(InferSuites):
-    """``device``: ``cuda:0``. Its values are read by the driver, at the address that they name."""
+    """``device``: ``cuda:0``."""
+
+    def lacks(self):
+        views = hasattr(self.api, "Encoder") and hasattr(self.api.StorageView, "to_device")
+        return None if views else "CTranslate2 %s gives no values of an encoder back" % self.api.__version__
 
     def types(self):
         offered = self.api.get_supported_compute_types(self.device.partition(":")[0])
@@ -101,12 +110,6 @@ class Ctranslate2Suites(InferSuites):
         interface = "__cuda_array_interface__" if tensor.device == "cuda" else "__array_interface__"
         name = "%s:%d" % (tensor.device, tensor.device_index)
         return [name], getattr(tensor, interface)["data"][0]
-
-    def infer(self):
-        if not hasattr(self.api, "Encoder"):
-            self.skipped["infer"] = "CTranslate2 %s has no Encoder" % self.api.__version__
-            return []
-        return super(Ctranslate2Suites, self).infer()
 
     def inferred(self, arrays, dtype):
         folder = tempfile.mkdtemp(prefix="cudnn-verify-")

@@ -6,6 +6,9 @@ from .suite_arrays import ArraySuites
 class JaxSuites(ArraySuites):
     """``device``: JAX's own object."""
 
+    def lacks(self):
+        return None if hasattr(self.api, "Array") else "JAX %s has no jax.Array" % self.api.__version__
+
     def start(self):
         import jax.numpy
 
@@ -25,10 +28,7 @@ class JaxSuites(ArraySuites):
         return [str(device) for device in tensor.devices()], address
 
     def poison(self, dtype, *shapes):
-        kind = self.jnp.dtype(dtype)
-        held = [
-            self.jnp.full(shape, float("nan"), kind, device=self.device) for shape in shapes for _ in "xx"
-        ]
+        held = [self.send(self.np.full(shape, float("nan")), dtype) for shape in shapes for _ in "xx"]
         for array in held:
             array.block_until_ready()
             array.delete()

@@ -6,6 +6,11 @@ from .suite_arrays import ArraySuites
 class PaddleSuites(ArraySuites):
     """``device``: ``gpu:0``."""
 
+    def lacks(self):
+        if not hasattr(self.api.Tensor, "data_ptr"):
+            return "tensors of PaddlePaddle %s do not tell their address" % self.api.__version__
+        return None
+
     def start(self):
         self.api.set_device(self.device)
         if self.device == "cpu":

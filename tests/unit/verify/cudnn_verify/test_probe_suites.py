@@ -7,6 +7,7 @@ import json
 import signal
 import struct
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,7 +27,7 @@ from builder.verify.cudnn_verify.measure.suite_judge import (
     suite_rows,
 )
 from builder.verify.cudnn_verify.measure.suite_reference import resized, suppressed
-from builder.verify.cudnn_verify.measure.suite_tensorflow import address_of
+from builder.verify.cudnn_verify.measure.suite_tensorflow import TensorflowSuites, address_of
 from builder.verify.cudnn_verify.page import Style, render_page
 from builder.verify.runner import parse
 
@@ -145,6 +146,15 @@ def adapter(driver):
     suites = ArraySuites.__new__(ArraySuites)
     suites.driver, suites.skipped = driver, {}
     return suites
+
+
+def test_a_release_that_cannot_say_where_a_result_lies_runs_no_suite():
+    for version in ("1.15.5", "2.1.4"):
+        suites = TensorflowSuites.__new__(TensorflowSuites)
+        suites.api, suites.skipped = SimpleNamespace(__version__=version), {}
+        suites.lacking = suites.lacks()
+        assert suites.run("linalg") == []
+        assert "has no DLPack" in suites.skipped["linalg"]
 
 
 def refuse():
