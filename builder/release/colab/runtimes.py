@@ -138,7 +138,7 @@ def _commit_of(folder: Path | None, at: str) -> str:
             raise UsageError(said, hint="year, month and day, as in 2024-07-15") from error
         done = _git(folder, "rev-list", "-1", f"--before={at}T23:59:59Z", "HEAD")
         if done.returncode != 0:
-            said = f"{folder} is no clone in which a date could be looked up"
+            said = f"{folder or 'this folder'} is no clone in which a date could be looked up"
             raise UsageError(said, hint=f"clone github.com/{REPOSITORY}")
         if not done.stdout.strip():
             raise UsageError(f"{folder} has no commit up to {at}", hint="its lists begin later")

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.core import resources
+from builder.core.versions import canonical, requirement
 from builder.plan.facts.maintain.probe_facts import portable
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
@@ -131,3 +133,32 @@ def test_frameworks_are_listed_in_the_registry_alone() -> None:
 def test_the_registry_is_read_where_the_probe_reads_it() -> None:
     carried = json.loads(data.TABLES)["frameworks"]
     assert list(carried) == [row.name for row in tables.load().registry]
+
+
+WITHOUT_A_TABLE = {
+    *("gpu", "cuda", "cudnn", "cublas", "python"),  # conditions that are no distributions
+    *("numpy", "protobuf"),  # a version is all that decides
+    *(
+        "faiss-gpu",
+        "faiss-gpu-cu11",
+    ),  # given up before the releases on record: only that they are two of one file
+    "flashinfer-jit-cache",  # on an index of its maker's alone
+}
+
+
+def test_a_package_that_one_table_names_has_a_table_of_its_releases() -> None:
+    """Kernels, files of two owners and bad combinations name no package that no other rule knows."""
+    facts = tables.load()
+    named = {name for row in facts.kernels.values() for name in (row.name, row.unless) if name}
+    named |= {name for row in facts.same_files for name in row.names}
+    conditions = (requirement(text) for row in facts.bad for text in row.when)
+    named |= {canonical(parsed.name) for parsed in conditions if parsed is not None}
+    brought = [row.packages for row in facts.registry if row.packages]
+    unknown = {
+        name
+        for name in named
+        if name not in {*facts.packages.names, *facts.without, *facts.frameworks}
+        and not name.startswith("nvidia-")
+        and not any(re.fullmatch(packages, name) for packages in brought)
+    }
+    assert unknown == WITHOUT_A_TABLE
