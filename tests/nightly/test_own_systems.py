@@ -37,27 +37,25 @@ def system(request, tmp_path_factory):
     suite, python = request.param
     folder = tmp_path_factory.mktemp(suite)
     root = folder / "root"
-    sites = ran("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages").split()
+    sites = ran("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", "Origin: Debian")
     packages = "--include=python3,git,gcc,libc6-dev,bubblewrap,openssl,make"
-    ran("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", packages, suite, str(root), min(sites))
+    ran(
+        "mmdebstrap",
+        "--quiet",
+        "--mode=root",
+        "--variant=minbase",
+        packages,
+        suite,
+        str(root),
+        min(sites.split()),
+    )
     (root / "src").mkdir()
     archive = folder / "src.tar"
     ran("git", "-C", str(ROOT), "archive", "--output", str(archive), "HEAD")
     ran("tar", "-xf", str(archive), "-C", str(root / "src"))
-    ran(
-        *(
-            find_uv_bin(),
-            "pip",
-            "install",
-            "--quiet",
-            "--target",
-            str(root / "packages"),
-            "--only-binary",
-            ":all:",
-        ),
-        *("--python-version", python, "--link-mode", "copy", "--group", f"{ROOT}/pyproject.toml:dev"),
-        *("-r", str(ROOT / "pyproject.toml")),
-    )
+    install = [find_uv_bin(), "pip", "install", "--quiet", "--target", str(root / "packages")]
+    install += ["--only-binary", ":all:", "--link-mode", "copy", "--python-version", python]
+    ran(*install, "-r", str(ROOT / "pyproject.toml"), "--group", f"{ROOT}/pyproject.toml:dev")
 
     def inside(command: str, *, check: int | None = 0) -> str:
         mounts = f"mount --rbind /dev {root}/dev && mount -t proc proc {root}/proc"
