@@ -12,6 +12,7 @@ import re
 import time
 
 from ..common.distributions import read_distributions, read_record, read_text, search_folders
+from ..common.tables import read_frameworks
 from .library_files import section_spans
 from .protocol import COUNTER_LAYER, stage
 
@@ -20,14 +21,18 @@ _HASH_SECONDS = {WRITTEN: 10.0, TOUCHED: 1.0, AS_INSTALLED: 0.0}
 """Limits by what a file's times say; copying a whole environment touches every file."""
 _ZEROS_SECONDS = 1.0
 _BLOCK, _STRIDE = 1 << 20, 512 << 10
-WATCHED = re.compile(
-    r"nvidia-|torch$|tensorflow(-gpu)?$|tf-nightly$|jaxlib$|jax-cuda\d+-|onnxruntime(-gpu)?$|cupy|paddlepaddle-gpu$|"
-    r"ctranslate2$|numpy$"
-)
+_BESIDE = r"nvidia-.*|jaxlib|jax-cuda\d+-.*|onnxruntime|numpy"
+"""Distributions with libraries that are compared, beside those of the frameworks themselves."""
 PROGRAMS = ("ptxas", "nvlink")
 TOOLS = (*PROGRAMS, "libdevice.10.bc")
 _CLOCKS = 2.0
 """Seconds by which the times of two files of one installation may be in the wrong order."""
+
+
+def watched_names():
+    """The pattern of the names of the distributions whose files are compared, frameworks' and others'."""
+    frameworks = [row["packages"] for row in read_frameworks().values() if "packages" in row]
+    return re.compile("(?:%s)$" % "|".join([_BESIDE, *frameworks]))
 
 
 def watched_files(distributions):
@@ -36,8 +41,9 @@ def watched_files(distributions):
     ``record`` in a row is RECORD's own ``os.stat``.
     """
     owners = {}
+    watched = watched_names()
     for name, row in sorted(distributions.items()):
-        if not WATCHED.match(name) or not has_record(row):
+        if not watched.match(name) or not has_record(row):
             continue
         record = os.stat(os.path.join(row["location"], row["info"], "RECORD"))
         for entry in read_record(row, _is_watched):

@@ -6,7 +6,15 @@ import os
 import re
 
 from ..common.distributions import read_record, search_folders
-from .contents import PROGRAMS, TOOLS, WATCHED, compare_contents, has_record, owners_by_hash, watched_files
+from .contents import (
+    PROGRAMS,
+    TOOLS,
+    compare_contents,
+    has_record,
+    owners_by_hash,
+    watched_files,
+    watched_names,
+)
 from .resolver import Loader
 
 _HASH_LIMIT = 64 << 20
@@ -121,8 +129,9 @@ def _summary(owners, unread):
 
 def _note(found, distributions):
     gone = [path for rows in found["gone"].values() for path in rows[:3]]
+    watched = watched_names()
     bare = [
-        name for name, row in sorted(distributions.items()) if WATCHED.match(name) and not has_record(row)
+        name for name, row in sorted(distributions.items()) if watched.match(name) and not has_record(row)
     ]
     notes = (
         gone and "missing since installation: " + ", ".join(gone),

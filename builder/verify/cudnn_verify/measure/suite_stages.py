@@ -9,7 +9,11 @@ import signal
 import time
 
 from .counter import shorten
+from .fw_arrays import Cupy, Jax
+from .fw_eager import Paddle, Torch
+from .fw_inference import Ctranslate2, Onnxruntime
 from .fw_stages import FRAMEWORKS, judge_framework
+from .fw_tensorflow import Tensorflow
 from .protocol import stage
 from .suite_cupy import CupySuites
 from .suite_infer import Ctranslate2Suites, OnnxruntimeSuites
@@ -21,13 +25,13 @@ from .suite_torch import TorchSuites
 
 _MOST = ("linalg", "attention", "compile", "train", "conv-kinds")
 SUITES_OF = {
-    "torch": (TorchSuites, _MOST + ("vision", "loader", "comm")),
-    "jax": (JaxSuites, _MOST),
-    "tensorflow": (TensorflowSuites, _MOST + ("vision", "loader")),
-    "cupy": (CupySuites, ("linalg", "compile", "comm")),
-    "onnxruntime": (OnnxruntimeSuites, ("infer",)),
-    "ctranslate2": (Ctranslate2Suites, ("infer",)),
-    "paddle": (PaddleSuites, ("linalg", "attention", "train", "conv-kinds", "vision")),
+    Torch.name: (TorchSuites, _MOST + ("vision", "loader", "comm")),
+    Jax.name: (JaxSuites, _MOST),
+    Tensorflow.name: (TensorflowSuites, _MOST + ("vision", "loader")),
+    Cupy.name: (CupySuites, ("linalg", "compile", "comm")),
+    Onnxruntime.name: (OnnxruntimeSuites, ("infer",)),
+    Ctranslate2.name: (Ctranslate2Suites, ("infer",)),
+    Paddle.name: (PaddleSuites, ("linalg", "attention", "train", "conv-kinds", "vision")),
 }
 """{framework: (its class, the suites that it has)}"""
 _LIMIT = "ended by the limit of the suite: it did not come to its end within %d s of the import"

@@ -19,6 +19,7 @@ from builder.plan.facts.tables import loader as tables
 from builder.plan.resolve.solve import meant
 from builder.release.catalogue.releases import cards_of, releases_of
 from builder.verify.cudnn_verify.common import tables as data
+from builder.verify.cudnn_verify.measure.contents import watched_names
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
 from builder.verify.runner.document import family
@@ -97,6 +98,7 @@ def test_a_framework_and_a_card_of_the_tables_are_known_to_every_reader(make) ->
     told = TextFacts([Line("mdp==1.2.3 on an NVIDIA GeForce RTX 7090, madeup/core.py")])
     assert (told.packages, told.capability, told.printed_by) == ({"madeup": "1.2.3"}, "12.0", {"madeup"})
     assert data.read_frameworks()["madeup"]["inner"] == ["madeup/lib"]
+    assert watched_names().match("madeup-gpu")
 
 
 def test_each_framework_that_a_matrix_can_name_has_an_adapter_and_the_other_way_round() -> None:
