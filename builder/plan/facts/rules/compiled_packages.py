@@ -307,10 +307,9 @@ def _variant(stack: Stack, one: Beside) -> Iterator[Finding]:
         )
         yield impossible(f"{text}: take both from one index", Value(one.name, one.variant, CELL), torch.cuda)
     elif one.row is not None and one.row.modules and not _has_cuda(one.row) and not stack.truth.locked:
-        text = (
-            f"{one.label} is a build with CUDA, whose libraries were not read; the default index's has none"
-        )
-        yield unknown(f"{text}: `rtbuild lock` reads them", Value(one.name, one.variant, CELL))
+        text = f"{one.label} is a build with CUDA, whose libraries were not read: the default index has none"
+        judge = warns if stack.cell.dependencies == "listed" else unknown  # a list is of what ran together
+        yield judge(f"{text}; `rtbuild lock` reads them", Value(one.name, one.variant, CELL))
 
 
 def _has_cuda(row: PackageRow) -> bool:
