@@ -11,7 +11,7 @@ PYTEST ?= $(BIN)/pytest
 # Each worker begins with one half: what a module prepares for its tests is prepared once.
 WORKERS := -q -n 2 --dist worksteal
 
-.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites link-proof repositories own-systems colab-month dstack docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites link-proof repositories own-systems colab-month dstack test-kubernetes dispatch-scenarios docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,12 @@ colab-month: setup  ## Colab's newest whole month, built, started and compared, 
 
 dstack: $(BIN)/rtbuild  ## the scripts for rented cards, beside the newest dstack's own models; a minute, nothing is rented
 	$(PYTEST) -q tests/nightly/test_dstack.py
+
+test-kubernetes: setup  ## dispatch on a real API server of Kubernetes 1.20, kubelets a stand-in: 24 tasks and faults; root, on Debian, builds it once
+	$(PYTEST) -q tests/nightly/test_dispatch_kubernetes.py --durations 9
+
+dispatch-scenarios: setup  ## 22 faults of a cluster on a real Slurm, and a table of what was lost, vanished, ran twice; root, on Debian, half an hour
+	$(PYTEST) -q -s tests/nightly/test_dispatch_scenarios.py
 
 kills: setup  ## kill -9 at 50 random moments of builds and publications, and what the next run finds; five minutes
 	$(BIN)/python tests/kills.py /var/tmp/rtbuild-kills

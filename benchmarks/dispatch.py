@@ -28,6 +28,7 @@ MEASURED = ROOT / "benchmarks" / "dispatch.json"
 PAGE = ROOT / "docs" / "scale.md"
 CLASSES = ("A100", "H100", "L4", "T4", "A10G", "L40S", "V100", "P100")
 CELLS, EACH = 10_000, len(CLASSES)
+LOOKS = 10
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,12 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--page", action="store_true", help="do not measure")
-    if not parser.parse_args().page:
+    parser.add_argument("--follow", type=int, metavar="TASKS", help="only follow so many, and print figures")
+    asked = parser.parse_args()
+    if asked.follow:
+        print(json.dumps(_followed(asked.follow)))
+        return 0
+    if not asked.page:
         MEASURED.write_text(json.dumps(measured(), indent=1, sort_keys=True) + "\n")
     PAGE.write_text(page(json.loads(MEASURED.read_text())))
     return 0
@@ -49,7 +55,90 @@ def measured() -> dict[str, Any]:
     """Seconds, bytes and requests, by what they are of."""
     sys.path[:0] = [str(ROOT / "tests")]
     with tempfile.TemporaryDirectory(prefix="rtbuild-bench-") as folder:
-        return {"command": _command(Path(folder)), "pure": _pure()}
+        followed = {str(count): _alone("--follow", str(count)) for count in (CELLS, CELLS * EACH)}
+        return {"command": _command(Path(folder)), "pure": _pure(), "followed": followed}
+
+
+def _alone(*words: str) -> dict[str, Any]:
+    """What a process of its own prints, whose memory nobody else used before."""
+    command = [sys.executable, "-m", "benchmarks.dispatch", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _followed(count: int) -> dict[str, Any]:
+    """Submit tasks and follow them by :data:`LOOKS` looks, a tenth of them ending between two."""
+    from builder.release.dispatch import slurm
+    from builder.release.dispatch.fleet import Fleet
+    from builder.release.dispatch.follow import Follower
+    from builder.release.dispatch.plan import Task, TaskVerdict
+    from builder.release.dispatch.run import OnSlurm
+    from builder.sources.oci.registry import Registry
+
+    sys.path[:0] = [str(ROOT / "tests")]
+    from doubles.registry import serve
+
+    with tempfile.TemporaryDirectory(prefix="rtbuild-bench-") as name, serve() as server:
+        folder = Path(name)
+        _programs(folder / "bin", folder / "jobs")
+        (folder / "bin/squeue").write_text(f"#!/bin/bash\ncat {folder}/queue\n")
+        (folder / "queue").write_text("")
+        os.environ["PATH"] = f"{folder}/bin:{os.environ['PATH']}"
+        tasks = sorted(
+            Task(
+                column=name,
+                cell=f"c{number}",
+                matrix="m",
+                repository=f"{server.host}/staging",
+                digest=f"sha256:{number:064x}",
+                inputs="i",
+            )
+            for number in range(count // EACH)
+            for name in CLASSES
+        )
+        fleet = Fleet.model_validate(
+            {"version": "1", "scheduler": "slurm", "classes": {name: {} for name in CLASSES}}
+        )
+        done: set[str] = set()
+        works = TaskVerdict(verdict="works", gpu="Tesla T4", driver="535")
+        work = OnSlurm(
+            registry=Registry(login=lambda _host: None),
+            fleet=fleet,
+            tasks=tasks,
+            reported=lambda asked: {task.key: works for task in asked if task.key in done},
+            say=lambda _text: None,
+            warn=lambda _text: None,
+            script=lambda part: slurm.verification(part, fleet),
+        )
+        follower = Follower(work=work)
+        began = time.process_time()
+        follower.submit(tasks)
+        submitted = time.process_time() - began
+        rows = [
+            (f"{job.name}|{index}|rtbuild-x|", key)
+            for job in sorted((folder / "jobs").iterdir(), key=lambda path: int(path.name))
+            for index, key in enumerate(slurm.keys_in(job.read_text()))
+        ]
+        looked = 0.0
+        for look in range(1, LOOKS + 1):
+            ended = len(rows) * look // LOOKS
+            done |= {key for _, key in rows[:ended]}
+            (folder / "queue").write_text(
+                "".join(
+                    f"{head}{'COMPLETED|None' if number < ended else 'PENDING|Resources'}|2026-01-01T00:00:00|\n"
+                    for number, (head, _) in enumerate(rows)
+                )
+            )
+            began = time.process_time()
+            states = follower.look()
+            looked += time.process_time() - began
+    assert {row.state for row in states} == {"verdict"}
+    return {
+        "submit_s": round(submitted, 2),
+        "looks_s": round(looked, 2),
+        "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+    }
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -189,6 +278,10 @@ def _programs(folder: Path, jobs: Path) -> None:
 def page(found: dict[str, Any]) -> str:
     """The page, from what was measured and from the assumptions that it names."""
     pure, command = found["pure"], found["command"]
+    followed = "\n".join(
+        f"| {int(count):,} tasks | {one['submit_s']:.1f} | {one['looks_s']:.1f} | {one['memory_mib']} MiB |"
+        for count, one in found["followed"].items()
+    )
     tasks = CELLS * EACH
     images = CELLS
     cpu = command["submit"]["cpu"] / (command["tasks"] / 4)
@@ -214,9 +307,9 @@ def page(found: dict[str, Any]) -> str:
     bill = "\n".join(_bill(seconds, tasks) for seconds in (20 + node, 20 + node + 57))
     return f"""# 10,000 cells on 8 classes of GPU
 
-What 80,000 verifications ask of registry, scheduler and purse. Measured by the task (`python -m benchmarks.dispatch`,
-which also writes this page) and multiplied; no such run has been made. Registry and scheduler of the measurement are
-doubles on loopback: it says what they are asked, and not how fast yours answers.
+What 80,000 verifications ask of registry, scheduler and purse. Measured by `python -m benchmarks.dispatch`, which also
+writes this page: the dispatcher on 80,000 tasks, the rest by the task and multiplied; no such run has been made. Registry
+and scheduler are doubles on loopback: it says what they are asked, and not how fast yours answers.
 
 ## Measured
 
@@ -229,6 +322,13 @@ On {command["tasks"]} tasks, on a shared machine with two cores and a load of {c
 | `rtbuild verify-digest` beyond its container, image on the node | {node:.2f} (median of {len(command["node_s"])}) | {command["node_cpu_s"]} | {command["node_requests"]} |
 
 A report takes {command["report_bytes"] / 1000:.1f} kB in the registry; that of a real probe is longer, up to 100 kB.
+
+The dispatcher alone, in seconds of processor, from the plan to the last of {LOOKS} looks between which a tenth of the
+tasks end; the registry's answers are not among it:
+
+| | submitted | followed | memory |
+|---|---|---|---|
+{followed}
 
 ## Multiplied
 

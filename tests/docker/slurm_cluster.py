@@ -72,6 +72,12 @@ def free_ports(count: int) -> int:
     raise AssertionError("no ports are free")
 
 
+def debian_site() -> str:
+    """The archive that this system's apt asks."""
+    command = ["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"]
+    return min(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
 def root() -> Path:
     """Debian 13 with Slurm, put together once by mmdebstrap from the system's own archive."""
     folder = resources.cache() / "slurm" / "root"
@@ -79,12 +85,6 @@ def root() -> Path:
     if not (folder / "usr/sbin/slurmctld").is_symlink():
         shutil.rmtree(folder.parent, ignore_errors=True)
         folder.parent.mkdir(parents=True)
-        sites = subprocess.run(
-            ["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split()
         beside = folder.with_name("part")
         subprocess.run(
             [
@@ -95,7 +95,7 @@ def root() -> Path:
                 f"--include={PACKAGES}",
                 "trixie",
                 str(beside),
-                min(sites),
+                debian_site(),
             ],
             check=True,
             timeout=900,

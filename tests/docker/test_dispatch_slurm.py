@@ -10,25 +10,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from doubles.project import MATRIX, Project
 from doubles.registry import RegistryDouble, serve
 from slurm_cluster import NODES, Cluster
-
-from builder.sources.net.http import Client
-from builder.sources.oci.registry import Registry
+from slurm_scene import RTBUILD, Scene, made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
-TESTS = Path(__file__).resolve().parents[1]
-RTBUILD = str(Path(sys.executable).parent / "rtbuild")
 CELLS = int(os.environ.get("RTBUILD_TEST_CELLS", "4"))
 """On four classes each: 50 make the 200 tasks of docs/dispatch.md."""
 
@@ -51,107 +45,6 @@ def cluster() -> Iterator[Cluster]:
 def server() -> Iterator[RegistryDouble]:
     with serve() as running:
         yield running
-
-
-class Scene:
-    """A project whose images are staged, a fleet, and what each node is to do."""
-
-    def __init__(self, folder: Path, cluster: Cluster, server: RegistryDouble, cells: int) -> None:
-        self.folder, self.cluster = folder, cluster
-        variants = "".join(f"  - {{variant: v{number}}}\n" for number in range(cells))
-        text = MATRIX.replace("[T4]", "[T4, A100, L4, H100]") + "include:\n" + variants
-        self.project = Project(folder / "project", text=text)
-        registry = Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
-        for number, cell in enumerate(self.project.matrix.cells):
-            self.project.stage(registry, f"{server.host}/staging", cell, extra=b"%d" % number)
-        docker = folder / "bin" / "docker"
-        docker.parent.mkdir()
-        docker.write_text(
-            f"#!/bin/bash\nPYTHONPATH={TESTS.parent}:{TESTS}:{TESTS}/docker SCENE={folder}"
-            f' exec {sys.executable} {TESTS}/doubles/docker_on_a_node.py "$@"\n'
-        )
-        docker.chmod(0o755)
-        self.node = folder / "node"
-        self.write_node(f"{docker.parent}:$PATH")
-        self.fleet = folder / "fleet.yaml"
-        self.fleet.write_text(
-            f"version: 1\nscheduler: slurm\nstaging: {server.host}/staging\n"
-            "attempts: 3\npause: 1\nminutes: 5\n"
-            f"command: {self.node}\nlog: {folder}/log-%A_%a\n"
-            "classes: {T4: {at_once: 2}, A100: {}, L4: {}, H100: {}}\n"
-        )
-        self.ask({})
-
-    def write_node(self, path: str) -> None:
-        """What the fleet file calls rtbuild: the real one, out of Slurm's root, with this PATH."""
-        self.node.write_text(
-            f"#!/bin/bash\nexec nsenter --target {os.getpid()} --mount --"
-            f' env HOME=/root COSIGN_PASSWORD= "PATH={path}" PYTHONPATH={TESTS.parent} {RTBUILD} "$@"\n'
-        )
-        self.node.chmod(0o755)
-
-    def ask(self, codes: dict[str, list[Any]]) -> None:
-        (self.folder / "asked.json").write_text(json.dumps(codes))
-
-    def command(self, *words: str) -> list[str]:
-        return [
-            *(RTBUILD, "dispatch", str(self.project.path)),
-            *("--fleet", str(self.fleet), *words),
-        ]
-
-    def env(self) -> dict[str, str]:
-        path = f"{self.cluster.bin}:{os.environ['PATH']}"
-        return os.environ | {"PATH": path, "PYTHONPATH": str(TESTS.parent)}
-
-    def dispatch(self, *words: str) -> tuple[int, list[dict[str, Any]]]:
-        with self.start(*words) as waiting:
-            until = time.monotonic() + 570
-            while True:
-                try:
-                    text, talk = waiting.communicate(timeout=5)
-                    break
-                except subprocess.TimeoutExpired:
-                    self.cluster.resume()
-                    if time.monotonic() > until:
-                        waiting.kill()
-                        pytest.fail(waiting.communicate()[1] + self.cluster.logs())
-        assert text, talk + self.cluster.logs()
-        for log in sorted(self.folder.glob("log-*"))[:3]:
-            sys.stderr.write(f"{log.name}: {log.read_text()[-600:]}")
-        return waiting.returncode, json.loads(text)["tasks"]
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """A dispatcher that waits, in the background."""
-        return subprocess.Popen(
-            self.command("--wait", "--every", "1", "--json", *words),
-            env=self.env(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def until(self, name: str, count: int = 1) -> Path:
-        """The last run of a task, once it has run so often."""
-        end = time.monotonic() + 90
-        while self.runs().get(name, 0) < count:
-            assert time.monotonic() < end, self.cluster.logs()
-            time.sleep(0.2)
-        return max((self.folder / "runs" / name).iterdir())
-
-    def runs(self) -> dict[str, int]:
-        folder = self.folder / "runs"
-        return {path.name: len(list(path.iterdir())) for path in folder.iterdir()} if folder.exists() else {}
-
-
-@contextmanager
-def made(cluster: Cluster, server: RegistryDouble, cells: int) -> Iterator[Scene]:
-    """A scene whose jobs end with it: the next one has tasks of the same names."""
-    with tempfile.TemporaryDirectory(prefix="rtbuild-scene-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o755)
-        try:
-            yield Scene(Path(folder), cluster, server, cells)
-        finally:
-            cluster.clear()
 
 
 @pytest.fixture

@@ -1,0 +1,424 @@
+"""What `dispatch --wait` says at its end is true: faults of a cluster on a real Slurm, and a table of counts.
+
+For each scenario: tasks that were called lost and need not have been, reports that vanished after their
+container had ended well, tasks that ran to the end twice, and the dispatcher's longest silence while a
+registry or a controller was away. Slurm is real; a double stands in for Docker, and another for the registry.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from doubles.registry import RegistryDouble, serve
+from slurm_cluster import Cluster
+from slurm_scene import Scene, made
+
+from builder.release.dispatch.node import reports_beside
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import CELL_LABEL, read_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [pytest.mark.docker, pytest.mark.long]
+CELLS = int(os.environ.get("RTBUILD_TEST_CELLS", "2"))
+"""On four classes each."""
+LONGEST = 60.0
+"""Seconds for which a dispatcher may say nothing while something is away."""
+
+
+@dataclass
+class Dispatcher:
+    """A dispatcher that waits, and when it said what."""
+
+    scene: Scene
+    lines: list[tuple[float, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+        self.process = self.scene.start()
+        self.out = ""
+        self.threads = [threading.Thread(target=one, daemon=True) for one in (self._hear, self._read)]
+        for thread in self.threads:
+            thread.start()
+
+    def _hear(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
+            for line in stream:
+                self.lines.append((time.monotonic(), line.rstrip()))
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as stream:
+            self.out = stream.read()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What it says at its end; none if it was killed."""
+        for thread in self.threads:
+            thread.join()
+        return json.loads(self.out)["tasks"] if self.out.strip() else []
+
+    def silence(self, began: float, ended: float) -> float:
+        """The longest time without a word between two moments."""
+        said = [began, *(when for when, _ in self.lines if began < when < ended), ended]
+        return max(later - when for when, later in itertools.pairwise(said))
+
+
+@dataclass
+class Bench:
+    """One scenario while it runs."""
+
+    scene: Scene
+    cluster: Cluster
+    server: RegistryDouble
+    dispatchers: list[Dispatcher] = field(default_factory=list)
+    away: list[tuple[float, float]] = field(default_factory=list)
+    """When registry or controller did not serve."""
+    hopeless: set[str] = field(default_factory=set)
+    """Tasks that are rightly lost."""
+    visited: set[str] = field(default_factory=set)
+    """Tasks on whose node those of another class run, too."""
+
+    def dispatch(self) -> Dispatcher:
+        self.dispatchers.append(Dispatcher(self.scene))
+        return self.dispatchers[-1]
+
+    def task(self, number: int, name: str) -> str:
+        return f"{self.scene.project.matrix.cells[number % CELLS].id} on {name}"
+
+    def slow(self, *names: str) -> None:
+        """Let the first run of every task of these classes take 20 seconds."""
+        tasks = [self.task(number, name) for number in range(CELLS) for name in names]
+        self.scene.ask({task: ["slow"] for task in tasks})
+
+    @contextmanager
+    def is_away(self) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.away.append((began, time.monotonic()))
+
+    def fault(self, answer: Callable[[Any], Any], seconds: float) -> None:
+        with self.is_away():
+            self.server.fault = answer
+            time.sleep(seconds)
+            self.server.fault = None
+
+    def end(self) -> None:
+        """Wait for every dispatcher, as an administrator who gives back drained nodes."""
+        until = time.monotonic() + 900
+        while any(one.process.poll() is None for one in self.dispatchers):
+            assert time.monotonic() < until, [one.lines[-5:] for one in self.dispatchers]
+            self.cluster.resume()
+            time.sleep(2)
+
+
+def clean(bench: Bench) -> None:
+    bench.dispatch()
+
+
+def controller_away(bench: Bench) -> None:
+    bench.slow("T4")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "T4"))
+    _without_controller(bench, 15)
+
+
+def controller_killed_after_submission(bench: Bench) -> None:
+    told = bench.dispatch()
+    while not any("submitted as job" in line for _, line in told.lines):
+        assert told.process.poll() is None, told.lines
+        time.sleep(0.05)
+    _without_controller(bench, 3)
+
+
+def _without_controller(bench: Bench, seconds: float) -> None:
+    with bench.is_away():
+        bench.cluster.kill("ctld")
+        time.sleep(seconds)
+        bench.cluster.start("ctld")
+        for _ in range(60):
+            with suppress(subprocess.SubprocessError):
+                bench.cluster.call("squeue")
+                break
+            time.sleep(1)
+
+
+def dispatcher_killed_in_submission(bench: Bench) -> None:
+    told = bench.dispatch()
+    while told.process.poll() is None and not any("tasks: " in line for _, line in told.lines):
+        time.sleep(0.01)
+    told.process.kill()
+    told.process.wait()
+    bench.dispatch()
+
+
+def interrupted(bench: Bench, *, late: bool) -> None:
+    bench.slow("T4")
+    told = bench.dispatch()
+    if late:
+        bench.scene.until(bench.task(0, "T4"))
+    else:
+        while told.process.poll() is None and not any("waiting" in line for _, line in told.lines):
+            time.sleep(0.05)
+    told.process.send_signal(signal.SIGINT)
+    told.process.wait(60)
+    assert told.process.returncode == 130, told.lines
+    bench.dispatch()
+
+
+def two_dispatchers(bench: Bench) -> None:
+    bench.dispatch()
+    bench.dispatch()
+
+
+def two_nodes_killed(bench: Bench) -> None:
+    bench.slow("T4", "A100")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "A100"))
+    for name in ("n1", "n2"):
+        bench.cluster.kill(name)
+    time.sleep(25)
+    for name in ("n1", "n2"):
+        bench.cluster.start(name)
+
+
+def node_down(bench: Bench) -> None:
+    _node(bench, "DOWN")
+
+
+def node_drained(bench: Bench) -> None:
+    _node(bench, "DRAIN")
+
+
+def _node(bench: Bench, state: str) -> None:
+    bench.slow("L4")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "L4"))
+    bench.cluster.call("scontrol", "update", "NodeName=n3", f"State={state}", "Reason=test")
+    time.sleep(5)
+    with suppress(subprocess.CalledProcessError):  # it came back by itself
+        bench.cluster.call("scontrol", "update", "NodeName=n3", "State=RESUME")
+
+
+def requeued(bench: Bench) -> None:
+    bench.slow("H100")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "H100"))
+    _jobs(bench, "requeue", "h100")
+
+
+def _jobs(bench: Bench, verb: str, name: str) -> int:
+    running = ["--noheader", "--array", f"--name=rtbuild-{name}", "--states=RUNNING", "--format=%i"]
+    found = bench.cluster.call("squeue", *running).split()
+    for job in found:
+        bench.cluster.call("scontrol", verb, job)
+    return len(found)
+
+
+def preempted(bench: Bench) -> None:
+    bench.slow("A100")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "A100"))
+    urgent = ["--partition=urgent", "--gres=gpu:a100:1", "--output=/dev/null", "--wrap=sleep 2"]
+    bench.cluster.call("sbatch", *urgent)
+
+
+def cancelled(bench: Bench) -> None:
+    """Somebody's scancel is a decision, and no fault: such tasks are lost, rightly."""
+    bench.slow("T4", "A100", "L4", "H100")
+    bench.dispatch()
+    for name in ("T4", "A100", "L4", "H100"):
+        bench.scene.until(bench.task(0, name))
+    rows = bench.cluster.call("squeue", "--noheader", "--array", "--states=RUNNING", "--format=%i").split()
+    bench.hopeless = {path.name for path in (bench.scene.folder / "runs").iterdir() if _going(path)}
+    bench.cluster.call("scancel", *rows)
+
+
+def _going(runs: Path) -> bool:
+    return any(not path.read_text() for path in runs.iterdir())
+
+
+def limited(bench: Bench) -> None:
+    """MaxSubmitJobs needs an accounting database: a stand-in before sbatch says the controller's words."""
+    real, folder = bench.cluster.bin / "sbatch", bench.scene.folder / "limited"
+    folder.mkdir()
+    (folder / "sbatch").write_text(
+        "#!/bin/bash\n"
+        'script=$(cat); last=$(sed -n "s/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p" <<<"$script")\n'
+        'case "$*" in *--test-only*|*--array=*) exec ' + str(real) + ' "$@" <<<"$script" ;; esac\n'
+        f"there=$({bench.cluster.bin}/squeue --noheader --array --format=%i | wc -l)\n"
+        "if [ $((there + last + 1)) -gt 5 ]; then\n"
+        '  echo "sbatch: error: AssocMaxSubmitJobLimit" >&2\n'
+        '  echo "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy'
+        " (job submit limit, user's size and/or time limits)\" >&2\n  exit 1\nfi\n"
+        f'exec {real} "$@" <<<"$script"\n'
+    )
+    (folder / "sbatch").chmod(0o755)
+    bench.scene.first = f"{folder}:"
+    bench.dispatch()
+
+
+def registry_says(bench: Bench, status: int, seconds: float, *, every: int = 1) -> None:
+    count = iter(range(1 << 30))
+    bench.slow("T4")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "T4"))
+    bench.fault(lambda _request: status if next(count) % every == 0 else None, seconds)
+
+
+def registry_hangs(bench: Bench) -> None:
+    over = threading.Event()
+    bench.slow("T4")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "T4"))
+
+    def hang(_request: object) -> None:
+        over.wait(70)
+
+    try:
+        bench.fault(hang, 70)
+    finally:
+        over.set()
+
+
+def wrong(bench: Bench, limits: str) -> None:
+    text = bench.scene.fleet.read_text()
+    bench.scene.fleet.write_text(text.replace("H100: {}", f"H100: {{{limits}}}"))
+    bench.hopeless = {bench.task(number, "H100") for number in range(CELLS)}
+    bench.visited = {bench.task(number, "L4") for number in range(CELLS)}
+    bench.dispatch()
+
+
+def four_nodes_attach_at_once(bench: Bench) -> None:
+    """In a registry without the referrers API; the pushes of the lists meet."""
+    meet = threading.Barrier(4)
+    bench.server.referrers = False
+
+    def together(request: Any) -> None:
+        if request.method == "PUT" and "/manifests/sha256-" in request.path:
+            try:
+                meet.wait(8)
+            except threading.BrokenBarrierError:
+                meet.reset()
+
+    bench.server.fault = together
+    bench.dispatch()
+
+
+SCENARIOS: dict[str, Callable[[Bench], None]] = {
+    "clean": clean,
+    "slurmctld killed for 15 s": controller_away,
+    "slurmctld killed right after submission": controller_killed_after_submission,
+    "dispatcher killed in submission": dispatcher_killed_in_submission,
+    "Ctrl-C early": lambda bench: interrupted(bench, late=False),
+    "Ctrl-C late": lambda bench: interrupted(bench, late=True),
+    "two dispatchers": two_dispatchers,
+    "two slurmd killed for 25 s": two_nodes_killed,
+    "node down": node_down,
+    "node drained in mid-job": node_drained,
+    "requeue": requeued,
+    "preemption": preempted,
+    "scancel of running tasks": cancelled,
+    "five jobs at most (stand-in of sbatch)": limited,
+    "registry: 429 for 45 s": lambda bench: registry_says(bench, 429, 45),
+    "registry: 500 at 20 % for a minute": lambda bench: registry_says(bench, 500, 60, every=5),
+    "registry: 403 for 20 s": lambda bench: registry_says(bench, 403, 20),
+    "registry accepts and hangs for 70 s": registry_hangs,
+    "wrong partition": lambda bench: wrong(bench, "partition: none"),
+    "wrong gres": lambda bench: wrong(bench, "gres: 'gpu:h200:1'"),
+    "a node with another card": lambda bench: wrong(bench, "gres: 'gpu:l4:1'"),
+    "four nodes attach to one image at once": four_nodes_attach_at_once,
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="rtbuild-slurm-", ignore_cleanup_errors=True) as folder:
+        running = Cluster(Path(folder))
+        try:
+            running.up()
+            yield running
+        finally:
+            running.down()
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[list[str]]:
+    found: list[str] = []
+    yield found
+    head = (
+        f"{'scenario':<42} {'tasks':>5} {'lost wrongly':>12} {'vanished':>8} {'run twice':>9} {'silent':>7}"
+    )
+    text = "\n".join(["", head, *found]) + "\n"
+    sys.stderr.write(text)
+    if place := os.environ.get("RTBUILD_TABLE"):
+        Path(place).write_text(text)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_what_is_said_at_the_end_is_true(name: str, cluster: Cluster, table: list[str]) -> None:
+    with serve() as server, made(cluster, server, CELLS) as scene:
+        bench = Bench(scene, cluster, server)
+        SCENARIOS[name](bench)
+        bench.end()
+        server.fault = None
+        tasks = {bench.task(number, card) for number in range(CELLS) for card in ("T4", "A100", "L4", "H100")}
+        last = {f"{row['cell']} on {row['class']}": row for row in bench.dispatchers[-1].rows()}
+        ends = {
+            path.name: [one.read_text() for one in path.iterdir()]
+            for path in (scene.folder / "runs").iterdir()
+        }
+        kept = _reported(server, scene)
+        lost = {task for task in tasks - bench.hopeless if last[task]["verdict"] is None}
+        vanished = {task for task in tasks - bench.hopeless if "0" in ends.get(task, ()) and task not in kept}
+        twice = sum(max(0, codes.count("0") - 1) for task, codes in ends.items() if task not in bench.visited)
+        silent = max((one.silence(*span) for one in bench.dispatchers for span in bench.away), default=0.0)
+        row = f"{len(tasks):>5} {len(lost):>12} {len(vanished):>8} {twice:>9} {silent:>6.0f}s"
+        table.append(f"{name:<42} {row}")
+        sys.stderr.write(table[-1] + "\n")
+        said = [line for one in bench.dispatchers for _, line in one.lines]
+        assert not lost, "\n".join([*(f"{task}: {last[task]['scheduler']}" for task in lost), *said])
+        assert not vanished
+        assert not twice
+        assert silent < LONGEST
+        for task in bench.hopeless:
+            assert last[task]["verdict"] is None
+            assert last[task]["state"] == "lost"
+            assert last[task]["scheduler"], "it says why"
+
+
+def _reported(server: RegistryDouble, scene: Scene) -> set[str]:
+    """The tasks whose reports lie in the registry."""
+    registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+    cards = {
+        "Tesla T4": "T4",
+        "NVIDIA A100-SXM4-40GB": "A100",
+        "NVIDIA L4": "L4",
+        "NVIDIA H100 80GB HBM3": "H100",
+    }
+    images = [
+        read_image(registry, scene.staging, digest)
+        for tag, digest in server.tags.items()
+        if tag.startswith("staged-")
+    ]
+    return {
+        f"{image.label(CELL_LABEL)} on {cards[name]}"
+        for image in images
+        for report in reports_beside(registry, image, None)
+        for name, _ in report.key.gpus
+    }
