@@ -26,7 +26,7 @@ class InferSuites(ArraySuites):
             unit = self.rounding(dtype)
             wanted = self.moved(lambda values, r: encoder_reference(values, r, _HEADS), arrays, unit)
             found = [self.inferred(arrays, dtype)]
-            rows += self.moved_rows("encoder in %s" % dtype, ("output",), found, wanted, [2.0])
+            rows += self.moved_rows("encoder in %s" % dtype, ("output",), found, wanted, [1.5])
         return rows
 
     def _model(self, dtype):
