@@ -19,7 +19,7 @@ def triton(scene: Scene, *cards: str) -> None:
     folder = scene.site / "triton" / "backends" / "nvidia" / "bin"
     folder.mkdir(parents=True)
     tool = folder / "ptxas"
-    tool.write_bytes(b"\x7fELF" + b"\0".join(name.encode() for name in cards) + b"\0")
+    tool.write_bytes(b"#!/bin/sh\nexit 0\n" + b"\0".join(name.encode() for name in cards) + b"\0")
     tool.chmod(0o755)
     scene.record("triton", "3.5.1", [tool])
 

@@ -1,7 +1,9 @@
 """Frameworks that compute a gradient from tensors at once: PyTorch and PaddlePaddle, JAX and CuPy."""
 
+import os
+
 from ..common.versions import cudnn_tuple, dotted, numbers
-from .fw_common import Framework
+from .fw_common import Framework, gpu_reason
 
 
 class Eager(Framework):
@@ -108,6 +110,24 @@ class Torch(Autograd):
             self.api.backends.cudnn.version()  # PyTorch's own version rule; raises where it is broken
         else:
             self.api.set_num_threads(1)  # threads that wait for each other take a second on a busy machine
+            if gpu_reason(self.ctx) is not None:
+                self._read_allocator_settings()
+
+    def _read_allocator_settings(self):
+        """RuntimeError or ValueError of PyTorch's own for a PYTORCH_CUDA_ALLOC_CONF that it refuses.
+
+        It reads the variable with the first memory of a card, and as any setting is made: here none is.
+        https://github.com/pytorch/pytorch, c10/core/AllocatorConfig.h and c10/cuda/CUDAAllocatorConfig.cpp
+        """
+        names = ("_accelerator_setAllocatorSettings", "_cuda_cudaCachingAllocator_set_allocator_settings")
+        setter = next(filter(None, (getattr(self.api._C, name, None) for name in names)), None)
+        if setter is None or not any(os.environ.get("PYTORCH_%sALLOC_CONF" % kind) for kind in ("", "CUDA_")):
+            return
+        try:
+            setter("")
+        except (RuntimeError, ValueError) as error:
+            if "CUDA error" not in str(error):  # backend:cudaMallocAsync asks the driver, which is not here
+                raise
 
     def tensor(self, values, shape, device, dtype):
         tensor = self.api.tensor(values, dtype=self.api.float32).reshape(shape)

@@ -71,15 +71,30 @@ def check_wanted(ctx, framework):
         summary = "%s can open all %d libraries it asks for, after %s" % (framework.title, len(names), remedy)
         return ctx.passed("R02", summary, missing, note=note % (framework.title, named, remedy))
     missing.update(_refused(ctx, missing))
-    summary = "%s asks for %s, which cannot be opened" % (framework.title, named)
     optional = not framework.needs_cudnn and not asked_for(framework.name, ctx.expect)
-    needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
+    needed = {name: why for name, why in missing.items() if not (optional and name.startswith("libcudnn"))}
     if not needed:
+        summary = "%s asks for %s, which cannot be opened" % (framework.title, named)
         return ctx.passed("R02", summary, missing, note=without_cudnn(ctx, framework))
+    lying = {name: in_folders(name, find_wheel_folders()) for name in sorted(needed)}
+    absent = [name for name, path in lying.items() if path is None]
     shadow = "cudnn-shadowed" if any(name.startswith("libcudnn") for name in needed) else "toolkit-mixed"
-    cause = cause_of_missing(needed, ctx.facts.get("copies") or ())
-    evidence = {"cannot be opened": missing, "otherwise": cause, "shadow": shadow}
-    return ctx.fails("R02", summary, None, evidence)
+    cause = cause_of_missing(absent or needed, ctx.facts.get("copies") or ())
+    if not absent and cause == "cudnn-sublibrary-missing":
+        cause = "cudnn-missing"  # all of it is installed, and none of it found
+    evidence = {"cannot be opened": needed, "otherwise": cause, "shadow": shadow}
+    return ctx.fails("R02", _asks_for(framework, absent, lying), None, evidence)
+
+
+def _asks_for(framework, absent, lying):
+    """What a framework does not find: what is nowhere, and what lies where it does not look."""
+    places = sorted({os.path.dirname(path) for path in lying.values() if path})
+    found = ", ".join(name for name in lying if name not in absent)
+    texts = (
+        absent and "%s, which cannot be opened" % ", ".join(absent),
+        places and "%s, installed in %s, where the loader does not look" % (found, ", ".join(places)),
+    )
+    return "%s asks for %s" % (framework.title, "; and for ".join(filter(None, texts)))
 
 
 def without_cudnn(ctx, framework):

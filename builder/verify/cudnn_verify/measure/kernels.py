@@ -10,7 +10,7 @@ import subprocess
 import sysconfig
 import tempfile
 
-from ..common.distributions import search_folders
+from ..common.distributions import read_record, search_folders
 from ..common.tables import read_facts
 from ..common.versions import numbers
 from .environment import no_temporary_folder
@@ -31,6 +31,10 @@ _SOURCES = {
         ".c",
         "#include <Python.h>\nvoid probe(void) { Py_INCREF(Py_None); }\n",
     ),
+}
+_NOWHERE = {
+    "ptxas": "it lies neither in Triton nor where TRITON_PTXAS_PATH leads",
+    "nvcc": "it is not in CUDA_HOME, or, where that is not set, neither on PATH nor in /usr/local/cuda",
 }
 _WORDS = {"cc": "a C compiler", "cxx": "a C++ compiler", "python-headers": "Python's headers"}
 _PTXAS = "triton/backends/nvidia/bin"
@@ -56,7 +60,15 @@ def kernels_stage(ctx):
     missing = {need: text for need, text in problems.items() if text}
     evidence = {"missing": missing, "compiles": {row["uses"]: row["needs"] for row in rows}}
     without = [row["uses"] for row in rows if set(row["needs"]) & set(missing)]
-    fault = asked or any(row["when"] == "always" and set(row["needs"]) & set(missing) for row in rows)
+    unusable = {path for need in missing for path in _programs(need)}
+    if unusable:
+        evidence["closed"] = sorted(path for path in unusable if not os.access(path, os.X_OK))
+        evidence["packages"] = [
+            name for name, row in sorted(packages.items()) if unusable & _programs_of(row)
+        ]
+    fault = (
+        asked or unusable or any(row["when"] == "always" and set(row["needs"]) & set(missing) for row in rows)
+    )
     if not missing:
         _check_card(ctx, [row for row in rows if "ptxas" in row["needs"]], asked, evidence)
         return
@@ -71,14 +83,10 @@ def kernels_stage(ctx):
 
 def _problem(ctx, need):
     """Why something cannot be had here; "" if it can."""
-    if need == "ptxas":
-        return "" if ptxas_here() else "it lies neither in Triton nor where TRITON_PTXAS_PATH leads"
-    if need == "nvcc":
-        return (
-            ""
-            if nvcc_here()
-            else "it is not in CUDA_HOME, or, where that is not set, neither on PATH nor in /usr/local/cuda"
-        )
+    if need in _NOWHERE:
+        files = _programs(need)
+        with ctx.call("%s --version" % need):
+            return next(filter(None, map(_refusal, files)), "") if files else _NOWHERE[need]
     variable, names, ending, source = _SOURCES[need]
     # as Triton and PyTorch look for it: CC and CXX, then these names on PATH
     wanted = (os.environ.get(variable) or "").split()
@@ -98,6 +106,26 @@ def _problem(ctx, need):
         return str(error)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _programs(need):
+    """The files of a program that kernels are compiled with; [] for a compiler of C."""
+    return ptxas_here() if need == "ptxas" else list(filter(None, [nvcc_here()])) if need == "nvcc" else []
+
+
+def _programs_of(distribution):
+    """The paths of the programs that a package installed."""
+    names = ("ptxas", "ptxas-blackwell", "nvcc")
+    return {row["path"] for row in read_record(distribution, lambda path: path.rpartition("/")[2] in names)}
+
+
+def _refusal(path):
+    """Why a program does not start; "" if it does."""
+    try:
+        said = _run([path, "--version"])
+    except OSError as error:
+        said = error.strerror
+    return "%s cannot be run: %s" % (path, said) if said else ""
 
 
 def _run(command):

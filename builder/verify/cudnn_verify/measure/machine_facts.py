@@ -123,9 +123,11 @@ class MachineRemedies(Remedies):
         """Those that change this environment or its variables; the remedy of a host is said in words."""
         found = self._written("package-pin-mismatch") if self.check["id"] == "P01" else []
         found = (
-            found or (cause in _NOT_FOUND and self._by_path()) or super(MachineRemedies, self).commands(cause)
+            found
+            or (cause in _NOT_FOUND and self._not_found(cause))
+            or super(MachineRemedies, self).commands(cause)
         )
-        kept = ("unset ", "export ", "mv /etc/ld.so.preload ")
+        kept = ("unset ", "export ", "chmod a+x ", "mv /etc/ld.so.preload ")
         found = [_for_this_python(c) for c in found if c.where in ("pip", "link") or c.text.startswith(kept)]
         if _has_pip():
             return found
@@ -135,16 +137,32 @@ class MachineRemedies(Remedies):
             for c in found
         ]
 
-    def _by_path(self):
-        """LD_LIBRARY_PATH with the wheels' folders, if all that cannot be opened lies there; [] otherwise."""
+    def _lying(self):
+        """(paths of the libraries that cannot be opened and lie in wheels, names of those that do not)."""
         names = sorted(self.evidence.get("cannot be opened") or ())
-        found = [in_folders(name, self.facts.get("wheel_folders") or ()) for name in names]
-        if not found or not all(found) or any(read_elf(path)["problem"] for path in found):
+        found = {name: in_folders(name, self.facts.get("wheel_folders") or ()) for name in names}
+        sound = {name: path for name, path in found.items() if path and not read_elf(path)["problem"]}
+        return list(sound.values()), [name for name in names if name not in sound]
+
+    def _not_found(self, cause):
+        """LD_LIBRARY_PATH with the folders of what lies in wheels, after what installs the rest; []."""
+        found, absent = self._lying()
+        if not found:
             return []
+        first = super(MachineRemedies, self).commands(cause) if absent else []
         folders = list(dict.fromkeys(map(os.path.dirname, found)))
-        entries = folders + [e for e in (self.here.library_path or "").split(":") if e and e not in folders]
+        # whoever does not find one of NVIDIA's wheels does not find the others, which are opened later
+        root = os.path.dirname(os.path.dirname(folders[0]))
+        wheels = [
+            folder for folder in self.facts.get("wheel_folders") or () if folder.startswith(root + os.sep)
+        ]
+        entries = list(filter(None, (self.here.library_path or "").split(":")))
+        dead = [entry for entry in entries if not os.path.isdir(entry)]
+        rest = [entry for entry in entries if entry not in dead]
         note = "they are installed, and not where the loader looks"
-        return [Command("shell", "export LD_LIBRARY_PATH=" + quote(":".join(entries)), note)]
+        note += "; left out, since it is not there: %s" % ", ".join(dead) if dead else ""
+        path = ":".join(dict.fromkeys(folders + wheels + rest))
+        return first + [Command("shell", "export LD_LIBRARY_PATH=" + quote(path), note)]
 
     def _again(self, name):
         """A package once more, as it is; PyTorch's builds for one CUDA come from its own index."""
@@ -306,6 +324,7 @@ class MachineRemedies(Remedies):
                 len(r.owners() or ()) > 1 and bool(set(r._hurt()) & set(r.owners()))
             ),
             "each-hurt": lambda r: tuple(map(r._again, r._hurt())),
+            "closed-program": lambda r: " ".join(map(quote, r.evidence.get("closed") or ())) or None,
             "each-right-name": lambda r: tuple(filter(None, map(r.right_name, r._hurt()))),
             "each-switch": lambda r: tuple(r.evidence.get("off") or ()),
             "both": _both,

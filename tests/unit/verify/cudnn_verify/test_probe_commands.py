@@ -94,6 +94,29 @@ def test_libraries_that_are_installed_are_led_to_and_not_installed_again(tmp_pat
     assert texts == [f"export LD_LIBRARY_PATH={folders[0]}:{folders[1]}"]
 
 
+def test_the_rest_is_installed_first_and_a_folder_that_is_not_there_is_left_out(tmp_path, monkeypatch):
+    """CuPy 13 looks in no wheel: what lies in one is not installed again. c02 and x05 of an outsider's."""
+    dead, alive = tmp_path / "python3.10", tmp_path / "mine"
+    alive.mkdir()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{dead}:{alive}")
+    monkeypatch.setattr(machine_facts, "read_elf", lambda path: {"problem": None})
+    wheels = [tmp_path / "nvidia" / part / "lib" for part in ("cublas", "cuda_runtime")]
+    for folder in wheels:
+        folder.mkdir(parents=True)
+    (wheels[1] / "libcudart.so.12").touch()
+    facts = {"packages": _package("nvidia-cuda-runtime-cu12", "12.4.127")}
+    facts["wheel_folders"] = list(map(str, wheels))
+    check = {"id": "R02", "stage": "cupy", "cause": "nvrtc-missing"}
+    check["summary"] = (
+        "CuPy asks for libnvrtc.so.12, which cannot be opened; and for libcudart.so.12, installed"
+    )
+    check["evidence"] = {"cannot be opened": {"libnvrtc.so.12": "", "libcudart.so.12": ""}}
+    first, last = commands_here(facts, check)
+    assert first["text"].endswith("install nvidia-cuda-nvrtc-cu12")
+    assert last["text"] == f"export LD_LIBRARY_PATH={wheels[1]}:{wheels[0]}:{alive}"
+    assert f"not there: {dead}" in last["note"]
+
+
 def test_the_file_that_preloads_is_named_and_not_the_variable():
     (text,) = _texts({}, "preload-interference", cured_by="no-preload-file")
     assert "/etc/ld.so.preload" in text

@@ -21,6 +21,7 @@ from builder.verify.cudnn_verify.measure.fw_compute import (
     loss_falls,
     training_data,
 )
+from builder.verify.cudnn_verify.measure.fw_eager import Torch
 from builder.verify.cudnn_verify.measure.fw_inference import Onnxruntime, conv_model
 from builder.verify.cudnn_verify.measure.fw_libraries import _cudart_without_driver, cause_of_missing
 from builder.verify.cudnn_verify.measure.fw_stages import coimport_orders, judge_framework
@@ -482,3 +483,59 @@ def test_onnxruntime_does_not_answer_for_the_driver(tmp_path: Path) -> None:
     framework = Onnxruntime(SimpleNamespace(facts={}))
     framework.api = SimpleNamespace(__file__=str(tmp_path / "onnxruntime/__init__.py"))
     assert framework.wanted() == (["libcublas.so.13"], [str(provider)])
+
+
+@pytest.mark.parametrize(
+    ("said", "gpu", "raises"),
+    [
+        ("Unrecognized CachingAllocator option: expandable_segments=True", "none", True),
+        ("CUDA error: CUDA driver version is insufficient for CUDA runtime version", "none", False),
+        ("Unrecognized CachingAllocator option: expandable_segments=True", "works", False),
+    ],
+)
+def test_what_pytorch_says_of_its_allocators_variable_is_heard_without_a_card(
+    recorder, monkeypatch, said, gpu, raises
+) -> None:
+    """PyTorch reads the variable as a setting is made; where a card works, a setting would change it."""
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments=True")
+
+    def refuse(_text: str) -> None:
+        raise RuntimeError(said)
+
+    framework = Torch(recorder(facts={"gpu_state": gpu}))
+    library = SimpleNamespace(_cuda_cudaCachingAllocator_set_allocator_settings=refuse)
+    framework.api = SimpleNamespace(_C=library, set_num_threads=lambda _count: None)
+    if raises:
+        with pytest.raises(RuntimeError, match="Unrecognized"):
+            framework.prepare(None)
+    else:
+        framework.prepare(None)
+    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF")
+    framework.prepare(None)
+
+
+def test_libraries_in_wheels_are_said_to_lie_there_and_an_extra_is_not_asked_for(
+    recorder, tmp_path, monkeypatch
+) -> None:
+    lib = tmp_path / "nvidia/cuda_runtime/lib"
+    lib.mkdir(parents=True)
+    (lib / "libcudart.so.12").touch()
+    names = ["libcudart.so.12", "libnvrtc.so.12", "libcudnn.so.8"]
+    monkeypatch.setattr(fw_libraries, "find_wheel_folders", lambda: [str(lib)])
+    monkeypatch.setattr(
+        fw_libraries, "unloadable", lambda _ctx, names, _requesters: dict.fromkeys(names, "no")
+    )
+    framework = Cupy(recorder(facts={}, expect={}))
+    monkeypatch.setattr(Cupy, "wanted", lambda _self: (names, []))
+    fw_libraries.check_wanted(framework.ctx, framework)
+    check = framework.ctx.found("R02")
+    assert check["summary"] == (
+        "CuPy asks for libnvrtc.so.12, which cannot be opened; and for libcudart.so.12, installed in "
+        f"{lib}, where the loader does not look"
+    )
+    assert sorted(check["evidence"]["cannot be opened"]) == names[:2]
+    assert check["evidence"]["otherwise"] == "nvrtc-missing"
+    (lib / "libnvrtc.so.12").touch()
+    framework = Cupy(recorder(facts={}, expect={}))
+    fw_libraries.check_wanted(framework.ctx, framework)
+    assert "cannot be opened" not in framework.ctx.found("R02")["summary"]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from builder.verify.cudnn_verify.measure import kernels
+from builder.verify.cudnn_verify.measure.machine_facts import commands_here
 
 TRITON = {"triton": {"name": "triton", "version": "3.5.1", "location": "/site", "info": "", "requires": []}}
+
+PTXAS_ALONE = {"name": "triton", "unless": "", "uses": "Triton", "needs": ["ptxas"], "when": "sometimes"}
 
 
 @pytest.fixture
@@ -76,3 +79,32 @@ def test_what_a_compiler_says_is_the_reason(recorder, tmp_path, monkeypatch, scr
     assert (said in found) if said else found == ""
     monkeypatch.setenv("CC", str(tmp_path / "nowhere"))
     assert "is not there" in kernels._problem(recorder(), "cc")
+
+
+@pytest.mark.parametrize(("mode", "closed"), [(0o644, True), (0o755, False)])
+def test_a_ptxas_that_does_not_run_is_a_fault_whoever_asks(
+    recorder, tmp_path, monkeypatch, mode, closed
+) -> None:
+    """Triton starts its own ptxas at the first kernel: 126 without the bit, ENOEXEC for another machine's."""
+    tool = tmp_path / "triton/backends/nvidia/bin/ptxas"
+    tool.parent.mkdir(parents=True)
+    tool.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(60))
+    tool.chmod(mode)
+    info = tmp_path / "triton-3.5.1.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text("triton/backends/nvidia/bin/ptxas,sha256=x,67\n")
+    row = dict(TRITON["triton"], location=str(tmp_path), info=info.name)
+    monkeypatch.setattr(kernels, "ptxas_here", lambda: [str(tool)])
+    monkeypatch.setattr(kernels, "read_facts", lambda: {"kernels": [PTXAS_ALONE]})
+    ctx = recorder(facts={"packages": {"triton": row}, "gpus": []}, expect={})
+    kernels.kernels_stage(ctx)
+    check = ctx.found("K01")
+    assert (check["outcome"], check["cause"]) == ("failed", "kernel-compiler-missing")
+    assert f"{tool} cannot be run: " in check["summary"]
+    texts = [command["text"] for command in commands_here({"packages": {"triton": row}}, check)]
+    assert texts == [f"chmod a+x {tool}"] if closed else texts[0].endswith("--no-deps triton==3.5.1")
+    tool.write_text("#!/bin/sh\nexit 0\n")
+    tool.chmod(0o755)
+    ctx = recorder(facts={"packages": {"triton": row}, "gpus": []}, expect={})
+    kernels.kernels_stage(ctx)
+    assert ctx.found("K01")["outcome"] == "passed"
