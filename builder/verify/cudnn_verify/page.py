@@ -201,7 +201,7 @@ def _one_cause(row, equal, proof):
         lines.append(wrapped(("Or: " if row["commands"] else "What to do: ") + row["remedy"]))
     if row["restart"]:
         lines.append("  Then restart the runtime: what is loaded stays loaded.")
-    return lines + ["  Source: " + row["source"]]
+    return lines + ["  Source: " + row["source"]] + (["  Page: " + row["page"]] if row["page"] else [])
 
 
 def _what_was_read(read):

@@ -22,7 +22,7 @@ Command = namedtuple("Command", "where text note")
 _FACT = re.compile(r"\{([\w.-]+)\}")
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
-_NUMPY_SIZES = {("96", "88"): "numpy>=2", ("88", "96"): "numpy<2", ("88", "80"): "numpy>=1.20,<2"}
+_NUMPY_SIZES = {("96", "88"): "numpy<2", ("88", "96"): "numpy>=2", ("88", "80"): "numpy>=1.20,<2"}
 _WHEEL_STEMS = {"cudart": "cuda-runtime", "nvjitlink": "nvjitlink"}
 
 
@@ -236,7 +236,8 @@ class Remedies(FrameworkBuilds):
         """The NumPy that a package was compiled for, by the sizes or the number in its message."""
         if self.detail.get("wanted"):
             return read_patterns()["numpy-api"].get(str(int(self.detail["wanted"], 16)))
-        return _NUMPY_SIZES.get((self.detail.get("header"), self.detail.get("object")))
+        sizes = self.detail.get("header"), self.detail.get("object")
+        return _NUMPY_SIZES.get(sizes[::-1] if self.detail.get("own") else sizes)
 
     def _jax_of_jaxlib(self):
         """The release of both; before 0.3 they had different numbers."""

@@ -1,5 +1,6 @@
 """From texts to causes: the signature of each line, and the decision between causes that fit equally."""
 
+import os
 import re
 from bisect import bisect_right
 from collections import namedtuple
@@ -23,6 +24,7 @@ _PROGRAM_TEXT = re.compile(
 )
 _END = 1500
 """Lines of a text that are compared with the classes of messages."""
+_SITE = re.compile(r"https?://[\w.:~/-]{1,200}$")
 _FIELD = re.compile(r"\{(\w+)\}")
 # Somebody's words about a message that is gone.
 _PAST = re.compile(
@@ -76,7 +78,8 @@ def _detail(match, line):
     library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' | is not found)", text)
     windows = re.search(r"\b(cublas(?:Lt)?|cudart|cufft|cusparse|cusolver)64_(\d\d)\b", text)
     named = "lib%s.so.%s" % windows.groups() if windows else None
-    detail["library"] = library.group(0) if library else detail.get("library") or named
+    asked = next((detail[key] for key in ("library", "soname", "file") if detail.get(key)), None)
+    detail["library"] = library.group(0) if library else named or asked
     found = re.match(r"libcudnn\w*\.so\.(\d+)", detail["library"] or "")
     if not found and "libcudnn_" in match.re.pattern:
         found = re.search(r"\.so\.(\d)", match.group(0))
@@ -252,7 +255,14 @@ def _how(cause, finding):
 def _bare_row(cause, how, line, source, remedy):
     row = {"cause": cause, "title": CAUSES[cause].title, "how": how, "line": line, "remedy": remedy}
     row.update(strength=PROVES, rank=-1, says=None, because=[], source=source, signature=None)
+    row["page"] = _page_of(cause)
     return dict(row, commands=[], restart=False)
+
+
+def _page_of(cause):
+    """The address of a cause's page, whose path stays; None if ``RTBUILD_SITE`` names no site."""
+    site = os.environ.get("RTBUILD_SITE", "")
+    return "%s/causes/%s.html" % (site.rstrip("/"), cause) if _SITE.match(site) else None
 
 
 def _from_report(report):

@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from pages import diagnose_score
 
 from builder.verify.cudnn_verify.common.causes import CAUSES
+from builder.verify.cudnn_verify.page import render_diagnosis
 from builder.verify.cudnn_verify.read.signatures import (
     FEWEST,
     by_frequency,
@@ -355,3 +356,40 @@ def test_a_blank_of_a_signature_is_never_optional():
     """A blank is written out as ``\\s+``, so that ``?`` after it would make it lazy."""
     for name, row in signature_sections().items():
         assert not re.search(r" [?](?![:=!<P])", row["text"]), name
+
+
+@pytest.mark.parametrize(
+    ("site", "page"),
+    [
+        ("https://example.org/rt/", "https://example.org/rt/causes/out-of-memory.html"),
+        ("https://example.org/\x1b[2J", None),
+        ("javascript:alert(1)", None),
+        ("", None),
+    ],
+)
+def test_the_page_of_a_cause_follows_the_address_of_the_site_that_is_set(monkeypatch, site, page):
+    monkeypatch.setenv("RTBUILD_SITE", site)
+    document = diagnose_score.answer("CUDA out of memory")
+    assert document["causes"][0]["page"] == page
+    assert ("Page: " in render_diagnosis(document)) is bool(page)
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("libcublas.so.12 is missing", "pip install nvidia-cublas-cu12"),
+        ("failed to dlopen libcufft.so.12", "pip install nvidia-cufft"),
+        ("Could not dlopen library 'libcudart.so.13'", "pip install nvidia-cuda-runtime"),
+    ],
+)
+def test_the_library_of_a_class_gives_its_package(text, command):
+    rows = diagnose_score.answer(text)["causes"]
+    assert rows[0]["commands"][0]["text"] == command
+
+
+@pytest.mark.parametrize(("header", "here", "wanted"), [(96, 88, "numpy<2"), (88, 96, "numpy>=2")])
+def test_numpy_is_asked_for_as_the_package_was_compiled(header, here, wanted):
+    """``numpy.dtype.__basicsize__`` is 96 in NumPy 1.26 and 88 in 2.2."""
+    text = f"numpy.dtype size changed, may indicate binary incompatibility. Expected {header} from C header, "
+    row = diagnose_score.answer(f"ValueError: {text}got {here} from PyObject")["causes"][0]
+    assert row["commands"][0]["text"] == f'pip install "{wanted}"'
