@@ -99,9 +99,12 @@ def _values(archive: RemoteZip, entries: Sequence[ZipInfo], told: Told) -> Value
     found |= _symbols(known)
     own = [one for one in libraries if one.own]
     coded = [one for one in libraries if not _NVIDIA.fullmatch(PurePosixPath(one.path).name)]
-    found |= _code(coded)
-    if not found["architectures"] and _may_have_cuda(told, found):
-        found |= _code(_read_on(archive, entries, coded))
+    for asked in (own, coded):  # a bundled copy of somebody else's counts where its own have no code
+        found |= _code(asked)
+        if not found["architectures"] and _may_have_cuda(told, found):
+            found |= _code(_read_on(archive, entries, asked))
+        if found["architectures"]:
+            break
     numpy = {one.numpy_abi for one in own if one.numpy_abi}
     if numpy:
         found["numpy_abi"] = min(numpy)
