@@ -22,6 +22,7 @@ _PROGRAM_TEXT = re.compile(
     r"(?:log|logger|logging|warnings|console|st)\.\w+)\s*\(?|<<|\bassert\b[^\"']*,)\s*[rfbu]{0,2}[\"'][^\"']*$",
     re.IGNORECASE,
 )
+_FRAME = re.compile(r'\bFile "[^"\n]{1,300}", line \d+')
 _END = 1500
 """Lines of a text that are compared with the classes of messages."""
 _SITE = re.compile(r"https?://[\w.:~/-]{1,200}$")
@@ -192,9 +193,16 @@ def _free_match(pattern, text, taken):
     for match in pattern.finditer(text):
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         overlaps = any(match.start() < end and start < match.end() for start, end in taken)
-        if not overlaps and not _PAST.search(before) and not _PROGRAM_TEXT.search(before[-300:]):
+        source = _PROGRAM_TEXT.search(before[-300:]) and not _raised(text, before, match)
+        if not overlaps and not _PAST.search(before) and not source:
             return match
     return None
+
+
+def _raised(text, before, match):
+    """Whether a text ends with the line of a traceback that raised, without the message below it."""
+    frame = text[: match.start() - len(before)].rstrip("\n").rpartition("\n")[2]
+    return "\n" not in text[match.end() :].rstrip() and "raise " in before and _FRAME.search(frame)
 
 
 def _place(line):

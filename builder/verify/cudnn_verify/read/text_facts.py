@@ -66,9 +66,11 @@ def printed_by(text):
     return {name for name, pattern in rows.items() if re.search(pattern, text)}
 
 
-# CUDA's libraries with its major in their names, those of wheels, and words for what is not there
+# CUDA's libraries with its major in their names, those that are here, and words for what is not there
 _CUDA_NUMBERED = re.compile(r"(lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so)\.(\d+)")
-_IN_WHEELS = re.compile(r"(?:site|dist)-packages/\S{0,200}?" + _CUDA_NUMBERED.pattern)
+_HERE = re.compile(
+    r"(?:(?:site|dist)-packages/\S{0,200}?|(?i:CUDA toolkit)[^\n]{0,60}?)" + _CUDA_NUMBERED.pattern
+)
 _SAYS_ABSENT = re.compile(
     r"(?i)not found|cannot open|can't open|no such file|missing|could not|couldn't|fail|unable|error"
 )
@@ -89,7 +91,7 @@ class TextFacts(object):
         self._visible(text)
         self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]
-        self.libraries = {found.groups() for text in present for found in _IN_WHEELS.finditer(text)}
+        self.libraries = {found.groups() for text in present for found in _HERE.finditer(text)}
 
     def _packages(self, text):
         rows = read_frameworks().values()
@@ -121,6 +123,7 @@ class TextFacts(object):
         self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else by_card
         self.capabilities = set(cards.values()) | {self.capability} - {None}
         self.python = _groups("python", text).get("version")
+        self.wheel_torch = _groups("wheel_torch", text).get("version")
         self.library_path, self.noexec = (
             _groups("path", text).get("value"),
             _groups("noexec", text).get("path"),
@@ -205,11 +208,11 @@ def _driver_new(facts, detail):
 
 
 def _cuda_other(facts, detail):
-    """The library is of another CUDA than the packages, which bring it, or are all built, for one."""
-    asked = _CUDA_NUMBERED.match(str(detail.get("library") or ""))
+    """The library is of another CUDA than the one here, in packages or in a toolkit, or than all packages."""
+    asked = _CUDA_NUMBERED.search(str(detail.get("library") or detail["matched"]))
     named = sorted(number for stem, number in facts.libraries if asked and stem == asked.group(1))
     if named and asked.group(2) not in named:
-        return "%s is asked for, and packages here bring %s.%s" % (
+        return "%s is asked for, and the one here is %s.%s" % (
             asked.group(0),
             asked.group(1),
             named[0],
@@ -276,6 +279,35 @@ def _cublas_of_2_10(facts, _):
     """https://github.com/pytorch/pytorch/issues/174949"""
     text = "PyTorch 2.10 for CUDA 12.8 brings cuBLAS 12.8.4.1; another release of cuBLAS works"
     return text if numbers(facts.packages.get("torch"))[:2] == (2, 10) else None
+
+
+def _wheel_of_other_torch(facts, _):
+    """The name of a wheel in the text, ``...+cu128torch2.9.0...``, has another PyTorch than the one here."""
+    here = numbers(facts.packages.get("torch"))[:2]
+    found = here and facts.wheel_torch and numbers(facts.wheel_torch)[:2] != here
+    names = (facts.wheel_torch, facts.packages.get("torch"))
+    return "a wheel here is built for PyTorch %s, and %s is installed" % names if found else None
+
+
+def _pin_above_floor(_, detail):
+    floor, pin = detail["floor"], detail["pin"]
+    return numbers(pin) >= numbers(floor) and "%s is not below %s" % (pin, floor)
+
+
+_MORE_THAN_THE_CARD = re.compile(
+    r"allocate ([\d.]+) ([KMG])iB.{0,30}?(?:; |total capacity of )([\d.]+) ([KMG])iB", re.S
+)
+
+
+def _beyond_card(_, detail):
+    """One allocation is larger than the card's whole memory: https://pytorch.org/docs/stable/notes/cuda.html"""
+    found = _MORE_THAN_THE_CARD.search(detail["line"])
+    if not found:
+        return None
+    asked, unit, total, of = found.groups()
+    more = float(asked) * 1024 ** "KMG".index(unit) > float(total) * 1024 ** "KMG".index(of)
+    here = (asked, unit, total, of)
+    return more and "the program asks for %s %siB at once, and the card has %s %siB" % here
 
 
 def _two_nccl(facts, _):
@@ -377,6 +409,9 @@ CONDITIONS = {
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
     "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",
     "two-nccl": _two_nccl,
+    "wheel-of-other-torch": _wheel_of_other_torch,
+    "pin-above-floor": _pin_above_floor,
+    "beyond-card": _beyond_card,
     "cublas-of-2.10": _cublas_of_2_10,
     "hidden": lambda facts, _: facts.hidden and "CUDA_VISIBLE_DEVICES hides the cards",
     "cards-listed": lambda facts, _: facts.cards_listed and "nvidia-smi lists a card",

@@ -280,6 +280,76 @@ def test_classes_of_faults_that_the_last_unseen_threads_showed(text, causes, com
         assert any(command in text for text in found), found
 
 
+SAGE = "torch 2.8.0+cu129\nsageattention-2.2.0+cu128torch{}.post3-cp39-abi3-win_amd64\nImportError: "
+SAGE += "DLL load failed while importing _fused: A dynamic link library (DLL) initialization routine failed."
+NO_JAX_LIBRARIES = "cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.\n"
+NO_JAX_LIBRARIES += "operation cudaRuntimeGetVersion(&version) failed: Error loading CUDA libraries."
+NVRTC_12 = "CUDA toolkit 13.0 (`/usr/local/cuda` -> `libnvrtc.so.{}`)\nlibnvrtc.so.12 not found"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        ("RuntimeError: UVA is not available", "framework-known-bad", "VLLM_WSL2_ENABLE_PIN_MEMORY=1"),
+        (
+            "Because only vllm==0.19 is available and\nvllm==0.19 depends on torchvision==0.25.0,",
+            "package-pin-mismatch",
+            None,
+        ),
+        (
+            "app requires nvidia-cublas>=13.3.0.5\ntorch 2.13 require nvidia-cublas==13.1.x",
+            "package-pin-mismatch",
+            None,
+        ),
+        ("app requires nvidia-cublas>=13.1\ntorch 2.13 requires nvidia-cublas==13.1.0.3", None, None),
+        ("Requirements contain conflicting indexes for package `torch`:", "package-pin-mismatch", None),
+        ("Stale venv detected (torch cpu != required cu130).", "framework-cpu-build", None),
+        (NVRTC_12.format(13), "cuda-major-mixed", None),
+        (NVRTC_12.format(12), "nvrtc-missing", None),
+        (SAGE.format("2.9.0"), "extension-mismatch", None),
+        (SAGE.format("2.8.0"), "system-library-missing", "winget"),
+        ("[NO] No matching wheel for CUDA 13.0 + PyTorch 2.13.0", "build-not-published", None),
+        ('JAX falls back to CPU ("Outdated cuBLAS installation")', "toolkit-mixed", None),
+        (
+            NO_JAX_LIBRARIES,
+            "toolkit-library-missing",
+            "jax[cuda12]",
+        ),
+        (
+            "Found 3 CDI devices\nError: unresolvable CDI devices nvidia.com/gpu=0",
+            "toolkit-known-bad",
+            "1.18.2",
+        ),
+        ("Error: unresolvable CDI devices nvidia.com/gpu=0", "container-no-gpu", "cdi generate"),
+        ("CUDA out of memory. Tried to allocate 13.61 GiB (GPU 0; 10.76 GiB total capacity;", None, None),
+        (
+            "CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 10.76 GiB total capacity;",
+            "out-of-memory",
+            None,
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 80.00 GiB. GPU 0 has a total capacity of 79.15 GiB",
+            None,
+            None,
+        ),
+    ],
+)
+def test_classes_of_faults_that_the_third_held_out_set_showed(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    commands = [row["text"] for named in document["causes"] for row in named["commands"]]
+    assert command is None or any(command in text for text in commands), commands
+
+
+def test_a_traceback_that_is_cut_below_its_raise_is_read():
+    raised = (
+        '  File "core.py", line 108, in check\n    raise RuntimeError("FlashInfer requires GPUs with sm75 or'
+    )
+    raised += ' higher")'
+    assert diagnose_score.answer(raised)["cause"] == "kernel-compiler-too-old"
+    assert diagnose_score.answer(raised.splitlines()[1])["causes"] == []
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
