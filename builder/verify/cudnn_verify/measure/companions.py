@@ -145,7 +145,7 @@ def check_companions(ctx):
     if not names:
         return ctx.not_run("P04", "no compiled package asks for a framework here")
     process = _process(packages)
-    before, notes, lost, seen = _runtimes(process), [], [], 0
+    before, notes, lost, seen, found = _runtimes(process), [], [], 0, 0
     for at, name in enumerate(names):
         if time.time() - start > _LINK_SECONDS:
             notes.append("not looked at: %s" % ", ".join(names[at:]))
@@ -155,6 +155,7 @@ def check_companions(ctx):
         answers = [(path, _opened(process, path, own)) for path in files]
         seen += len(answers)
         faults = [(path, answer) for path, answer in answers if not answer.loads]
+        found += len(answers) - len(faults)
         for path, answer in faults[:3]:
             row = {
                 "package": "%(name)s %(version)s" % packages[name],
@@ -168,7 +169,10 @@ def check_companions(ctx):
             if decided and len(faults) == len(answers):
                 lost.append(row)
                 break
-            notes.append("%(package)s: %(file)s: %(fault)s" % row)
+            brought = (
+                ", and which an installed package has" if answer.kind == "absent" and not decided else ""
+            )
+            notes.append("%(package)s: %(file)s: %(fault)s" % row + brought)
         both = {major: path for major, path in _runtimes(process).items() if major not in before}
         if both and before:
             text = "%s brings the runtime of CUDA %s into a process that has CUDA %s's"
@@ -177,7 +181,8 @@ def check_companions(ctx):
     if lost:
         text = "%(package)s does not load: %(file)s: %(fault)s" % lost[0]
         return ctx.fails("P04", text, _cause(lost[0]), {"unloadable": lost, "files": seen, "weak": True})
-    text = "%d compiled files of %d packages beside the frameworks find their libraries" % (seen, len(names))
+    count = "%d" % seen if found == seen else "%d of %d" % (found, seen)
+    text = "%s compiled files of %d packages beside the frameworks find their libraries" % (count, len(names))
     return ctx.passed("P04", text, {"files": seen}, note="; ".join(notes[:4]))
 
 

@@ -23,6 +23,7 @@ from ..common.distributions import (
 from ..common.isolation import shadowed_modules, user_path
 from ..common.tables import cuda_family, cuda_package, read_facts, read_frameworks
 from ..common.versions import numbers, satisfies
+from .contents import has_record, watched_names
 from .owners import check_owners
 from .protocol import STAGES, stage
 from .resolver import Loader, toolkit_folders
@@ -49,7 +50,7 @@ def packages_stage(ctx):
     ctx.fact("strangers", strangers(distributions, modules))
     absent = sorted(set(read_frameworks()) - set(modules))
     lost = sorted(canonical(row["name"]) for name in absent for row in packages_of(name, distributions))
-    started = made_at_start(distributions)
+    started, nameless = made_at_start(distributions), _nameless(distributions)
     if started:
         name, origin = sorted(started.items())[0]
         text = "%s is in the process as Python starts, from %s, and is not what pip installed" % (
@@ -60,8 +61,27 @@ def packages_stage(ctx):
     elif lost:
         text = "pip lists %s, and there is no module of it to import" % ", ".join(lost)
         ctx.fails("P02", text, "package-overwritten", {"packages": lost})
+    elif nameless:
+        path = os.path.join(
+            distributions[nameless[0]]["location"], distributions[nameless[0]]["info"], "METADATA"
+        )
+        text = "%s does not say the name and the version of its package" % path
+        ctx.fails("P02", text, "package-overwritten", {"packages": nameless, "not_as_installed": [path]})
     else:
         ctx.attempt("P02", check_owners, ctx, distributions)
+
+
+def _nameless(distributions):
+    """The packages of frameworks and NVIDIA's with a RECORD and without a name, or a version, in METADATA.
+
+    ``importlib.metadata.version`` gives None for them, on which other packages end.
+    """
+    found, watched = [], watched_names()
+    for name, row in sorted(distributions.items()):
+        if watched.match(name) and has_record(row):
+            text = read_text(os.path.join(row["location"], row["info"], "METADATA"))
+            found += [] if all(re.search(r"(?mi)^%s:" % key, text) for key in ("Name", "Version")) else [name]
+    return found
 
 
 def strangers(distributions, modules):

@@ -268,6 +268,17 @@ def test_the_same_file_twice_and_files_as_installed_are_sound(p02, tmp_path):
     assert "two owners" in check["note"]
 
 
+@pytest.mark.parametrize("left", ["", "Version: 2.21.5\n", "Name: nvidia-nccl-cu12\n"])
+def test_metadata_that_names_no_package_is_a_fault_though_its_folder_does(p02, tmp_path, left):
+    """An interrupted copy leaves it empty: importlib.metadata.version is None then."""
+    install(tmp_path, "nvidia-nccl-cu12", "2.21.5", files={"nvidia/nccl/a.txt": b"words"})
+    assert p02(tmp_path)["outcome"] == "passed"
+    (tmp_path / "nvidia_nccl_cu12-2.21.5.dist-info" / "METADATA").write_text(left)
+    check = p02(tmp_path)
+    assert (check["outcome"], check["cause"]) == ("failed", "package-overwritten")
+    assert check["evidence"]["packages"] == ["nvidia-nccl-cu12"]
+
+
 def test_a_file_of_a_package_that_nobody_watches_is_told_from_damage(p02, tmp_path):
     """As tensorflow-cpu over tensorflow, whose files are of other sizes and contents."""
     path = "nvidia/nccl/lib/libnccl.so.2"
