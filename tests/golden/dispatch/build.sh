@@ -13,7 +13,7 @@ tasks=(
   '395b69c5d6f06d66d73e torch=registry.example/staging tf2.8'
   'facadfee026f1e618105 torch=registry.example/staging torch2.3'
 )
-read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
+read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
 echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
 RTBUILD_REASON=$(mktemp) || exit 1
 export RTBUILD_REASON
