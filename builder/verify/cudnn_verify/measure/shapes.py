@@ -18,6 +18,7 @@ EVIDENCE_SHAPES = {
     "cannot be opened": {str: str},  # library: the loader's message
     "card": int,
     "changed": [{"path": str, "not_as_in": _TEXTS, "as_in": _TEXTS}],
+    "closed": _TEXTS,
     "compiled": (str, dict, None),
     "cured_by": str,
     "dlerror": str,
