@@ -43,7 +43,7 @@ def _pinned_wheel(remedies):
 
 
 def _compiled_anew(remedies):
-    found = re.search(_COMPILED_HERE, _failing_words(remedies))
+    found = re.search(_COMPILED_HERE, _failing_words(remedies).replace("-", "_"))
     return found and found.group(0).replace("_", "-")
 
 
@@ -149,6 +149,7 @@ PACKAGE_FACTS = {
     "companions": _companions,
     "pinned-wheel": _pinned_wheel,
     "compiled-anew": _compiled_anew,
+    "required-index": lambda r: torch_index(r.detail.get("variant")) or None,
     "torch-of-library": _torch_of_library,
     "torch-of-toolkit": _torch_of_toolkit,
     "published": _published,

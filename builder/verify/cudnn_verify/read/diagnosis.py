@@ -63,7 +63,9 @@ def _hit(signature, match, lines, index, facts):
         causes, strength, because = [cause], PROVES, because + [reason]
     elif len(causes) == 1 < len(signature.causes) and strength == WRAPPER:
         strength = FITS
-    says = signature.says and _FIELD.sub(lambda found: detail.get(found.group(1)) or "?", signature.says)
+    # a signature's words are about its own causes
+    says = signature.says if not reason or cause in signature.causes else None
+    says = says and _FIELD.sub(lambda found: detail.get(found.group(1)) or "?", says)
     return SignatureHit(signature, line, detail, causes, strength, because, says)
 
 
@@ -119,7 +121,8 @@ def diagnose(reading):
         causes = []  # what CUDA and cuDNN say after the program's own fault follows from it
     equal = [row["cause"] for row in causes if row["rank"] == causes[0]["rank"]]
     decided = bool(causes) and causes[0]["strength"] == PROVES
-    silent = next((finding.says for finding in findings if not finding.causes and finding.says), None)
+    without = [(finding.because + [finding.says])[0] for finding in findings if not finding.causes]
+    silent = next(filter(None, without), None)
     return {
         "schema": 1,
         "read": dict(facts.as_document(), sources=reading.sources, notes=reading.notes),

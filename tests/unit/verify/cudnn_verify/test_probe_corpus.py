@@ -303,7 +303,16 @@ NVRTC_12 = "CUDA toolkit 13.0 (`/usr/local/cuda` -> `libnvrtc.so.{}`)\nlibnvrtc.
         ),
         ("app requires nvidia-cublas>=13.1\ntorch 2.13 requires nvidia-cublas==13.1.0.3", None, None),
         ("Requirements contain conflicting indexes for package `torch`:", "package-pin-mismatch", None),
-        ("Stale venv detected (torch cpu != required cu130).", "framework-cpu-build", None),
+        (
+            "Stale venv detected (torch cpu != required cu130).",
+            "framework-cpu-build",
+            "pytorch.org/whl/cu130",
+        ),
+        (
+            "pip install causal-conv1d # prebuilt wheel doesn't include sm_121\nno kernel image is availa",
+            "framework-arch-missing",
+            "--no-binary causal-conv1d",
+        ),
         (NVRTC_12.format(13), "cuda-major-mixed", None),
         (NVRTC_12.format(12), "nvrtc-missing", None),
         (SAGE.format("2.9.0"), "extension-mismatch", None),
@@ -339,6 +348,14 @@ def test_classes_of_faults_that_the_third_held_out_set_showed(text, cause, comma
     assert document["cause"] == cause
     commands = [row["text"] for named in document["causes"] for row in named["commands"]]
     assert command is None or any(command in text for text in commands), commands
+
+
+def test_words_about_other_causes_are_left_out_and_a_reason_is_told():
+    assert diagnose_score.answer(SAGE.format("2.9.0"))["causes"][0]["says"] is None
+    assert "run-time" in diagnose_score.answer(SAGE.format("2.8.0"))["causes"][0]["says"]
+    text = "CUDA out of memory. Tried to allocate 13.61 GiB (GPU 0; 10.76 GiB total capacity;"
+    look = diagnose_score.answer(text)["look"]["decides"]
+    assert "asks for 13.61 GiB at once, and the card has 10.76 GiB" in look
 
 
 def test_a_traceback_that_is_cut_below_its_raise_is_read():
