@@ -23,7 +23,7 @@ _FACT = re.compile(r"\{([\w.-]+)\}")
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
 _NUMPY_SIZES = {("96", "88"): "numpy<2", ("88", "96"): "numpy>=2", ("88", "80"): "numpy>=1.20,<2"}
-_WHEEL_STEMS = {"cudart": "cuda-runtime", "nvjitlink": "nvjitlink"}
+_WHEEL_STEMS = {"cudart": "cuda-runtime", "nvjitlink": "nvjitlink", "nvrtc": "cuda-nvrtc"}
 
 
 class Remedies(FrameworkBuilds):

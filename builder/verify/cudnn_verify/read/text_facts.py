@@ -108,6 +108,8 @@ class TextFacts(object):
             told |= {cuda_major_of(name, self.packages[name]) for name in names} - {None}
             self.cuda_majors = self.cuda_majors or told
         self.cuda_majors |= {int(major) for major in _groups("jax_cuda", text).values()}
+        folders = {int(found["major"]) for found in _find_all("wheel_folder", text)}
+        self.cuda_majors = self.cuda_majors or folders
 
     def _machine(self, text):
         said = _groups("driver", text)

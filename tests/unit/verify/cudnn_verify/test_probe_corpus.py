@@ -284,6 +284,7 @@ SAGE = "torch 2.8.0+cu129\nsageattention-2.2.0+cu128torch{}.post3-cp39-abi3-win_
 SAGE += "DLL load failed while importing _fused: A dynamic link library (DLL) initialization routine failed."
 NO_JAX_LIBRARIES = "cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.\n"
 NO_JAX_LIBRARIES += "operation cudaRuntimeGetVersion(&version) failed: Error loading CUDA libraries."
+NO_NVRTC = "libnvrtc.so.12: cannot open shared object file\n"
 NVRTC_12 = "CUDA toolkit 13.0 (`/usr/local/cuda` -> `libnvrtc.so.{}`)\nlibnvrtc.so.12 not found"
 
 
@@ -314,6 +315,9 @@ NVRTC_12 = "CUDA toolkit 13.0 (`/usr/local/cuda` -> `libnvrtc.so.{}`)\nlibnvrtc.
             "--no-binary causal-conv1d",
         ),
         (NVRTC_12.format(13), "cuda-major-mixed", None),
+        (NO_NVRTC + "/v/site-packages/nvidia/cu13/lib", "cuda-major-mixed", None),
+        (NO_NVRTC + "/v/site-packages/nvidia/cu12/lib", "nvrtc-missing", None),
+        (NO_NVRTC + "torch 2.9.1+cu130", "cuda-major-mixed", None),
         (NVRTC_12.format(12), "nvrtc-missing", None),
         (SAGE.format("2.9.0"), "extension-mismatch", None),
         (SAGE.format("2.8.0"), "system-library-missing", "winget"),
