@@ -18,7 +18,9 @@ UNSEEN = CORPUS.with_name("unseen.jsonl")
 """Threads that nobody read who mended a signature; the file is absent while there are none."""
 OUTCOMES = ("right with command", "right", "half", "wrong", "silent")
 NO_CAUSE = "out-of-scope"
-"""Expected of a thread whose fault is none of rtbuild's: silence is right; so is a cause beside it."""
+"""Expected of a thread whose fault is none of rtbuild's: silence is right, and so is the program's own fault,
+or a cause beside it.
+"""
 FIRST_RUN = {
     "2019": (9, 4, 0, 0, 11),
     "2020": (4, 14, 0, 0, 13),
@@ -56,7 +58,8 @@ unseen text fares: [the last section](#unseen-threads) does.
 - right: an expected cause is first; with command: a command that mends it is shown, too
 - half: the expected cause is second, the first is not decided, and a look is named that tells them apart
 - wrong: another cause
-- silent: no cause. For a fault that is none of rtbuild's ({none} threads) silence counts as right
+- silent: no cause. For a fault that is none of rtbuild's ({none} threads) silence counts as right,
+  and so does naming the program
 
 | | threads | right with command | right | half | wrong | silent |
 |---|---|---|---|---|---|---|
@@ -67,7 +70,7 @@ mends signatures, and asked about once. What is expected of them was mapped from
 After that run they are mended with, and belong to the corpus above. Each row is a set, the last one last.
 From the second on they are graded by hand: the right cause with a command for another package than the one at
 fault counts as wrong, one whose mend was doubted as right without a command. Of the 76 threads that were
-gathered for the last set 25 were in the corpus already; those are left out.
+gathered for the last set 25 were in the corpus already: those, of which 23 were answered right, are left out.
 """
 
 
