@@ -124,7 +124,7 @@ def batch_script(
     again = shlex.join(["sbatch", "--parsable", *gres])
     lines += [
         'read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"',
-        'echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"',
+        'echo "$key $cell${suites:+ ($suites)} on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"',
         *setup,
         "RTBUILD_REASON=$(mktemp) || exit 1",
         "export RTBUILD_REASON",

@@ -14,7 +14,7 @@ tasks=(
   'facadfee026f1e618105 torch=registry.example/staging torch2.3'
 )
 read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
-echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
+echo "$key $cell${suites:+ ($suites)} on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
 RTBUILD_REASON=$(mktemp) || exit 1
 export RTBUILD_REASON
 code=0

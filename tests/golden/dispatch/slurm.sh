@@ -11,7 +11,7 @@ tasks=(
   '077a58018f12ede2d72c registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
 )
 read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
-echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
+echo "$key $cell${suites:+ ($suites)} on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
 RTBUILD_REASON=$(mktemp) || exit 1
 export RTBUILD_REASON
 code=0
@@ -69,7 +69,7 @@ tasks=(
   '7522f0c48a5ae4ea28b2 registry.example/staging@sha256:2222222222222222222222222222222222222222222222222222222222222222 torch2.2.0-py3.11-bookworm'
 )
 read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
-echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
+echo "$key $cell${suites:+ ($suites)} on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
 RTBUILD_REASON=$(mktemp) || exit 1
 export RTBUILD_REASON
 code=0

@@ -438,6 +438,7 @@ def test_a_task_without_a_verdict_says_why(desk: Desk, cluster: KubeDouble) -> N
                 cluster.end(job, "Failed", "BackoffLimitExceeded")
 
     cluster.refuse = refuse
+    desk.write_fleet("kubernetes", "attempts: 1\n")
     code, rows = desk.tasks("--wait", "--every", "0.2")
     assert code == 5
     said = "ended without a verdict: failed: BackoffLimitExceeded: "
