@@ -54,16 +54,18 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
         left_open = all(one.outcome is Outcome.UNKNOWN for one in found.absent)
         ways = list(_close_releases(demand, culprits, first))
     else:
-        culprits = _culprits(demand, first)
+        left_open = _left_open(found, demand)
+        ask = functools.partial(search, available=available, enough=1, most=_MOST)
+        culprits = _culprits(demand, first, ask, left_open=left_open)
         if culprits:
             demanded = _only(demand, culprits)
-            asked = search(demanded, available=available, enough=1, most=_MOST)
+            asked = ask(demanded)
             names = " and ".join(culprits)
             head = f"possible: {names} clash" if len(culprits) == 2 else f"possible for {names}"
         else:
             demanded, asked = demand, found
             head = "possible for all of " + ", ".join(name for name, _ in demand.parts())
-        reasons, left_open = _reasons(asked, demanded), _left_open(asked, demand)
+        reasons = _reasons(asked, demanded)
         ways = list(_ways_out(demand, culprits, first))
     lines = [f"nothing is {'known to be ' * left_open}{head}", *(f"  {reason}" for reason in reasons)]
     if ways:
@@ -79,12 +81,16 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
     )
 
 
-def _culprits(demand: Demand, first: First) -> list[str]:
-    """The one demand, or the first two, that cannot be met even without the others."""
+def _culprits(demand: Demand, first: First, ask: Callable[[Demand], Search], *, left_open: bool) -> list[str]:
+    """The one demand, or the first two, that cannot be met even without the others.
+
+    Unless the whole is ``left_open``, they are refused for certain, too: a driver that is too old for a card
+    may do for one that nobody named.
+    """
     names = [name for name, _ in demand.parts()]
     for some in itertools.chain(itertools.combinations(names, 1), itertools.combinations(names, 2)):
         only = _only(demand, some)
-        if only.frameworks and first(only, {}) is None:
+        if only.frameworks and first(only, {}) is None and (left_open or not _left_open(ask(only), only)):
             return list(some)
     return []
 

@@ -36,6 +36,7 @@ from builder.plan.facts.rules import (
     Outcome,
     check,
     choices,
+    fitted,
     platform_of,
     settled,
     summary,
@@ -272,13 +273,20 @@ def judged(
             continue
         cell = _with_companions(sketch, demand)
         proposal = Proposal(cell=cell, findings=until_refused(cell, demand.driver, offered_truth(cell)))
+        if not proposal.possible and demand.companions and (other := fitted(cell)) != cell:
+            found = until_refused(other, demand.driver, offered_truth(other))
+            proposal = min(proposal, Proposal(cell=other, findings=found), key=_severity)
         # they are for several CUDA majors, and refuse each other on every Python and base
         last = proposal.findings[-1:]
         if any(f.rule == "cuda-provider" and f.outcome is Outcome.IMPOSSIBLE for f in last):
             hopeless = combination
         if proposal.possible and demand.companions:
-            proposal = replace(proposal, cell=settled(cell))
+            proposal = replace(proposal, cell=settled(proposal.cell))
         yield combination, proposal
+
+
+def _severity(proposal: Proposal) -> int:
+    return proposal.outcome.severity
 
 
 def offered_truth(cell: Cell) -> Truth:

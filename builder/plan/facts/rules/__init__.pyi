@@ -1,5 +1,5 @@
 from .candidates import Choice, Combination, choices, platform_of
-from .checking import OF_MACHINE, check, explain, settled, until_refused
+from .checking import OF_MACHINE, check, explain, fitted, settled, until_refused
 from .finding import Finding, Outcome, summary
 from .packages import bad_pairs
 
@@ -13,6 +13,7 @@ __all__ = [
     "check",
     "choices",
     "explain",
+    "fitted",
     "platform_of",
     "settled",
     "summary",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from builder.core.model import Cell
-from builder.core.versions import canonical, pinned, release, requirement
+from builder.core.versions import canonical, contains, pinned, release, requirement
 from builder.plan.facts.reading import Truth, WheelTruth, framework_texts, system_of
 from builder.plan.facts.rules import (
     beside,
@@ -195,6 +195,24 @@ def until_refused(cell: Cell, driver: str | None, truth: Truth | None = None) ->
 def settled(cell: Cell) -> Cell:
     """The cell, its packages beside the frameworks pinned to the releases that were judged."""
     return beside.settled(cell, stack_of(cell).beside)
+
+
+def fitted(cell: Cell) -> Cell:
+    """The cell, with the newest releases that its PyTorch has nothing against of those packages that no
+    requirement bounds: torchaudio 2.11 asks for no PyTorch, so a resolver takes it beside any.
+    """
+    stack = stack_of(cell)
+    torch = compiled_packages.torch_of(stack)
+    if torch is None:
+        return cell
+    versions = {
+        one.name: row.version
+        for one in stack.beside
+        if one.chosen
+        and (row := compiled_packages.release_for(stack, one, torch)) is not None
+        and all(contains(asked.specifier, row.version) for _, asked in one.wanted)
+    }
+    return beside.with_releases(cell, versions)
 
 
 def explain(cell: Cell, found: Sequence[Finding]) -> str:

@@ -20,6 +20,11 @@ from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import GpuRow, PackageRow, SameFilesRow, card_of, load
 
+FIRST_STABLE = "2.10"
+"""The oldest PyTorch that a package compiled against its stable interface asks for, by the packages' tables.
+
+https://docs.pytorch.org/docs/stable/notes/libtorch_stable_abi.html
+"""
 _OF_TORCH = re.compile(r"lib(?:torch|c10)_cuda\.so")
 
 
@@ -205,6 +210,16 @@ def torch_abi(stack: Stack) -> Iterator[Finding]:
     minor = short(torch.version.partition("+")[0], 2)
     for one in stack.beside:
         row = one.row
+        if row is not None and _before_stable(row, minor):
+            text = f"{one.label} is compiled against PyTorch's stable interface, of an unread release"
+            older = f"{torch.label} is older than any that is known to have it"
+            judge = warns if load().packages.names[one.name].optional else unknown
+            yield judge(
+                f"{text}: {older}{_instead(stack, one, torch)}",
+                Value("PyTorch that has its stable interface", FIRST_STABLE, row.source_of("abi")),
+                Value("PyTorch", torch.version, CELL),
+            )
+            continue
         if row is None or not row.torch or minor in row.torch:
             continue
         built = Value(f"PyTorch that has {one.name}'s symbols", ", ".join(row.torch), row.source_of("torch"))
@@ -218,6 +233,14 @@ def torch_abi(stack: Stack) -> Iterator[Finding]:
         text = f"{one.label} asks for symbols that PyTorch {span} has, and {torch.label} has not"
         message = f"{text}: it does not load{_instead(stack, one, torch)}"
         yield Finding(_refused(one), message, (built, there))
+
+
+def _before_stable(row: PackageRow, minor: str) -> bool:
+    """Whether a package is compiled against PyTorch's stable interface, does not say since which release, and
+    this one is older than each that a package of that kind asks for.
+    """
+    asks = any(len(parsed.specifier) for parsed in row.asks("torch"))
+    return row.abi == "stable" and not asks and not at_least(minor, FIRST_STABLE)
 
 
 def torch_of(stack: Stack) -> CellFramework | None:
@@ -243,7 +266,8 @@ def release_for(stack: Stack, one: Beside, torch: CellFramework) -> PackageRow |
     for row in one.table.rows:
         asked = row.asks("torch")
         fits = all(parsed.specifier.contains(version.partition("+")[0], prereleases=True) for parsed in asked)
-        bound = row.abi == "stable" or any(len(parsed.specifier) for parsed in asked)
+        stable = row.abi == "stable" and not _before_stable(row, minor)
+        bound = stable or any(len(parsed.specifier) for parsed in asked)
         named = minor in row.torch if row.torch else bound
         if (
             row.yanked is None

@@ -112,10 +112,12 @@ def _against(driver_version: str, need: str) -> Outcome:
 
 
 def _floor(cuda: Value) -> Value | None:
+    """The floor of the family, or the toolkit's own driver if that is older, as CUDA 11.0's is."""
     family = load().families.get(str(major(cuda.text)))
-    if family is not None and family.floor is not None:
-        return Value(f"driver floor of CUDA {family.major}", family.floor, family.source)
-    return own_driver(cuda) if family is not None else None
+    own = own_driver(cuda) if family is not None else None
+    if family is None or family.floor is None or (own is not None and not at_least(own.text, family.floor)):
+        return own
+    return Value(f"driver floor of CUDA {family.major}", family.floor, family.source)
 
 
 def own_driver(cuda: Value) -> Value | None:

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from builder.core.versions import key
 from builder.plan.facts.reading.observed import Truth, WheelTruth
 from builder.plan.facts.rules.checking import check, settled
+from builder.plan.facts.rules.compiled_packages import FIRST_STABLE
 from builder.plan.facts.rules.finding import Outcome, summary
 from builder.plan.facts.tables import loader as tables
 
@@ -211,3 +213,10 @@ def test_several_packages_of_another_torch_are_exchanged_together(beside) -> Non
     found = check(beside("torch==2.10.0", "torchvision==0.20.1", "torchaudio==2.5.1"))
     near = next(one.nearest for one in found if one.nearest is not None)
     assert near.cell.pip == ("torchvision==0.25.0", "torchaudio==2.10.0")
+
+
+def test_the_first_pytorch_with_a_stable_interface_is_that_of_the_tables() -> None:
+    """The oldest that a package asks for which is compiled against that interface alone."""
+    rows = [row for table in tables.load().packages.values() for row in table.rows if row.abi == "stable"]
+    clauses = [clause for row in rows for asked in row.asks("torch") for clause in asked.specifier]
+    assert min((clause.version for clause in clauses), key=key) in {FIRST_STABLE, f"{FIRST_STABLE}.0"}

@@ -158,6 +158,24 @@ def test_what_is_not_on_record_is_unknown_with_the_nearest_that_is(text: str, op
     assert f"another version in place of {text} (the command line): {close} on Python" in said.message
 
 
+@pytest.mark.parametrize(
+    ("text", "gpu", "driver"),
+    [("tensorflow==2.15.0", "RTX4090", "470"), ("onnxruntime-gpu==1.20.0", "RTX3090", "470")],
+)
+def test_a_driver_that_may_do_for_another_card(text: str, gpu: str, driver: str) -> None:
+    """Of a driver alone it is not known, since cuda-compat helps cards of data centres."""
+    assert isinstance(refusal(text, driver=driver), NotKnownError)
+    said = refusal(text, gpus=(gpu,), driver=driver)
+    assert type(said) is NothingPossibleError
+    assert "`gpus` says which card it is" not in said.message
+
+
+def test_a_package_that_asks_for_no_pytorch_is_taken_in_the_release_that_goes_with_it() -> None:
+    """torchaudio 2.11 has no requirement, and is linked with CUDA 13."""
+    found = proposals("torch==2.4.0", "torchaudio", gpus=("A100",), driver="535", python="3.11")
+    assert {text for one in found for text in one.cell.pip if "audio" in text} == {"torchaudio==2.4.0"}
+
+
 def test_what_an_index_answered_that_it_lacks_is_impossible() -> None:
     """And a version between those on record is no release at all."""
     for text, available in (

@@ -50,7 +50,7 @@ def _kept(*packages, lost, winner):
 
 
 def test_of_two_packages_with_the_same_files_the_one_that_the_framework_asks_for_is_kept():
-    """The one that came last is the intruder: t08, c01 and f04 of an outsider's sixty faults."""
+    """The one that came last is the intruder."""
     eleven, twelve = _package("nvidia-nccl-cu11", "2.14.3"), _package("nvidia-nccl-cu12", "2.25.1")
     torch = _package("torch", "2.6.0", ["nvidia-nccl-cu12==2.21.5; platform_system == 'Linux'"])
     names = {"lost": "nvidia-nccl-cu12", "winner": "nvidia-nccl-cu11"}
@@ -95,7 +95,7 @@ def test_libraries_that_are_installed_are_led_to_and_not_installed_again(tmp_pat
 
 
 def test_the_rest_is_installed_first_and_a_folder_that_is_not_there_is_left_out(tmp_path, monkeypatch):
-    """CuPy 13 looks in no wheel: what lies in one is not installed again. c02 and x05 of an outsider's."""
+    """CuPy 13 looks in no wheel: what lies in one is not installed again."""
     dead, alive = tmp_path / "python3.10", tmp_path / "mine"
     alive.mkdir()
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{dead}:{alive}")
