@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from builder.core.errors import MatrixError, RtbuildError, SeveralMatricesError, UsageError
-from builder.core.model import SUITES, Cell, Matrix, Pinned
+from builder.core.model import Cell, Matrix, Pinned
+from builder.core.suites import SUITES
 
 if TYPE_CHECKING:
     from builder.plan.matrix import Selection

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from builder.core.digests import digest_of
+from builder.core.suites import SUITES
 
 Profile = Literal["plain", "colab"]
 """The purpose of an image: plain ones run a command, those of ``colab`` start Jupyter for Colab's page."""
@@ -86,19 +87,6 @@ class HasPythons(Protocol):
 
 OLDEST_PYTHON = 6
 """Of CPython 3, the first minor version that the probe runs on: a cell has no older one."""
-SUITES = (
-    "conv",
-    "linalg",
-    "attention",
-    "compile",
-    "train",
-    "vision",
-    "loader",
-    "comm",
-    "infer",
-    "conv-kinds",
-)
-"""What the probe can run on a GPU: docs/suites.md."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +108,7 @@ class Cell:
     """The image has a C and a C++ compiler, and Python's headers: kernels are compiled as programs run."""
     env: tuple[tuple[str, str], ...] = ()
     verify: tuple[str, ...] = ()
-    """Suites (:data:`SUITES`) that the image has to pass to be published; empty: the matrix names none."""
+    """Suites that the image has to pass to be published; empty: the matrix names none."""
     gpus: tuple[str, ...] = ()
     """GPU classes that the matrix claims (``T4``, ``A100``): checked against wheels, proven by reports."""
     index: tuple[str, ...] = ()

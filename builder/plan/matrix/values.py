@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from urllib.parse import urlsplit
 
-from builder.core.model import OLDEST_PYTHON, SUITES
+from builder.core.model import OLDEST_PYTHON
+from builder.core.suites import SUITES
 from builder.plan.matrix.source import did_you_mean
 
 

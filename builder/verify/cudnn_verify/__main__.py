@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 
+from ...core.suites import SUITES
 from .common.causes import CAUSES, PROBE_FAULT, explain
 from .common.isolation import (
     UNWRITTEN,
@@ -28,7 +29,6 @@ from .measure.report import compare_reports, exit_code, make_report, without_inf
 from .measure.run import Program
 from .measure.runner import child_main
 from .measure.schedule import in_order, run_all
-from .measure.suite_judge import SUITES
 from .page import Style, render_diagnosis, render_html, render_page
 from .read.diagnosis import diagnose
 from .read.knowledge import knowledge_here, take_knowledge, within_time

@@ -6,20 +6,9 @@ that no card here gives.
 
 import math
 
+from ....core.suites import SUITES
 from .fw_compute import is_gpu_name
 
-SUITES = (
-    "conv",
-    "linalg",
-    "attention",
-    "compile",
-    "train",
-    "vision",
-    "loader",
-    "comm",
-    "infer",
-    "conv-kinds",
-)
 SUITE_CHECKS = {"linalg": "W01", "attention": "W02", "compile": "W03", "train": "W04"}
 SUITE_CHECKS.update({"vision": "W05", "loader": "W06", "comm": "W07", "infer": "W08", "conv-kinds": "W09"})
 """The check of each suite; ``conv`` is C07 and F05."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builder.core.errors import MatrixError
-from builder.core.model import SUITES, Base, Cuda, Exemption, Options, Publishing
+from builder.core.model import Base, Cuda, Exemption, Options, Publishing
+from builder.core.suites import SUITES
+from builder.image.recipe import bundle
 from builder.plan.matrix import entry, load
-from builder.verify.cudnn_verify.measure import suite_judge as probe_suites
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "matrix"
 GOOD = sorted((GOLDEN / "good").glob("*.yaml"))
@@ -369,8 +372,14 @@ def test_the_suites_of_a_cell(load_text, line, named, compilers, suites):
     assert any("    verify: " in text for text in entry(cell)) is bool(named)
 
 
-def test_the_suites_are_those_of_the_probe():
-    assert SUITES == probe_suites.SUITES
+def test_the_suites_are_those_of_the_probe(tmp_path):
+    """Of the one file that goes into images."""
+    path = tmp_path / "cudnn_verify.py"
+    path.write_bytes(bundle())
+    asked = subprocess.run(
+        [sys.executable, path, "--suite", "none"], capture_output=True, text=True, check=False
+    )
+    assert f"there are: {', '.join(SUITES)}\n" in asked.stderr
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from builder.core.suites import SUITES
 from builder.verify.cudnn_verify.measure import suite_stages
 from builder.verify.cudnn_verify.measure.convolution import Bench
 from builder.verify.cudnn_verify.measure.cuda import CudaError
@@ -21,7 +22,6 @@ from builder.verify.cudnn_verify.measure.suite_arrays import ArraySuites
 from builder.verify.cudnn_verify.measure.suite_judge import (
     ON_CARD,
     SUITE_CHECKS,
-    SUITES,
     judge_results,
     suite_row,
     suite_rows,
