@@ -103,8 +103,8 @@ class _Clients:
                 yield text, name.digest or resolve(self._registry, text).digest
                 continue
             tags, notes = tags_by_digest(self._registry, repository, say)
-            if notes:
-                self.unread[repository] = tuple(notes)
+            if notes or not tags:
+                self.unread[repository] = tuple(notes) or ("it has no image",)
             for digest, names in tags.items():
                 yield f"{repository}:{max(names, key=lambda tag: (len(tag), tag))}", digest
 

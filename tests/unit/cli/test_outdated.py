@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doubles import small_image
+from doubles.registry import RegistryDouble, serve
 from kept_documents import repository
 from rtbuild_command import called
 
@@ -138,6 +139,14 @@ def test_an_image_without_a_provenance_that_counts_is_not_known(published: Publi
     code, page = published.ask(":latest", key=str(key), fail_on="security")
     assert code == 5
     assert "no provenance beside it says what it was built from" in page
+
+
+def test_a_repository_without_an_image_is_not_known(
+    published: Published, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve(RegistryDouble(tags={"sha256-" + "a" * 64: "sha256:" + "b" * 64})) as double:
+        assert called(module.outdated, [f"{double.host}/team/none"], fail_on="security") == 5
+    assert "unknown   it has no image" in capsys.readouterr().out
 
 
 def test_a_key_without_a_published_image_is_a_mistake() -> None:
