@@ -1,3 +1,3 @@
 """rtbuild: images of CUDA, cuDNN, framework and Python that are known to work."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -34,7 +34,7 @@ from .read.diagnosis import diagnose
 from .read.knowledge import knowledge_here, take_knowledge, within_time
 from .read.reading import read_all, read_text_given
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 
 
 class Parser(argparse.ArgumentParser):
