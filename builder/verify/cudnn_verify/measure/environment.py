@@ -1,5 +1,5 @@
-"""E01 and E02: the machine, the interpreter, the variables that steer which libraries are loaded; and limits
-that keep libraries from loading: memory, mounts, preloaded files.
+"""E01: the machine and the interpreter; and limits that keep libraries from loading: memory, mounts,
+preloaded files.
 """
 
 import os
@@ -9,21 +9,10 @@ import resource
 import sys
 
 from ..common.distributions import read_text
-from ..common.tables import read_frameworks
 from .cuda import ctypes
 from .library_files import mapped_libraries
 from .protocol import stage
 
-_STEERING = (
-    r"LD_LIBRARY_PATH|LD_PRELOAD|LD_AUDIT|CUDA_|CUDNN_|NVIDIA_|NV_CUD|CONDA_PREFIX$|COLAB_|VIRTUAL_ENV$"
-)
-"""Variables for the report, beside the frameworks' own."""
-# Variables that turn off a framework's own comparison of compiled and loaded cuDNN, and the values that do.
-_SKIPS = {
-    "PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK": ("1",),
-    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": ("1", "true", "True"),
-    "MXNET_CUDNN_LIB_CHECKING": ("0",),
-}
 OPEN_FILES = []
 _PRELOAD_FILE = "/etc/ld.so.preload"
 NO_MEMORY = re.compile(
@@ -32,12 +21,6 @@ NO_MEMORY = re.compile(
     re.I,
 )
 """Messages by which a process says that it got no memory, or no room for a library."""
-
-
-def steers(name):
-    """Whether a variable decides about CUDA or a framework's use of it, and stands in the report."""
-    rows = read_frameworks().values()
-    return re.match("|".join([_STEERING] + [p for row in rows for p in row.get("settings", ())]), name)
 
 
 def start_environment(pid="self"):
@@ -72,7 +55,7 @@ def libc_version():
 
 @stage("environment", layer="environment", timeout=20)
 def environment_stage(ctx):
-    """Describe the machine, the variables, and what Python's start has loaded (.pth, sitecustomize)."""
+    """Describe the machine, and what Python's start has loaded (.pth, sitecustomize)."""
     system = re.search(r'^PRETTY_NAME="?([^"\n]*)', read_text("/etc/os-release"), re.M)
     at_colabs = "yes" if os.path.isdir("/usr/lib64-nvidia") else None
     here = {
@@ -98,32 +81,6 @@ def environment_stage(ctx):
     else:
         note = here["libc"] is None and "this C library is not glibc, for which cuDNN is built"
         ctx.passed("E01", "Python %(python)s on %(machine)s, %(libc)s" % here, here, note=note)
-    ctx.attempt("E02", _check_variables, ctx)
-
-
-def _check_variables(ctx):
-    steering = {name: os.environ[name] for name in sorted(os.environ) if steers(name)}
-    ctx.fact("variables", steering)
-    off = sorted(name for name, values in _SKIPS.items() if os.environ.get(name) in values)
-    if off:
-        text = "a framework's own cuDNN check is switched off: %s" % ", ".join(off)
-        return ctx.fails("E02", text, "check-disabled", {"variables": steering, "off": off})
-    limit, who = memory_limit()
-    preload, cards = os.environ.get("LD_PRELOAD"), os.environ.get("CUDA_VISIBLE_DEVICES")
-    hidden, disabled = cards in ("", "-1", "none", "NoDevFiles"), os.environ.get("NVIDIA_DISABLE_REQUIRE", "")
-    stubs = "/stubs" in os.environ.get("LD_LIBRARY_PATH", "")
-    notes = [
-        limit and "memory is limited to %d MiB (%s)" % (limit >> 20, who),
-        no_temporary_folder(),
-        preload and "LD_PRELOAD is set: %s" % preload,
-        preload_file() and "/etc/ld.so.preload names %s" % ", ".join(preload_file()[:3]),
-        hidden and "CUDA_VISIBLE_DEVICES=%s: no program here would see a GPU" % cards,
-        stubs and "LD_LIBRARY_PATH holds a folder of stub libraries",
-        disabled.lower() in ("1", "true")
-        and "NVIDIA_DISABLE_REQUIRE: the driver was not compared with what the image needs",
-    ]
-    text = "%d variable%s steer CUDA and the loader" % (len(steering), "" if len(steering) == 1 else "s")
-    return ctx.passed("E02", text, {"variables": steering}, note="; ".join(filter(None, notes)))
 
 
 def preload_file():

@@ -19,6 +19,9 @@ _JAX_VERSIONS = ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "
 _NO_GPU = ("No visible GPU devices", "no supported devices found")
 
 
+_CUPY_KERNEL = (
+    '#include <cupy/complex.cuh>\n#include <cupy/carray.cuh>\nextern "C" __global__ void probe() {}\n'
+)
 _PLATFORM_SETTINGS = {"JAX_PLATFORMS": "jax_platforms", "JAX_PLATFORM_NAME": "jax_platform_name"}
 
 
@@ -192,6 +195,14 @@ class Cupy(Eager):
                     _pathfinder.load_nvidia_dynamic_lib(name[3:].partition(".so")[0])
                 except _pathfinder.DynamicLibNotFoundError:
                     continue  # it is opened by its name alone
+
+    def compile_kernel(self):
+        """As for its first array: NVRTC with CuPy's options, and CUDA's headers, which CuPy's include."""
+        core, compiler = imported("cupy._core.core"), imported("cupy.cuda.compiler")
+        options = getattr(core, "assemble_cupy_compiler_options", None)
+        program = getattr(compiler, "_NVRTCProgram", None)
+        if options and program:
+            program(_CUPY_KERNEL, "probe.cu").compile(options(()))
 
     def touch(self):
         return cudnn_tuple(self.api.cuda.cudnn.getVersion()) if self._cudnn() is not None else ()

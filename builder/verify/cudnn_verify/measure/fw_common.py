@@ -102,6 +102,9 @@ class Framework(object):
         """Do what the framework's own documents say for libraries that it does not find; the line, or ""."""
         return ""
 
+    def compile_kernel(self):
+        """Without a GPU: compile what the framework compiles for each program; nothing is caught here."""
+
     def touch(self):
         """Make the framework load cuDNN, if that needs no GPU; the version that it reports, or ()."""
         return ()
@@ -153,6 +156,8 @@ def compute(ctx, framework, about):
         check_gpu(ctx, framework, about)
     else:
         ctx.not_run("F03", reason)
+        with ctx.call("%s: compile a kernel" % framework.module):
+            framework.compile_kernel()
         ctx.not_run("F04", reason)
         check_cpu(ctx, framework, reason)
     ctx.fact("libraries", mapped_libraries() or [])

@@ -8,6 +8,7 @@ import os
 import re
 from itertools import permutations
 
+from ..common.distributions import read_record
 from ..common.tables import known_bad, known_bad_words, read_patterns
 from ..common.versions import cudnn_rule, dotted, numbers
 from .counter import by_counter_tests, shorten
@@ -106,9 +107,24 @@ def _cause_of_exception(run, check):
         raw = "cuDNN's own convolution ran on this GPU (compute capability %s)" % capability
         cause = "framework-arch-missing" if "kernel" in said else "cudnn-arch-dropped"
         return run.proven(cause, "convolution", raw)
+    header = re.search(r'(?:cannot|could not) open source file "([^"]+)"|Failed to find CUDA headers', text)
+    if header:
+        name = header.group(1) or "cuda_fp16.h"  # the one that CuPy's own headers begin with
+        return by_counter_tests(run, check) or _lacks_header(run, check, name)
     cause = find_cause(run, check)
     vague = cause in ("framework-import", "execution-failed")
     return status_cause(text) or "execution-failed" if vague else cause
+
+
+def _lacks_header(run, check, header):
+    """A header of CUDA's that NVRTC does not find, and the installed packages that had it."""
+    packages, gone = run.facts.get("packages") or {}, []
+    for name, row in sorted(packages.items()):
+        rows = read_record(row, lambda path: path.endswith("/" + header)) if "-cuda-" in name else []
+        gone += [name] if any(not os.path.exists(entry["path"]) for entry in rows) else []
+    check["evidence"].update(header=header, packages=gone)
+    where = "; %s installed it, and it is gone" % ", ".join(gone) if gone else ""
+    return run.proven("kernel-compiler-missing", "headers", "the compiler finds no %s%s" % (header, where))
 
 
 def framework_stage(ctx):

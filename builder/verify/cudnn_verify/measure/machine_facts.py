@@ -324,6 +324,7 @@ class MachineRemedies(Remedies):
                 len(r.owners() or ()) > 1 and bool(set(r._hurt()) & set(r.owners()))
             ),
             "each-hurt": lambda r: tuple(map(r._again, r._hurt())),
+            "cuda-headers": lambda r: bool(r.evidence.get("header")),
             "closed-program": lambda r: " ".join(map(quote, r.evidence.get("closed") or ())) or None,
             "each-right-name": lambda r: tuple(filter(None, map(r.right_name, r._hurt()))),
             "each-switch": lambda r: tuple(r.evidence.get("off") or ()),

@@ -27,6 +27,7 @@ from .contents import has_record, watched_names
 from .owners import check_owners
 from .protocol import STAGES, stage
 from .resolver import Loader, toolkit_folders
+from .variables import check_variables
 
 # The cause if the library of one of NVIDIA's wheels is nowhere; toolkit-library-missing for others.
 _ABSENT = {"cuda-nvcc": "ptxas-missing", "cuda-nvrtc": "nvrtc-missing", "cudnn": "cudnn-missing"}
@@ -46,6 +47,7 @@ def packages_stage(ctx):
     ctx.fact("installed", modules)
     ctx.fact("system_packages", system_packages())
     ctx.fact("shadowed_modules", shadowed_modules())
+    ctx.attempt("E02", check_variables, ctx, distributions)
     ctx.attempt("P01", check_pins, ctx, distributions)
     ctx.fact("strangers", strangers(distributions, modules))
     absent = sorted(set(read_frameworks()) - set(modules))

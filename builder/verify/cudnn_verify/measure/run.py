@@ -15,7 +15,7 @@ _CLEARED = {
 }
 SETTINGS = re.compile(
     r"(?!TF_VAR_|TF_TOKEN_|TF_CLI_)"  # Terraform's
-    r"(XLA|TF|JAX|PYTORCH|TORCH|OMP|KMP|GOMP|MKL|OPENBLAS|ORT|CT2|FLAGS|CUDNN|CUDA_MODULE|LD_BIND|MALLOC|GLIBC)_"
+    r"(XLA|TF|JAX|PYTORCH|TORCH|OMP|KMP|GOMP|MKL|OPENBLAS|ORT|CT2|FLAGS|CUDNN|CUPY|TRITON|NCCL|CUDA_(?:MODULE|FORCE|DISABLE|INJECTION|PATH)|LD_BIND|MALLOC|GLIBC)_"
 )
 """Variables that steer a framework, and that some value of can end it."""
 # Counter-tests for which the probe starts anew: variables, Python's start-up, the loader's own files.

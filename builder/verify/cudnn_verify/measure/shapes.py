@@ -24,6 +24,7 @@ EVIDENCE_SHAPES = {
     "dlerror": str,
     "ending": {"kind": str, "text": str},
     "framework": str,
+    "header": str,
     "loaded": (str, dict, None),
     "lost": [_REQUIREMENT],
     "memory": (bool, int),

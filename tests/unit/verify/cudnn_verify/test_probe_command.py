@@ -15,7 +15,6 @@ from probe_elf import write_elf
 
 from builder.verify.cudnn_verify.__main__ import answer
 from builder.verify.cudnn_verify.fix import _mend
-from builder.verify.cudnn_verify.measure.environment import environment_stage
 from builder.verify.cudnn_verify.measure.protocol import UsageError
 from builder.verify.cudnn_verify.measure.report import compare_reports, printed_report, without_infinities
 
@@ -299,17 +298,6 @@ def test_a_package_that_ends_the_process_is_no_end_of_the_probe(probe, tmp_path)
     report = probe.report(env={"PYTHONPATH": str(tmp_path)})
     assert report["verdict"] == "broken"
     assert report["cause"] == "crash"
-
-
-def test_a_check_that_was_switched_off(recorder, monkeypatch):
-    ctx = recorder()
-    monkeypatch.setenv("PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK", "0")
-    environment_stage(ctx)
-    assert ctx.found("E02")["outcome"] == "passed"
-    ctx = recorder()
-    monkeypatch.setenv("PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK", "1")
-    environment_stage(ctx)
-    assert ctx.found("E02")["cause"] == "check-disabled"
 
 
 def test_parts_without_a_shim(probe, tmp_path):

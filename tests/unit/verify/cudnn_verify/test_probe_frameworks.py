@@ -13,7 +13,7 @@ import pytest
 from probe_elf import write_elf
 
 from builder.verify.cudnn_verify.common.tables import newest_row, opened_libraries
-from builder.verify.cudnn_verify.measure import fw_libraries, fw_stages, fw_tensorflow
+from builder.verify.cudnn_verify.measure import fw_arrays, fw_libraries, fw_stages, fw_tensorflow
 from builder.verify.cudnn_verify.measure.fw_arrays import Cupy, Jax
 from builder.verify.cudnn_verify.measure.fw_compute import (
     arch_support,
@@ -431,6 +431,44 @@ def test_a_text_only_chooses_the_counter_test(
     judge_framework(run)
     assert [(check["id"], check["cause"]) for check in run.checks] == [("F05", cause)]
     assert run.proof or cause == "execution-failed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'carray.cuh(57): catastrophic error: cannot open source file "cuda_fp16.h"',
+        "Failed to find CUDA headers. Please install CUDA toolkit headers",
+    ],
+)
+def test_a_header_of_cuda_that_nvrtc_misses_is_named_with_the_package_that_had_it(
+    tmp_path, monkeypatch, text
+):
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    info = tmp_path / "nvidia_cuda_runtime_cu12.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text("nvidia/cuda_runtime/include/cuda_fp16.h,,1\n")
+    row = {"name": "nvidia-cuda-runtime-cu12", "location": str(tmp_path), "info": info.name}
+    run = _Run(text, packages={row["name"]: row})
+    run.in_flight = "cupy: compile a kernel"
+    judge_framework(run)
+    assert [(check["id"], check["cause"]) for check in run.checks] == [("F04", "kernel-compiler-missing")]
+    assert run.checks[0]["evidence"]["packages"] == ["nvidia-cuda-runtime-cu12"]
+    assert "cuda_fp16.h; nvidia-cuda-runtime-cu12 installed it" in run.proof[-1]
+
+
+def test_cupy_compiles_its_own_headers_where_there_is_no_gpu(monkeypatch):
+    compiled = []
+    program = SimpleNamespace(compile=compiled.append)
+    modules = {
+        "cupy._core.core": SimpleNamespace(assemble_cupy_compiler_options=lambda given: ("-I", *given)),
+        "cupy.cuda.compiler": SimpleNamespace(
+            _NVRTCProgram=lambda source, _: compiled.append(source) or program
+        ),
+    }
+    monkeypatch.setattr(fw_arrays, "imported", modules.get)
+    fw_arrays.Cupy(None).compile_kernel()
+    assert "cupy/carray.cuh" in compiled[0]
+    assert compiled[1] == ("-I",)
 
 
 @pytest.mark.parametrize(
