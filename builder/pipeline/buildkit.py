@@ -12,7 +12,7 @@ from pathlib import Path
 from builder.core.errors import CellError
 from builder.core.model import Cell, RegistryBase
 from builder.image.engine import Engine, SavedImage, built_stage, ca_bundle, proxies
-from builder.image.layers import BaseLayers, Layer, Lease, Record, SystemLayers, codec, tar_layer
+from builder.image.layers import BaseLayers, Layer, Lease, SystemLayers, codec, tar_layer
 from builder.image.recipe import Recipe, write
 from builder.pipeline.options import BuildOptions, EngineOptions
 from builder.pipeline.run_context import RunContext
@@ -101,18 +101,18 @@ def _stages_below(
 def _kept(saved: SavedImage, number: int, cell: Cell, lease: Lease) -> Layer:
     diff_id, compression = saved.diff_ids[number], cell.options.compression
 
-    def make(target: Path) -> Record:
+    def make(target: Path) -> Layer:
         tar = target.with_suffix(".tar")
         try:
             with saved.stream(number) as stream, tar.open("wb") as file:
                 shutil.copyfileobj(stream, file, 1 << 20)
             title = f"packages of {cell.base}"
-            return Record(layer=tar_layer(tar, target, title, compression, lambda _size: None))
+            return tar_layer(tar, target, title, compression, lambda _size: None)
         finally:
             tar.unlink(missing_ok=True)
 
     key = f"system-{diff_id.removeprefix('sha256:')}-{codec(compression)}"
-    record = lease.store.obtain(key, lease, make)
-    if record.layer.diff_id != diff_id:
-        raise CellError(f"the engine gave {record.layer.diff_id} for the layer {diff_id}")
-    return record.layer
+    layer = lease.obtain(key, make)
+    if layer.diff_id != diff_id:
+        raise CellError(f"the engine gave {layer.diff_id} for the layer {diff_id}")
+    return layer

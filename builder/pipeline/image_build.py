@@ -192,7 +192,7 @@ class ImageBuild:
             )
             try:
                 if context.layer_cache.target is not None:
-                    context.layer_cache.target.publish(image.records)
+                    context.layer_cache.target.publish(image.own)
             except RegistryError as problem:
                 cell_run.note(f"its layers are not left for other machines: {problem.message}", warning=True)
             sign_pushed(context, f"{repository}@{image.digest}")

@@ -13,7 +13,6 @@ from builder.image.layers import (
     Layer,
     LayerStore,
     Lease,
-    Record,
     check_content,
     config_digest,
     description,
@@ -43,14 +42,14 @@ class LayerRepository:
     """Whose signature counts; None for a repository that is only written to."""
     signer: Signer | None = None
     """Who signs what is left there."""
-    _known: dict[str, Record] = field(default_factory=dict)
+    _known: dict[str, Layer] = field(default_factory=dict)
     """By the digests of their layers."""
     _tags: set[str] | None = None
     _checked: dict[tuple[bytes, str], str] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _publishing: threading.Lock = field(default_factory=threading.Lock)
 
-    def find(self, key: str) -> Record | None:
+    def find(self, key: str) -> Layer | None:
         """The layer that is made of ``key``, described and not downloaded; None if it is not there.
 
         Raises RegistryError if the registry does not answer.
@@ -66,14 +65,14 @@ class LayerRepository:
             if why:
                 self.warn(f"{where} does not count: {why}; it is made here")
                 return None
-            record = read(config, manifest, key, where)
+            layer = read(config, manifest, key, where)
         except ImageMissingError:
             return None
         except RegistryError as problem:
             self.warn(f"{problem.message}; it is made again")
             return None
-        self._known[record.layer.digest] = record
-        return record
+        self._known[layer.digest] = layer
+        return layer
 
     def _unsigned(self, manifest: dict[str, Any], config: bytes) -> str:
         """Why a description does not count; empty if the one who is trusted signed it."""
@@ -91,43 +90,42 @@ class LayerRepository:
         """The file of a layer that :meth:`find` found, in the store; digest and content are checked."""
         found = self._known[layer.digest]
 
-        def make(target: Path) -> Record:
+        def make(target: Path) -> Layer:
             self.registry.fetch_blob(self.repository, layer.digest, target, size=layer.size, progress=advance)
             check_content(layer, target, f"{self.repository}:{shared_tag(found.key)}")
             return found
 
-        record = self.store.obtain(found.key, lease, make)
-        return self.store.blob(record.layer.digest)
+        return lease.blob(lease.obtain(found.key, make).digest)
 
     def has(self, digest: str) -> bool:
         """Whether :meth:`find` met a layer with this digest."""
         return digest in self._known
 
-    def publish(self, made: Iterable[Record]) -> int:
+    def publish(self, made: Iterable[Layer]) -> int:
         """Leave layers here under their keys, blobs and all, unless a key has its tag; how many were new."""
         # One cell at a time: docker-registry 2.8 answers 400 to one manifest that arrives twice at once.
         with self._publishing:
             new = {tag: one for one in made if (tag := shared_tag(one.key)) not in self._listed()}
-            configs = {tag: self._description(record) for tag, record in new.items()}
+            configs = {tag: self._description(layer) for tag, layer in new.items()}
             signed = None
             if new and self.signer is not None:
                 text = signed_text(configs.values())
                 signed = text, Cosign.find().sign_text(text, self.signer)
-            for tag, record in new.items():
-                config, digest = configs[tag], record.layer.digest
-                manifest = manifest_of(record.layer, config, signed)
-                self.registry.push_blob(self.repository, digest, self.store.blob(digest))
+            for tag, layer in new.items():
+                config = configs[tag]
+                manifest = manifest_of(layer, config, signed)
+                self.registry.push_blob(self.repository, layer.digest, self.store.blob(layer.digest))
                 self.registry.push_blob(self.repository, sha256_of(config), config)
                 self.registry.put_manifest(f"{self.repository}:{tag}", manifest, MANIFEST)
             self._listed().update(new)
         return len(new)
 
-    def _description(self, record: Record) -> bytes:
-        files = record.files
+    def _description(self, layer: Layer) -> bytes:
+        files = layer.files
         if not files:
             with suppress(FileNotFoundError):
-                files = self.store.files(record.key)
-        return description(record, files)
+                files = self.store.files(layer.key)
+        return description(layer, files)
 
     def _listed(self) -> set[str]:
         """All tags, asked for once: one question instead of two for every layer of every cell."""

@@ -92,7 +92,7 @@ def test_an_engine_makes_the_same_layers(engine: Engine, system: Path, tmp_path:
     here = composed(tmp_path / "here", system, NamespaceRunner(), STEPS)
     there = composed(tmp_path / "there", system, EngineRunner(engine), STEPS)
     for image in (here, there):
-        assert sum(one.new for one in image.records if one.key.startswith("step-")) == 2
+        assert sum(one.new for one in image.own if one.key.startswith("step-")) == 2
     assert there.layers == here.layers
     assert there.digest == here.digest
 

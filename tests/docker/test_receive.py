@@ -20,7 +20,7 @@ from builder.core.errors import CancelledError, CommandError
 from builder.image.compose.layer_stream import LayersReady
 from builder.image.engine import receive
 from builder.image.engine.engine import Engine
-from builder.image.layers.store import LayerStore, Record
+from builder.image.layers.store import LayerStore
 from builder.image.layers.tar import tar_layer
 from builder.pipeline import upload as feeding
 from builder.pipeline.upload import EngineLoad
@@ -63,14 +63,10 @@ class Images:
                 info.size, info.mode = len(content), 0o755
                 tar.addfile(info, io.BytesIO(content))
         key = f"test-{digest_of([sorted(files), [sha256_of(content) for content in files.values()]])[7:]}"
-        lease = self.store.lease()
-        record = self.store.obtain(
-            key,
-            lease,
-            lambda target: Record(layer=tar_layer(path, target, "test", "zstd", lambda _size: None)),
-        )
-        lease.close()
-        return record.layer
+        with self.store.lease() as lease:
+            return lease.obtain(
+                key, lambda target: tar_layer(path, target, "test", "zstd", lambda _size: None)
+            )
 
     def image(self, word: str) -> OciImage[Layer]:
         config = {

@@ -103,12 +103,12 @@ def test_a_build_asks_a_cache_for_the_layers_that_are_in_it(tmp_path: Path) -> N
         system, wheels = map(store._read, below)
         assert system is not None
         assert wheels is not None
-        keys = layer_keys(recipe, [system.layer], [wheels.layer])
+        keys = layer_keys(recipe, [system], [wheels])
         there = {name for name, key in keys.items() if key.partition("-zstd")[0] in kept}
         assert set(keys) - there == {"probe"}
-        small = store.find(next(key for key in kept.values() if key.startswith("step-0dbd")), lease)
+        small = lease.find(next(key for key in kept.values() if key.startswith("step-0dbd")))
         assert small is not None
-        assert small.layer.size == store.blob(small.layer.digest).stat().st_size
+        assert small.size == store.blob(small.digest).stat().st_size
 
 
 def test_images_that_were_made_here_are_remembered() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from builder.image.compose.layer_plan import check_collisions
 from builder.image.compose.run_steps import ComposeInput, added_layers
-from builder.image.layers import BaseLayers, Layer, Record, SystemLayers
+from builder.image.layers import BaseLayers, Layer, SystemLayers
 from builder.image.recipe import Recipe, RecipeSetting
 from builder.sources.oci import OciImage, image_manifest
 
@@ -31,8 +31,8 @@ _DURATIONS = {
 class ComposedImage(OciImage[Layer]):
     """A cell's image."""
 
-    records: tuple[Record, ...] = ()
-    """The layers whose keys in the store are known."""
+    own: tuple[Layer, ...] = ()
+    """Those of wheels, rootfs, Python and recipe, which another machine finds by their keys."""
 
     @property
     def size(self) -> int:
@@ -47,14 +47,12 @@ def compose_image(work: ComposeInput) -> ComposedImage:
     :class:`~builder.core.errors.MissingToolError` if this machine cannot run the recipe's steps.
     """
     check_collisions(work.plan)
-    records = added_layers(work)
-    added = tuple(one.layer for one in records)
+    added = added_layers(work)
     stacked = work.plan.stacked(work.base.layers)
     config = final_config(work.recipe, work.base, stacked, work.system, added)
     layers = (*stacked, *work.system.layers, *added)
-    records = (*work.plan.every, *records)
     manifest = image_manifest(config, layers)
-    return ComposedImage(manifest=manifest, config=config, layers=layers, records=records)
+    return ComposedImage(manifest=manifest, config=config, layers=layers, own=(*work.plan.every, *added))
 
 
 def final_config(

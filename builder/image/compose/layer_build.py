@@ -24,7 +24,7 @@ from builder.image.compose.layer_plan import (
 )
 from builder.image.compose.layer_stream import LayerSink, LayersReady
 from builder.image.compose.rootfs import rootfs_key
-from builder.image.layers import MEDIA_TYPES, BaseLayers, Layer, Lease, Record, open_layer, tar_layer
+from builder.image.layers import MEDIA_TYPES, BaseLayers, Layer, Lease, open_layer, tar_layer
 from builder.image.wheels import Archive, Excerpt, Tree, check_python, keep_excerpt, write_layer
 from builder.plan.lock import Group
 from builder.sources.oci import Registry, blobs_of, parse_config
@@ -79,8 +79,8 @@ class LayerBuild:
         self._base: Future[BaseLayers]
 
     def __enter__(self) -> Self:
-        for group, record in self.given.known.items():
-            self._add(self._part(group, record))
+        for group, layer in self.given.known.items():
+            self._add(self._part(group, layer))
         self._base = self._base_pool.submit(self._layers_of_base)
         return self
 
@@ -120,10 +120,10 @@ class LayerBuild:
         lowest_first = any(sink.lowest_first for sink in self.sinks)
         return self.given.groups.index(group) if lowest_first else -sum(one.size for one in group)
 
-    def _part(self, group: Group, record: Record) -> LayersReady:
+    def _part(self, group: Group, layer: Layer) -> LayersReady:
         """The base is a part, too, between those that are below and above it."""
         place = self.given.groups.index(group)
-        return LayersReady(place=place + (place >= self.given.base_at), layers=(record.layer,))
+        return LayersReady(place=place + (place >= self.given.base_at), layers=(layer,))
 
     def _add(self, ready: LayersReady) -> None:
         for sink in self.sinks:
@@ -147,12 +147,10 @@ class LayerBuild:
 
         return advance
 
-    def _of_tar(self, key: str, title: str, tar: Path) -> Record:
+    def _of_tar(self, key: str, title: str, tar: Path) -> Layer:
         lease, compression = self.given.lease, self.given.pinned.cell.options.compression
         advance = self._meter(title, tar.stat().st_size)
-        return lease.store.obtain(
-            key, lease, lambda target: Record(layer=tar_layer(tar, target, title, compression, advance))
-        )
+        return lease.obtain(key, lambda target: tar_layer(tar, target, title, compression, advance))
 
     def _layers_of_base(self) -> BaseLayers:
         pinned = self.given.pinned
@@ -160,7 +158,7 @@ class LayerBuild:
             key = python_key(pinned.python, pinned.cell)
             self._python = self._of_tar(key, python_title(pinned.python), self.python)
         base = self._system()
-        interpreter = () if self._python is None else (self._python.layer,)
+        interpreter = () if self._python is None else (self._python,)
         self._add(LayersReady(place=self.given.base_at, layers=(*base.layers, *interpreter)))
         return base
 
@@ -175,7 +173,7 @@ class LayerBuild:
             refuse_hidden(tar, pinned.base)
             key = rootfs_key(pinned.base, pinned.cell)
             self._rootfs = self._of_tar(key, f"rootfs {pinned.base.suite}", tar)
-        return rootfs_base(self._rootfs.layer, pinned.cell)
+        return rootfs_base(self._rootfs, pinned.cell)
 
     def _next(self) -> None:
         """Make the first of the waiting layers, unless another process makes it meanwhile."""
@@ -189,13 +187,13 @@ class LayerBuild:
             # Without scripts the layer is the same for every Python and pip.
             key = keys[-1] if any(tree.scripts for tree in trees) else keys[0]
             excerpt = Excerpt()
-            record = lease.store.obtain(key, lease, lambda target: self._make(trees, target, excerpt))
-        if record.new:
-            keep_excerpt(record.layer, excerpt, lease)
-        self._known[wheels] = record
-        self._add(self._part(wheels, record))
+            layer = lease.obtain(key, lambda target: self._make(trees, target, excerpt))
+        if layer.new:
+            keep_excerpt(layer, excerpt, lease)
+        self._known[wheels] = layer
+        self._add(self._part(wheels, layer))
 
-    def _make(self, trees: Sequence[Tree], target: Path, excerpt: Excerpt) -> Record:
+    def _make(self, trees: Sequence[Tree], target: Path, excerpt: Excerpt) -> Layer:
         pinned = self.given.pinned
         compression, listed = pinned.cell.options.compression, pinned.cell.dependencies == "listed"
         title = title_of(tuple(tree.wheel for tree in trees))
@@ -204,8 +202,8 @@ class LayerBuild:
             layer, listing = write_layer(
                 trees, blob, title, compression, advance, as_listed=listed, excerpt=excerpt
             )
-        return Record(
-            layer=layer,
+        return replace(
+            layer,
             details={"requires_python": {tree.wheel.name: tree.requires_python for tree in trees}},
             files=canonical_json(listing),
         )
@@ -233,17 +231,17 @@ def refuse_hidden(tar: Path, base: RootfsBase) -> None:
 
 
 def registry_layers(base: RegistryBase, registry: Registry, lease: Lease) -> BaseLayers:
-    """A registry image's layers, fetched if the lease's store lacks them.
+    """A registry image's layers, fetched if the store lacks them.
 
     Raises :class:`~builder.core.errors.RegistryError` if what came is not what the digests say.
     """
 
     def obtain(layer: Layer) -> Layer:
-        def fetch(target: Path) -> Record:
+        def fetch(target: Path) -> Layer:
             registry.fetch_blob(base.reference, layer.digest, target)
-            return Record(layer=layer)
+            return layer
 
-        return lease.store.obtain(f"blob-{layer.digest.removeprefix('sha256:')}", lease, fetch).layer
+        return lease.obtain(f"blob-{layer.digest.removeprefix('sha256:')}", fetch)
 
     manifest = registry.manifest(f"{base.reference.partition('@')[0]}@{base.digest}").document
     try:
@@ -251,7 +249,7 @@ def registry_layers(base: RegistryBase, registry: Registry, lease: Lease) -> Bas
         obtain(
             Layer(title="image config", digest=digest, diff_id=digest, size=size, unpacked=0, media_type="")
         )
-        config = parse_config(read_file(lease.store.blob(digest)))
+        config = parse_config(read_file(lease.blob(digest)))
         pairs = zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True)
         layers = [_described(base, described, diff_id) for described, diff_id in pairs]
     except (LookupError, TypeError, ValueError) as problem:

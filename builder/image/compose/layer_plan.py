@@ -4,14 +4,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 from builder.core.digests import digest_of
 from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
 from builder.image.compose import pythons
 from builder.image.compose.rootfs import rootfs_key
-from builder.image.layers import Layer, LayerStore, Lease, Record, codec
+from builder.image.layers import Layer, LayerStore, Lease, codec
 from builder.image.recipe import LEFT_OUT, pip_of
 from builder.image.wheels import LAYOUT, NAMED_FOR_PYTHON, Archive, Tree, check_tags, refuse_collisions
 from builder.image.wheels import style as launcher_style
@@ -20,7 +19,7 @@ from builder.plan.lock import Group, groups_of, stands_alone
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
 """The rule for files that are left out, as a part of layers' keys."""
 
-Elsewhere = Callable[[str], Record | None]
+Elsewhere = Callable[[str], Layer | None]
 """Gives the layer of a key of the store, if another place has it, such as a registry."""
 
 
@@ -34,10 +33,10 @@ class Plan:
     """Lowest layer first: each large wheel alone, in the order of :func:`groups_of`, then all small ones
     together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
     see :mod:`builder.image.wheels.convert`."""
-    known: Mapping[Group, Record]
-    rootfs: Record | None
+    known: Mapping[Group, Layer]
+    rootfs: Layer | None
     """The base's layer, if the base is a rootfs and its layer is known."""
-    python: Record | None = None
+    python: Layer | None = None
     """The layer of a standalone Python, if the lock has one and its layer is known."""
 
     @property
@@ -46,7 +45,7 @@ class Plan:
         return tuple(wheel for group in self.groups if group not in self.known for wheel in group)
 
     @property
-    def every(self) -> tuple[Record, ...]:
+    def every(self) -> tuple[Layer, ...]:
         return (*self.known.values(), *(one for one in (self.rootfs, self.python) if one is not None))
 
     def stacked(self, base: Sequence[Layer]) -> tuple[Layer, ...]:
@@ -57,13 +56,13 @@ class Plan:
         (:mod:`builder.image.compose.layer_build` refuses another). A registry's base is lowest, where engines
         look for it. A standalone Python comes right after the base.
         """
-        layers = [self.known[group].layer for group in self.groups]
+        layers = [self.known[group] for group in self.groups]
         return (*layers[: self.base_at], *base, *self.interpreter, *layers[self.base_at :])
 
     @property
     def interpreter(self) -> tuple[Layer, ...]:
         """The layer of a standalone Python, if the image has one."""
-        return () if self.python is None else (self.python.layer,)
+        return () if self.python is None else (self.python,)
 
     @property
     def base_at(self) -> int:
@@ -74,13 +73,13 @@ class Plan:
 
 
 def plan(pinned: Pinned, lease: Lease, elsewhere: Elsewhere | None = None) -> Plan:
-    """Look for every layer of ``pinned``, first in the lease's store; nothing is made."""
+    """Look for every layer of ``pinned``, first in the store; nothing is made."""
     for wheel in pinned.wheels:
         check_tags(wheel, pinned.cell)
-    places: list[Elsewhere] = [partial(lease.store.find, lease=lease)]
+    places: list[Elsewhere] = [lease.find]
     places += [elsewhere] if elsewhere is not None else []
 
-    def look(keys: Sequence[str]) -> Record | None:
+    def look(keys: Sequence[str]) -> Layer | None:
         found = (find(key) for find, key in product(places, keys))
         return next(filter(None, found), None)
 
@@ -111,7 +110,7 @@ def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:
 def check_collisions(given: Plan) -> None:
     """Raise CellError if two wheels of a plan whose layers are all known fight over a path."""
     found = (given.known[group] for group in given.groups)
-    listings = [json.loads(one.files or given.lease.store.files(one.key)) for one in found]
+    listings = [json.loads(one.files or given.lease.files(one.key)) for one in found]
     refuse_collisions(listings, as_listed=given.pinned.cell.dependencies == "listed")
 
 

@@ -29,7 +29,6 @@ from builder.image.layers import (
     Lease,
     MemoryFullError,
     Pack,
-    Record,
     SystemLayers,
     codec,
     workplace,
@@ -68,23 +67,23 @@ class ComposeInput:
 
     @cached_property
     def wheels(self) -> tuple[Layer, ...]:
-        return tuple(self.plan.known[group].layer for group in self.plan.groups)
+        return tuple(self.plan.known[group] for group in self.plan.groups)
 
     @property
     def lease(self) -> Lease:
         return self.plan.lease
 
 
-def added_layers(work: ComposeInput) -> tuple[Record, ...]:
+def added_layers(work: ComposeInput) -> tuple[Layer, ...]:
     """The recipe's own layers, lowest first. Raises MissingToolError if this machine cannot run the steps."""
     keys = layer_keys(work.recipe, work.below, work.wheels)
-    found = {name: work.lease.store.find(key, work.lease) for name, key in keys.items()}
+    found = {name: work.lease.find(key) for name, key in keys.items()}
     if work.elsewhere is not None:
-        found = {name: record or work.elsewhere(keys[name]) for name, record in found.items()}
-    missing = {name: keys[name] for name, record in found.items() if record is None}
+        found = {name: layer or work.elsewhere(keys[name]) for name, layer in found.items()}
+    missing = {name: keys[name] for name, layer in found.items() if layer is None}
     if missing:
         work.runner.check()  # before anything is laid out
-        with disk_errors(work.lease.store.root):
+        with disk_errors(work.lease.root):
             try:
                 made = _made(work, missing, memory=True)
             except MemoryFullError:
@@ -93,7 +92,7 @@ def added_layers(work: ComposeInput) -> tuple[Record, ...]:
     return tuple(one for one in found.values() if one is not None)
 
 
-def _made(work: ComposeInput, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:
+def _made(work: ComposeInput, keys: Mapping[str, str], *, memory: bool) -> dict[str, Layer]:
     """The folders with these keys, each as a layer in the store."""
     needed = {step for name in keys for step in work.recipe.steps_of(name)}
     with work.base_cache.system(work, alone=_see_wheels(needed), memory=memory) as rootfs:
@@ -137,7 +136,7 @@ def _unpacked_base(work: ComposeInput, *, memory: bool) -> Iterator[RootfsTree]:
     # Of some layers only the compressed size is known. Sources, bytecode and skeletons of TensorFlow with all
     # of CUDA take 0.2 GB.
     need = (512 << 20) + sum(layer.unpacked or 4 * layer.size for layer in work.below)
-    with workplace(work.lease.store.folder("tmp"), need, memory=memory) as folder:
+    with workplace(work.lease.folder("tmp"), need, memory=memory) as folder:
         rootfs = RootfsTree(folder / "root", work.cancel)
         for layer in work.below:
             work.progress(f"looking into {layer.title}")
@@ -230,15 +229,15 @@ def _compile(work: ComposeInput, step: RecipeStep, rootfs: RootfsTree, packs: Se
     store_compiled(missing, rootfs.root, work.lease)
 
 
-def _keep(work: ComposeInput, key: str, name: str, folder: Path) -> Record:
+def _keep(work: ComposeInput, key: str, name: str, folder: Path) -> Layer:
     if not folder.is_dir():
         raise CellError(f"the recipe's steps left no /out/{name}", hint="this is a fault of the template")
     compression = work.recipe.cell.options.compression
 
-    def make(target: Path) -> Record:
+    def make(target: Path) -> Layer:
         with target.open("wb") as blob:
-            return Record(layer=write_folder(folder, blob, name, compression))
+            return write_folder(folder, blob, name, compression)
 
-    record = work.lease.store.obtain(key, work.lease, make)
+    layer = work.lease.obtain(key, make)
     shutil.rmtree(folder)
-    return record
+    return layer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.core.model import Pinned, RegistryBase, Wheel
 from builder.image.compose.layer_plan import installed, plan, python_title, title_of
-from builder.image.layers import LayerStore, Record
+from builder.image.layers import Layer, LayerStore
 from builder.image.wheels import Archive, Member
 
 UNPACKED = 2.0
@@ -148,12 +148,12 @@ def _package(wheel: Wheel, pinned: Pinned, path: Path, files: list[FileSize]) ->
     return size(unpacked=found.size, compressed=packed, known=True)
 
 
-def _layer(title: str, made: Record | None, compressed: int, unpacked: float, identity: str) -> LayerSize:
+def _layer(title: str, made: Layer | None, compressed: int, unpacked: float, identity: str) -> LayerSize:
     """The sizes of a layer that is ``made``, or else the estimates."""
     return LayerSize(
         title=title,
-        unpacked=made.layer.unpacked if made else round(unpacked),
-        compressed=made.layer.size if made else compressed,
+        unpacked=made.unpacked if made else round(unpacked),
+        compressed=made.size if made else compressed,
         made=made is not None,
         identity=identity,
     )

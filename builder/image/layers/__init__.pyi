@@ -10,7 +10,7 @@ from .shared import (
     signature_of,
     signed_text,
 )
-from .store import LayerStore, Lease, Record
+from .store import LayerStore, Lease
 from .tar import END, MTIME, directory_header, file_header, padding, tar_layer, write_folder
 from .tmpfs import MemoryFullError, workplace
 from .types import MEDIA_TYPES, BaseLayers, Compression, Layer, SystemLayers
@@ -32,7 +32,6 @@ __all__ = [
     "MemoryFullError",
     "Pack",
     "Packed",
-    "Record",
     "SystemLayers",
     "TarEntry",
     "TarReader",

@@ -20,7 +20,7 @@ import zstandard
 from builder.core.digests import canonical_json, sha256_of
 from builder.core.errors import CellError
 from builder.image.layers.compression import ZSTD_LEVEL
-from builder.image.layers.store import Lease, Record
+from builder.image.layers.store import Lease
 from builder.image.layers.types import Layer
 
 FORMAT = 1
@@ -89,7 +89,7 @@ def keep_pack(
 ) -> Pack:
     """The pack of ``key``, made of the contents and notes that ``make`` gives, if nobody has made it yet."""
 
-    def write(target: Path) -> Record:
+    def write(target: Path) -> Layer:
         contents, notes = make()
         entries = [
             [one.file.path, one.file.mode, one.file.size, one.file.sha256, one.file.ranges]
@@ -99,18 +99,16 @@ def keep_pack(
         data = _compressed([piece for one in contents for piece in one.pieces])
         blob = len(index).to_bytes(_LENGTH, "big") + index + data
         target.write_bytes(blob)
-        digest, media_type = sha256_of(blob), "application/vnd.rtbuild.pack"
-        sizes = {"size": len(blob), "unpacked": 0}
-        return Record(layer=Layer(title=title, digest=digest, diff_id=digest, media_type=media_type, **sizes))
+        digest, size, kind = sha256_of(blob), len(blob), "application/vnd.rtbuild.pack"
+        return Layer(title=title, digest=digest, diff_id=digest, size=size, unpacked=0, media_type=kind)
 
-    record = lease.store.obtain(key, lease, write)
-    return Pack(lease.store.blob(record.layer.digest))
+    return Pack(lease.blob(lease.obtain(key, write).digest))
 
 
 def find_pack(key: str, lease: Lease) -> Pack | None:
     """The pack of ``key``, kept by ``lease``; None if it must be made."""
-    record = lease.store.find(key, lease)
-    return None if record is None else Pack(lease.store.blob(record.layer.digest))
+    found = lease.find(key)
+    return None if found is None else Pack(lease.blob(found.digest))
 
 
 def _compressed(pieces: Sequence[bytes]) -> bytes:

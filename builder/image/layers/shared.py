@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from builder.core.digests import canonical_json, sha256_of
 from builder.core.documents import MalformedError, parse_json, parse_object
 from builder.core.errors import RegistryError
 from builder.image.layers.compression import CHUNK, DAMAGED, decompressed
-from builder.image.layers.store import Record
 from builder.image.layers.types import MEDIA_TYPES, Layer
 from builder.sources.oci import MANIFEST, is_digest
 
@@ -42,14 +40,13 @@ SIGNED, SIGNATURE = "io.rtbuild.layers.signed", "io.rtbuild.layers.signature"
 """Annotations: the digests of the descriptions that were signed together, and the signature."""
 
 
-def description(record: Record, files: bytes) -> bytes:
+def description(layer: Layer, files: bytes) -> bytes:
     """The config of a layer, which names its sources; ``files`` lists its content."""
     return canonical_json(
         {
             "schema": SCHEMA,
-            "key": shared_key(record.key),
-            "layer": asdict(record.layer),
-            "details": record.details,
+            "key": shared_key(layer.key),
+            **layer.document,
             "files": json.loads(files) if files else None,
         }
     )
@@ -98,7 +95,7 @@ def config_digest(manifest: dict[str, Any], where: str) -> str:
     return digest
 
 
-def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Record:
+def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Layer:
     """The layer that a config describes, with the list of its content.
 
     Raises :class:`~builder.core.errors.RegistryError` if it is another one than ``key`` asks for, or its
@@ -106,9 +103,10 @@ def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Recor
     """
     try:
         document = parse_json(config)
-        layer = Layer(**document["layer"])
-        (described,) = manifest["layers"]
         files = document["files"]
+        listed = canonical_json(files) if files is not None else b""
+        layer = Layer.of(document, key=key, files=listed)
+        (described,) = manifest["layers"]
         checks = {
             "its format is of another rtbuild": document["schema"] == SCHEMA,
             "it was made of something else": document["key"] == shared_key(key),
@@ -117,18 +115,16 @@ def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Recor
             "its digests are none": is_digest(layer.digest) and is_digest(layer.diff_id),
             "it is compressed in another way": layer.media_type in MEDIA_TYPES.values(),
         }
-        details = dict(document["details"])
         if key.startswith("wheel"):  # what else two packages could fight over unseen
             checks["it does not say what is in it"] = isinstance(files, dict) and isinstance(
-                details.get("requires_python"), dict
+                layer.details.get("requires_python"), dict
             )
     except (LookupError, TypeError, ValueError) as problem:
         raise _strange(where, f"it cannot be read: {problem!r}") from problem
     for wrong, right in checks.items():
         if not right:
             raise _strange(where, wrong)
-    listed = canonical_json(files) if files is not None else b""
-    return Record(layer=layer, details=details, files=listed, key=key)
+    return layer
 
 
 def check_content(layer: Layer, blob: Path, where: str) -> None:

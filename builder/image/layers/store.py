@@ -19,9 +19,8 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from builder.core import temporary
 from builder.core.digests import file_sha256
@@ -31,41 +30,6 @@ from builder.core.items import item
 from builder.core.temporary import disk_errors, locked, try_lock
 from builder.image.layers import tmpfs as memory
 from builder.image.layers.types import Layer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """A line of the index. ``details`` is JSON that the maker wants back with the layer."""
-
-    layer: Layer
-    details: dict[str, Any] = field(default_factory=dict)
-    files: bytes = field(default=b"", repr=False, compare=False)
-    """Only on the way in; :meth:`LayerStore.files` reads it back."""
-    key: str = field(default="", compare=False)
-    """The key that it was found or kept under; empty before that."""
-    new: bool = field(default=False, compare=False)
-    """It was made now."""
-
-
-class Lease(contextlib.ExitStack[bool | None]):
-    """Keeps blobs from being pruned until it is closed or its process ends."""
-
-    def __init__(self, store: LayerStore) -> None:
-        super().__init__()
-        self.store = store
-        path = store.folder("leases") / f"{os.getpid()}-{uuid.uuid4().hex}"
-        self._file = self.enter_context(locked(path))
-        self.callback(path.unlink, missing_ok=True)
-
-    def add(self, name: str) -> None:
-        """Keep the blob ``name``. Call it under the store's lock, with the blob still there."""
-        os.write(self._file, f"{name}\n".encode())
-
-    def beside(self) -> Path:
-        """A path for what is not finished: gone with this lease, or swept when its process has died."""
-        path = self.store.folder("tmp") / uuid.uuid4().hex
-        self.add(path.name)
-        return path
 
 
 class LayerStore:
@@ -96,44 +60,13 @@ class LayerStore:
         with self._lock():
             self._sweep_unfinished(self._leased())
 
-    def find(self, key: str, lease: Lease) -> Record | None:
-        """The layer made of ``key``, sound and kept by ``lease``; None if it must be made."""
-        with self._lock():
-            record = self._read(key)
-            if record is None or not self.blob(record.layer.digest).exists():
-                return None
-            lease.add(record.layer.digest)
-            os.utime(self._index(key))
-        return record if self._is_sound(record.layer.digest, record.layer.size) else None
-
     def has(self, key: str) -> bool:
         """Whether the layer of ``key`` seems to be here; it is neither leased nor checked."""
-        record = self._read(key)
-        return record is not None and self.blob(record.layer.digest).exists()
-
-    def obtain(self, key: str, lease: Lease, make: Callable[[Path], Record]) -> Record:
-        """The layer made of ``key``.
-
-        ``make`` writes the blob to the path it is given. Only one process or thread makes a key; others wait.
-        """
-        with locked(self.folder("locks") / key):
-            found = self.find(key, lease)
-            if found is not None:
-                return found
-            with self._lock():
-                target = lease.beside()
-            try:
-                with disk_errors(target):
-                    record = replace(make(target), key=key, new=True)
-                    self._put(record, target, lease)
-            finally:
-                target.unlink(missing_ok=True)
-        if self.limit is not None:
-            self.prune()
-        return record
+        layer = self._read(key)
+        return layer is not None and self.blob(layer.digest).exists()
 
     def files(self, key: str) -> bytes:
-        """:attr:`Record.files` of the layer of ``key``."""
+        """:attr:`Layer.files` of the layer of ``key``."""
         return self._index(key, "files").read_bytes()
 
     def prune(self, limit: int | None = None) -> int:
@@ -185,29 +118,15 @@ class LayerStore:
         remove(self._index(key))
         remove(self._index(key, "files"))
 
-    def _read(self, key: str) -> Record | None:
+    def _read(self, key: str) -> Layer | None:
         try:
-            document = json.loads(self._index(key).read_bytes())
-            return Record(layer=Layer(**document["layer"]), details=document["details"], key=key)
+            return Layer.of(json.loads(self._index(key).read_bytes()), key=key)
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError, IsADirectoryError):
             # Not written by this program: forget it, the layer is made again.
             self._forget(key)
             return None
-
-    def _put(self, record: Record, made: Path, lease: Lease) -> None:
-        target = self.blob(record.layer.digest)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        document = json.dumps({"layer": asdict(record.layer), "details": record.details})
-        with self._lock():
-            if target.is_dir():
-                remove(target)
-            made.replace(target)
-            write_whole(self._index(record.key, "files"), record.files)
-            write_whole(self._index(record.key), document.encode())
-            lease.add(record.layer.digest)
-            self._remember(record.layer.digest, _stamp(target))  # it was hashed on the way
 
     def _is_sound(self, digest: str, size: int | None = None) -> bool:
         """Whether the blob's hash is its name; if not, it is removed.
@@ -245,9 +164,9 @@ class LayerStore:
     def _oldest_first(self, digests: Iterable[str]) -> list[str]:
         used: dict[str, float] = {}
         for path in self.folder("index").glob("*.json"):
-            record = self._read(path.stem)
-            if record is not None:
-                used[record.layer.digest] = max(used.get(record.layer.digest, 0.0), path.stat().st_mtime)
+            layer = self._read(path.stem)
+            if layer is not None:
+                used[layer.digest] = max(used.get(layer.digest, 0.0), path.stat().st_mtime)
         return sorted(digests, key=lambda digest: (used.get(digest, 0.0), digest))
 
     def _leased(self) -> set[str]:
@@ -264,8 +183,8 @@ class LayerStore:
     def _sweep(self, leased: set[str]) -> None:
         """Remove what points at blobs that are gone, and what dead processes left."""
         for path in self.folder("index").glob("*.json"):
-            record = self._read(path.stem)
-            if record is not None and not self.blob(record.layer.digest).exists():
+            layer = self._read(path.stem)
+            if layer is not None and not self.blob(layer.digest).exists():
                 self._forget(path.stem)
         for path in self.folder("hashed").iterdir():
             if not self.blob(path.name).exists():
@@ -281,6 +200,73 @@ class LayerStore:
         temporary.sweep(unfinished, "")
         for path in (*self.folder("index").glob(".*"), *self.folder("hashed").glob(".*")):
             path.unlink(missing_ok=True)  # it was being written: that is done under the lock
+
+
+class Lease(LayerStore, contextlib.ExitStack[bool | None]):
+    """The store, of which no layer that was found or made here is pruned until this is closed.
+
+    The end of its process closes it, too.
+    """
+
+    def __init__(self, store: LayerStore) -> None:
+        LayerStore.__init__(self, store.root, limit=store.limit)
+        contextlib.ExitStack.__init__(self)
+        path = self.folder("leases") / f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._file = self.enter_context(locked(path))
+        self.callback(path.unlink, missing_ok=True)
+
+    def find(self, key: str) -> Layer | None:
+        """The layer made of ``key``, if it is here and sound."""
+        with self._lock():
+            layer = self._read(key)
+            if layer is None or not self.blob(layer.digest).exists():
+                return None
+            self._add(layer.digest)
+            os.utime(self._index(key))
+        return layer if self._is_sound(layer.digest, layer.size) else None
+
+    def obtain(self, key: str, make: Callable[[Path], Layer]) -> Layer:
+        """The layer made of ``key``.
+
+        ``make`` writes the blob to the path it is given. Only one process or thread makes a key; others wait.
+        """
+        with locked(self.folder("locks") / key):
+            found = self.find(key)
+            if found is not None:
+                return found
+            with self._lock():
+                target = self.beside()
+            try:
+                with disk_errors(target):
+                    layer = replace(make(target), key=key, new=True)
+                    self._put(layer, target)
+            finally:
+                target.unlink(missing_ok=True)
+        if self.limit is not None:
+            self.prune()
+        return layer
+
+    def beside(self) -> Path:
+        """A path for what is not finished: gone with this lease, or swept when its process has died."""
+        path = self.folder("tmp") / uuid.uuid4().hex
+        self._add(path.name)
+        return path
+
+    def _add(self, name: str) -> None:
+        """Keep the blob ``name``. Call it under the store's lock, with the blob still there."""
+        os.write(self._file, f"{name}\n".encode())
+
+    def _put(self, layer: Layer, made: Path) -> None:
+        target = self.blob(layer.digest)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock():
+            if target.is_dir():
+                remove(target)
+            made.replace(target)
+            write_whole(self._index(layer.key, "files"), layer.files)
+            write_whole(self._index(layer.key), json.dumps(layer.document).encode())
+            self._add(layer.digest)
+            self._remember(layer.digest, _stamp(target))  # it was hashed on the way
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

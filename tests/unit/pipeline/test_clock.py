@@ -14,7 +14,7 @@ import layer_wheels
 import pytest
 
 from builder.image.compose.layer_plan import plan
-from builder.image.layers.store import LayerStore, Record
+from builder.image.layers.store import LayerStore
 from builder.image.layers.types import Layer
 from builder.image.recipe.rendering import render
 from builder.image.recipe.values import write
@@ -70,8 +70,8 @@ def digests(folder: Path) -> list[str]:
     files = [folder / "recipe" / name for name in recipe.files]
     lease.close()
     return [
-        *(made.known[group].layer.digest for group in made.groups),
-        *([made.rootfs.layer.digest] if made.rootfs else []),
+        *(made.known[group].digest for group in made.groups),
+        *([made.rootfs.digest] if made.rootfs else []),
         recipe.inputs,
         *(f"{path.name} {path.stat().st_mtime_ns} {path.stat().st_mode:o}" for path in files),
     ]
@@ -108,7 +108,7 @@ def test_a_layer_with_a_strange_time_is_as_good_as_any(tmp_path: Path, stamp: fl
     rootfs.write_bytes(b"\0" * 10240)
     given = plan(pinned, lease)
     made, _ = layer_wheels.make_missing(given, wheel_paths=paths, rootfs_tar=rootfs)
-    digest = made.known[made.groups[0]].layer.digest
+    digest = made.known[made.groups[0]].digest
     for path in (store.blob(digest), *store.folder("index").iterdir(), *store.folder("hashed").iterdir()):
         os.utime(path, (stamp, stamp))
     assert store.prune(0) == 0, "all is leased"
@@ -125,17 +125,16 @@ def test_a_clock_that_jumps_ahead_takes_no_layer_away_that_is_being_made(tmp_pat
     store, other = LayerStore(tmp_path / "store"), LayerStore(tmp_path / "store")
     lease = store.lease()
 
-    def make(target: Path) -> Record:
+    def make(target: Path) -> Layer:
         target.write_bytes(b"layer")
         os.utime(target, (1.0, 1.0))
         other.prune(0)
         digest = "sha256:" + hashlib.sha256(b"layer").hexdigest()
-        layer = Layer(title="a", digest=digest, diff_id=digest, size=5, unpacked=5, media_type="x")
-        return Record(layer=layer)
+        return Layer(title="a", digest=digest, diff_id=digest, size=5, unpacked=5, media_type="x")
 
-    record = store.obtain("key", lease, make)
+    record = lease.obtain("key", make)
     assert record.new
-    assert store.blob(record.layer.digest).read_bytes() == b"layer"
+    assert store.blob(record.digest).read_bytes() == b"layer"
     left = tmp_path / "store" / "tmp" / "of-a-process-that-died"
     left.write_bytes(b"half a layer")
     os.utime(left, (1.0, 1.0))

@@ -16,7 +16,7 @@ from doubles.registry import RegistryDouble, serve
 
 from builder.core.errors import RegistryError, UsageError
 from builder.image.layers import shared
-from builder.image.layers.store import LayerStore, Record
+from builder.image.layers.store import LayerStore
 from builder.image.layers.types import MEDIA_TYPES, Layer
 from builder.pipeline.layer_cache import LayerRepository
 from builder.pipeline.options import LayerSource
@@ -61,7 +61,7 @@ class Side:
             signer=Signer(key="theirs"),
         )
 
-    def make(self, content: bytes = CONTENT) -> Record:
+    def make(self, content: bytes = CONTENT) -> Layer:
         blob = zstandard.compress(content)
         layer = Layer(
             title="one 1.0",
@@ -70,14 +70,15 @@ class Side:
             size=len(blob),
             unpacked=len(content),
             media_type=MEDIA_TYPES["zstd"],
+            details={"requires_python": {"one": None}},
+            files=b'{"one":{"opt/a":"644 x"}}',
         )
 
-        def write(target: Path) -> Record:
+        def write(target: Path) -> Layer:
             target.write_bytes(blob)
-            details = {"requires_python": {"one": None}}
-            return Record(layer=layer, details=details, files=b'{"one":{"opt/a":"644 x"}}')
+            return layer
 
-        return self.store.obtain(KEY, self.lease, write)
+        return self.lease.obtain(KEY, write)
 
 
 @pytest.fixture
@@ -194,14 +195,14 @@ def test_what_one_machine_made_another_finds_and_fetches(here: Side, there: Side
     assert here.layers.publish([made]) == 0
     found = there.layers.find(KEY)
     assert found is not None
-    assert found.layer == made.layer
+    assert found == made
     assert json.loads(found.files) == {"one": {"opt/a": "644 x"}}
-    assert not there.store.blob(found.layer.digest).exists(), "described, not downloaded"
+    assert not there.store.blob(found.digest).exists(), "described, not downloaded"
     arrived: list[int] = []
-    path = there.layers.fetch(found.layer, there.lease, arrived.append)
+    path = there.layers.fetch(found, there.lease, arrived.append)
     assert zstandard.decompress(path.read_bytes()) == CONTENT
-    assert sum(arrived) == found.layer.size
-    kept = there.store.find(KEY, there.lease)
+    assert sum(arrived) == found.size
+    kept = there.lease.find(KEY)
     assert kept is not None
     assert kept.details == made.details
     assert json.loads(there.store.files(KEY)) == json.loads(found.files)
@@ -258,7 +259,7 @@ def test_content_that_is_not_what_was_claimed_is_not_kept(
     found = there.layers.find(KEY)
     assert found is not None
     with pytest.raises(RegistryError, match="7777 is claimed"):
-        there.layers.fetch(found.layer, there.lease, lambda _count: None)
+        there.layers.fetch(found, there.lease, lambda _count: None)
     assert list((there.store.root / "blobs/sha256").glob("*")) == []
     assert list((there.store.root / "tmp").glob("fetched-*")) == []
 
@@ -270,14 +271,14 @@ def test_bytes_that_are_not_those_of_the_digest_are_not_kept(
     here.layers.publish([made])
     found = there.layers.find(KEY)
     assert found is not None
-    registry.lies[made.layer.digest] = b"x" * made.layer.size
+    registry.lies[made.digest] = b"x" * made.size
     with pytest.raises(RegistryError, match="another one"):
-        there.layers.fetch(found.layer, there.lease, lambda _count: None)
-    assert there.store.find(KEY, there.lease) is None
+        there.layers.fetch(found, there.lease, lambda _count: None)
+    assert there.lease.find(KEY) is None
 
 
 def test_a_blob_that_is_no_compressed_stream(tmp_path: Path, here: Side) -> None:
-    layer = here.make().layer
+    layer = here.make()
     path = tmp_path / "blob"
     whole = zstandard.compress(CONTENT)
     for content in (b"", b"no zstd", whole[:-10], whole + zstandard.compress(b"more, in a second frame")):

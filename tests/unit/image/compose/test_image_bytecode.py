@@ -211,8 +211,8 @@ def test_a_part_that_was_cut_short_is_compiled_again(tmp_path: Path) -> None:
     assert unpack_known([part], scratch, lease) == []
     again = scratch.root / "out/bytecode" / SITE / "__pycache__/three.cpython-39.pyc"
     assert again.read_bytes() == b"compiled"
-    record = store.find(part.key, lease)
+    record = lease.find(part.key)
     assert record is not None
-    blob = store.blob(record.layer.digest)
+    blob = store.blob(record.digest)
     blob.write_bytes(blob.read_bytes()[:-1])
     assert unpack_known([part], scratch, lease) == [part]

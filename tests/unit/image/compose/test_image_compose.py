@@ -149,7 +149,7 @@ def members(bench: Bench, layer: Layer) -> dict[str, bytes]:
 
 def steps_made(image: ComposedImage) -> int:
     """How many of the recipe's own layers were made now."""
-    return sum(one.new for one in image.records if one.key.startswith("step-"))
+    return sum(one.new for one in image.own if one.key.startswith("step-"))
 
 
 def test_documents_and_layers(bench: Bench) -> None:

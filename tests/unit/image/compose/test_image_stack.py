@@ -427,7 +427,7 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
         missing.wheel(pip.wheel, pip.path)
         made, base = missing.finish()
     lease.close()
-    assert [made.known[group].layer.title for group in made.groups] == ["one 1.0", "pip 26.0.1"]
+    assert [made.known[group].title for group in made.groups] == ["one 1.0", "pip 26.0.1"]
     assert [layer.title for layer in base.layers] == ["rootfs bookworm"]
 
 

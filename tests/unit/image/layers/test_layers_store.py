@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from builder.core.errors import CellError, MissingToolError
 from builder.core.temporary import locked, locked_folder
 from builder.image.layers import store as store_room
-from builder.image.layers.store import LayerStore, Record
+from builder.image.layers.store import LayerStore
 from builder.image.layers.types import Layer
 
 
@@ -27,17 +28,17 @@ def layer(content: bytes) -> Layer:
     )
 
 
-def put(store: LayerStore, key: str, content: bytes = b"content") -> Record:
+def put(store: LayerStore, key: str, content: bytes = b"content") -> Layer:
     lease = store.lease()
     try:
-        return store.obtain(key, lease, lambda path: write(path, content))
+        return lease.obtain(key, lambda path: write(path, content))
     finally:
         lease.close()
 
 
-def write(path: Path, content: bytes) -> Record:
+def write(path: Path, content: bytes) -> Layer:
     path.write_bytes(content)
-    return Record(layer=layer(content), details={"a": 1}, files=b"listing")
+    return replace(layer(content), details={"a": 1}, files=b"listing")
 
 
 def names(store: LayerStore, folder: str) -> list[str]:
@@ -72,7 +73,7 @@ def test_a_blob_that_was_tampered_with_is_made_again(
     store: LayerStore, damage: bytes, *, fresh: bool
 ) -> None:
     record = put(store, "k")
-    blob = store.blob(record.layer.digest)
+    blob = store.blob(record.digest)
     times = (blob.stat().st_atime_ns, blob.stat().st_mtime_ns)
     blob.write_bytes(damage)
     os.utime(blob, ns=times)
@@ -84,7 +85,7 @@ def test_a_sound_blob_is_hashed_once_and_not_by_every_process(
     store: LayerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = put(store, "k")
-    (store.root / "hashed" / record.layer.digest.removeprefix("sha256:")).unlink()
+    (store.root / "hashed" / record.digest.removeprefix("sha256:")).unlink()
     assert not put(LayerStore(store.root), "k").new
     monkeypatch.setattr("builder.image.layers.store.file_sha256", lambda _path: pytest.fail("hashed again"))
     assert not put(LayerStore(store.root), "k").new
@@ -92,7 +93,7 @@ def test_a_sound_blob_is_hashed_once_and_not_by_every_process(
 
 def test_a_store_that_was_copied_is_checked_and_used(store: LayerStore) -> None:
     record = put(store, "k")
-    blob = store.blob(record.layer.digest)
+    blob = store.blob(record.digest)
     other = blob.with_name("copy")
     other.write_bytes(blob.read_bytes())
     other.replace(blob)
@@ -107,13 +108,13 @@ def test_an_index_that_cannot_be_read_is_forgotten(store: LayerStore, entry: byt
 
 
 def test_a_full_disk_leaves_nothing_behind(store: LayerStore) -> None:
-    def make(path: Path) -> Record:
+    def make(path: Path) -> Layer:
         path.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     lease = store.lease()
     with pytest.raises(MissingToolError, match="no room left on the disk") as caught:
-        store.obtain("k", lease, make)
+        lease.obtain("k", make)
     lease.close()
     assert "RTBUILD_CACHE" in str(caught.value.hint)
     assert names(store, "tmp") == []
@@ -150,16 +151,16 @@ def test_pruning_takes_what_was_used_longest_ago(store: LayerStore) -> None:
 
 def test_pruning_spares_what_is_in_use(store: LayerStore) -> None:
     lease = store.lease()
-    record = store.obtain("k", lease, lambda path: write(path, b"content"))
+    record = lease.obtain("k", lambda path: write(path, b"content"))
     assert LayerStore(store.root).prune(0) == 0
-    assert store.blob(record.layer.digest).exists()
+    assert store.blob(record.digest).exists()
     lease.close()
     assert LayerStore(store.root).prune(0) == 7
 
 
 def test_the_lease_of_a_dead_process_keeps_nothing(store: LayerStore) -> None:
     record = put(store, "k")
-    (store.root / "leases" / "1-dead").write_text(record.layer.digest + "\n")
+    (store.root / "leases" / "1-dead").write_text(record.digest + "\n")
     assert store.prune(0) == 7
     assert names(store, "leases") == []
 
@@ -200,64 +201,64 @@ def test_what_a_dead_process_began_is_swept_by_the_next(store: LayerStore, by: s
 def test_verify_names_and_removes_what_is_wrong(store: LayerStore) -> None:
     good = put(store, "good", b"good")
     bad = put(store, "bad", b"bad")
-    store.blob(bad.layer.digest).write_bytes(b"BAD")
-    assert store.verify() == [bad.layer.digest]
-    assert store.blob(good.layer.digest).exists()
-    assert not store.blob(bad.layer.digest).exists()
+    store.blob(bad.digest).write_bytes(b"BAD")
+    assert store.verify() == [bad.digest]
+    assert store.blob(good.digest).exists()
+    assert not store.blob(bad.digest).exists()
     assert store.verify() == []
 
 
 @pytest.mark.parametrize("where", ["blob", "index"])
 def test_a_folder_in_the_place_of_a_file_is_removed_and_made_again(store: LayerStore, where: str) -> None:
     record = put(store, "key")
-    path = store.blob(record.layer.digest) if where == "blob" else store.folder("index") / "key.json"
+    path = store.blob(record.digest) if where == "blob" else store.folder("index") / "key.json"
     path.unlink()
     (path / "inside").mkdir(parents=True)
     with store.lease() as lease:
-        assert store.find("key", lease) is None
+        assert lease.find("key") is None
     assert put(store, "key").new
     with store.lease() as lease:
-        assert store.find("key", lease) is not None
+        assert lease.find("key") is not None
 
 
 def test_verify_and_prune_remove_a_folder_among_the_blobs(store: LayerStore) -> None:
     for remove in (store.verify, lambda: store.prune(0)):
         record = put(store, "key")
-        store.blob(record.layer.digest).unlink()
-        (store.blob(record.layer.digest) / "inside").mkdir(parents=True)
+        store.blob(record.digest).unlink()
+        (store.blob(record.digest) / "inside").mkdir(parents=True)
         remove()
-        assert not store.blob(record.layer.digest).exists()
+        assert not store.blob(record.digest).exists()
 
 
 def test_a_blob_that_cannot_be_read_does_not_keep_verify_from_the_others(
     store: LayerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = [put(store, key, key.encode()) for key in ("one", "two", "three")]
-    store.blob(records[2].layer.digest).write_bytes(b"BAD")
+    store.blob(records[2].digest).write_bytes(b"BAD")
     real = store_room.file_sha256
 
     def fails(path: Path) -> str:
-        if path == store.blob(records[0].layer.digest):
+        if path == store.blob(records[0].digest):
             raise OSError(errno.EIO, "Input/output error")
         return real(path)
 
     monkeypatch.setattr(store_room, "file_sha256", fails)
     with pytest.raises(CellError, match=r"1 blobs were not looked at: .*Input/output error; 1 damaged"):
         store.verify()
-    assert [store.blob(one.layer.digest).exists() for one in records] == [True, True, False]
+    assert [store.blob(one.digest).exists() for one in records] == [True, True, False]
 
 
 def test_threads_that_want_one_layer_make_it_once(store: LayerStore) -> None:
     made: list[int] = []
 
-    def make(path: Path) -> Record:
+    def make(path: Path) -> Layer:
         made.append(1)
         time.sleep(0.05)
         return write(path, b"content")
 
     def want() -> None:
         lease = store.lease()
-        store.obtain("k", lease, make)
+        lease.obtain("k", make)
         lease.close()
 
     threads = [threading.Thread(target=want) for _ in range(8)]
@@ -274,8 +275,8 @@ def _stress(root: str, seed: int) -> None:
         number = (seed * 7 + step * 3) % 10
         content = bytes([number]) * 100
         lease = store.lease()
-        record = store.obtain(f"k{number}", lease, lambda path, content=content: write(path, content))
-        if store.blob(record.layer.digest).read_bytes() != content:
+        record = lease.obtain(f"k{number}", lambda path, content=content: write(path, content))
+        if store.blob(record.digest).read_bytes() != content:
             os._exit(3)
         lease.close()
 

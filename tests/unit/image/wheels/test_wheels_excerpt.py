@@ -47,13 +47,13 @@ def converted(store: LayerStore, builder: Builder) -> Plan:
 
 
 def layers(made: Plan) -> list[Layer]:
-    return [made.known[group].layer for group in made.groups]
+    return [made.known[group] for group in made.groups]
 
 
 def look(layer: Layer, made: Plan, blobs: list[str] | None = None) -> Pack:
     def blob(layer: Layer) -> Path:
         (blobs if blobs is not None else []).append(layer.title)
-        return made.lease.store.blob(layer.digest)
+        return made.lease.blob(layer.digest)
 
     return excerpt_of(layer, blob, lease=made.lease, cancel=threading.Event())
 
@@ -99,7 +99,7 @@ def test_taken_from_a_layer_it_is_the_same(made: Plan, tmp_path: Path) -> None:
 
         def blob(layer: Layer, blobs: list[str] = blobs) -> Path:
             blobs.append(layer.title)
-            return made.lease.store.blob(layer.digest)
+            return made.lease.blob(layer.digest)
 
         found = excerpt_of(layer, blob, lease=other.lease(), cancel=threading.Event())
         assert blobs == [layer.title]
@@ -127,10 +127,10 @@ def test_a_damaged_one_is_taken_again(made: Plan, damage: str) -> None:
 
 def test_prune_knows_it_and_a_lease_keeps_it(made: Plan) -> None:
     paths = [look(layer, made).path for layer in layers(made)]
-    made.lease.store.prune(0)
+    made.lease.prune(0)
     assert all(path.exists() for path in paths)
     made.lease.close()
-    made.lease.store.prune(0)
+    made.lease.prune(0)
     assert not any(path.exists() for path in paths)
 
 
