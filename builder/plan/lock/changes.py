@@ -4,28 +4,29 @@ Nothing is changed: `rtbuild lock --upgrade` or ``--upgrade-package`` does that.
 is told apart in :class:`Outdated`.``unknown``, for silence is no sign that there is nothing newer.
 """
 
+import functools
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Literal, get_args
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.core.documents import shown
 from builder.core.errors import MissingToolError, PackageIndexError, RtbuildError
-from builder.core.model import Deb, Pinned, RegistryBase, RootfsBase, Wheel
+from builder.core.model import Pinned, RegistryBase, RootfsBase, Wheel
 from builder.plan.facts.reading import Memory
 from builder.plan.facts.rules import Outcome, check
-from builder.plan.lock.pinning import new_base
-from builder.sources.debian import Debian
+from builder.sources.debian import Debian, ReleaseFile, SuiteToday, day, older_lists, security_suite
 from builder.sources.index import Files, IndexFile, choose_python, wheel_name
 from builder.sources.oci import Registry
 
-Kind = Literal["security", "rules", "yanked", "gone", "base", "package", "cudnn", "python"]
+Kind = Literal["security", "audit", "rules", "yanked", "gone", "base", "package", "cudnn", "python", "probe"]
 """In the order of a table: ``security`` and ``package`` are of Debian's archives, ``rules`` are findings of
 ``check`` that warn or refuse, ``gone`` is a file that the index no longer lists, or a package that the
-archive no longer gives."""
+archive no longer lists. ``audit`` and ``probe`` are of published images alone."""
 _CUDNN = "nvidia-cudnn-cu"
 
 
@@ -50,10 +51,12 @@ class Outdated:
     """Of questions that were asked."""
     unasked: tuple[str, ...] = ()
     """What a lock does not list."""
+    lists: tuple[ReleaseFile, ...] = ()
+    """Of Debian's archives, by which the packages of a rootfs were judged."""
 
 
-Answer = LockChange | str
-"""A change, or the sentence of a question that is open."""
+Answer = LockChange | ReleaseFile | str
+"""A change, the head of lists that were asked, or the sentence of a question that is open."""
 
 
 def outdated(
@@ -77,11 +80,14 @@ def outdated(
     )
     found: list[LockChange] = []
     unknown: list[str] = []
+    lists: list[ReleaseFile] = []
     for name, ask in parts:
         try:
             for answer in ask():
                 if isinstance(answer, LockChange):
                     found.append(answer)
+                elif isinstance(answer, ReleaseFile):
+                    lists.append(answer)
                 else:
                     unknown.append(f"{name}: {answer}")
         except RtbuildError as problem:
@@ -98,67 +104,98 @@ def outdated(
             )
         else:
             found += changes
-    order = list(Kind.__args__)  # type: ignore[attr-defined]
-    found.sort(key=lambda one: (order.index(one.kind), one.name))
     inside = isinstance(pinned.base, RegistryBase)
     unasked = (f"the packages inside {pinned.cell.base}: no lock lists them",) * inside
-    return Outdated(changes=tuple(found), unknown=tuple(unknown), unasked=unasked)
+    return Outdated(changes=in_order(found), unknown=tuple(unknown), unasked=unasked, lists=tuple(lists))
+
+
+def in_order(changes: Iterable[LockChange]) -> tuple[LockChange, ...]:
+    """By kind, then by name."""
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    return tuple(sorted(changes, key=lambda one: (kinds.index(one.kind), one.name)))
 
 
 def _base(pinned: Pinned, debian: Debian, registry: Registry, beside: str | None) -> Iterator[Answer]:
-    named = pinned.base.reference if isinstance(pinned.base, RegistryBase) else None
-    if named is not None and beside is not None and not registry.may_ask(named, beside=beside):
-        yield f"{named} is in another registry, which only the image names: not asked"
+    locked = pinned.base
+    if isinstance(locked, RootfsBase):
+        names = [deb.package for deb in locked.debs]
+        today = debian.today(locked.suite, platform=pinned.cell.platform, packages=names)
+        yield from today.releases
+        yield from _doubts(locked, today, datetime.now(UTC))
+        yield from newer_packages(locked, today)
         return
-    match pinned.base, new_base(pinned.cell, registry, debian):
-        case RootfsBase() as before, RootfsBase() as today:
-            yield from newer_packages(before, today)
-        case RegistryBase() as locked, RegistryBase() as now if now.digest != locked.digest:
-            yield LockChange(
-                kind="base",
-                name=locked.reference,
-                locked=locked.digest[:19],
-                newer=now.digest[:19],
-                why="the tag was pushed again",
-            )
+    if beside is not None and not registry.may_ask(locked.reference, beside=beside):
+        yield f"{locked.reference} is in another registry, which only the image names: not asked"
+        return
+    now = registry.inspect(pinned.cell.base.name, pinned.cell.platform)
+    if now.digest != locked.digest:
+        yield LockChange(
+            kind="base",
+            name=locked.reference,
+            locked=locked.digest[:19],
+            newer=now.digest[:19],
+            why="the tag was pushed again",
+        )
 
 
-def newer_packages(locked: RootfsBase, today: RootfsBase) -> Iterator[Answer]:
-    """The packages of which ``today`` has a newer version, those of the security archive as ``security``, or
-    none at all.
+def _doubts(locked: RootfsBase, today: SuiteToday, now: datetime) -> Iterator[str]:
+    """Why a package that the lists have no newer version of may have one.
 
-    Raises:
-        PackageIndexError: today's lists are older than those of the lock.
-        MissingToolError: there is no dpkg to compare versions.
+    Raises PackageIndexError for lists that are older than the lock.
     """
-    if today.epoch < locked.epoch:
+    if max(one.date for one in today.releases) < locked.epoch:
         raise PackageIndexError(
             f"the archive's lists of {locked.suite} are older than those that the lock was made from: "
             "a mirror that lags, or an old answer"
         )
-    there = {deb.package: deb for deb in today.debs}
+    for one in today.releases:
+        if older := older_lists(one):
+            yield older
+    name = security_suite(locked.suite)
+    security = next((one for one in today.releases if one.suite == name), None)
+    if security is None:
+        yield f"the archive has no {name}: no update for security is known"
+    elif security.valid_until is None:
+        yield f"the lists of {name}, of {day(security.date)}, have no end: Debian no longer updates them"
+    elif security.valid_until < now.timestamp():
+        yield (
+            f"the lists of {name}, of {day(security.date)}, were valid until {day(security.valid_until)}: "
+            "a mirror that lags, or a snapshot"
+        )
+
+
+def newer_packages(locked: RootfsBase, today: SuiteToday) -> Iterator[Answer]:
+    """The packages that the lists have a newer version of, or no longer have.
+
+    One is ``security`` if the security archive has a version newer than the lock's: a point release takes
+    such an update into the suite itself, under a version that is newer still.
+
+    Raises MissingToolError: there is no dpkg to compare versions.
+    """
     for deb in locked.debs:
-        now = there.get(deb.package)
-        if now is None:
-            why = f"the packages that make the system of {locked.suite} today are without it"
+        version, fixed = today.newest.get(deb.package), today.security.get(deb.package)
+        if version is None:
+            why = f"the lists of {locked.suite} have it no more"
             yield LockChange(kind="gone", name=deb.package, locked=deb.version, why=why)
-        elif now.version != deb.version:
-            newer = _is_newer(now, deb)
+        elif version != deb.version:
+            newer = _is_newer(version, deb.version)
             if newer is None:
-                yield f"{deb.package}: dpkg cannot compare {now.version} with {deb.version}"
+                yield f"{deb.package}: dpkg cannot compare {version} with {deb.version}"
             elif not newer:
-                yield f"{deb.package}: the archive's lists have {now.version}, older than {deb.version}"
+                yield f"{deb.package}: the archive's lists have {version}, older than {deb.version}"
             else:
-                kind: Kind = "security" if now.archive == "debian-security" else "package"
-                yield LockChange(kind=kind, name=deb.package, locked=deb.version, newer=now.version)
+                secure = fixed is not None and _is_newer(fixed, deb.version) is not False
+                kind: Kind = "security" if secure else "package"
+                yield LockChange(kind=kind, name=deb.package, locked=deb.version, newer=version)
 
 
-def _is_newer(now: Deb, before: Deb) -> bool | None:
+@functools.cache
+def _is_newer(now: str, before: str) -> bool | None:
     """By dpkg, whose rules these are: https://manpages.debian.org/deb-version; None if it fails.
 
     It ends with 0 for yes, 1 for no and 2 for an error: https://manpages.debian.org/dpkg
     """
-    command = ["dpkg", "--compare-versions", now.version, "gt", before.version]
+    command = ["dpkg", "--compare-versions", now, "gt", before]
     try:
         status = subprocess.run(command, check=False, capture_output=True).returncode
     except FileNotFoundError as problem:

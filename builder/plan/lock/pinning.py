@@ -44,7 +44,7 @@ def pin(
     base_moves = upgrade if isinstance(upgrade, bool) else not own_names.isdisjoint(upgrade)
     base = None if base_moves else _kept_base(cell, previous)
     if base is None:
-        base = new_base(cell, registry, debian)
+        base = _new_base(cell, registry, debian)
     row = system_of(base)
     unknown = f"{cell.base} is of no known system, so only wheels for glibc {_OLDEST_GLIBC} are taken"
     if row is None:
@@ -142,7 +142,7 @@ def _kept_base(cell: Cell, previous: Pinned | None) -> RegistryBase | RootfsBase
     return previous.base
 
 
-def new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | RootfsBase:
+def _new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | RootfsBase:
     """The base as the registry or Debian's archive gives it today, with the packages that a lock has.
 
     Raises CellError; see :mod:`builder.sources.oci.registry` and :mod:`builder.sources.debian.archive`.

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from builder.core.documents import redact
 from builder.core.errors import MissingToolError, PackageIndexError
+from builder.core.files import read_cached, write_cached
 from builder.core.model import Deb
 from builder.core.temporary import locked
 
@@ -28,6 +29,8 @@ _HINTS = {
     "": "check the network, the proxy, and RTBUILD_DEBIAN_MIRROR or this machine's apt sources",
 }
 """Remedies by apt's own words; the first that fits counts."""
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
+"""https://www.debian.org/doc/debian-policy/ch-controlfields.html#source"""
 _RELEASE_MISSING = re.compile(r"The repository '(\S+) (\S+) (?:In)?Release' does not have a Release file")
 
 
@@ -38,6 +41,28 @@ class AptSource(NamedTuple):
     suite: str
     optional: bool
     check_valid_until: bool
+
+
+class ReleaseFile(NamedTuple):
+    """The head of one suite's lists. Times are seconds since 1970.
+
+    https://wiki.debian.org/DebianRepository/Format#A.22Release.22_files
+    """
+
+    suite: str
+    """As the archive's folder is named: ``bookworm-security``."""
+    date: int
+    valid_until: int | None
+    newest: int
+    """The newest date of this suite's lists that this machine ever had."""
+
+
+class ListedVersion(NamedTuple):
+    """A version of a package in the lists of one suite."""
+
+    package: str
+    version: str
+    suite: str
 
 
 class Apt:
@@ -99,11 +124,38 @@ class Apt:
         debs = (_deb(line, place) for line in done.stdout.splitlines() if line.startswith("'"))
         return tuple(sorted(debs, key=lambda deb: (deb.package, deb.architecture)))
 
-    def dates(self) -> tuple[int, ...]:
-        """The ``Date`` of each Release file, in seconds since 1970."""
-        texts = (path.read_text(encoding="utf-8") for path in (self._folder / "lists").glob("*Release"))
-        found = (re.search(r"^Date: (.+)$", text, re.MULTILINE) for text in texts)
-        return tuple(int(email.utils.parsedate_to_datetime(one[1]).timestamp()) for one in found if one)
+    def releases(self) -> tuple[ReleaseFile, ...]:
+        """The Release file of each source; their dates are remembered in ``folder``.
+
+        Raises PackageIndexError for one without a date.
+        """
+        kept = self._folder / "newest-lists.json"
+        newest = (
+            read_cached(kept, lambda document: {suite: int(date) for suite, date in document.items()}) or {}
+        )
+        found = []
+        for path in sorted((self._folder / "lists").glob("*_dists_*Release")):
+            suite = path.name.rpartition("_dists_")[2].rpartition("_")[0]
+            text = path.read_text(encoding="utf-8")
+            date = _moment("Date", text)
+            if date is None:
+                raise PackageIndexError(f"the Release file of {suite} has no date")
+            newest[suite] = max(date, newest.get(suite, date))
+            found.append(ReleaseFile(suite, date, _moment("Valid-Until", text), newest[suite]))
+        write_cached(kept, newest)
+        return tuple(found)
+
+    def versions(self, packages: Sequence[str]) -> Iterator[ListedVersion]:
+        """Every version that the lists have of ``packages``, of each package the newest first."""
+        named = [name for name in packages if _PACKAGE.fullmatch(name)]
+        for start in range(0, len(named), 500):  # a command line has an end
+            done = self._run("madison", "--", *named[start : start + 500], program="apt-cache")
+            if done.returncode != 0:
+                raise self._failure("apt cannot list its packages", done.stderr)
+            for line in done.stdout.splitlines():
+                package, version, place = (part.strip() for part in line.split(" | "))
+                if place.endswith(" Packages"):
+                    yield ListedVersion(package, version, place.split()[1].partition("/")[0])
 
     def _set_up(self) -> None:
         for name in ("lists/partial", "cache/archives/partial", "etc", "log"):
@@ -132,9 +184,9 @@ class Apt:
         ]
         (self._folder / "apt.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *arguments: str, program: str = "apt-get") -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"APT_CONFIG": str(self._folder / "apt.conf"), "LC_ALL": "C.UTF-8"}
-        command = ["apt-get", *arguments]
+        command = [program, *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     @staticmethod
@@ -143,6 +195,15 @@ class Apt:
         lines = [line for line in redact(said).splitlines() if line.startswith(wanted)]
         hint = next(hint for pattern, hint in _HINTS.items() if re.search(pattern, said))
         return PackageIndexError("\n".join([what, *(f"  {line.rstrip()}" for line in lines)]), hint=hint)
+
+
+def _moment(field: str, text: str) -> int | None:
+    """The time in a field of a Release file, in seconds since 1970; None without one that can be read."""
+    found = re.search(rf"^{field}: (.+)$", text, re.MULTILINE)
+    try:
+        return found and int(email.utils.parsedate_to_datetime(found[1]).timestamp())
+    except (ValueError, OverflowError):
+        return None
 
 
 def host_acquire_options() -> list[str]:

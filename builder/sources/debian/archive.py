@@ -5,17 +5,19 @@ The only module that talks to a Debian archive. Which mirror that is, ``RTBUILD_
 """
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
 from builder.core import resources
-from builder.core.documents import redact
+from builder.core.documents import redact, shown
 from builder.core.errors import CellError, MissingToolError, PackageIndexError
 from builder.core.model import Deb, RootfsBase
-from builder.sources.debian.apt import Apt, AptSource, HostSource, host_proxies, host_sources
+from builder.sources.debian.apt import Apt, AptSource, HostSource, ReleaseFile, host_proxies, host_sources
 from builder.sources.net import Client, Download, together
 
 VARIABLES = {"debian": "RTBUILD_DEBIAN_MIRROR", "debian-security": "RTBUILD_DEBIAN_SECURITY_MIRROR"}
@@ -35,8 +37,21 @@ _MERGED_USR: Mapping[str, tuple[str, ...]] = {
     # on base-files is merged by itself: https://wiki.debian.org/UsrMerge
     "bookworm": ("usr-is-merged",),
 }
+_SUITE = re.compile(r"[a-z][a-z0-9-]*")
+"""It comes from a matrix or a published image, and stands in apt's configuration."""
 _SUITES = {"bullseye", "bookworm", "trixie", "forky", "sid"}
 _SUITES |= {"oldoldstable", "oldstable", "stable", "testing", "unstable"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteToday:
+    """What the lists of a suite, its updates and its security archive have of some packages."""
+
+    newest: Mapping[str, str]
+    """The newest version of each package; one that no list has is absent."""
+    security: Mapping[str, str]
+    """The newest version in the security archive, of those that it has."""
+    releases: tuple[ReleaseFile, ...]
 
 
 @dataclass
@@ -53,7 +68,7 @@ class Debian:
 
     def __post_init__(self) -> None:
         self._guard = threading.RLock()
-        self._updated: dict[tuple[str, str], Apt] = {}
+        self._updated: dict[tuple[str, str], tuple[Apt, tuple[ReleaseFile, ...]]] = {}
 
     def resolve(
         self, suite: str, *, platform: str, packages: Sequence[str] = (), python: bool = True
@@ -68,16 +83,30 @@ class Debian:
             MissingToolError: no apt, no key, or no Debian archive known on this machine.
             PackageIndexError: an archive did not answer, or does not have a package.
         """
-        architecture = ARCHITECTURES.get(platform)
-        if architecture is None:
-            raise CellError(f"no rootfs for {platform}", hint=f"one of: {', '.join(ARCHITECTURES)}")
         with self._guard:
-            apt = self._apt(suite, architecture)
+            apt, releases = self._apt(suite, platform)
             with apt.alone():
                 own = _PYTHON.get(suite, ("python3",)) if python else ()
                 wanted = [*MINIMUM, *own, *_MERGED_USR.get(suite, ()), *packages]
-                debs, dates = apt.plan(wanted, self._place), apt.dates()
-        return RootfsBase(suite=suite, debs=debs, epoch=max(dates))
+                debs = apt.plan(wanted, self._place)
+        return RootfsBase(suite=suite, debs=debs, epoch=max(one.date for one in releases))
+
+    def today(self, suite: str, *, platform: str, packages: Sequence[str]) -> SuiteToday:
+        """The newest versions of ``packages``, by name; nothing is resolved.
+
+        Raises as :meth:`resolve` does.
+        """
+        with self._guard:
+            apt, releases = self._apt(suite, platform)
+            with apt.alone():
+                listed = list(apt.versions(packages))
+        newest: dict[str, str] = {}
+        security: dict[str, str] = {}
+        for one in listed:
+            newest.setdefault(one.package, one.version)
+            if one.suite == security_suite(suite):
+                security.setdefault(one.package, one.version)
+        return SuiteToday(newest=newest, security=security, releases=releases)
 
     def fetch(
         self,
@@ -119,8 +148,13 @@ class Debian:
             stop=stop,
         ).fetch()
 
-    def _apt(self, suite: str, architecture: str) -> Apt:
-        """The suite's apt, its lists fetched once in this process."""
+    def _apt(self, suite: str, platform: str) -> tuple[Apt, tuple[ReleaseFile, ...]]:
+        """The suite's apt and its lists' heads, fetched once in this process."""
+        architecture = ARCHITECTURES.get(platform)
+        if architecture is None:
+            raise CellError(f"no rootfs for {platform}", hint=f"one of: {', '.join(ARCHITECTURES)}")
+        if not _SUITE.fullmatch(suite):
+            raise CellError(f"{shown(suite)} is no name of a suite", hint="as bookworm is one")
         known = self._updated.get((suite, architecture))
         if known is not None:
             return known
@@ -129,11 +163,15 @@ class Debian:
         sources = self._sources(suite)
         with apt.alone():
             found = apt.update(sources)
+            releases = apt.releases()
         for absent in sources:
             if absent not in found and self.note is not None:
                 self.note(f"{redact(absent.uri)} has no suite {absent.suite}: resolved without it")
-        self._updated[suite, architecture] = apt
-        return apt
+        for one in releases:
+            if (older := older_lists(one)) and self.note is not None:
+                self.note(older)
+        self._updated[suite, architecture] = apt, releases
+        return apt, releases
 
     def _sources(self, suite: str) -> list[AptSource]:
         archives = self._archives()
@@ -145,7 +183,7 @@ class Debian:
         sources = [
             AptSource(main, suite, optional=False, check_valid_until=check),
             AptSource(main, f"{suite}-updates", optional=True, check_valid_until=check),
-            AptSource(security, f"{suite}-security", optional=True, check_valid_until=check),
+            AptSource(security, security_suite(suite), optional=True, check_valid_until=check),
         ]
         return [one for one in sources if one.uri]
 
@@ -161,6 +199,29 @@ class Debian:
             if root and uri.startswith(root + "/"):
                 return archive, uri.removeprefix(root + "/")
         raise PackageIndexError(f"apt wants {redact(uri)}, which lies in none of the archives it was given")
+
+
+def security_suite(suite: str) -> str:
+    """The suite of the security archive; so named from bullseye on.
+
+    https://www.debian.org/releases/bullseye/amd64/release-notes/ch-information.en.html#security-archive
+    """
+    return f"{suite}-security"
+
+
+def older_lists(found: ReleaseFile) -> str | None:
+    """A sentence, if an archive answered with older lists than this machine had before."""
+    if found.date == found.newest:
+        return None
+    return (
+        f"the lists of {found.suite} are of {day(found.date)}, and this machine had some of "
+        f"{day(found.newest)}: a mirror that lags, or an old answer"
+    )
+
+
+def day(moment: int) -> str:
+    """Seconds since 1970 as ``2026-11-23 04:00``, UTC."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def archives_of(environ: Mapping[str, str], host: Callable[[], Sequence[HostSource]]) -> dict[str, str]:

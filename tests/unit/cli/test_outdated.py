@@ -15,9 +15,8 @@ from rtbuild_command import called
 
 from builder.cli.commands import outdated as module
 from builder.core.errors import UsageError
-from builder.core.model import RootfsBase
 from builder.plan.lock import Outdated, file
-from builder.sources.debian import Debian
+from builder.sources.debian import Debian, ReleaseFile, SuiteToday
 from builder.sources.index import Index
 from builder.sources.oci import Registry
 
@@ -79,9 +78,9 @@ class Published:
         self.indexes: list[tuple[str, ...]] = []
         self.files: Files = "the index is down"
         monkeypatch.setattr(module, "pages", self._pages)
-        monkeypatch.setattr(
-            Debian, "resolve", lambda *_, **__: RootfsBase(suite="bookworm", debs=(), epoch=1)
-        )
+        lists = ReleaseFile("bookworm-security", 1, None, 1)
+        today = SuiteToday(newest={}, security={}, releases=(lists,))
+        monkeypatch.setattr(Debian, "today", lambda *_, **__: today)
 
     def _pages(self, names: Iterable[str], index: Index) -> dict[str, Files]:
         self.indexes.append(index.settings.extra)
@@ -106,7 +105,7 @@ def test_a_published_image_is_asked_about_by_its_provenance(published: Published
     (title, *lines) = page.splitlines()
     assert code == 1
     assert title.startswith(f"team/tf{tag}:")
-    assert "  gone      libc6 2.36-9+deb12u9: the packages that make the system of bookworm today" in page
+    assert "  gone      libc6 2.36-9+deb12u9: the lists of bookworm have it no more" in page
     assert sum(line.endswith("the index is down") for line in lines) == 6
     assert published.indexes == [Index.from_user().settings.extra]
 

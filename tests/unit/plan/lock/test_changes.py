@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,11 @@ from builder.core.errors import PackageIndexError
 from builder.core.model import Base, Cuda, Pinned, RootfsBase, StandalonePython
 from builder.plan.lock import changes as module
 from builder.plan.lock.changes import outdated
+from builder.sources.debian import ReleaseFile, SuiteToday
 from builder.sources.index import IndexFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from builder.core.model import Wheel
 
@@ -34,18 +36,29 @@ def _pinned(*wheels: Wheel, **changes: Any) -> Pinned:
     return Pinned(**{"cell": cell, "base": base, "wheels": wheels, "epoch": 1, **changes})
 
 
+NOW = int(datetime.now(UTC).timestamp())
+LISTS = ReleaseFile("bookworm-security", NOW, NOW + 1000, NOW)
+
+
+def _today(*debs: tuple[str, str], security: Mapping[str, str] | None = None, **lists: Any) -> SuiteToday:
+    releases = (LISTS._replace(**lists),)
+    return SuiteToday(newest=dict(debs), security=security or {}, releases=releases)
+
+
+SAME = _today(("libssl3", "1:2.0-3+deb11u1"), ("tzdata", "1:2.0-3+deb11u1"))
+
+
 class Outside:
     """Debian and the registry as they are today; what is None does not answer."""
 
-    def __init__(self, today: RootfsBase | None = None, digest: str | None = None) -> None:
-        self.today, self.digest = today, digest
-        self.asked: dict[str, Any] = {}
+    def __init__(self, lists: SuiteToday | None = None, digest: str | None = None) -> None:
+        self.lists, self.digest = lists, digest
 
-    def resolve(self, suite: str, **asked: Any) -> RootfsBase:
-        self.asked = {"suite": suite, **asked}
-        if self.today is None:
+    def today(self, suite: str, *, platform: str, packages: Sequence[str]) -> SuiteToday:
+        assert (suite, platform, packages) == ("bookworm", "linux/amd64", ["libssl3", "tzdata"])
+        if self.lists is None:
             raise PackageIndexError("the mirror did not answer")
-        return self.today
+        return self.lists
 
     def inspect(self, _reference: str, _platform: str) -> Any:
         if self.digest is None:
@@ -65,34 +78,41 @@ def _ask(pinned: Pinned, outside: Outside, **pages: Any) -> Any:
 
 @needs_dpkg
 def test_security_comes_first_and_older_is_no_update() -> None:
-    pinned = _pinned()
-    ssl = replace(lock_deb("libssl3"), version="1:2.0-3+deb11u2", archive="debian-security")
-    zone = replace(lock_deb("tzdata"), version="1:2.0-3+deb11u1+b1")
-    today = RootfsBase(suite="bookworm", debs=(zone, ssl, lock_deb("new")), epoch=200)
-    found = _ask(pinned, Outside(today))
+    ssl, zone = ("libssl3", "1:2.0-3+deb11u2"), ("tzdata", "1:2.0-3+deb11u1+b1")
+    found = _ask(_pinned(), Outside(_today(zone, ssl, security={"libssl3": ssl[1], "tzdata": "1:2.0-3"})))
     assert [(one.kind, one.name, one.newer) for one in found.changes] == [
         ("security", "libssl3", "1:2.0-3+deb11u2"),
         ("package", "tzdata", "1:2.0-3+deb11u1+b1"),
     ]
-    older = replace(today, debs=(replace(ssl, version="1:2.0-3+deb11u0"), zone))
-    found = _ask(pinned, Outside(older))
+    assert not found.unknown
+    assert found.lists == (LISTS,)
+    found = _ask(_pinned(), Outside(_today(("libssl3", "1:2.0-3+deb11u0"), zone)))
     assert [one.name for one in found.changes] == ["tzdata"]
     assert "libssl3: the archive's lists have 1:2.0-3+deb11u0, older than 1:2.0-3+deb11u1" in found.unknown[0]
 
 
-def test_a_package_that_is_no_longer_given_is_told() -> None:
-    today = RootfsBase(suite="bookworm", debs=(lock_deb("tzdata"),), epoch=200)
-    found = _ask(_pinned(), Outside(today))
+@needs_dpkg
+def test_a_security_update_that_a_point_release_took_in_is_one() -> None:
+    today = _today(
+        ("libssl3", "1:2.0-4"), ("tzdata", "1:2.0-3+deb11u1"), security={"libssl3": "1:2.0-3+deb11u2"}
+    )
+    assert [(one.kind, one.newer) for one in _ask(_pinned(), Outside(today)).changes] == [
+        ("security", "1:2.0-4")
+    ]
+
+
+def test_a_package_that_is_no_longer_listed_is_told() -> None:
+    found = _ask(_pinned(), Outside(_today(("tzdata", "1:2.0-3+deb11u1"))))
     assert [(one.kind, one.name) for one in found.changes] == [("gone", "libssl3")]
 
 
 def test_an_error_of_dpkg_is_no_sign_that_nothing_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
-    today = RootfsBase(
-        suite="bookworm", debs=(replace(lock_deb("libssl3"), version="9"), lock_deb("tzdata")), epoch=200
-    )
+    today = _today(("libssl3", "9"), ("tzdata", "1:2.0-3+deb11u1"))
     failed = SimpleNamespace(returncode=2)
     monkeypatch.setattr(module.subprocess, "run", lambda *_, **__: failed)
+    module._is_newer.cache_clear()
     found = _ask(_pinned(), Outside(today))
+    module._is_newer.cache_clear()
     assert found.changes == ()
     assert found.unknown == ("the base: libssl3: dpkg cannot compare 9 with 1:2.0-3+deb11u1",)
     monkeypatch.undo()
@@ -101,36 +121,26 @@ def test_an_error_of_dpkg_is_no_sign_that_nothing_is_newer(monkeypatch: pytest.M
     assert "this machine lacks it" in _ask(_pinned(), Outside(today)).unknown[0]
 
 
-def test_lists_that_are_older_than_the_lock_are_not_believed() -> None:
-    today = RootfsBase(suite="bookworm", debs=(), epoch=99)
+@pytest.mark.parametrize(
+    ("lists", "said"),
+    [
+        ({"date": 99, "newest": 99}, "older than those that the lock was made from"),
+        ({"newest": NOW + 60}, "this machine had some of"),
+        ({"valid_until": NOW - 60}, "were valid until"),
+        ({"valid_until": None}, "have no end: Debian no longer updates them"),
+        ({"suite": "bookworm"}, "the archive has no bookworm-security"),
+    ],
+)
+def test_lists_that_may_lack_an_update_are_no_good_news(lists: dict[str, Any], said: str) -> None:
+    today = replace(SAME, releases=(LISTS._replace(**lists),))
     found = _ask(_pinned(), Outside(today))
     assert found.changes == ()
-    assert "older than those that the lock was made from" in found.unknown[0]
+    (unknown,) = found.unknown
+    assert said in unknown
 
 
 def test_an_archive_that_does_not_answer_is_no_good_news() -> None:
     assert _ask(_pinned(), Outside()).unknown == ("the base: the mirror did not answer",)
-
-
-def test_the_system_is_asked_for_as_it_was_locked() -> None:
-    cell = lock_cell("c", apt=("zip", "git"), cuda=Cuda(provider="none"))
-    python = StandalonePython(version="3.9.1", build="20210101", file="f", sha256="0", size=1)
-    outside = Outside(RootfsBase(suite="bullseye", debs=(), epoch=100))
-    _ask(_pinned(cell=replace(cell, python_patch="3.9.1"), python=python), outside)
-    assert outside.asked == {
-        "suite": "bullseye",
-        "platform": "linux/amd64",
-        "packages": ["git", "zip"],
-        "python": False,
-    }
-
-
-def test_the_packages_of_compilers_are_asked_for_as_the_lock_has_them() -> None:
-    outside = Outside(RootfsBase(suite="bookworm", debs=(), epoch=100))
-    pinned = _pinned()
-    cell = replace(pinned.cell, python="3.11", apt=("zip",), compilers=True)
-    _ask(replace(pinned, cell=cell), outside)
-    assert outside.asked["packages"] == ["g++", "gcc", "libpython3.11-dev", "zip"]
 
 
 def test_a_tag_that_was_pushed_again() -> None:
@@ -146,7 +156,7 @@ def test_a_tag_that_was_pushed_again() -> None:
 
 def test_wheels_that_were_yanked_or_are_gone() -> None:
     here, yanked, gone, silent = (lock_wheel(name) for name in ("here", "yanked", "gone", "silent"))
-    outside = Outside(_pinned().base)  # type: ignore[arg-type]
+    outside = Outside(SAME)
     found = _ask(
         _pinned(here, yanked, gone, silent),
         outside,
@@ -170,7 +180,7 @@ def test_a_newer_patch_of_cudnn_within_its_minor_release() -> None:
         )
         for version in ("9.3.2.1", "9.3.9.1", "9.4.0.58", "8.9.7.29")
     ]
-    outside = Outside(_pinned().base)  # type: ignore[arg-type]
+    outside = Outside(SAME)
     found = _ask(_pinned(wheel), outside, **{"nvidia-cudnn-cu12": (_file(wheel), *others)})
     assert [(one.kind, one.locked, one.newer) for one in found.changes] == [("cudnn", "9.3.0.75", "9.3.2.1")]
 
@@ -180,7 +190,7 @@ def test_a_newer_standalone_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         module, "choose_python", lambda *_: SimpleNamespace(version="3.9.10", build="20240201")
     )
-    outside = Outside(_pinned().base)  # type: ignore[arg-type]
+    outside = Outside(SAME)
     pinned = _pinned(python=python)
     assert [one.newer for one in _ask(pinned, outside).changes] == ["3.9.10 (20240201)"]
     assert _ask(replace(pinned, cell=replace(pinned.cell, python_patch="3.9.9")), outside).changes == ()
@@ -191,6 +201,6 @@ def test_rules_that_judge_otherwise_today(monkeypatch: pytest.MonkeyPatch) -> No
 
     findings = tuple(Finding(outcome, "said", rule="known-bad") for outcome in Outcome)
     monkeypatch.setattr(module, "check", lambda *_, **__: findings)
-    found = _ask(_pinned(), Outside(_pinned().base))  # type: ignore[arg-type]
+    found = _ask(_pinned(), Outside(SAME))
     assert [one.kind for one in found.changes] == ["rules", "rules"]
     assert found.unknown == ("check: known-bad: said",)

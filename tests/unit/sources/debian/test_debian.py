@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 from doubles.http_server import Server
 
-from builder.core.errors import MissingToolError, PackageIndexError
+from builder.core.errors import CellError, MissingToolError, PackageIndexError
 from builder.sources.debian import archive as debian
 from builder.sources.debian.apt import HostSource, host_sources
-from builder.sources.debian.archive import Debian, archives_of, cache_path
+from builder.sources.debian.archive import Debian, archives_of, cache_path, older_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,6 +173,41 @@ def test_resolve_and_fetch(archives: Archives, tmp_path: Path, client: Client) -
     asked = len(archives.server.requests)
     assert len(found.resolve("bullseye", platform="linux/amd64").debs) == 6
     assert len(archives.server.requests) == asked
+
+
+@needs_apt
+def test_what_the_lists_have_today(archives: Archives, tmp_path: Path, client: Client) -> None:
+    notes: list[str] = []
+    found = archives.debian(tmp_path, client, note=notes.append)
+    packages = ["libthing", "base-thing", "gone", "--version", "Not A Name"]
+    today = found.today("bullseye", platform="linux/amd64", packages=packages)
+    assert today.newest == {"libthing": "1.1+deb11u1", "base-thing": "1:1.0+x~1-2"}
+    assert today.security == {"libthing": "1.1+deb11u1"}
+    dates = [(one.suite, one.date, one.valid_until, one.newest) for one in today.releases]
+    main, security = DATES.values()
+    assert dates == [
+        ("bullseye-security", security, security + 1000, security),
+        ("bullseye", main, main + 1000, main),
+    ]
+    assert len(notes) == 1
+    later = tmp_path / "apt" / "bullseye-amd64" / "newest-lists.json"
+    assert json.loads(later.read_text()) == {"bullseye": main, "bullseye-security": security}
+    later.write_text(json.dumps({"bullseye-security": security + 86400}))
+    again = archives.debian(tmp_path, client, note=notes.append)
+    (older,) = (
+        text for one in again.today("bullseye", platform="linux/amd64", packages=[]).releases
+        if (text := older_lists(one))
+    )  # fmt: skip
+    assert "2023-11-14 22:13, and this machine had some of 2023-11-15 22:13" in older
+    assert older in notes
+
+
+@pytest.mark.parametrize("suite", ["", "..", "x y", "x\ndeb [trusted=yes] file:. x", "--help"])
+def test_a_suite_is_a_name(suite: str, tmp_path: Path) -> None:
+    with pytest.raises(CellError, match="is no name of a suite"):
+        Debian({"debian": "http://127.0.0.1:1/debian"}, cache=tmp_path).today(
+            suite, platform="linux/amd64", packages=[]
+        )
 
 
 @needs_apt
