@@ -21,7 +21,7 @@ _HASH_SECONDS = {WRITTEN: 10.0, TOUCHED: 1.0, AS_INSTALLED: 0.0}
 """Limits by what a file's times say; copying a whole environment touches every file."""
 _ZEROS_SECONDS = 1.0
 _BLOCK, _STRIDE = 1 << 20, 512 << 10
-_BESIDE = r"nvidia-.*|jaxlib|jax-cuda\d+-.*|onnxruntime|numpy"
+_BESIDE = r"nvidia-.*|jaxlib|jax-cuda\d+-.*|onnxruntime|numpy|triton"
 """Distributions with libraries that are compared, beside those of the frameworks themselves."""
 PROGRAMS = ("ptxas", "nvlink")
 TOOLS = (*PROGRAMS, "libdevice.10.bc")
@@ -47,7 +47,8 @@ def watched_files(distributions):
             continue
         record = os.stat(os.path.join(row["location"], row["info"], "RECORD"))
         for entry in read_record(row, _is_watched):
-            if entry["sha256"]:
+            # Triton's own programs are started by K01
+            if entry["sha256"] and not (name == "triton" and entry["path"].endswith(PROGRAMS)):
                 owners.setdefault(entry["path"], []).append((name, dict(entry, record=record)))
     return owners
 
@@ -57,6 +58,41 @@ def has_record(distribution):
     info = os.path.join(distribution["location"], distribution["info"])
     by_conda = read_text(os.path.join(info, "INSTALLER"), 100).strip() == "conda"
     return not by_conda and os.path.isfile(os.path.join(info, "RECORD"))
+
+
+def damaged_sources(distributions):
+    """{package: paths} of Python files that are gone, empty, or cut so that they are no Python any more.
+
+    Of the watched packages. What somebody patched, or stripped of its tests, is none of these; nor is a file
+    beside whose place a compiled one lies.
+    """
+    found, watched = {}, watched_names()
+    for name, row in sorted(distributions.items()):
+        rows = read_record(row, _is_source) if watched.match(name) and has_record(row) else ()
+        paths = [entry["path"] for entry in rows if entry["size"] and _is_damaged(entry)]
+        if paths:
+            found[name] = paths
+    return found
+
+
+def _is_source(path):
+    return path.endswith(".py") and not re.search("test|__pycache__|^\\.\\.", path)
+
+
+def _is_damaged(entry):
+    path = entry["path"]
+    try:
+        size = os.path.getsize(path)
+        if size < entry["size"]:
+            with open(path, "rb") as stream:
+                compile(stream.read(), path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    except PermissionError:
+        return False  # an import that fails by it says so
+    except OSError:
+        return not os.path.exists(path + "c")
+    return size == 0
 
 
 def _is_watched(path):

@@ -1,7 +1,8 @@
 """K01: what packages compile as programs run can be compiled here: a compiler, Python's headers, nvcc, ptxas.
 
 Where an image does other work without, that it cannot compile is a remark: it is a fault where the
-expectation asks for compilers, and of packages that can do nothing without.
+expectation asks for compilers, or somebody for the suite ``compile``, and of packages that can do nothing
+without.
 """
 
 import os
@@ -66,8 +67,12 @@ def kernels_stage(ctx):
         evidence["packages"] = [
             name for name, row in sorted(packages.items()) if unusable & _programs_of(row)
         ]
+    suite = without and "compile" in (ctx.facts.get("suites_asked") or ())
     fault = (
-        asked or unusable or any(row["when"] == "always" and set(row["needs"]) & set(missing) for row in rows)
+        asked
+        or suite
+        or unusable
+        or any(row["when"] == "always" and set(row["needs"]) & set(missing) for row in rows)
     )
     if not missing:
         _check_card(ctx, [row for row in rows if "ptxas" in row["needs"]], asked, evidence)

@@ -10,6 +10,7 @@ from .contents import (
     PROGRAMS,
     TOOLS,
     compare_contents,
+    damaged_sources,
     has_record,
     owners_by_hash,
     watched_files,
@@ -87,6 +88,7 @@ def check_owners(ctx, distributions):
     found["damaged"] += [row for row in differ if row["path"] not in known]
     _name_intruders(found, distributions)
     ctx.fact("uncompared", unread)
+    found["sources"] = damaged_sources(distributions)
     found["denied"] += [folder for folder in search_folders() if not os.access(folder, os.R_OK | os.X_OK)]
     most = (("changed", 50), ("shared", 50), ("damaged", 20), ("denied", 20))
     evidence = dict({key: found[key][:count] for key, count in most}, gone=found["gone"], by_size=unread[:50])
@@ -182,6 +184,12 @@ def _failure(found, evidence):
     if lost:
         evidence["weak"] = all(name.startswith("nvidia-") for name, _ in lost)
         return _loss(lost, "package-overwritten")
+    if found["sources"]:
+        evidence["weak"] = True
+        name = min(found["sources"])
+        paths = [path for rows in found["sources"].values() for path in rows]
+        text = "%s of %s is gone, empty or cut" % (found["sources"][name][0], name)
+        return text, "package-overwritten", sorted(found["sources"]), paths[:50]
     if found["changed"]:
         evidence["weak"] = True
         text = "%s is not the file that its package, %s, installed"

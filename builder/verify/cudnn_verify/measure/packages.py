@@ -21,7 +21,7 @@ from ..common.distributions import (
     search_folders,
 )
 from ..common.isolation import shadowed_modules, user_path
-from ..common.tables import cuda_family, cuda_package, read_facts, read_frameworks
+from ..common.tables import cuda_family, cuda_package, read_facts, read_frameworks, read_patterns
 from ..common.versions import numbers, satisfies
 from .contents import has_record, watched_names
 from .owners import check_owners
@@ -218,6 +218,7 @@ def check_pins(ctx, distributions):
             there = need["optional"] and need["name"] in distributions and need["name"] not in plain
             if there or marker_applies(need["marker"], in_use):
                 _compare(found, row, need, distributions, ctx.strict)
+    found["missed"] += numpy_misfits(distributions)
     unmet = found.pop("unmet")
     ctx.fact("unmet", unmet[:50])
     ctx.fact("not_installed", (found["lost"] + found["not_installed"])[:50])
@@ -229,12 +230,30 @@ def check_pins(ctx, distributions):
     if found["missed"] or found["lost"]:
         entry = (found["missed"] + found["lost"])[0]
         cause = entry.get("cause", "package-pin-mismatch")
-        return ctx.fails("P01", _said("needs", entry), cause, found)
+        text = "; ".join(_said("needs", row) for row in (found["missed"] + found["lost"])[:3])
+        return ctx.fails("P01", text, cause, found)
     others = [row for row in unmet if not row["name"].startswith("nvidia-")]
     others = [row for row in others if _ASKING.match(row["by"].lower())]
     notes = [_said("asks for", entry) for entry in found["allowed"] + found["not_installed"] + others]
     met = "no pin is missed in a way that breaks" if found["allowed"] else "pins on NVIDIA's packages are met"
     return ctx.passed("P01", met, found, note="; ".join(notes[:4]))
+
+
+def numpy_misfits(distributions):
+    """The requirements that no METADATA has: what was compiled before NumPy 2 runs with NumPy 1 alone.
+
+    https://numpy.org/doc/stable/numpy_2_0_migration_guide.html
+    """
+    numpy = distributions.get("numpy")
+    if numpy is None or numbers(numpy["version"])[:1] < (2,):
+        return []
+    found, since = [], read_patterns()["numpy-two"]
+    for name in sorted(set(since) & set(distributions)):
+        row = distributions[name]
+        if () < numbers(row["version"]) < numbers(since[name]):
+            entry = {"by": "%(name)s %(version)s" % row, "wants": "numpy<2", "name": "numpy"}
+            found.append(dict(entry, found=numpy["version"]))
+    return found
 
 
 def _stubs(distributions):

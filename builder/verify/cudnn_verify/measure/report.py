@@ -192,6 +192,8 @@ def _without_failure(checks, facts, options):
     silent = " and ".join(sorted(silent & set(GROUNDWORK)))
     faults = [check for check in checks if "probe_fault" in check["evidence"]]
     but = ", but the stage %s did not come to its end" % silent if silent else ""
+    # what a program may do without, and whoever reads one line alone should know
+    told = "".join("; but %s" % check["note"] for check in checks if check["id"] == "K01" and check["note"])
     if faults:
         return None, "%(id)s of the stage %(stage)s was not made: %(summary)s" % faults[0]
     if options.get("only"):
@@ -199,10 +201,10 @@ def _without_failure(checks, facts, options):
     if facts.get("gpus"):
         return _with_gpu(checks, facts, but)
     if options.get("no_gpu"):
-        return "unverified", "all that can be checked without a GPU is sound (--no-gpu)" + but
+        return "unverified", "all that can be checked without a GPU is sound (--no-gpu)" + but + told
     if not facts.get("copies") and not facts.get("frameworks"):
         return "unverified", "there is neither a GPU nor cuDNN nor a framework here: nothing to check" + but
-    return "unverified", "no GPU here; all that can be checked without one is sound" + but
+    return "unverified", "no GPU here; all that can be checked without one is sound" + but + told
 
 
 def _with_gpu(checks, facts, but):

@@ -111,6 +111,8 @@ class Run(object):
             kind, text = "done", ""
         elif last["t"] == "raised":
             kind, text = "raised", "%s: %s" % (last["kind"], last["text"])
+            said = " ".join(self.stderr.split())[:200]
+            text += "; before it: " + said if said and "without a text, at " in text else ""
             more = {"trace": last["trace"], "chain": last["chain"], "own": last["own"]}
         elif outcome.hang:
             kind, text = "hang", "no answer within %g s" % limit

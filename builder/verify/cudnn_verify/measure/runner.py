@@ -51,10 +51,17 @@ def child_main(name, params, fd):
         ctx.send({"t": "end"})
     except BaseException as error:
         lines = traceback.format_exc().splitlines()
-        told = {"t": "raised", "kind": type(error).__name__, "text": str(error)[:4000], "trace": lines[-40:]}
+        text = str(error)[:4000] or _place_of(error)
+        told = {"t": "raised", "kind": type(error).__name__, "text": text, "trace": lines[-40:]}
         ctx.send(dict(told, own=_is_own(error), chain=[text[:1000] for text in _causes_of(error)]))
     flush_output()
     os._exit(0)
+
+
+def _place_of(error):
+    """Where an exception without a text was raised, and what was written to stderr so far."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return "without a text, at %s:%d: %s" % (frame.filename, frame.lineno, frame.line)
 
 
 def _is_own(error):

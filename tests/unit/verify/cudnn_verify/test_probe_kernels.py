@@ -6,6 +6,7 @@ import pytest
 
 from builder.verify.cudnn_verify.measure import kernels
 from builder.verify.cudnn_verify.measure.machine_facts import commands_here
+from builder.verify.cudnn_verify.measure.report import decide_verdict
 
 TRITON = {"triton": {"name": "triton", "version": "3.5.1", "location": "/site", "info": "", "requires": []}}
 
@@ -108,3 +109,25 @@ def test_a_ptxas_that_does_not_run_is_a_fault_whoever_asks(
     ctx = recorder(facts={"packages": {"triton": row}, "gpus": []}, expect={})
     kernels.kernels_stage(ctx)
     assert ctx.found("K01")["outcome"] == "passed"
+
+
+def test_no_compiler_is_a_remark_on_the_first_line_and_a_fault_for_who_asks_for_the_suite(
+    recorder, monkeypatch
+):
+    monkeypatch.setattr(kernels, "_problem", lambda _ctx, need: "not on PATH" if need == "cc" else "")
+
+    def k01(**facts):
+        ctx = recorder(facts=dict(facts, packages=TRITON, gpus=[]), expect={})
+        kernels.kernels_stage(ctx)
+        return ctx.found("K01")
+
+    assert k01(suites_asked=["conv", "compile"])["cause"] == "kernel-compiler-missing"
+    remark = k01(suites_asked=["conv"])
+    assert remark["outcome"] == "passed"
+    facts = {"copies": [], "frameworks": [{"name": "torch"}]}
+    said = decide_verdict([remark], facts, {})
+    assert said["verdict"] == "unverified"
+    assert (
+        "torch.compile and kernels of Triton cannot compile here: a C compiler: not on PATH"
+        in said["summary"]
+    )

@@ -279,6 +279,58 @@ def test_metadata_that_names_no_package_is_a_fault_though_its_folder_does(p02, t
     assert check["evidence"]["packages"] == ["nvidia-nccl-cu12"]
 
 
+SOURCE = b"def answer():\n    return (\n        42\n    )\n"
+
+
+@pytest.mark.parametrize("path", ["triton/__init__.py", "triton/language/core.py", "triton/runtime/jit.py"])
+@pytest.mark.parametrize("left", [None, b"", SOURCE[:30]], ids=["gone", "empty", "cut"])
+def test_a_python_file_that_is_gone_empty_or_cut_is_named(p02, tmp_path, path, left):
+    module = {"triton/__init__.py": SOURCE, "triton/language/__init__.py": SOURCE, path: SOURCE}
+    install(tmp_path, "triton", "3.5.1", files=module)
+    assert p02(tmp_path)["outcome"] == "passed"
+    (tmp_path / path).unlink() if left is None else (tmp_path / path).write_bytes(left)
+    check = p02(tmp_path)
+    assert (check["outcome"], check["cause"]) == ("failed", "package-overwritten")
+    assert check["evidence"]["packages"] == ["triton"]
+
+
+def test_a_python_file_that_was_patched_stripped_or_compiled_is_sound(p02, tmp_path):
+    names = ("triton/__init__.py", "triton/a.py", "triton/b.py", "triton/testing/c.py", "triton/empty.py")
+    install(tmp_path, "triton", "3.5.1", files={name: SOURCE * ("empty" not in name) for name in names})
+    (tmp_path / "triton/a.py").write_text("answer = 42\n")
+    (tmp_path / "triton/b.py").unlink()
+    (tmp_path / "triton/b.pyc").write_bytes(b"compiled in its place")
+    (tmp_path / "triton/testing/c.py").unlink()
+    (tmp_path / "triton/empty.py").unlink()
+    assert p02(tmp_path)["outcome"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "numpy", "misfit"),
+    [
+        ("onnxruntime-gpu", "1.18.1", "2.2.6", True),
+        ("onnxruntime-gpu", "1.19.0", "2.2.6", False),
+        ("torch", "2.2.2+cu121", "2.0.0", True),
+        ("torch", "2.3.0", "2.0.0", False),
+        ("tensorflow", "2.17.1", "2.0.2", True),
+        ("jaxlib", "0.4.25", "2.0.0", True),
+        ("jaxlib", "0.4.25", "1.26.4", False),
+    ],
+)
+def test_a_numpy_of_another_abi_is_named_beside_other_faults(
+    recorder, tmp_path, package, version, numpy, misfit
+):
+    wanted = ["nvidia-cudnn-cu12==9.1.0.70"]
+    install(tmp_path, package, version, requires=wanted)
+    install(tmp_path, "numpy", numpy)
+    install(tmp_path, "nvidia-cudnn-cu12", "9.0.0.312")
+    ctx = recorder()
+    check_pins(ctx, read_distributions([str(tmp_path)]))
+    check = ctx.found("P01")
+    assert "needs nvidia-cudnn-cu12==9.1.0.70, installed is 9.0.0.312" in check["summary"]
+    assert (f"{package} {version} needs numpy<2, installed is {numpy}" in check["summary"]) == misfit
+
+
 def test_a_file_of_a_package_that_nobody_watches_is_told_from_damage(p02, tmp_path):
     """As tensorflow-cpu over tensorflow, whose files are of other sizes and contents."""
     path = "nvidia/nccl/lib/libnccl.so.2"

@@ -136,6 +136,23 @@ def test_an_exception_and_an_early_exit(run_stage):
     assert (left.ending["kind"], left.ending["code"], left.in_flight) == ("exit", 3, "import torch")
 
 
+def test_an_exception_without_a_text_says_where_it_was_raised_and_what_was_said_before(run_stage):
+    def raises(ctx):
+        os.write(
+            2, b"A module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.2.6 as it may crash.\n"
+        )
+        with ctx.call("import onnxruntime"):
+            raise ImportError
+
+    text = run_stage(raises).ending["text"]
+    assert text.startswith("ImportError: without a text, at ")
+    assert "test_probe_runner.py" in text
+    assert text.endswith(
+        "raise ImportError; before it: A module that was compiled using NumPy 1.x cannot be run in"
+        " NumPy 2.2.6 as it may crash."
+    )
+
+
 def test_a_flood_of_output_keeps_its_tail(run_stage):
     def body(ctx):
         for number in range(20000):
