@@ -38,6 +38,29 @@ class BytecodePart:
     key: str
 
 
+def compile_sources(
+    packs: Sequence[Pack],
+    rootfs: RootfsTree,
+    lease: Lease,
+    *,
+    made_by: str,
+    run: Callable[[], None],
+    progress: Callable[[str], None],
+) -> list[BytecodePart]:
+    """Have ``run``, the bytecode step, compile the parts that the store lacks, and store these.
+
+    ``made_by`` is of :func:`compiler`. Returns the parts that were compiled now.
+    """
+    missing = unpack_known(parts_of(packs, made_by=made_by), rootfs, lease)
+    wanted = {file.path for part in missing for file in part.files}
+    if wanted:
+        unpack_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, rootfs)
+        progress(f"compiling {len(wanted)} files")
+    run()
+    store_compiled(missing, rootfs.root, lease)
+    return missing
+
+
 def parts_of(packs: Sequence[Pack], *, made_by: str) -> list[BytecodePart]:
     """The sources in ``packs`` by their distribution; ``made_by`` stands for script and interpreter.
 
@@ -108,17 +131,15 @@ def unpack_known(parts: Sequence[BytecodePart], rootfs: RootfsTree, lease: Lease
         pack = find_pack(part.key, lease)
         if pack is None:
             missing.append(part)
-            continue
-        for content in pack.contents(lambda _file: True):
-            rootfs.write(content, _OUT)
+        else:
+            rootfs.write(pack.contents(lambda _file: True), _OUT)
     return missing
 
 
 def unpack_sources(wanted: Callable[[Packed], bool], packs: Sequence[Pack], rootfs: RootfsTree) -> None:
     """Lay out sources that are ``wanted``, with the RECORDs, as old as they are in their layers."""
     for pack in packs:
-        for content in pack.contents(lambda file: is_source(file.path) and wanted(file)):
-            rootfs.write(content, mtime=MTIME)
+        rootfs.write(pack.contents(lambda file: is_source(file.path) and wanted(file)), mtime=MTIME)
 
 
 def store_compiled(parts: Sequence[BytecodePart], root: Path, lease: Lease) -> None:

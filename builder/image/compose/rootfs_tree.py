@@ -55,14 +55,15 @@ class RootfsTree:
         """Write one more file; ``path`` is absolute."""
         self._write(self._place(path.lstrip("/")), [(0, content)], len(content), mode)
 
-    def write(self, content: Content, below: str = "", *, mtime: int | None = None) -> None:
-        """Write a packed file, as much of it as there is, ``below`` a folder."""
-        file = content.file
-        ranges = [(offset, data) for (offset, _), data in zip(file.ranges, content.pieces, strict=True)]
-        target = self._place(below + file.path)
-        self._write(target, ranges, file.size, file.mode)
-        if mtime is not None:
-            os.utime(target, (mtime, mtime))
+    def write(self, contents: Iterable[Content], below: str = "", *, mtime: int | None = None) -> None:
+        """Write packed files, as much of each as there is, ``below`` a folder."""
+        for content in contents:
+            file = content.file
+            ranges = [(offset, data) for (offset, _), data in zip(file.ranges, content.pieces, strict=True)]
+            target = self._place(below + file.path)
+            self._write(target, ranges, file.size, file.mode)
+            if mtime is not None:
+                os.utime(target, (mtime, mtime))
 
     def _entry(self, archive: TarReader, entry: TarEntry) -> None:
         if entry.name in ("", ".") or _UNREAD.match(entry.name):

@@ -13,20 +13,19 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from builder.core.digests import digest_of
 from builder.core.errors import CellError
 from builder.core.temporary import disk_errors
-from builder.image.compose.bytecode import compiler, parts_of, store_compiled, unpack_known, unpack_sources
+from builder.image.compose.bytecode import compile_sources, compiler, unpack_sources
 from builder.image.compose.layer_plan import Elsewhere, Plan
 from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.compose.step_runners import StepRunner
 from builder.image.layers import (
     BaseLayers,
     Layer,
-    Lease,
     MemoryFullError,
     Pack,
     SystemLayers,
@@ -69,21 +68,17 @@ class ComposeInput:
     def wheels(self) -> tuple[Layer, ...]:
         return tuple(self.plan.known[group] for group in self.plan.groups)
 
-    @property
-    def lease(self) -> Lease:
-        return self.plan.lease
-
 
 def added_layers(work: ComposeInput) -> tuple[Layer, ...]:
     """The recipe's own layers, lowest first. Raises MissingToolError if this machine cannot run the steps."""
     keys = layer_keys(work.recipe, work.below, work.wheels)
-    found = {name: work.lease.find(key) for name, key in keys.items()}
+    found = {name: work.plan.lease.find(key) for name, key in keys.items()}
     if work.elsewhere is not None:
         found = {name: layer or work.elsewhere(keys[name]) for name, layer in found.items()}
     missing = {name: keys[name] for name, layer in found.items() if layer is None}
     if missing:
         work.runner.check()  # before anything is laid out
-        with disk_errors(work.lease.root):
+        with disk_errors(work.plan.lease.root):
             try:
                 made = _made(work, missing, memory=True)
             except MemoryFullError:
@@ -136,7 +131,7 @@ def _unpacked_base(work: ComposeInput, *, memory: bool) -> Iterator[RootfsTree]:
     # Of some layers only the compressed size is known. Sources, bytecode and skeletons of TensorFlow with all
     # of CUDA take 0.2 GB.
     need = (512 << 20) + sum(layer.unpacked or 4 * layer.size for layer in work.below)
-    with workplace(work.lease.folder("tmp"), need, memory=memory) as folder:
+    with workplace(work.plan.lease.folder("tmp"), need, memory=memory) as folder:
         rootfs = RootfsTree(folder / "root", work.cancel)
         for layer in work.below:
             work.progress(f"looking into {layer.title}")
@@ -185,22 +180,22 @@ def _run(work: ComposeInput, needed: set[RecipeStep], rootfs: RootfsTree) -> Non
         work.progress(f"making {', '.join(step.makes)}")
         for path, file in _seen(work.recipe, step).items():
             rootfs.put(path, file.content, file.mode)
+        run = partial(
+            work.runner.run,
+            step.script,
+            rootfs.root,
+            what=f"the step `{step.name}`",
+            env=environment(work.base.environment),
+            cancel=work.cancel,
+        )
         if step.name == "bytecode":
-            _compile(work, step, rootfs, packs)
+            made_by = compiler(step, rootfs.root, work.base.environment)
+            lease, progress = work.plan.lease, work.progress
+            compile_sources(packs, rootfs, lease, made_by=made_by, run=run, progress=progress)
         else:
             if step.reads == "sources":
                 unpack_sources(lambda _file: True, packs, rootfs)
-            _run_step(work, step, rootfs)
-
-
-def _run_step(work: ComposeInput, step: RecipeStep, rootfs: RootfsTree) -> None:
-    work.runner.run(
-        step.script,
-        rootfs.root,
-        what=f"the step `{step.name}`",
-        env=environment(work.base.environment),
-        cancel=work.cancel,
-    )
+            run()
 
 
 def _unpack_wheels(work: ComposeInput, rootfs: RootfsTree) -> list[Pack]:
@@ -208,25 +203,12 @@ def _unpack_wheels(work: ComposeInput, rootfs: RootfsTree) -> list[Pack]:
     packs = []
     for layer in work.wheels:
         work.progress(f"looking at {layer.title}")
-        pack = excerpt_of(layer, work.blob, work.lease, work.cancel)
+        pack = excerpt_of(layer, work.blob, work.plan.lease, work.cancel)
         for folder in pack.notes["folders"]:
             rootfs.folder(folder)
-        for content in pack.contents(lambda file: is_library(file.path)):
-            rootfs.write(content)
+        rootfs.write(pack.contents(lambda file: is_library(file.path)))
         packs.append(pack)
     return packs
-
-
-def _compile(work: ComposeInput, step: RecipeStep, rootfs: RootfsTree, packs: Sequence[Pack]) -> None:
-    """Run the bytecode step over what was not compiled before."""
-    parts = parts_of(packs, made_by=compiler(step, rootfs.root, work.base.environment))
-    missing = unpack_known(parts, rootfs, work.lease)
-    wanted = {file.path for part in missing for file in part.files}
-    if wanted:
-        unpack_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, rootfs)
-        work.progress(f"compiling {len(wanted)} files")
-    _run_step(work, step, rootfs)
-    store_compiled(missing, rootfs.root, work.lease)
 
 
 def _keep(work: ComposeInput, key: str, name: str, folder: Path) -> Layer:
@@ -238,6 +220,6 @@ def _keep(work: ComposeInput, key: str, name: str, folder: Path) -> Layer:
         with target.open("wb") as blob:
             return write_folder(folder, blob, name, compression)
 
-    layer = work.lease.obtain(key, make)
+    layer = work.plan.lease.obtain(key, make)
     shutil.rmtree(folder)
     return layer

@@ -22,7 +22,7 @@ from typing import Any
 from builder.core import elf
 from builder.core.documents import shown
 from builder.core.errors import CancelledError, CellError
-from builder.image.layers import FORMAT, Content, Layer, Lease, Pack, Packed, find_pack, keep_pack, open_layer
+from builder.image.layers import FORMAT, Content, Layer, Lease, Pack, Packed, keep_pack, open_layer
 from builder.image.wheels.wheel import SITE, parents
 
 _LIBRARY = re.compile(r"/lib(64)?/[^/]+\.so(\.[\w.]+)?$")
@@ -215,7 +215,7 @@ def excerpt_of(layer: Layer, blob: Callable[[Layer], Path], lease: Lease, cancel
         unclear = first.unclear()
         return (_read(path, layer.media_type, unclear, cancel) if unclear else first).contents()
 
-    return find_pack(_key(layer), lease) or keep_pack(_key(layer), _title(layer), make, lease)
+    return keep_pack(_key(layer), _title(layer), make, lease)
 
 
 def _read(blob: Path, media_type: str, whole: frozenset[str], cancel: threading.Event) -> Excerpt:

@@ -18,11 +18,11 @@ import pytest
 from builder.core.errors import MissingToolError
 from builder.image import sandbox
 from builder.image.compose.bytecode import (
+    compile_sources,
     compiler,
     parts_of,
     store_compiled,
     unpack_known,
-    unpack_sources,
 )
 from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.layers.pack import Pack, keep_pack
@@ -121,13 +121,17 @@ def compiled(
     for pack in packs:
         for folder in pack.notes["folders"]:
             scratch.folder(folder)
-    parts = parts_of(packs, made_by=compiler(step, scratch.root, {}))
-    missing = unpack_known(parts, scratch, lease)
-    wanted = {file.path for part in missing for file in part.files}
-    unpack_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, scratch)
     env = sandbox.environment({})
-    sandbox.run_script(step.script, scratch.root, what="it", env=env, cancel=threading.Event())
-    store_compiled(missing, scratch.root, lease)
+    missing = compile_sources(
+        packs,
+        scratch,
+        lease,
+        made_by=compiler(step, scratch.root, {}),
+        run=lambda: sandbox.run_script(
+            step.script, scratch.root, what="it", env=env, cancel=threading.Event()
+        ),
+        progress=lambda _text: None,
+    )
     out = scratch.root / "out/bytecode"
     found = {}
     for path in sorted(out.rglob("*")):

@@ -149,8 +149,7 @@ def test_ldconfig_sees_no_difference(made: Plan, library: Path, tmp_path: Path) 
     assert command is not None
     seen = []
     scratch = RootfsTree(tmp_path / "skeleton", threading.Event())
-    for content in look(layers(made)[0], made).contents(lambda file: ".so" in file.path):
-        scratch.write(content)
+    scratch.write(look(layers(made)[0], made).contents(lambda file: ".so" in file.path))
     folder = f"{SITE}/nvidia/thing/lib"
     whole = tmp_path / "whole"
     (whole / folder).mkdir(parents=True)
