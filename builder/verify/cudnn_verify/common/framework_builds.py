@@ -5,6 +5,9 @@ import re
 from .tables import Releases, driver_floor, read_facts, read_frameworks, read_patterns, told_names
 from .versions import numbers
 
+_ARM_CARDS = ((11, 0), (12, 1))
+"""Thor and GB10: their processor is an ARM one, their first driver is of CUDA 13."""
+
 
 class FrameworkBuilds(object):
     """The framework that is here, and its builds that the tables know; arguments as of ``Remedies``."""
@@ -61,6 +64,10 @@ class FrameworkBuilds(object):
             cuda, (first, last) = numbers(row["cuda"]), map(numbers, row["python"])
             here = row["variant"] and row["variant"] == (self.version or "").partition("+")[2]
             fits = cuda and self.driver_serves(cuda) and (not python or first <= python <= last)
+            # what old builds hold as PTX is no choice for a card of today
+            fits = fits and (
+                not self.capability or self.capability < (10, 0) or card_within(cuda, self.capability)
+            )
             if fits and not here and (self.capability is None or serves(row, self.capability)):
                 return row
         return None
@@ -84,7 +91,7 @@ class FrameworkBuilds(object):
 
     def driver_serves(self, cuda):
         if not self.driver_known():
-            return cuda[0] < 13
+            return cuda[0] < 13 or self.capability in _ARM_CARDS
         api = numbers(self.here.driver_cuda)
         if api:
             # nothing newer than a driver's CUDA runs on it up to CUDA 10; from 11 on a major is one:
@@ -97,7 +104,8 @@ class FrameworkBuilds(object):
         """What pip installs for a row of PyTorch's builds."""
         variant = None if row["default"] else row["variant"]
         release = self.version.partition("+")[0] if row in self.rows else None
-        if row["default"] and {"windows", "aarch64"} & self.here.places:
+        arm = "aarch64" in self.here.places or self.capability in _ARM_CARDS
+        if row["default"] and (arm or "windows" in self.here.places):
             variant = "cu" + "".join(str(part) for part in numbers(row["cuda"])[:2])  # PyPI's have no CUDA
         return self.torch_and_companions(release or row["latest"], variant)
 
@@ -130,6 +138,12 @@ def torch_index(variant):
 def serves(row, capability):
     """Whether a build holds code for a compute capability, by its own list or by its CUDA version."""
     wanted = capability[:2]
+    if wanted == (
+        11,
+        0,
+    ):  # Thor: the wheels of CUDA 13 for ARM have it, those for x86, which are listed, do not
+        # https://github.com/pytorch/pytorch/blob/main/.ci/manywheel/build_cuda.sh
+        return numbers(row["cuda"]) >= (13, 0)
     if wanted < (5, 0) and (wanted < (3, 7) or numbers(row["latest"]) >= (2,)):
         # PyTorch's wheels hold sm_37 and nothing older, and serve it up to 1.13:
         # https://github.com/AUTOMATIC1111/stable-diffusion-webui/issues/9589

@@ -18,6 +18,71 @@ _NVCC_PARTS = ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-cccl")
 _OLDER_CODE = (((10, 0), "9.0"), ((8, 6), "8.0"), ((8, 0), "7.5"), ((7, 5), "7.0"))
 
 
+def two_that_exclude(requirements):
+    """(package, statement, statement) of the first two that no version satisfies, one that pins a version
+    first; None if all may hold together. Statements are those of ``TextFacts.requirements``.
+    """
+    for index, one in enumerate(requirements):
+        for other in requirements[:index]:
+            if one[1] == other[1] and one[0] != other[0] and not _may_meet(one[2], other[2]):
+                pinned = one if "==" in one[2] and one[0] else other
+                return (one[1], pinned, other if pinned is one else one)
+    return None
+
+
+def _may_meet(one, other):
+    parts = re.findall(r"(\^|[<>=!~]+)\s?(\d[\w.*+!-]*)", one + "," + other)
+    bounds = [(operator, text.partition("+")[0]) for operator, text in parts]
+    tried = [numbers(text.rstrip(".*x")) for _, text in bounds]
+    tried += [version + (1,) for version in tried] + [(0,)]
+    return any(all(_satisfies(version, *bound) for bound in bounds) for version in tried)
+
+
+def _satisfies(version, operator, text):
+    exact, wild = numbers(text.rstrip(".*x")), text[-1] in "*x"
+    size = max(len(version), len(exact))
+    here, bound = (v + (0,) * (size - len(v)) for v in (version, exact))
+    if operator in ("==", "===", "!=", "="):
+        same = version[: len(exact)] == exact if wild else here == bound
+        return same is (operator != "!=")
+    if operator in ("~=", "^"):
+        fixed = len(exact) - 1 if operator == "~=" else 1
+        return here >= bound and here[:fixed] == bound[:fixed]
+    return {">": here > bound, ">=": here >= bound, "<": here < bound}.get(operator, here <= bound)
+
+
+def _conflict(remedies):
+    return two_that_exclude(getattr(remedies.here, "requirements", ()))
+
+
+def _with_its_pin(remedies):
+    """The package that pins a version with that very version, where only the user wants another one."""
+    name, pinned, other = _conflict(remedies) or (None, None, None)
+    if not name or not pinned[0] or other[0] or "==" not in pinned[2] or not pinned[0][1]:
+        return None
+    (who, release), pin = pinned[0], pinned[2].replace(" ", "")
+    if not numbers(release) or re.search(r"[<>]", release):
+        return None
+    variant = (pin + release).partition("+")[2]
+    return ["%s==%s" % (who, release), name + pin] + torch_index(variant)
+
+
+def _missed(remedies):
+    """What ``pip check`` misses, as it is asked for; None if two of these exclude each other."""
+    rows = getattr(remedies.here, "missed_pins", ())
+    told = [(name, re.sub(r",$", "", spec)) for name, spec in rows]
+    if not told or any(a[0] == b[0] and not _may_meet(a[1], b[1]) for a in told for b in told):
+        return None
+    return sorted({name + spec for name, spec in told if name not in ("torch", "pip")}) or None
+
+
+def _override(remedies):
+    """What uv is to take in place of the pin of a library of NVIDIA's."""
+    name, pinned, other = _conflict(remedies) or (None, None, None)
+    ours = name and name.startswith("nvidia-")
+    return name + other[2].replace(" ", "") if ours and pinned is not other else None
+
+
 def _failing_words(remedies):
     return "%s %s" % (remedies.detail.get("matched") or "", remedies.detail.get("line") or "")
 
@@ -28,12 +93,17 @@ def _torch_told(remedies):
     return release, variant
 
 
+def _variant_of_companion(remedies):
+    versions = [remedies.here.packages.get(name) or "" for name in ("torchvision", "torchaudio")]
+    return next((version.partition("+")[2] for version in versions if "+cu" in version), "")
+
+
 def _companions(remedies):
     """PyTorch with its companions, from the index of the CUDA that PyTorch has."""
     if not re.search(r"(?i)torchvision|torchaudio|_torch_sox|different CUDA", _failing_words(remedies)):
         return None
     (release, variant), cuda = _torch_told(remedies), numbers(remedies.detail.get("torch_cuda"))
-    variant = "cu%d%d" % cuda[:2] if len(cuda) > 1 else variant
+    variant = "cu%d%d" % cuda[:2] if len(cuda) > 1 else variant or _variant_of_companion(remedies)
     return ["torch==" + release if release else "torch", "torchvision", "torchaudio"] + torch_index(variant)
 
 
@@ -146,6 +216,10 @@ def _told_old(remedies):
 
 PACKAGE_FACTS = {
     "told-old": _told_old,
+    "agreed": _with_its_pin,
+    "override": _override,
+    "asked-instead": _missed,
+    "uv": lambda r: getattr(r.here, "uv", False),
     "companions": _companions,
     "pinned-wheel": _pinned_wheel,
     "compiled-anew": _compiled_anew,
@@ -165,5 +239,7 @@ PACKAGE_FACTS = {
     "instead": lambda r: r.detail.get("instead"),
     "package": lambda r: r.detail.get("package"),
     "last-compiler": lambda r: r.detail.get("last"),
+    "fabric-driver": lambda r: r.detail.get("host"),
+    "fabric-branch": lambda r: (r.detail.get("host") or "").partition(".")[0] or None,
 }
 """By the names in ``causes.ini``."""

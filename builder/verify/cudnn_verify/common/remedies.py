@@ -13,7 +13,7 @@ from shlex import quote
 from .causes import command_lines, remedy_at
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, serves, torch_index
-from .package_facts import PACKAGE_FACTS
+from .package_facts import PACKAGE_FACTS, two_that_exclude
 from .tables import cuda_family, cuda_package, cudnn_of_torch, read_patterns
 from .versions import dotted, numbers
 
@@ -93,6 +93,8 @@ class Remedies(FrameworkBuilds):
 
     def _done(self, command):
         """Whether an installation would change nothing: these very versions are here."""
+        if getattr(self.here, "missed_pins", ()) or two_that_exclude(getattr(self.here, "requirements", ())):
+            return False  # the versions in the text are also those that are not here
         pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
         plain = command.where == "pip" and not re.search(r"reinstall|uninstall|<|>", command.text)
         return plain and bool(pins) and all(self.here.packages.get(name) == here for name, here in pins)

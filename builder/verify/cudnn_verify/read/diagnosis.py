@@ -171,7 +171,8 @@ def find_class(lines, facts):
     harmless = [row for row in read_signatures() if row.kind == "harmless"]
     lines = [line for line in lines[-_END:] if not any(_is_in(row, line.text) for row in harmless)]
     rows = [row for row in read_signatures() if row.kind == "class"]
-    return [_hit(row, match, lines, index, facts) for row, match, index in islice(_matches(lines, rows), 1)]
+    hits = (_hit(row, match, lines, index, facts) for row, match, index in _matches(lines, rows))
+    return list(islice((hit for hit in hits if hit.causes or not hit.signature.causes), 1))
 
 
 def _is_in(signature, text):

@@ -5,10 +5,12 @@ The expressions are in ``patterns.ini``, and compiled at their first use: most r
 """
 
 import re
+from itertools import islice
 
 from ....core.cards import cards_in
 from ..common.distributions import canonical
 from ..common.framework_builds import card_within
+from ..common.package_facts import two_that_exclude
 from ..common.remedies import Remedies
 from ..common.tables import (
     cuda_major_of,
@@ -66,6 +68,7 @@ def printed_by(text):
     return {name for name, pattern in rows.items() if re.search(pattern, text)}
 
 
+_MOST_REQUIREMENTS = 200
 # CUDA's libraries with its major in their names, those that are here, and words for what is not there
 _CUDA_NUMBERED = re.compile(r"(lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so)\.(\d+)")
 _HERE = re.compile(
@@ -81,11 +84,17 @@ class TextFacts(object):
 
     def __init__(self, lines):
         self.packages = {}
+        """What texts say that is installed or asked for, {name: version}."""
+        self.missed_pins = []
+        """[(package, the versions of it that another one asks for and that are not here)]."""
+        self.requirements = []
+        """[((package, release) or None for the user, the package it wants, in which versions)]."""
         self.cudnn_here, self.cuda_majors = set(), set()
         text = "\n".join(line.text for line in lines)
         self.__dict__.update((name, False) for name in read_patterns()["flags"])
         self.__dict__.update((name, True) for name in _fitting("flags", text))
         self._packages(text)
+        self._requirements(text)
         self._machine(text)
         self._cudnn(text)
         self._visible(text)
@@ -110,6 +119,16 @@ class TextFacts(object):
         self.cuda_majors |= {int(major) for major in _groups("jax_cuda", text).values()}
         folders = {int(found["major"]) for found in _find_all("wheel_folder", text)}
         self.cuda_majors = self.cuda_majors or folders
+
+    def _requirements(self, text):
+        self.requirements = []
+        for found in islice(_find_all("needs", text), _MOST_REQUIREMENTS):
+            release = found.get("release") or re.sub(r"^==(?=\d[^,]*$)", "", found.get("range", "")) or None
+            who = None if "user" in found else (canonical(found["who"]), release)
+            self.requirements.append((who, canonical(found["dep"]), found["spec"].rstrip(".,")))
+        self.missed_pins = [
+            (canonical(found["name"]), found["spec"]) for found in islice(_find_all("but_have", text), 20)
+        ]
 
     def _machine(self, text):
         said = _groups("driver", text)
@@ -291,6 +310,18 @@ def _wheel_of_other_torch(facts, _):
     return "a wheel here is built for PyTorch %s, and %s is installed" % names if found else None
 
 
+def _pins_exclude(facts, _):
+    found = two_that_exclude(facts.requirements)
+    if not found:
+        return None
+    name, one, other = found
+    return "%s wants %s%s, and %s %s" % (_whose(one[0]), name, one[2], _whose(other[0]), other[2])
+
+
+def _whose(who):
+    return " ".join(filter(None, who)) if who else "what is asked for or installed"
+
+
 def _pin_above_floor(_, detail):
     floor, pin = detail["floor"], detail["pin"]
     return numbers(pin) >= numbers(floor) and "%s is not below %s" % (pin, floor)
@@ -413,6 +444,10 @@ CONDITIONS = {
     "two-nccl": _two_nccl,
     "wheel-of-other-torch": _wheel_of_other_torch,
     "pin-above-floor": _pin_above_floor,
+    "pins-exclude": _pins_exclude,
+    "pins-agree": lambda facts, _: (
+        not two_that_exclude(facts.requirements) and "no two of these exclude each other"
+    ),
     "beyond-card": _beyond_card,
     "cublas-of-2.10": _cublas_of_2_10,
     "hidden": lambda facts, _: facts.hidden and "CUDA_VISIBLE_DEVICES hides the cards",

@@ -484,3 +484,84 @@ def test_numpy_is_asked_for_as_the_package_was_compiled(header, here, wanted):
     text = f"numpy.dtype size changed, may indicate binary incompatibility. Expected {header} from C header, "
     row = diagnose_score.answer(f"ValueError: {text}got {here} from PyObject")["causes"][0]
     assert row["commands"][0]["text"] == f'pip install "{wanted}"'
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            (
+                "Because vllm==0.14.0 depends on torch==2.9.1 and your project depends on torch==2.10.0, "
+                "we can conclude that your project's requirements are unsatisfiable."
+            ),
+            "package-pin-mismatch",
+            "uv pip install vllm==0.14.0 torch==2.9.1",
+        ),
+        (
+            (
+                "The conflict is caused by:\n    The user requested torch==2.9.0\n"
+                "    vllm 0.11.0 depends on torch==2.8.0"
+            ),
+            "package-pin-mismatch",
+            "pip install vllm==0.11.0 torch==2.8.0",
+        ),
+        (
+            (
+                "app[cuda13] requires nvidia-cublas>=13.3.0.5\n\n"
+                "torch==2.11.0+cu130 through torch==2.13.0+cu130\nrequire nvidia-cublas==13.1.x"
+            ),
+            "package-pin-mismatch",
+            'echo "nvidia-cublas>=13.3.0.5" > overrides.txt && export UV_OVERRIDE=$PWD/overrides.txt',
+        ),
+        ("app requires torch>=2.9\nlib depends on torch~=2.9", None, None),
+        ("app requires torch>=2.11\nlib depends on torch~=2.9.0", "package-pin-mismatch", None),
+        (
+            (
+                "pip's dependency resolver does not currently take into account all the packages.\n"
+                'torch 2.6.0+cu124 requires nvidia-cudnn-cu12==9.1.0.70; platform_system == "Linux", '
+                "but you have nvidia-cudnn-cu12 9.3.0.75 which is incompatible."
+            ),
+            "package-pin-mismatch",
+            "pip install nvidia-cudnn-cu12==9.1.0.70",
+        ),
+        (
+            "torchaudio 2.8.0+cu128 requires torch==2.8.0, but you have torch 2.9.0 which is incompatible.",
+            "extension-mismatch",
+            (
+                "pip install --force-reinstall torch==2.8.0 torchvision torchaudio "
+                "--index-url https://download.pytorch.org/whl/cu128"
+            ),
+        ),
+        (
+            "Failed call to cudaGetRuntimeVersion: Error loading CUDA libraries.",
+            "toolkit-library-missing",
+            'pip install --upgrade "tensorflow[and-cuda]"',
+        ),
+        (
+            (
+                "fabric manager NVIDIA GPU driver interface version 570.133.20 don't match with "
+                "driver version 570.148.08."
+            ),
+            "fabric-not-ready",
+            (
+                "sudo apt-get update && sudo apt-get install -y --allow-downgrades "
+                "nvidia-fabricmanager-570=570.148.08-1 && sudo systemctl restart nvidia-fabricmanager"
+            ),
+        ),
+        (
+            "ptxas application ptx input, line 9; fatal: Unsupported .version 8.8; current version is '8.4'",
+            "driver-too-old",
+            None,
+        ),
+        (
+            "NVIDIA Thor with CUDA capability sm_110 is not compatible with the current PyTorch installation",
+            "framework-arch-missing",
+            "pip install --force-reinstall torch==2.15.0 --index-url https://download.pytorch.org/whl/cu132",
+        ),
+    ],
+)
+def test_the_command_is_made_of_what_the_text_says(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    if command:
+        assert document["causes"][0]["commands"][0]["text"] == command
