@@ -5,14 +5,24 @@ what is not known.
 
 import re
 
-from .framework_builds import serves, torch_index
-from .tables import Releases, read_patterns
+from .framework_builds import card_within, serves, torch_index
+from .tables import Releases, cuda_package, read_patterns
 from .versions import dotted, numbers
 
 # Wheels that are compiled for one release of PyTorch, which their metadata pins.
 _PINNED = {"vllm": "vllm", "sgl_kernel": "sgl-kernel", "xformers": "xformers", "lmcache": "lmcache"}
 # Those that pip compiles here, against the PyTorch that is here.
 _COMPILED_HERE = "causal_conv1d|mamba_ssm|torch_cluster|torch_scatter|torch_sparse|torch_spline_conv"
+KERNEL_PACKAGES = (
+    "sgl-kernel",
+    "flash-attn",
+    "xformers",
+    "bitsandbytes",
+    "causal-conv1d",
+    "mamba-ssm",
+    "vllm",
+)
+"""Packages with kernels of their own, by their names in ``printed-by``."""
 _NVCC_PARTS = ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-cccl")
 # (capability, code): cards from it on run this code by its PTX, which an nvcc one generation older makes.
 _OLDER_CODE = (((10, 0), "9.0"), ((8, 6), "8.0"), ((8, 0), "7.5"), ((7, 5), "7.0"))
@@ -130,9 +140,14 @@ def _torch_of_library(remedies):
 def _torch_of_toolkit(remedies):
     """The newest PyTorch of the toolkit's CUDA major version that has code for the card."""
     toolkit = numbers(remedies.detail.get("toolkit"))[:1]
-    for row in Releases().builds("torch", None):
-        fits = remedies.capability is None or serves(row, remedies.capability)
-        if toolkit and row["variant"] and numbers(row["cuda"])[:1] == toolkit and fits:
+    rows = [row for row in Releases().builds("torch", None) if row["variant"]]
+    rows = [row for row in rows if toolkit and numbers(row["cuda"])[:1] == toolkit]
+    minor = numbers(remedies.detail.get("toolkit"))[:2]
+    # another minor version is only warned of: the same one is worth no release of long ago
+    for row in sorted(
+        rows, key=lambda row: (numbers(row["cuda"])[:2], numbers(row["latest"]) >= (2, 9)) != (minor, True)
+    ):
+        if remedies.capability is None or serves(row, remedies.capability):
             return ["torch==" + row["latest"]] + torch_index(row["variant"])
     return None
 
@@ -210,8 +225,64 @@ def _code_for(remedies):
 
 def _told_old(remedies):
     """Whether the line itself says that the driver is older than what was made for it."""
-    said = r"(?i)PTX|unsatisfied condition|__cuda|too old|Unsupported \.version"
+    said = (
+        r"(?i)PTX|driver version is insufficient|unsatisfied condition|__cuda|too old|Unsupported \.version"
+    )
     return re.search(said, remedies.detail.get("matched") or "") is not None
+
+
+def _torch_for_card(remedies):
+    """PyTorch with its companions from the index of a CUDA with code for the card, where the text names
+    PyTorch without its build, and no other package with kernels of its own.
+    """
+    here = remedies.here
+    told = getattr(here, "says_torch", False) and not getattr(here, "other_kernels", True)
+    if not told or "+" in (here.packages.get("torch") or "") or set(here.printed_by) & set(KERNEL_PACKAGES):
+        return None
+    for row in Releases().builds("torch", None) if remedies.capability else ():
+        cuda, capability = numbers(row["cuda"]), remedies.capability
+        old = capability >= (10, 0) and not card_within(cuda, capability)  # what it has is PTX
+        if row["variant"] and remedies.driver_serves(cuda) and serves(row, capability) and not old:
+            return ["torch", "torchvision", "torchaudio"] + torch_index(row["variant"])
+    return None
+
+
+def _nvrtc_wheel(remedies):
+    told = re.search(r"nvrtc-builtins\D{1,12}(1[1-3])", _failing_words(remedies))
+    major = int(told.group(1)) if told else remedies.cuda
+    return cuda_package("cuda-nvrtc", major) if major in (11, 12, 13) else None
+
+
+def _kernels_of_sglang(remedies):
+    """SGLang's kernels for the CUDA that is here, from its own index: https://docs.sglang.io/whl/cu130"""
+    words, asked = " ".join(remedies.here.printed_by) + _failing_words(remedies), remedies.library_major()
+    here = remedies.here.cuda_majors - {asked}
+    major = min(here) if here else {12: 13, 13: 12}.get(asked)
+    if not asked or not re.search(r"(?i)sgl(?:ang)?[-_]kernel", words) or major not in (12, 13):
+        return None
+    version = remedies.here.packages.get("sgl-kernel")
+    index = "https://docs.sglang.io/whl/cu%s" % {12: 129, 13: 130}[major]
+    return ["sgl-kernel" + ("==" + version if version else ""), "--index-url", index]
+
+
+def _vllm(remedies):
+    """vLLM in the release that is here, for a library of another CUDA."""
+    if "vllm" not in remedies.here.printed_by or not remedies.library_major():
+        return None
+    version = remedies.here.packages.get("vllm")
+    return "vllm" + ("==" + version.partition("+")[0] if version else "")
+
+
+def _module_wheel(remedies):
+    """The wheel with a module ``nvidia.cublas``; those of CUDA 13 are all in ``nvidia.cu13``, bar a few."""
+    stem, major = (remedies.detail.get("module") or "").replace("_", "-"), remedies.cuda or 12
+    apart = stem in ("cudnn", "nccl", "cusparselt", "nvshmem")
+    return cuda_package(stem, major) if stem and (major < 13 or apart) else None
+
+
+def _package_built(remedies):
+    """The package that pip compiles: as the message names it, else the one of the line that asked for it."""
+    return remedies.detail.get("package") or getattr(remedies.here, "asked_build", None)
 
 
 PACKAGE_FACTS = {
@@ -237,7 +308,13 @@ PACKAGE_FACTS = {
     "cubin": lambda r: r.detail.get("cubin"),
     "cubin-wanted": lambda r: r.detail.get("cubin") and r.detail.get("wanted"),
     "instead": lambda r: r.detail.get("instead"),
-    "package": lambda r: r.detail.get("package"),
+    "package": _package_built,
+    "torch-for-card": _torch_for_card,
+    "nvrtc": _nvrtc_wheel,
+    "kernels-of-sglang": _kernels_of_sglang,
+    "vllm-here": _vllm,
+    "module-wheel": _module_wheel,
+    "module-folder": lambda r: r.detail.get("module"),
     "last-compiler": lambda r: r.detail.get("last"),
     "fabric-driver": lambda r: r.detail.get("host"),
     "fabric-branch": lambda r: (r.detail.get("host") or "").partition(".")[0] or None,

@@ -23,7 +23,12 @@ _FACT = re.compile(r"\{([\w.-]+)\}")
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
 _NUMPY_SIZES = {("96", "88"): "numpy<2", ("88", "96"): "numpy>=2", ("88", "80"): "numpy>=1.20,<2"}
-_WHEEL_STEMS = {"cudart": "cuda-runtime", "nvjitlink": "nvjitlink", "nvrtc": "cuda-nvrtc"}
+_WHEEL_STEMS = {
+    "cudart": "cuda-runtime",
+    "cupti": "cuda-cupti",
+    "nvjitlink": "nvjitlink",
+    "nvrtc": "cuda-nvrtc",
+}
 
 
 class Remedies(FrameworkBuilds):
@@ -31,7 +36,7 @@ class Remedies(FrameworkBuilds):
 
     def commands(self, cause):
         """The commands for a cause id, the best first; [] if none is known."""
-        found = self._written(cause)
+        found = [command for command in self._written(cause) if self._is_of_the_text(command)]
         if not any("uninstall" in command.text for command in found):
             found = [command for command in found if not self._done(command)]
         if "windows" in self.here.places:
@@ -42,6 +47,21 @@ class Remedies(FrameworkBuilds):
         elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found
+
+    def _is_of_the_text(self, command):
+        """Whether a command installs nothing of another framework than those that the text is about."""
+        if command.where not in ("pip", "conda"):
+            return True
+        if getattr(self.here, "rust", False) and not self.here.python_here:
+            return False
+        patterns = read_patterns()["named"].items()
+        installed = {name for name, pattern in patterns if re.search(pattern, command.text)}
+        named = set(getattr(self.here, "named", ()))
+        if (
+            named and self.certain and self.framework != "torch"
+        ):  # messages that PyTorch prints, others do, too
+            named.add(self.framework)
+        return not installed or not named or bool(installed & named)
 
     def _written(self, cause):
         """The commands of the lines in ``causes.ini`` that apply here."""
@@ -197,7 +217,9 @@ class Remedies(FrameworkBuilds):
     def _toolkit_wheel(self):
         """NVIDIA's wheel with the library that was not found."""
         major, stem = self._toolkit_major(), self._library()[0]
-        known = major in (11, 12, 13) and stem in read_patterns()["sonames"]
+        other = re.match(r"lib(cusparseLt|cudss|nvshmem|cufile|cupti)", str(self.detail.get("library")))
+        known = major in (11, 12, 13) and (other or stem in read_patterns()["sonames"])
+        stem = other.group(1).lower() if other else stem
         return cuda_package(_WHEEL_STEMS.get(stem, stem), major) if known else None
 
     def _cupy(self, major):
@@ -298,7 +320,9 @@ class Remedies(FrameworkBuilds):
         "nearest-cuda": lambda r: (r.nearest_torch() or {}).get("cuda"),
         "torch-again": _torch_again,
         "torch-2.5.1": _torch_251,
-        "torch-used": lambda r: "torch" in set(r.here.packages) | set(r.here.printed_by),
+        "torch-used": lambda r: (
+            "torch" in set(r.here.packages) | set(r.here.printed_by) or getattr(r.here, "says_torch", False)
+        ),
         "torch-index": lambda r: torch_index((r.here.packages.get("torch") or "").partition("+")[2]),
         "torch-of-cuda": lambda r: "+cu" in (r.here.packages.get("torch") or ""),
         "torch-serves-card": lambda r: r.torch_has_code(),
@@ -344,7 +368,6 @@ class Remedies(FrameworkBuilds):
         "cupy-for-nvrtc": lambda r: r._cupy(r._nvrtc_major()),
         "cupy-of-other-cuda": _cupy_of_other_cuda,
         "undefined-symbol": lambda r: "undefined symbol" in str(r.detail.get("line") or ""),
-        "nvrtc": lambda r: cuda_package("cuda-nvrtc", r.cuda) if r.cuda in (11, 12, 13) else None,
         "libcuda": lambda r: "libcuda" in str(r.detail.get("line") or "libcuda"),
         "owners": lambda r: r.owners(),
         "owned-stem": _owned_stem,

@@ -10,7 +10,7 @@ from itertools import islice
 from ....core.cards import cards_in
 from ..common.distributions import canonical
 from ..common.framework_builds import card_within
-from ..common.package_facts import two_that_exclude
+from ..common.package_facts import KERNEL_PACKAGES, two_that_exclude
 from ..common.remedies import Remedies
 from ..common.tables import (
     cuda_major_of,
@@ -22,17 +22,6 @@ from ..common.tables import (
     read_patterns,
 )
 from ..common.versions import cuda_tuple, cudnn_tuple, dotted, numbers
-
-# Packages beside PyTorch with kernels of their own, by their names in ``printed-by``.
-_KERNEL_PACKAGES = (
-    "sgl-kernel",
-    "flash-attn",
-    "xformers",
-    "bitsandbytes",
-    "causal-conv1d",
-    "mamba-ssm",
-    "vllm",
-)
 
 
 def _package_names():
@@ -99,6 +88,7 @@ class TextFacts(object):
         self._cudnn(text)
         self._visible(text)
         self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
+        self.named = set(_fitting("named", text))
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]
         self.libraries = {found.groups() for text in present for found in _HERE.finditer(text)}
 
@@ -143,6 +133,7 @@ class TextFacts(object):
         digits = _groups("capability", text).get("cc")
         self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else by_card
         self.capabilities = set(cards.values()) | {self.capability} - {None}
+        self.asked_build = _groups("asked_build", text).get("name")
         self.python = _groups("python", text).get("version")
         self.wheel_torch = _groups("wheel_torch", text).get("version")
         self.library_path, self.noexec = (
@@ -401,7 +392,7 @@ def _torch_serves_card(facts, detail):
         return None
     cards = " and ".join(sorted(facts.capabilities))
     has = "PyTorch %s has code for compute capability %s" % (facts.packages["torch"], cards)
-    named = [name for name in _KERNEL_PACKAGES if name in facts.printed_by]
+    named = [name for name in KERNEL_PACKAGES if name in facts.printed_by]
     return "%s: %s, whose kernel failed, has none" % (has, " or ".join(named) or "another package")
 
 
@@ -444,6 +435,9 @@ CONDITIONS = {
     "two-nccl": _two_nccl,
     "wheel-of-other-torch": _wheel_of_other_torch,
     "pin-above-floor": _pin_above_floor,
+    "asked-build": lambda facts, _: (
+        facts.asked_build and "%s is compiled where pip has no PyTorch" % facts.asked_build
+    ),
     "pins-exclude": _pins_exclude,
     "pins-agree": lambda facts, _: (
         not two_that_exclude(facts.requirements) and "no two of these exclude each other"

@@ -556,7 +556,10 @@ def test_numpy_is_asked_for_as_the_package_was_compiled(header, here, wanted):
         (
             "NVIDIA Thor with CUDA capability sm_110 is not compatible with the current PyTorch installation",
             "framework-arch-missing",
-            "pip install --force-reinstall torch==2.15.0 --index-url https://download.pytorch.org/whl/cu132",
+            (
+                "pip install --force-reinstall torch==2.15.0 "
+                "--index-url https://download.pytorch.org/whl/cu132"
+            ),
         ),
     ],
 )
@@ -565,3 +568,34 @@ def test_the_command_is_made_of_what_the_text_says(text, cause, command):
     assert document["cause"] == cause
     if command:
         assert document["causes"][0]["commands"][0]["text"] == command
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("pip install flash-attn==2.8.3\nNo module named 'torch'", "--no-build-isolation flash-attn==2.8.3"),
+        ("No module named 'nvidia.cublas'", "pip install nvidia-cublas-cu12"),
+        ("no kernel image is available for execution on the device\nRTX 5060, PyTorch", "/whl/cu128"),
+        ("libcudss.so.0: cannot open shared object file\ntorch 2.9.0+cu130", "nvidia-cudss-cu13"),
+        ("libcudart.so.12: cannot open shared object file\nsgl_kernel torch 2.11.0+cu130", "/whl/cu130"),
+        (
+            "vllm/_C: libcudart.so.13: cannot open shared object file\ntorch 2.9.1+cu128",
+            "--torch-backend=auto",
+        ),
+        ("failed to open libnvrtc-builtins.so.13.0", "nvidia-cuda-nvrtc"),
+    ],
+)
+def test_a_package_in_the_text_is_installed_as_the_text_has_it(text, command):
+    assert command in diagnose_score.answer(text)["causes"][0]["commands"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "jax: compute capability 12.0 is not supported by this jaxlib",
+        "thread 'main' panicked at src/main.rs:3: onnxruntime: libcublasLt.so.12: cannot open shared object",
+    ],
+)
+def test_no_other_framework_than_that_of_the_text_is_installed(text):
+    rows = [command["text"] for row in diagnose_score.answer(text)["causes"] for command in row["commands"]]
+    assert not re.search(r"torch=|onnxruntime", " ".join(rows))
