@@ -42,7 +42,7 @@ def find_consumers(folders, distributions, loader, wheel_folders):
         for name in map(shim_name, _majors(framework, requester, distributions, loader)):
             row = {"framework": framework, "requester": requester, "name": name}
             row.update(optional=framework == "cupy", cuda=built_for_cuda(framework, requester, loader))
-            found = _resolve(framework, name, requester, loader, wheel_folders, distributions)
+            found = _resolve(framework, name, requester, loader, wheel_folders)
             rows.append(dict(row, **found))
     return rows
 
@@ -93,9 +93,10 @@ def _majors(framework, requester, distributions, loader):
     return floors[:1]
 
 
-def _resolve(framework, name, requester, loader, wheel_folders, distributions):
-    version = numbers(distributions.get("onnxruntime-gpu", {}).get("version"))
-    preloads = framework == "jax" or (framework == "onnxruntime" and version >= (1, 21))
+def _resolve(framework, name, requester, loader, wheel_folders):
+    # ONNX Runtime from 1.21 on, whether or not its METADATA is there to say so
+    own = os.path.join(os.path.dirname(os.path.dirname(requester)), "__init__.py")
+    preloads = framework == "jax" or (framework == "onnxruntime" and "preload_dlls" in read_text(own))
     path = in_folders(name, wheel_folders) if preloads else None
     if path is None:
         return loader.resolve(name, requester)

@@ -61,37 +61,43 @@ def has_record(distribution):
 
 
 def damaged_sources(distributions):
-    """{package: paths} of Python files that are gone, empty, or cut so that they are no Python any more.
+    """({package: paths}, {package: paths}): Python files that are gone, empty, or no Python any more; and
+    those that are of another size than their package installed.
 
-    Of the watched packages. What somebody patched, or stripped of its tests, is none of these; nor is a file
-    beside whose place a compiled one lies.
+    Of the watched packages. What somebody patched is of the second kind alone; stripped tests, and a file in
+    whose place a compiled one lies, are of none.
     """
-    found, watched = {}, watched_names()
+    damaged, resized, watched = {}, {}, watched_names()
     for name, row in sorted(distributions.items()):
         rows = read_record(row, _is_source) if watched.match(name) and has_record(row) else ()
-        paths = [entry["path"] for entry in rows if entry["size"] and _is_damaged(entry)]
-        if paths:
-            found[name] = paths
-    return found
+        for entry in rows:
+            size = _size(entry["path"]) if entry["size"] else entry["size"]
+            if size != entry["size"] and size is not None:
+                found = damaged if _is_damaged(entry["path"], size) else resized
+                found.setdefault(name, []).append(entry["path"])
+    return damaged, resized
 
 
 def _is_source(path):
     return path.endswith(".py") and not re.search("test|__pycache__|^\\.\\.", path)
 
 
-def _is_damaged(entry):
-    path = entry["path"]
+def _size(path):
+    """A file's size; 0 for one that is gone; None where a compiled one lies in its place."""
     try:
-        size = os.path.getsize(path)
-        if size < entry["size"]:
-            with open(path, "rb") as stream:
-                compile(stream.read(), path, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
-    except PermissionError:
-        return False  # an import that fails by it says so
+        return os.path.getsize(path)
     except OSError:
-        return not os.path.exists(path + "c")
+        return None if os.path.exists(path + "c") else 0
+
+
+def _is_damaged(path, size):
+    try:
+        with open(path, "rb") as stream:
+            compile(stream.read(), path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, FileNotFoundError):
+        return True
+    except OSError:
+        return False  # closed: an import that fails by it says so
     return size == 0
 
 

@@ -8,6 +8,7 @@ import os
 import re
 
 from ..common.distributions import read_distributions, read_record, search_folders
+from ..common.tables import read_frameworks
 from .counter import (
     ABSENT_LIBRARY,
     MISSING_SYMBOL,
@@ -195,6 +196,12 @@ def by_packages(run, check, text):
         if re.search(r"\b%s\b" % re.escape(entry["name"].replace("-", "_")), about, re.I):
             what = "%(by)s needs %(wants)s, installed is %(found)s" % entry
             return run.proven("package-pin-mismatch", "pins", what)
+    resized = _resized(run) if run.ending["kind"] == "raised" else {}
+    if resized and (run.in_flight or "import").startswith("import"):
+        name = min(resized)
+        check["evidence"]["packages"] = sorted(resized)
+        what = "%s of %s is not of the size that was installed" % (resized[name][0], name)
+        return run.proven("package-overwritten", "RECORD", what)
     if run.ending["kind"] in ("signal", "exit"):
         hashed = run_named(run.program, "hashes")
         damaged = dict(hashed.new_facts).get("damaged") or []
@@ -204,6 +211,14 @@ def by_packages(run, check, text):
             check["evidence"]["packages"] = damaged[0]["not_as_in"]
             return "package-overwritten"
     return None
+
+
+def _resized(run):
+    """{package: Python files of another size than was installed}, but for other frameworks' packages."""
+    rows = read_frameworks().items()
+    others = [row["packages"] for name, row in rows if name != run.stage.name and "packages" in row]
+    other = re.compile("(?:%s)$" % "|".join(others))
+    return {name: paths for name, paths in (run.facts.get("resized") or {}).items() if not other.match(name)}
 
 
 def _by_loader(run, text):

@@ -88,7 +88,8 @@ def check_owners(ctx, distributions):
     found["damaged"] += [row for row in differ if row["path"] not in known]
     _name_intruders(found, distributions)
     ctx.fact("uncompared", unread)
-    found["sources"] = damaged_sources(distributions)
+    found["sources"], resized = damaged_sources(distributions)
+    ctx.fact("resized", {name: paths[:20] for name, paths in resized.items()})
     found["denied"] += [folder for folder in search_folders() if not os.access(folder, os.R_OK | os.X_OK)]
     most = (("changed", 50), ("shared", 50), ("damaged", 20), ("denied", 20))
     evidence = dict({key: found[key][:count] for key, count in most}, gone=found["gone"], by_size=unread[:50])

@@ -9,6 +9,7 @@ import re
 import traceback
 
 from ..common.causes import CAUSES, EXIT_CODES, PROBE_FAULT, VERDICT_OF_SIDE
+from ..common.tables import read_frameworks
 from .counter import ABSENT_LIBRARY
 from .expectation import asked_for, find_differences
 from .library_files import read_elf
@@ -129,6 +130,8 @@ def _follows(check, files):
     none of them asks for.
     """
     evidence = check["evidence"]
+    if any(path.endswith(".py") for path in files):
+        return check["stage"] in read_frameworks() and not evidence.get("cured_by")
     names = {os.path.basename(path) for path in files}
     if check["stage"] in GROUNDWORK or evidence.get("cured_by"):
         missed = check["id"] == "E06" and check["cause"] == "cudnn-missing"

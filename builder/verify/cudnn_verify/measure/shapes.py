@@ -76,6 +76,7 @@ FACT_SHAPES = {
     "packages": {str: _DISTRIBUTION},
     "python": {"version": str, "executable": str},
     "raw": {"path": str, "version": _TEXT_OR_NONE},
+    "resized": {str: _TEXTS},
     "shadowed_modules": {str: str},
     "strangers": {str: str},
     "system_packages": {str: str},

@@ -80,6 +80,19 @@ def test_a_framework_that_raises(text, in_flight, cause):
     assert run.checks[-1]["cause"] == cause
 
 
+@pytest.mark.parametrize(
+    ("package", "cause"), [("numpy", "package-overwritten"), ("jax", "framework-import")]
+)
+def test_an_import_that_fails_is_laid_to_a_python_file_of_another_size(package, cause):
+    """Not to a file of another framework."""
+    run = make_run("raised", "AttributeError: no get_available_providers", "import torch", layer="framework")
+    run.stage = run.stage._replace(name="torch")
+    run.ending["trace"] = []
+    run.facts["resized"] = {package: [f"/site/{package}/__init__.py"]}
+    judge.default_judge(run)
+    assert run.checks[0]["cause"] == cause
+
+
 def test_a_hang_says_what_was_in_flight():
     run = make_run("hang", "no answer within 60 s", "cudnnCreate")
     judge.default_judge(run)

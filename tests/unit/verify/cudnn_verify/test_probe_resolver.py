@@ -118,6 +118,16 @@ def test_the_major_that_a_framework_asks_for_is_its_floor_and_not_its_ceiling(tm
     assert rows[0]["requester"] == str(plugin)
 
 
+def test_onnxruntime_that_preloads_says_so_itself_without_its_metadata(tmp_path):
+    write_elf(tmp_path / "onnxruntime/capi/libonnxruntime_providers_cuda.so", needed=["libcudnn.so.9"])
+    write_elf(tmp_path / "nvidia/cudnn/lib/libcudnn.so.9")
+    folders = [str(tmp_path / "nvidia/cudnn/lib")]
+    for text, found in (("def preload_dlls(): ...", folders[0] + "/libcudnn.so.9"), ("", None)):
+        (tmp_path / "onnxruntime/__init__.py").write_text(text)
+        (row,) = find_consumers([str(tmp_path)], {}, loader(), folders)
+        assert row["path"] == found
+
+
 def test_of_two_plugins_of_jax_that_for_cuda_13_opens_cudnn(tmp_path):
     for major in (12, 13):
         write_elf(tmp_path / f"jax_plugins/xla_cuda{major}/xla_cuda_plugin.so", needed=["libcudnn.so.9"])

@@ -67,6 +67,18 @@ def test_a_file_that_is_not_as_installed_explains_what_follows_from_it(kind, sym
     assert [row["cause"] for row in found["consequences"]] == [symptom]
 
 
+@pytest.mark.parametrize(
+    ("number", "stage", "first"), [("R02", "onnxruntime", "P02"), ("E06", "resolver", "E06")]
+)
+def test_what_a_framework_does_without_one_of_its_python_files_follows_from_that(number, stage, first):
+    source = {"not_as_installed": ["/site/onnxruntime/capi/build_and_package_info.py"], "weak": True}
+    checks = [
+        failed("P02", "package-overwritten", "packages", **source),
+        failed(number, "cudnn-missing", stage),
+    ]
+    assert decide(checks)["first"]["id"] == first
+
+
 @pytest.mark.parametrize(("name", "cause"), [("12", "package-overwritten"), ("13", "cudnn-missing")])
 def test_a_search_misses_the_very_file_that_is_gone(name, cause):
     file = failed("P02", "package-overwritten", "packages", not_as_installed=[FILE], weak=True)
