@@ -1,6 +1,7 @@
 """Where rtbuild's own files are, in a checkout as in an installed wheel, and where the caches are."""
 
 import os
+import re
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -27,6 +28,13 @@ def matrices() -> Path:
 def probe() -> Path:
     """The folder with the probe's sources, which are data here and never imported."""
     return _PACKAGE / "verify" / "cudnn_verify"
+
+
+def probe_version() -> str:
+    """The version of the probe, out of its source."""
+    text = (probe() / "__main__.py").read_text("utf-8")
+    (version,) = re.findall(r'^VERSION = "([^"]+)"$', text, re.MULTILINE)
+    return str(version)
 
 
 def runtime() -> Path:

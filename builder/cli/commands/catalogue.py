@@ -9,6 +9,7 @@ from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.documents import shown
 from builder.core.errors import UsageError
+from builder.release.audit import Today
 from builder.release.catalogue import CataloguedImage, collect, images_of, write_site
 from builder.sources.oci import Registry, repository_of
 from builder.verify.evidence import Verifier
@@ -22,6 +23,9 @@ def catalogue(
         "--from REPOSITORY: Show its images by the evidence beside them; without MATRIX those alone."
     ),
     key: str | None = opt.of("--key FILE|URI: With --from: count only what this public key signed."),
+    outdated: bool = opt.of(
+        "--outdated: Ask what is newer than each image, as `rtbuild outdated` does.", False
+    ),
     mirror: list[str] | None = opt.MIRROR,
     json_: bool = opt.JSON,
 ) -> int:
@@ -32,9 +36,12 @@ def catalogue(
     registered: list[CataloguedImage] = []
     notes: list[str] = []
     registry, verifier = Registry.from_user(opt.mirrors(mirror)), Verifier(key=key) if key else None
+    today = Today(registry, note=say) if outdated else None
     for text in repositories or ():
         now = datetime.now(UTC)
-        images, doubts = images_of(registry, repository_of(text), now=now, verifier=verifier, say=say)
+        images, doubts = images_of(
+            registry, repository_of(text), now=now, verifier=verifier, say=say, today=today
+        )
         registered += images
         notes += doubts
     if repositories and key is None:
@@ -45,6 +52,7 @@ def catalogue(
         runtimes=chosen[0].path.parent if chosen else resources.matrices(),
         registered=registered,
         notes=notes,
+        today=today,
     )
     for note in found.notes:
         say(f"warning: {shown(note, most=1000)}")

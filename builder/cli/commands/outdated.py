@@ -1,24 +1,23 @@
 """``rtbuild outdated``: what has appeared or gone since cells were locked."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from builder.cli import options as opt
-from builder.cli.console import counted, print_json, say, show
-from builder.core.errors import CellError, MissingToolError, StaleLockError, UsageError
-from builder.core.items import item
-from builder.core.model import Cell, Matrix, Pinned
+from builder.cli.console import print_json, say, show
+from builder.core.errors import MissingToolError, StaleLockError, UsageError
+from builder.core.model import Cell, Matrix
 from builder.pipeline import Locks
 from builder.plan.lock import Outdated
-from builder.plan.lock import outdated as ask
-from builder.release.audit import lock_of, resolve
+from builder.release.audit import Today, resolve
 from builder.release.catalogue import tags_by_digest
-from builder.sources.debian import Debian
-from builder.sources.index import Files, Index, pages
-from builder.sources.oci import Registry, parse_reference, read_image
+from builder.sources.oci import Registry, parse_reference
 from builder.verify.evidence import Verifier
+
+_AT_ONCE = 8
 
 
 def outdated(
@@ -46,20 +45,13 @@ def outdated(
     if key and not published:
         raise UsageError("--key is for published images, and none is named", hint="name a REPOSITORY[:TAG]")
     loaded, cells = ([], []) if published and not matrices else opt.choose(matrices, select, skip)
-    clients = _Clients(loaded, mirrors=opt.mirrors(mirror))
-    questions: list[tuple[str, Callable[[], Outdated]]] = []
-    questions += [(cell.id, partial(clients.of_cell, cell)) for cell in cells]
-    verifier = Verifier(key=key) if key else None
-    for name, digest in clients.images(published):
-        questions.append((name, partial(clients.of_image, name, digest, verifier)))
+    registry, verifier = Registry.from_user(opt.mirrors(mirror)), Verifier(key=key) if key else None
+    today = Today(registry, note=say)
     found: dict[str, Outdated] = {}
-    for name, ask_about in questions:
-        try:
-            with item(name):
-                found[name] = ask_about()
-        except (CellError, StaleLockError) as problem:
-            found[name] = Outdated(changes=(), unknown=(problem.message,))
-    found |= {name: Outdated(changes=(), unknown=notes) for name, notes in clients.unread.items()}
+    for matrix in loaded:
+        found |= _of_matrix([cell for cell in cells if cell.matrix == matrix.name], matrix, today)
+    for text in published:
+        found |= _of_images(text, registry, today, verifier)
     if json_:
         print_json({"schema": 1, "cells": [_document(name, one) for name, one in found.items()]})
     else:
@@ -76,56 +68,43 @@ def _is_matrix(text: str) -> bool:
     return text.endswith((".yaml", ".yml")) or Path(text).exists()
 
 
-class _Clients:
-    """The clients of one run; a lock is read once, and a project's page asked for once."""
+def _of_matrix(cells: Sequence[Cell], matrix: Matrix, today: Today) -> Iterator[tuple[str, Outdated]]:
+    if not cells:
+        return
+    locks = Locks([matrix])
+    for cell in cells:
+        try:
+            (pinned,) = locks.fresh([cell])
+        except StaleLockError as problem:
+            yield cell.id, Outdated(changes=(), unknown=(problem.message,))
+        else:
+            yield cell.id, today.of_lock(pinned)
 
-    def __init__(self, matrices: Sequence[Matrix], mirrors: Mapping[str, str]) -> None:
-        self._matrices = {matrix.name: matrix for matrix in matrices}
-        self._locks: dict[str, Locks] = {}
-        self._index = Index.from_user(brief=True)
-        self._registry = Registry.from_user(mirrors)
-        self._debian = Debian(note=say)
-        self._pages: dict[tuple[str, ...], dict[str, Files]] = {}
-        self.unread: dict[str, tuple[str, ...]] = {}
-        """Of repositories, the tags that could not be followed, a sentence each."""
 
-    def images(self, published: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Each image's name and digest; one that several tags lead to has the longest, which is never moved.
+def _of_images(
+    text: str, registry: Registry, today: Today, verifier: Verifier | None
+) -> Iterator[tuple[str, Outdated]]:
+    """Each image by its name; one that several tags lead to has the longest, which is never moved.
 
-        Raises:
-            UsageError: a text is no reference.
-            RegistryError: a repository cannot be listed, or an image is not there.
-        """
-        for text in published:
-            name = parse_reference(text)
-            repository = f"{name.host}/{name.repository}"
-            if name.digest or text.rpartition("/")[2].count(":"):
-                yield text, name.digest or resolve(self._registry, text).digest
-                continue
-            tags, notes = tags_by_digest(self._registry, repository, say)
-            if notes or not tags:
-                self.unread[repository] = tuple(notes) or ("it has no image",)
-            for digest, names in tags.items():
-                yield f"{repository}:{max(names, key=lambda tag: (len(tag), tag))}", digest
-
-    def of_cell(self, cell: Cell) -> Outdated:
-        """Raises CellError and StaleLockError."""
-        if cell.matrix not in self._locks:
-            self._locks[cell.matrix] = Locks([self._matrices[cell.matrix]])
-        return self._ask(self._locks[cell.matrix].fresh([cell])[0], cell.index)
-
-    def of_image(self, name: str, digest: str, verifier: Verifier | None) -> Outdated:
-        """Raises CellError if no provenance counts."""
-        reference = parse_reference(name)
-        repository = f"{reference.host}/{reference.repository}"
-        image = read_image(self._registry, repository, digest)
-        return self._ask(lock_of(self._registry, image, verifier), (), beside=repository)
-
-    def _ask(self, pinned: Pinned, index: tuple[str, ...], beside: str | None = None) -> Outdated:
-        known = self._pages.setdefault(index, {})
-        names = {wheel.name for wheel in pinned.wheels}
-        known |= pages(names - known.keys(), self._index.with_extra(index))
-        return ask(pinned, pages=known, debian=self._debian, registry=self._registry, beside=beside)
+    Raises:
+        UsageError: ``text`` is no reference.
+        RegistryError: the repository cannot be listed, or the image is not there.
+    """
+    name = parse_reference(text)
+    repository = f"{name.host}/{name.repository}"
+    if name.digest or text.rpartition("/")[2].count(":"):
+        digest = name.digest or resolve(registry, text).digest
+        yield text, today.of_image(repository, digest, verifier)
+        return
+    tags, notes = tags_by_digest(registry, repository, say)
+    if notes or not tags:
+        yield repository, Outdated(changes=(), unknown=tuple(notes) or ("it has no image",))
+    names = {
+        digest: f"{repository}:{max(mine, key=lambda tag: (len(tag), tag))}" for digest, mine in tags.items()
+    }
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        asked = [pool.submit(today.of_image, repository, digest, verifier) for digest in names]
+        yield from zip(names.values(), (one.result() for one in asked), strict=True)
 
 
 def _document(cell: str, found: Outdated) -> dict[str, Any]:
@@ -134,14 +113,13 @@ def _document(cell: str, found: Outdated) -> dict[str, Any]:
         "changes": [vars(change) for change in found.changes],
         "unknown": list(found.unknown),
         "unasked": list(found.unasked),
+        "lists": {one.suite: datetime.fromtimestamp(one.date, UTC).isoformat() for one in found.lists},
     }
 
 
 def _page(found: Mapping[str, Outdated]) -> Iterator[str]:
     for cell, one in found.items():
-        plain = "nothing newer" + " in what was asked" * bool(one.unasked)
-        none = "not known" if one.unknown else plain
-        yield f"{cell}: {counted(one.changes, 'change') if one.changes else none}"
+        yield f"{cell}: {one.summary}" + (f" (Debian's lists of {one.dated})" if one.dated else "")
         for change in one.changes:
             versions = f"{change.locked} → {change.newer}" if change.newer else change.locked
             yield f"  {change.kind:<9} {change.name} {versions}{f': {change.why}' if change.why else ''}"

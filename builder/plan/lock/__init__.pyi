@@ -1,4 +1,4 @@
-from .changes import Outdated, outdated
+from .changes import LockChange, Outdated, in_order, outdated
 from .export import Form, lost_by, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
 from .pinning import pin, requirements
@@ -18,6 +18,7 @@ __all__ = [
     "BuildRoot",
     "Form",
     "Group",
+    "LockChange",
     "LockEntry",
     "LockStatus",
     "Outdated",
@@ -27,6 +28,7 @@ __all__ = [
     "compiler_system",
     "groups_of",
     "host_platform",
+    "in_order",
     "lock_path",
     "lost_by",
     "merge",

@@ -6,6 +6,7 @@ is told apart in :class:`Outdated`.``unknown``, for silence is no sign that ther
 
 import functools
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ Kind = Literal["security", "audit", "rules", "yanked", "gone", "base", "package"
 """In the order of a table: ``security`` and ``package`` are of Debian's archives, ``rules`` are findings of
 ``check`` that warn or refuse, ``gone`` is a file that the index no longer lists, or a package that the
 archive no longer lists. ``audit`` and ``probe`` are of published images alone."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _CUDNN = "nvidia-cudnn-cu"
 
 
@@ -53,6 +55,19 @@ class Outdated:
     """What a lock does not list."""
     lists: tuple[ReleaseFile, ...] = ()
     """Of Debian's archives, by which the packages of a rootfs were judged."""
+
+    @property
+    def summary(self) -> str:
+        """``security 1, package 6``; ``nothing newer`` is said only of what was asked and answered."""
+        if self.changes:
+            counts = Counter(change.kind for change in self.changes)
+            return ", ".join(f"{kind} {counts[kind]}" for kind in KINDS if counts[kind])
+        return "not known" if self.unknown else "nothing newer" + " in what was asked" * bool(self.unasked)
+
+    @property
+    def dated(self) -> str:
+        """The day of the newest of :attr:`lists`; empty without any."""
+        return day(max(one.date for one in self.lists))[:10] if self.lists else ""
 
 
 Answer = LockChange | ReleaseFile | str
@@ -111,8 +126,7 @@ def outdated(
 
 def in_order(changes: Iterable[LockChange]) -> tuple[LockChange, ...]:
     """By kind, then by name."""
-    kinds: tuple[Kind, ...] = get_args(Kind)
-    return tuple(sorted(changes, key=lambda one: (kinds.index(one.kind), one.name)))
+    return tuple(sorted(changes, key=lambda one: (KINDS.index(one.kind), one.name)))
 
 
 def _base(pinned: Pinned, debian: Debian, registry: Registry, beside: str | None) -> Iterator[Answer]:

@@ -82,7 +82,7 @@ def audit(registry: Registry, reference: str, question: Question, *, now: dateti
     judged = judge_all(gathered, image, question, when)
     held, verified = judged.held, judged.verified
     findings += judged.findings(question)
-    findings += _verification(held, verified)
+    findings += verification(held, verified)
     findings += _unread(gathered, judged)
     findings += _clock(registry, image)
     if verified:
@@ -125,17 +125,11 @@ def evidence_of(
     return check_signatures(gathered, Cosign.find(), address, verifier, kinds)
 
 
-def lock_of(registry: Registry, image: Staged, verifier: Verifier | None) -> Pinned:
+def lock_of(gathered: Gathered, held: Sequence[Held]) -> Pinned:
     """The lock that the provenance beside an image states.
 
-    Raises:
-        EvidenceError: there is none that rtbuild wrote, that is about this image, and that ``verifier``
-            accepts.
-        RegistryError: the registry does not answer.
-        MissingToolError: signatures are to be checked, and cosign is not here.
+    Raises EvidenceError: there is none that holds, or rtbuild did not write it.
     """
-    gathered, _ = evidence_of(registry, image, verifier)
-    held = judge_all(gathered, image, Question(verifier=verifier), datetime.now(UTC)).held
     rows = [
         (row, piece) for row, piece in zip(held, gathered.pieces, strict=True) if row.kind == "provenance"
     ]
@@ -175,7 +169,8 @@ def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...])
     )
 
 
-def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Iterator[AuditFinding]:
+def verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Iterator[AuditFinding]:
+    """Whether a report counts, and of those that do not, why."""
     if verified:
         cards = sorted({found.gpu for found in verified})
         yield passes("verification", f"a convolution ran on {', '.join(cards)} in this very image")

@@ -14,7 +14,8 @@ from builder.core.items import item
 from builder.core.model import Cell, Matrix, RegistryBase
 from builder.plan.facts.rules import check
 from builder.plan.facts.tables import class_of
-from builder.plan.lock import LockEntry, lock_path, read_lock
+from builder.plan.lock import LockEntry, lock_path, pinned_cell, read_lock
+from builder.release.audit import Today
 from builder.release.catalogue.releases import cards_of, judgement, releases_of
 from builder.release.catalogue.values import (
     Catalogue,
@@ -38,6 +39,7 @@ def collect(
     runtimes: Path,
     registered: Sequence[CataloguedImage] = (),
     notes: Iterable[str] = (),
+    today: Today | None = None,
 ) -> Catalogue:
     """Everything that lies in these places. What cannot be read is named in the catalogue's notes.
 
@@ -45,6 +47,7 @@ def collect(
         registered: Images out of registries (:func:`builder.release.catalogue.registry.images_of`).
         results: Folder of reports and of ``publication-*.json``; it may be missing.
         runtimes: Folder of ``colab-*.runtime.json``.
+        today: Asked about locked cells; without it, what is newer is not known.
     """
     notes = [*notes]
     runs = _runs(ReportStore(results / "reports").entries(), notes)
@@ -57,6 +60,7 @@ def collect(
         for cell in (cell for cell in matrix.cells if cell.excluded is None):
             target, digest, earlier = published.get((matrix.name, cell.id), (None, None, ()))
             entry = locked.get(cell.id)
+            pinned = pinned_cell(cell, locked) if today is not None else None
             with noted(notes, f"{cell.id} of {matrix.name}"):
                 images.append(
                     CataloguedImage(
@@ -68,6 +72,7 @@ def collect(
                         published=target,
                         digest=digest,
                         earlier=earlier,
+                        outdated=today.of_lock(pinned) if today is not None and pinned is not None else None,
                     )
                 )
     known = []

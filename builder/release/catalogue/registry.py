@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from builder.core.documents import parse_object, shown
 from builder.core.errors import EvidenceError
 from builder.core.model import Base, Cell, Cuda, Profile
-from builder.release.audit import BASE_NAME, Question, check_stated, evidence_of, judge_all, pinned_of
+from builder.release.audit import BASE_NAME, Question, Today, check_stated, evidence_of, judge_all, pinned_of
 from builder.release.catalogue.collection import noted
 from builder.release.catalogue.releases import judgement
 from builder.release.catalogue.values import (
@@ -41,17 +41,19 @@ def images_of(
     now: datetime,
     verifier: Verifier | None = None,
     say: Callable[[str], None],
+    today: Today | None = None,
 ) -> tuple[list[CataloguedImage], list[str]]:
     """The images of the repository's tags, by matrix and cell, and notes on those left out.
 
-    With ``verifier`` only statements that it accepts say that something ran. Raises RegistryError if the
+    With ``verifier`` only statements that it accepts say that something ran. ``today`` is asked what is newer
+    than each image. Raises RegistryError if the
     repository cannot be listed.
     """
     names, notes = tags_by_digest(registry, repository, say)
     found: list[CataloguedImage] = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         read = {
-            mine[0]: pool.submit(_read, registry, f"{repository}@{digest}", mine, verifier, now)
+            mine[0]: pool.submit(_read, registry, f"{repository}@{digest}", mine, verifier, now, today=today)
             for digest, mine in names.items()
         }
         for number, (_, (image, doubts)) in enumerate(_answers(read, repository, notes), 1):
@@ -94,7 +96,13 @@ def _answers(jobs: Mapping[str, Future[_T]], repository: str, notes: list[str]) 
 
 
 def _read(
-    registry: Registry, reference: str, tags: list[str], verifier: Verifier | None, now: datetime
+    registry: Registry,
+    reference: str,
+    tags: list[str],
+    verifier: Verifier | None,
+    now: datetime,
+    *,
+    today: Today | None,
 ) -> tuple[CataloguedImage, list[str]]:
     """One image, and doubts about its evidence. Raises RegistryError if rtbuild did not make it."""
     repository, _, digest = reference.partition("@")
@@ -150,6 +158,7 @@ def _read(
         runs=newest_first(runs),
         published=f"{repository}:{name}" if name else reference,
         digest=digest,
+        outdated=None if today is None else today.of_evidence(image, gathered, weighed),
     )
     return catalogued, doubts
 

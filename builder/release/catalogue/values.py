@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from builder.core.model import Cell
+from builder.plan.lock import Outdated
 from builder.release.colab import Listed
 
 _LONGEST = 100
@@ -116,6 +117,8 @@ class CataloguedImage:
     published: str | None = None
     """``repository:tag``."""
     digest: str | None = None
+    outdated: Outdated | None = None
+    """What is newer than the image, or its lock if it is not published; None if nobody asked."""
     earlier: tuple[str, ...] = ()
     """Digests of earlier publications of this cell, which the tag has left."""
     beside: bool = False

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from doubles import small_image
 from doubles.registry import RegistryDouble, serve
-from kept_documents import repository
+from kept_documents import repository as serve_repository
 from rtbuild_command import called
 
 from builder.cli.commands import outdated as module
+from builder.core import resources
 from builder.core.errors import UsageError
 from builder.plan.lock import Outdated, file
+from builder.release.audit import today
 from builder.sources.debian import Debian, ReleaseFile, SuiteToday
 from builder.sources.index import Index
 from builder.sources.oci import Registry
@@ -32,8 +34,8 @@ MATRICES = Path(__file__).resolve().parents[3] / "benchmarks" / "matrices"
 def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
     """What every cell is answered."""
     found: dict[str, tuple[str, ...]] = {}
-    monkeypatch.setattr(module, "pages", lambda *_: {})
-    monkeypatch.setattr(module, "ask", lambda *_, **__: Outdated(changes=(), **{"unknown": (), **found}))
+    monkeypatch.setattr(today, "pages", lambda *_: {})
+    monkeypatch.setattr(today, "outdated", lambda *_, **__: Outdated(changes=(), **{"unknown": (), **found}))
     return found
 
 
@@ -77,19 +79,19 @@ class Published:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.indexes: list[tuple[str, ...]] = []
         self.files: Files = "the index is down"
-        monkeypatch.setattr(module, "pages", self._pages)
+        monkeypatch.setattr(today, "pages", self._pages)
         lists = ReleaseFile("bookworm-security", 1, None, 1)
-        today = SuiteToday(newest={}, security={}, releases=(lists,))
-        monkeypatch.setattr(Debian, "today", lambda *_, **__: today)
+        listed = SuiteToday(newest={}, security={}, releases=(lists,))
+        monkeypatch.setattr(Debian, "today", lambda *_, **__: listed)
 
     def _pages(self, names: Iterable[str], index: Index) -> dict[str, Files]:
         self.indexes.append(index.settings.extra)
         return dict.fromkeys(names, self.files)
 
-    def ask(self, tag: str, **options: Any) -> tuple[int, str]:
+    def ask(self, tag: str, repository: str = "signed", **options: Any) -> tuple[int, str]:
         """The exit code, and what is printed."""
         printed = io.StringIO()
-        with repository("signed") as where, contextlib.redirect_stdout(printed):
+        with serve_repository(repository) as where, contextlib.redirect_stdout(printed):
             code = called(module.outdated, [where + tag], **options)
         return code, printed.getvalue().replace(where, "team/tf")
 
@@ -110,13 +112,26 @@ def test_a_published_image_is_asked_about_by_its_provenance(published: Published
     assert published.indexes == [Index.from_user().settings.extra]
 
 
+def test_reports_of_another_release_of_the_probe_are_told(published: Published) -> None:
+    newer = resources.probe_version()
+    (line,) = (line for line in published.ask(":latest")[1].splitlines() if line.startswith("  probe "))
+    assert line.endswith(f" → {newer}: reports are of another release of the probe: verify it again")
+
+
+def test_an_image_that_no_longer_audits_is_told(published: Published) -> None:
+    page = published.ask(":latest", repository="against")[1]
+    (line,) = (line for line in page.splitlines() if line.startswith("  audit     broken"))
+    assert "it was found" in line
+    assert "  audit" not in published.ask(":latest")[1]
+
+
 @pytest.mark.parametrize("index", [[], ["https://index.example/simple"]])
 def test_an_index_that_only_the_image_names_is_not_asked(
     published: Published, index: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published.files = ()
     pinned = small_image.pinned(cell=small_image.cell(index=tuple(index)))
-    monkeypatch.setattr(module, "lock_of", lambda *_: pinned)
+    monkeypatch.setattr(today, "lock_of", lambda *_: pinned)
     _, page = published.ask(":latest")
     assert published.indexes == [Index.from_user().settings.extra]
     word = "it may be of an index that only the image names" if index else "no index lists"
@@ -127,7 +142,7 @@ def test_a_base_in_a_registry_that_only_the_image_names_is_not_asked(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pinned = small_image.on_registry_base("evil.example/base:1", "sha256:" + "b" * 64)
-    monkeypatch.setattr(module, "lock_of", lambda *_: pinned)
+    monkeypatch.setattr(today, "lock_of", lambda *_: pinned)
     monkeypatch.setattr(Registry, "inspect", lambda *_: pytest.fail("it was asked"))
     assert "evil.example/base:1 is in another registry, which only the image names" in published.ask("")[1]
 

@@ -11,9 +11,12 @@ from doubles import small_image
 from doubles.registry import INDEX, RegistryDouble
 
 from builder.core.errors import RegistryError
+from builder.plan.lock import LockChange, Outdated
+from builder.release.audit import Today
 from builder.release.catalogue.collection import collect
 from builder.release.catalogue.registry import images_of
 from builder.release.catalogue.site import write_site
+from builder.sources.debian import ReleaseFile
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
 from builder.sources.oci.staging import NoImageError
@@ -78,6 +81,36 @@ def test_a_published_image_tells_cell_card_packages_and_layers(
     assert "docker run --rm --gpus all" in page
     assert "rtbuild build" not in page, "no matrix is here to build it from"
     assert "ran on a GPU | T4" in pages["catalogue.md"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [(False, "unknown"), (True, "security 1, probe 1 (lists of 2023-11-14)")],
+    ids=["offline", "asked"],
+)
+def test_what_is_newer_is_known_only_if_it_was_asked(
+    registry: Registry,
+    pushed: Staged,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: bool,
+    said: str,
+) -> None:
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed))
+    change = LockChange(kind="security", name="libc6", locked="1", newer="2", why=EVIL)
+    lists = (ReleaseFile("bookworm-security", 1_700_000_000, None, 1_700_000_000),)
+    answer = Outdated(changes=(change,), unknown=(), lists=lists)
+    monkeypatch.setattr(Today, "_ask", lambda *_, **__: answer)
+    today = Today(registry, note=lambda _: None) if asked else None
+    images, notes = images_of(
+        registry, pushed.repository, now=datetime.now(UTC), say=lambda _: None, today=today
+    )
+    made = collect([], results=tmp_path, runtimes=tmp_path, registered=images, notes=notes)
+    pages = {path.name: path.read_text() for path in write_site(made, tmp_path, made="2026-01-02")}
+    assert f"| {said} |" in pages["catalogue.md"]
+    assert f"<dt>Out of date</dt><dd>{said}</dd>" in pages[made.images[0].page]
+    assert f"<td>{said}</td>" in (tmp_path / "images" / "index.html").read_text()
+    assert ("security: libc6 1 → 2: &lt;script&gt;" in pages[made.images[0].page]) is asked
 
 
 def test_without_evidence_it_is_unknown(registry: Registry, pushed: Staged) -> None:
@@ -262,7 +295,7 @@ def test_hostile_labels_stay_text(registry: Registry, server: RegistryDouble, tm
         assert "\\u202e" not in text
         assert "49" not in text.partition("alert(1)")[2][:40]
     (row,) = (site / "catalogue.md").read_text().splitlines()[2:]
-    assert row.count(" | ") == 5
+    assert row.count(" | ") == 6
     assert "\x1b" not in row
 
 
