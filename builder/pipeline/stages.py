@@ -58,11 +58,9 @@ def prove_links(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refus
 
     Raises CellError for one that cannot load, unless it is not to ``refuse`` any.
     """
-    from builder.plan.facts.reading import read_links
-
     memory = Memory(mirrors=context.sources.mirrors, cache=context.stores.cache)
     cell_run.progress("reading what the wheels are linked with", quiet=False)
-    read_links(pinned.wheels, context.sources.index.with_extra(pinned.cell.index), cache=memory.wheel_folder)
+    memory.read_links(pinned.wheels, context.sources.index.with_extra(pinned.cell.index))
     for finding in check(pinned.cell, memory.truth(pinned.cell, pinned, links=True), only=("links",)):
         said = f"links: {finding.message}"
         if finding.outcome is Judgement.IMPOSSIBLE and refuse:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from builder.core.model import Base, Cell, Cuda, Pinned, RootfsBase
-from builder.plan.facts.reading import Memory, read_links
+from builder.plan.facts.reading import Memory
 from builder.plan.facts.rules import check
 from builder.plan.lock import lock_path, pinned_cell, read_lock
 from builder.plan.matrix import load
@@ -18,7 +18,7 @@ MATRICES = sorted(Path(__file__).resolve().parents[2].glob("matrices/*.yaml"))
 def judged(pinned, memory):
     """What the rule says of a lock whose wheels' libraries were read; it takes 3 s at most."""
     index = Index.from_user(brief=True).with_extra(pinned.cell.index)
-    read_links(pinned.wheels, index, cache=memory.wheel_folder)
+    memory.read_links(pinned.wheels, index)
     start = time.process_time()
     found = check(pinned.cell, memory.truth(pinned.cell, pinned, links=True), only=("links",))
     assert time.process_time() - start < 3

@@ -9,11 +9,11 @@ from dataclasses import replace
 from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexError
 from builder.core.model import Cell, Wheel
 from builder.core.versions import canonical, pinned, release, requirement, without_marker
-from builder.plan.facts.reading import system_of
+from builder.plan.facts.reading import Truth, system_of
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import requirements
-from builder.plan.resolve.solve import Demand, Proposal, distinct, offered_truth, search
+from builder.plan.resolve.solve import Demand, Proposal, distinct, search
 from builder.plan.resolve.unbuilt import with_sources
 from builder.sources.index import Index, LocalWheel, Target, page
 
@@ -113,7 +113,7 @@ def solved(proposal: Proposal, index: Index, driver: str | None) -> tuple[Propos
         return replace(proposal, unasked=problem.message.partition("\n")[0]), ()
     if not reasons:
         return replace(proposal, wheels=len(wheels)), wheels
-    findings = check(built, offered_truth(cell), driver=driver, suggest=False)
+    findings = check(built, Truth.of_offer(cell), driver=driver, suggest=False)
     found = replace(proposal, cell=built, findings=findings, wheels=len(wheels), sources=reasons)
     refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
     return refused[0].message if refused else (found, wheels)

@@ -27,7 +27,7 @@ from builder.core.versions import (
     requirement,
     without_marker,
 )
-from builder.plan.facts.reading import Truth, system_of
+from builder.plan.facts.reading import system_of
 from builder.plan.facts.rules import (
     OF_MACHINE,
     Choice,
@@ -35,12 +35,10 @@ from builder.plan.facts.rules import (
     Finding,
     Outcome,
     check,
+    check_candidate,
     choices,
-    fitted,
     platform_of,
-    settled,
     summary,
-    until_refused,
 )
 from builder.plan.facts.tables import load
 from builder.plan.matrix import cell_id, entry
@@ -271,27 +269,12 @@ def judged(
     for combination, sketch in itertools.islice(_candidates(demand, ways), most):
         if combination is hopeless:
             continue
-        cell = _with_companions(sketch, demand)
-        proposal = Proposal(cell=cell, findings=until_refused(cell, demand.driver, offered_truth(cell)))
-        if not proposal.possible and demand.companions and (other := fitted(cell)) != cell:
-            found = until_refused(other, demand.driver, offered_truth(other))
-            proposal = min(proposal, Proposal(cell=other, findings=found), key=_severity)
+        asked = _with_companions(sketch, demand)
+        cell, findings = check_candidate(asked, demand.driver, companions=bool(demand.companions))
         # they are for several CUDA majors, and refuse each other on every Python and base
-        last = proposal.findings[-1:]
-        if any(f.rule == "cuda-provider" and f.outcome is Outcome.IMPOSSIBLE for f in last):
+        if any(f.rule == "cuda-provider" and f.outcome is Outcome.IMPOSSIBLE for f in findings[-1:]):
             hopeless = combination
-        if proposal.possible and demand.companions:
-            proposal = replace(proposal, cell=settled(proposal.cell))
-        yield combination, proposal
-
-
-def _severity(proposal: Proposal) -> int:
-    return proposal.outcome.severity
-
-
-def offered_truth(cell: Cell) -> Truth:
-    """What is known of a proposed cell: a variant without an index of its own is one that the user's list."""
-    return Truth(offered=frozenset((*cell.frameworks, *cell.pip)))
+        yield combination, Proposal(cell=cell, findings=findings)
 
 
 def _ways(

@@ -18,11 +18,12 @@ from builder.core.errors import CellError, FaultError, NotKnownError
 from builder.core.items import item
 from builder.core.model import Wheel
 from builder.core.versions import canonical, pinned, release, without_marker
+from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
 from builder.plan.resolve.proof import solved
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.solve import Demand, Proposal, judged, offered_truth
+from builder.plan.resolve.solve import Demand, Proposal, judged
 from builder.plan.resolve.unbuilt import lacking
 from builder.sources.index import Index
 
@@ -272,7 +273,7 @@ def _answer(
 ) -> tuple[Proposal, Sequence[Wheel]] | str:
     """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
     cell = proposal.cell
-    findings = check(cell, offered_truth(cell), driver=driver, suggest=False)
+    findings = check(cell, Truth.of_offer(cell), driver=driver, suggest=False)
     refused = [finding.message for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
     if refused:
         return "\n".join(refused)

@@ -13,7 +13,7 @@ from builder.core.documents import shown
 from builder.core.errors import EvidenceError
 from builder.core.model import Cell
 from builder.core.versions import at_least, key, major
-from builder.plan.facts.reading import BaseTruth, Truth, WheelTruth
+from builder.plan.facts.reading import BaseTruth, Truth
 from builder.plan.facts.rules import Finding, Outcome, check
 from builder.release.audit.findings import AuditFinding, fails, mind, not_run, passes
 from builder.release.audit.stated import pinned_of
@@ -91,11 +91,7 @@ def ruled(
         yield not_run("rules", "no provenance says what is in the image, so the rules cannot be asked")
         return
     asked = replace(pinned.cell, gpus=(gpu,) if gpu is not None else ())
-    wheels = tuple(
-        WheelTruth(name=wheel.name, version=wheel.version, file=wheel.file, sha256=wheel.sha256)
-        for wheel in pinned.wheels
-    )
-    truth = Truth(wheels=wheels, base=base, locked=True)
+    truth = Truth.of_lock(pinned.wheels, base)
     try:
         findings = check_stated(asked, truth, driver=driver)
     except EvidenceError as error:

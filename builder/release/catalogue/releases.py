@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from builder.core.model import Cell
 from builder.core.versions import key, release
 from builder.plan.facts.rules import Choice, Finding, Outcome, check, choices, summary
-from builder.plan.facts.tables import FrameworkRow, FrameworkTable, load
+from builder.plan.facts.tables import FrameworkRow, load
 from builder.plan.resolve import Proposal, needs_standalone, to_matrix_yaml
 from builder.release.catalogue.values import Answer, Card, Judgement, Release
 
@@ -32,14 +32,15 @@ def releases_of() -> Iterator[Release]:
     for card in cards_of():
         models.setdefault(card.capability, card.name)
     for table in load().frameworks.values():
-        for row in sorted(_distinct(table), key=lambda row: release(row.version), reverse=True):
-            yield _release(table, row, models)
+        rows = _distinct(table.name, table.rows)
+        for row in sorted(rows, key=lambda row: release(row.version), reverse=True):
+            yield _release(table.name, table.title, row, models)
 
 
-def _distinct(table: FrameworkTable) -> list[FrameworkRow]:
+def _distinct(framework: str, rows: Sequence[FrameworkRow]) -> list[FrameworkRow]:
     """One row for each version and variant: of tensorflow and tensorflow-gpu the one built for CUDA."""
     found: dict[tuple[str, str], FrameworkRow] = {}
-    for row in sorted(table.rows, key=lambda row: row.distribution != table.name):
+    for row in sorted(rows, key=lambda row: row.distribution != framework):
         known = found.get((row.version, row.variant))
         if known is None or set(known.cpu_only) == set(known.platforms):
             found[row.version, row.variant] = row
@@ -56,11 +57,12 @@ def judgement(findings: Sequence[Finding]) -> Judgement:
     return Judgement(answer=cast("Answer", outcome.answer), reason=worst.message, source=source)
 
 
-def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]) -> Release:
-    found = _cells_by_python(table, row)
+def _release(framework: str, title: str, row: FrameworkRow, models: Mapping[str, str]) -> Release:
+    asked = _requirement(framework, row)
+    found = _cells_by_python(asked, row)
     base = Release(
-        framework=table.name,
-        title=table.title,
+        framework=framework,
+        title=title,
         version=row.version,
         variant=row.variant,
         requirement=f"{row.distribution}=={row.version}",
@@ -71,7 +73,7 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
         source=row.source.reference,
     )
     if not found:
-        offered = any(choice.row is row for choice in choices(_requirement(table, row)))
+        offered = any(choice.row is row for choice in choices(asked))
         reason = "its wheels for this CUDA are on no package index that cells are proposed from"
         if offered:
             reason = "no base on record has a Python and the CUDA that it needs"
@@ -85,7 +87,7 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
     return replace(
         base,
         cards={capability: _on_card(cell, model) for capability, model in models.items()},
-        matrix=to_matrix_yaml([Proposal(cell=cell, findings=tuple(findings))], name=table.name),
+        matrix=to_matrix_yaml([Proposal(cell=cell, findings=tuple(findings))], name=framework),
         bases={
             other.python: str(other.base)
             for _, other, _ in reversed(found)
@@ -99,14 +101,12 @@ def _on_card(cell: Cell, model: str) -> Judgement:
     return judgement(check(replace(cell, gpus=(model,)), only=("gpu",)))
 
 
-def _cells_by_python(
-    table: FrameworkTable, row: FrameworkRow
-) -> list[tuple[Choice, Cell, tuple[Finding, ...]]]:
+def _cells_by_python(asked: Requirement, row: FrameworkRow) -> list[tuple[Choice, Cell, tuple[Finding, ...]]]:
     """The first possible cell of each Python, those that a base has before standalone ones, and the newest
     Python first; else the first that was tried."""
     possible: dict[str, tuple[Choice, Cell, tuple[Finding, ...]]] = {}
     refused: list[tuple[Choice, Cell, tuple[Finding, ...]]] = []
-    for choice in choices(_requirement(table, row)):
+    for choice in choices(asked):
         if choice.row is not row:
             continue
         for cell in choice.cells(()):
@@ -121,7 +121,7 @@ def _cells_by_python(
     return found or refused[:1]
 
 
-def _requirement(table: FrameworkTable, row: FrameworkRow) -> Requirement:
-    local = f"+{row.variant}" if table.name == "torch" and not row.default else ""
-    extra = f"[{row.extra}]" if table.name == "jax" and row.extra else ""
+def _requirement(framework: str, row: FrameworkRow) -> Requirement:
+    local = f"+{row.variant}" if framework == "torch" and not row.default else ""
+    extra = f"[{row.extra}]" if framework == "jax" and row.extra else ""
     return Requirement(f"{row.distribution}{extra}=={row.version}{local}")

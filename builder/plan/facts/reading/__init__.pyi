@@ -4,7 +4,6 @@ from .cells import read
 from .observed import BaseTruth, Truth, WheelTruth
 from .package_wheel import number_of, read_package, read_source, read_symbols
 from .wheel import Kind, Metadata, Told, metadata_of
-from .wheel_links_read import read_links
 from .wheelread import read_wheel
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "metadata_of",
     "number_of",
     "read",
-    "read_links",
     "read_package",
     "read_source",
     "read_symbols",

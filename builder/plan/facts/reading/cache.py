@@ -23,6 +23,7 @@ from builder.sources.oci import parse_reference
 
 if TYPE_CHECKING:
     from builder.core.link_set import WheelLinks
+    from builder.sources.index import Index
 
 BASE_DAYS = 7
 """How long a registry's answer is believed without asking again: a tag can be rebuilt, or deleted."""
@@ -34,7 +35,7 @@ _SCHEMA = 1
 
 
 class Memory:
-    """What earlier readings left in the user's cache. Asks no network."""
+    """What earlier readings left in the user's cache. Only :meth:`read_links` asks the network."""
 
     def __init__(self, *, mirrors: Mapping[str, str] | None = None, cache: Path | None = None) -> None:
         """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it."""
@@ -62,6 +63,12 @@ class Memory:
     def links_of(self, pinned: Pinned) -> tuple[WheelLinks, ...]:
         """What is known of the libraries of a lock's wheels; of one that was not read, nothing."""
         return tuple(filter(None, map(self._links_of, pinned.wheels)))
+
+    def read_links(self, wheels: Iterable[Wheel], index: Index) -> int:
+        """Bring what is known of these wheels' libraries into the cache; the bytes that it took."""
+        from builder.plan.facts.reading.wheel_links_read import read_links
+
+        return read_links(wheels, index, cache=self.wheel_folder)
 
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         from builder.plan.facts.reading.wheel_links import links_of  # a build asks for none
@@ -160,15 +167,9 @@ def together(
 
     Of a lock every wheel is there by name and version, with the values that were read of the same sha256.
     """
-    found = Truth(wheels=tuple(wheels), base=base, unread=tuple(dict.fromkeys(unread)))
+    why = tuple(dict.fromkeys(unread))
     if pinned is None:
-        return found
+        return Truth(wheels=tuple(wheels), base=base, unread=why)
     if base is None and isinstance(pinned.base, RegistryBase):
         base = truth_of_base(pinned.base)
-    read = {wheel.sha256: wheel for wheel in found.wheels}
-    locked = (
-        read.get(wheel.sha256)
-        or WheelTruth(name=canonical(wheel.name), version=wheel.version, file=wheel.file, sha256=wheel.sha256)
-        for wheel in pinned.wheels
-    )
-    return replace(found, wheels=tuple(locked), base=base, locked=True)
+    return replace(Truth.of_lock(pinned.wheels, base, wheels), unread=why)

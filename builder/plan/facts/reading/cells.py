@@ -24,7 +24,6 @@ from builder.plan.facts.reading.base import framework_texts, system_of
 from builder.plan.facts.reading.cache import Memory, base_reference, framework_wheels, together
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.plan.facts.reading.wheel import truth_of, with_deep
-from builder.plan.facts.reading.wheel_links_read import read_links
 from builder.plan.facts.reading.wheelread import read_wheel
 from builder.plan.facts.tables import jax_cuda
 from builder.sources.index import Files, Index, IndexFile, Target, page, rank, wheel_name
@@ -90,7 +89,7 @@ def read(
     truths, linked = [], 0
     for cell, pinned in pairs if deep else ():
         if pinned is not None:
-            linked += read_links(pinned.wheels, index.with_extra(cell.index), cache=memory.wheel_folder)
+            linked += memory.read_links(pinned.wheels, index.with_extra(cell.index))
     for (cell, pinned), found in zip(pairs, wanted, strict=True):
         mine = [about_wheels[wheel.file, wheel.sha256] for wheel in found if isinstance(wheel, Wheel)]
         reference = base_reference(cell, pinned)

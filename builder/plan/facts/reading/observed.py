@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from builder.core.model import RegistryBase
+from builder.core.model import Cell, RegistryBase, Wheel
 from builder.core.versions import canonical
 from builder.plan.facts.tables import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from builder.core.link_set import WheelLinks
 
 
@@ -94,6 +96,26 @@ class Truth:
     """What is known of the libraries of locked wheels, in the order of their installation."""
     offered: frozenset[str] = frozenset()
     """Requirements that the user's own indexes meet, as far as they were asked without reading wheels."""
+
+    @classmethod
+    def of_lock(
+        cls, wheels: Iterable[Wheel], base: BaseTruth | None, read: Iterable[WheelTruth] = ()
+    ) -> Self:
+        """Every wheel of a lock by name and version, with the values that were ``read`` of its very hash."""
+        known = {wheel.sha256: wheel for wheel in read}
+        every = (
+            known.get(wheel.sha256)
+            or WheelTruth(
+                name=canonical(wheel.name), version=wheel.version, file=wheel.file, sha256=wheel.sha256
+            )
+            for wheel in wheels
+        )
+        return cls(wheels=tuple(every), base=base, locked=True)
+
+    @classmethod
+    def of_offer(cls, cell: Cell) -> Self:
+        """Of a proposed cell: a variant without an index of its own is one that the user's list."""
+        return cls(offered=frozenset((*cell.frameworks, *cell.pip)))
 
     def wheel(self, name: str) -> WheelTruth | None:
         wanted = canonical(name)

@@ -1,5 +1,5 @@
 from .candidates import Choice, Combination, choices, platform_of
-from .checking import OF_MACHINE, check, explain, fitted, settled, until_refused
+from .checking import OF_MACHINE, check, check_candidate, explain
 from .finding import Finding, Outcome, summary
 from .packages import bad_pairs
 
@@ -11,11 +11,9 @@ __all__ = [
     "Outcome",
     "bad_pairs",
     "check",
+    "check_candidate",
     "choices",
     "explain",
-    "fitted",
     "platform_of",
-    "settled",
     "summary",
-    "until_refused",
 ]

@@ -176,14 +176,32 @@ def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
 @functools.lru_cache(maxsize=16384)
 def _judge(cell: Cell, driver: str | None, wheels: tuple[WheelTruth, ...]) -> Outcome:
     """The outcome of a way out by the tables, and by what was read of the same wheels."""
-    return summary(until_refused(cell, driver, Truth(wheels=wheels)))
+    return summary(_until_refused(cell, driver, Truth(wheels=wheels)))
 
 
-def until_refused(cell: Cell, driver: str | None, truth: Truth | None = None) -> tuple[Finding, ...]:
-    """The findings on a candidate by the tables, up to the first that refuses it or does not know.
+def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tuple[Cell, tuple[Finding, ...]]:
+    """A proposed cell with the findings by the tables, up to the first that refuses it or does not know.
 
-    A search refuses thousands, and shows why for a few of them at most.
+    With ``companions``, packages beside the frameworks, it is another cell: of packages that no requirement
+    bounds, an older release is taken if the newest one refuses its PyTorch; the releases are pinned that were
+    judged, if it is possible.
     """
+    found = _until_refused(cell, driver, Truth.of_offer(cell))
+    if companions and not _is_possible(found) and (other := _with_fitting_releases(cell)) != cell:
+        instead = _until_refused(other, driver, Truth.of_offer(other))
+        if summary(instead).severity < summary(found).severity:
+            cell, found = other, instead
+    if companions and _is_possible(found):
+        cell = beside.settled(cell, stack_of(cell).beside)
+    return cell, found
+
+
+def _is_possible(found: Sequence[Finding]) -> bool:
+    return summary(found).severity < Outcome.UNKNOWN.severity
+
+
+def _until_refused(cell: Cell, driver: str | None, truth: Truth) -> tuple[Finding, ...]:
+    """A search refuses thousands, and shows why for a few of them at most."""
     found: list[Finding] = []
     for finding in _findings(stack_of(cell, truth, driver)):
         found.append(finding)
@@ -192,12 +210,7 @@ def until_refused(cell: Cell, driver: str | None, truth: Truth | None = None) ->
     return tuple(found)
 
 
-def settled(cell: Cell) -> Cell:
-    """The cell, its packages beside the frameworks pinned to the releases that were judged."""
-    return beside.settled(cell, stack_of(cell).beside)
-
-
-def fitted(cell: Cell) -> Cell:
+def _with_fitting_releases(cell: Cell) -> Cell:
     """The cell, with the newest releases that its PyTorch has nothing against of those packages that no
     requirement bounds: torchaudio 2.11 asks for no PyTorch, so a resolver takes it beside any.
     """

@@ -8,7 +8,7 @@ import pytest
 
 from builder.core.versions import key
 from builder.plan.facts.reading.observed import Truth, WheelTruth
-from builder.plan.facts.rules.checking import check, settled
+from builder.plan.facts.rules.checking import check, check_candidate
 from builder.plan.facts.rules.compiled_packages import FIRST_STABLE
 from builder.plan.facts.rules.finding import Outcome, summary
 from builder.plan.facts.tables import loader as tables
@@ -161,7 +161,8 @@ def test_a_release_that_the_framework_itself_names_is_no_question(beside) -> Non
 
 
 def test_the_releases_that_were_judged_are_named(beside) -> None:
-    cell = settled(beside("torch==2.10.0", "vllm", "transformers", "xformers[all]>=0.0.34"))
+    asked = beside("torch==2.10.0", "vllm", "transformers", "xformers[all]>=0.0.34")
+    cell, _ = check_candidate(asked, None, companions=True)
     assert cell.pip == ("vllm==0.19.1", "transformers", "xformers[all]==0.0.35")
 
 

@@ -308,13 +308,13 @@ def test_frameworks_for_two_cuda_majors_are_asked_about_once(monkeypatch) -> Non
     """Their refusal is the same on every Python and base."""
     asked: dict[tuple[str, ...], list[str]] = {}
 
-    def judge(cell, driver, truth):
-        found = until_refused(cell, driver, truth)
+    def judge(cell, driver, *, companions):
+        cell, found = check_candidate(cell, driver, companions=companions)
         asked.setdefault(cell.frameworks, []).append(found[-1].rule)
-        return found
+        return cell, found
 
-    until_refused = solve.until_refused
-    monkeypatch.setattr(solve, "until_refused", judge)
+    check_candidate = solve.check_candidate
+    monkeypatch.setattr(solve, "check_candidate", judge)
     found = search(demanded("tensorflow", "torch==2.14.*"))
     several = [rules for rules in asked.values() if rules[0] == "cuda-provider"]
     assert several
