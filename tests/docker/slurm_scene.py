@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doubles.project import MATRIX, Project
-
-from builder.sources.net.http import Client
-from builder.sources.oci.registry import Registry
+from dispatch_scene import RTBUILD, DispatchScene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,23 +22,16 @@ if TYPE_CHECKING:
     from slurm_cluster import Cluster
 
 TESTS = Path(__file__).resolve().parents[1]
-RTBUILD = str(Path(sys.executable).parent / "rtbuild")
 
 
-class Scene:
+class Scene(DispatchScene):
     """A project whose images are staged, a fleet, and what each node is to do."""
 
     def __init__(self, folder: Path, cluster: Cluster, server: RegistryDouble, cells: int) -> None:
-        self.folder, self.cluster = folder, cluster
-        self.staging = f"{server.host}/staging"
+        super().__init__(folder, server, ("T4", "A100", "L4", "H100"), cells)
+        self.cluster = cluster
         self.first = ""
         """Of the PATH: programs before those of Slurm, each with a colon."""
-        variants = "".join(f"  - {{variant: v{number}}}\n" for number in range(cells))
-        text = MATRIX.replace("[T4]", "[T4, A100, L4, H100]") + "include:\n" + variants
-        self.project = Project(folder / "project", text=text)
-        registry = Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
-        for number, cell in enumerate(self.project.matrix.cells):
-            self.project.stage(registry, f"{server.host}/staging", cell, extra=f"{folder} {number}".encode())
         docker = folder / "bin" / "docker"
         docker.parent.mkdir()
         docker.write_text(
@@ -51,9 +41,8 @@ class Scene:
         docker.chmod(0o755)
         self.node = folder / "node"
         self.write_node(f"{docker.parent}:$PATH")
-        self.fleet = folder / "fleet.yaml"
         self.fleet.write_text(
-            f"version: 1\nscheduler: slurm\nstaging: {server.host}/staging\n"
+            f"version: 1\nscheduler: slurm\nstaging: {self.staging}\n"
             "attempts: 3\npause: 1\nminutes: 5\n"
             f"command: {self.node}\nlog: {folder}/log-%A_%a\n"
             "classes: {T4: {at_once: 2}, A100: {}, L4: {}, H100: {}}\n"
@@ -70,12 +59,6 @@ class Scene:
 
     def ask(self, codes: dict[str, list[Any]]) -> None:
         (self.folder / "asked.json").write_text(json.dumps(codes))
-
-    def command(self, *words: str) -> list[str]:
-        return [
-            *(RTBUILD, "dispatch", str(self.project.path)),
-            *("--fleet", str(self.fleet), *words),
-        ]
 
     def env(self) -> dict[str, str]:
         path = f"{self.first}{self.cluster.bin}:{os.environ['PATH']}"
@@ -97,16 +80,6 @@ class Scene:
         for log in sorted(self.folder.glob("log-*"))[:3]:
             sys.stderr.write(f"{log.name}: {log.read_text()[-600:]}")
         return waiting.returncode, json.loads(text)["tasks"]
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """A dispatcher that waits, in the background."""
-        return subprocess.Popen(
-            self.command("--wait", "--every", "1", "--json", *words),
-            env=self.env(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
 
     def until(self, name: str, count: int = 1) -> Path:
         """The last run of a task, once it has run so often."""

@@ -8,15 +8,15 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from dispatch_scene import RTBUILD, running
 from doubles.registry import RegistryDouble, serve
 from slurm_cluster import NODES, Cluster
-from slurm_scene import RTBUILD, Scene, made
+from slurm_scene import Scene, made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,19 +32,14 @@ KILLS = int(os.environ.get("RTBUILD_TEST_KILLS", "2"))
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with tempfile.TemporaryDirectory(prefix="rtbuild-slurm-", ignore_cleanup_errors=True) as folder:
-        running = Cluster(Path(folder))
-        try:
-            running.up()
-            yield running
-        finally:
-            running.down()
+    with running(Cluster) as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def server() -> Iterator[RegistryDouble]:
-    with serve() as running:
-        yield running
+    with serve() as server:
+        yield server
 
 
 @pytest.fixture
@@ -66,7 +61,7 @@ def cell_of(scene: Scene, number: int) -> str:
 
 def test_every_task_is_verified_once(scene: Scene) -> None:
     started = time.monotonic()
-    subprocess.run(scene.command("--json"), env=scene.env(), stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(scene.command(), env=scene.env(), stdout=subprocess.DEVNULL, check=True)
     sys.stderr.write(f"planned and submitted in {time.monotonic() - started:.1f} s\n")
     code, rows = scene.dispatch()
     assert {row["verdict"] for row in rows} == {"works"}, rows

@@ -9,33 +9,24 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dispatch_scene import DispatchScene, running
 from doubles.kubelet_stand_in import KubeletStandIn, Outcome
-from doubles.project import A100, MATRIX, T4, Project, report
+from doubles.project import A100, T4, report
 from doubles.registry import RegistryDouble, serve
 from kubernetes_control_plane import TOKEN, ControlPlane
 
-from builder.sources.net.http import Client
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.staging import read_image
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from builder.sources.oci.staging import Staged
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning"),
 ]
-RTBUILD = str(Path(sys.executable).parent / "rtbuild")
 CELLS = int(os.environ.get("RTBUILD_TEST_CELLS", "12"))
 """On two classes each: 24 tasks."""
 CARDS = {"T4": T4, "A100": A100}
@@ -44,42 +35,26 @@ NODES = {f"n{number}": ("T4" if number % 2 else "A100") for number in range(6)}
 
 @pytest.fixture(scope="module")
 def control() -> Iterator[ControlPlane]:
-    with tempfile.TemporaryDirectory(prefix="rtbuild-kubernetes-", ignore_cleanup_errors=True) as folder:
-        running = ControlPlane(Path(folder))
-        try:
-            running.up()
-            yield running
-        finally:
-            running.down()
+    with running(ControlPlane) as control:
+        yield control
 
 
-@dataclass
-class Scene:
-    """Staged images, a fleet, and a namespace of its own."""
+class Scene(DispatchScene):
+    """A namespace of its own, with a stand-in for its kubelets."""
 
-    folder: Path
-    control: ControlPlane
-    server: RegistryDouble
-    space: str
-    bad: dict[str, list[Outcome]] = field(default_factory=dict)
-    """What becomes of a Job's first pods, by the Job's name; then it works."""
+    kubelet: KubeletStandIn
 
-    def __post_init__(self) -> None:
-        text = MATRIX.replace("[T4]", "[T4, A100]") + "include:\n"
-        text += "".join(f"  - {{variant: v{number}}}\n" for number in range(CELLS))
-        self.project = Project(self.folder / "project", text=text)
-        registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
-        for number, cell in enumerate(self.project.matrix.cells):
-            self.project.stage(registry, f"{self.server.host}/staging", cell, extra=b"%d" % number)
-        self.images: dict[str, Staged] = {
-            digest: read_image(registry, f"{self.server.host}/staging", digest)
-            for tag, digest in self.server.tags.items()
-            if tag.startswith("staged-")
-        }
-        self.fleet = self.folder / "fleet.yaml"
+    def __init__(self, folder: Path, control: ControlPlane, server: RegistryDouble, space: str) -> None:
+        super().__init__(folder, server, tuple(CARDS), CELLS)
+        self.control, self.space = control, space
+        self.bad: dict[str, list[Outcome]] = {}
+        """What becomes of a Job's first pods, by the Job's name; then it works."""
+        self.played: dict[str, int] = {}
+        self.played_of: dict[str, list[str]] = {}
+        self.by_digest = {image.digest: image for image in self.images()}
         self.fleet.write_text(
             f"version: 1\nscheduler: kubernetes\nnamespace: {self.space}\n"
-            f"staging: {self.server.host}/staging\n"
+            f"staging: {self.staging}\n"
             "patch: {spec: {podFailurePolicy: null}}\n"
             "classes: {T4: {product: T4}, A100: {product: A100}}\n"
         )
@@ -94,10 +69,7 @@ class Scene:
             if known < len(waiting):
                 return waiting[known]
         digest = pod["spec"]["containers"][0]["image"].partition("@")[2]
-        return "Succeeded", 0, json.dumps(report(self.images[digest], gpu=CARDS[NODES[node]]), indent=1)
-
-    played: dict[str, int] = field(default_factory=dict)
-    played_of: dict[str, list[str]] = field(default_factory=dict)
+        return "Succeeded", 0, json.dumps(report(self.by_digest[digest], gpu=CARDS[NODES[node]]), indent=1)
 
     def env(self) -> dict[str, str]:
         path = f"{self.control.bin}:{os.environ['PATH']}"
@@ -107,19 +79,13 @@ class Scene:
             "HOME": str(self.folder),
         }
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        command = [RTBUILD, "dispatch", str(self.project.path), "--fleet", str(self.fleet), "--json", *words]
-        return subprocess.Popen(
-            command, env=self.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
     def ended(self, process: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]], str]:
         text, talk = process.communicate(timeout=600)
         assert text, talk + self.control.logs()
         return process.returncode, json.loads(text)["tasks"], talk
 
     def dispatch(self) -> tuple[int, list[dict[str, Any]], str]:
-        return self.ended(self.start("--wait", "--every", "1"))
+        return self.ended(self.start())
 
     def jobs(self) -> list[str]:
         """The names of the Jobs, in the order of the plan."""
@@ -133,7 +99,7 @@ def scene(control: ControlPlane, request: pytest.FixtureRequest, tmp_path: Path)
     with serve() as server:
         made = Scene(tmp_path, control, server, name)
         with KubeletStandIn(control.api, TOKEN, tmp_path, NODES, made.outcome) as kubelet:
-            made.kubelet = kubelet  # type: ignore[attr-defined]
+            made.kubelet = kubelet
             yield made
             control.ask("delete", "namespace", name, "--wait=false")
 
@@ -142,7 +108,7 @@ def check(scene: Scene, found: tuple[int, list[dict[str, Any]], str]) -> None:
     """Every task works, and none ran to a good end more often than once."""
     code, rows, talk = found
     assert (code, {row["verdict"] for row in rows}, len(rows)) == (0, {"works"}, 2 * CELLS), talk
-    ran = [job for job, _, code in scene.kubelet.ran if code == 0]  # type: ignore[attr-defined]
+    ran = [job for job, _, code in scene.kubelet.ran if code == 0]
     assert sorted(ran) == sorted(set(ran))
 
 
@@ -151,14 +117,14 @@ def test_twenty_four_tasks(scene: Scene) -> None:
 
 
 def test_two_dispatchers(scene: Scene) -> None:
-    both = [scene.start("--wait", "--every", "1") for _ in range(2)]
+    both = [scene.start() for _ in range(2)]
     for one in both:
         check(scene, scene.ended(one))
 
 
 def test_the_api_server_is_away(scene: Scene, control: ControlPlane) -> None:
-    waiting = scene.start("--wait", "--every", "1")
-    _until(lambda: scene.kubelet.ran, control)  # type: ignore[attr-defined]
+    waiting = scene.start()
+    _until(lambda: scene.kubelet.ran, control)
     control.kill("kube-apiserver")
     time.sleep(15)
     control.start("kube-apiserver")
@@ -169,20 +135,20 @@ def test_the_api_server_is_away(scene: Scene, control: ControlPlane) -> None:
 
 
 def test_a_node_is_lost(scene: Scene, control: ControlPlane) -> None:
-    scene.kubelet.seconds = 8  # type: ignore[attr-defined]
-    waiting = scene.start("--wait", "--every", "1")
-    _until(lambda: scene.kubelet._started, control)  # type: ignore[attr-defined]
-    scene.kubelet.dead.add("n1")  # type: ignore[attr-defined]
-    scene.kubelet.seconds = 2  # type: ignore[attr-defined]
+    scene.kubelet.seconds = 8
+    waiting = scene.start()
+    _until(lambda: scene.kubelet._started, control)
+    scene.kubelet.dead.add("n1")
+    scene.kubelet.seconds = 2
     check(scene, scene.ended(waiting))
-    scene.kubelet.dead.clear()  # type: ignore[attr-defined]
+    scene.kubelet.dead.clear()
 
 
 def test_a_pod_is_evicted_and_a_card_fails(scene: Scene) -> None:
     names = _names(scene)
     scene.bad = {names[0]: [("Evicted", 0, "")], names[1]: [("Failed", 22, "driver missing")] * 2}
     check(scene, scene.dispatch())
-    nodes = [node for job, node, _ in scene.kubelet.ran if job == names[1]]  # type: ignore[attr-defined]
+    nodes = [node for job, node, _ in scene.kubelet.ran if job == names[1]]
     assert len(nodes) == len(set(nodes)) == 3, "each attempt on another node"
 
 
@@ -205,10 +171,11 @@ def test_an_image_that_cannot_be_pulled(scene: Scene) -> None:
 
 def _names(scene: Scene) -> list[str]:
     """The names of the Jobs on T4, of which there are three nodes."""
-    with scene.start("--dry-run") as process:
-        text, talk = process.communicate(timeout=120)
-    found = [line.partition(": ")[2] for line in text.splitlines() if line.startswith("  name: rtbuild-")]
-    assert found, talk
+    asked = scene.command("--dry-run")
+    said = subprocess.run(asked, env=scene.env(), capture_output=True, text=True, timeout=120, check=False)
+    lines = said.stdout.splitlines()
+    found = [line.partition(": ")[2] for line in lines if line.startswith("  name: rtbuild-")]
+    assert found, said.stderr
     return [name for name in found if name != "rtbuild-no-network"][CELLS:]
 
 

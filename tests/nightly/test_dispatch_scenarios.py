@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -22,14 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dispatch_scene import running
 from doubles.registry import RegistryDouble, serve
 from slurm_cluster import Cluster
 from slurm_scene import Scene, made
 
 from builder.release.dispatch.node import reports_beside
-from builder.sources.net.http import Client
-from builder.sources.oci.registry import Registry
-from builder.sources.oci.staging import CELL_LABEL, read_image
+from builder.sources.oci.staging import CELL_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -348,13 +346,8 @@ SCENARIOS: dict[str, Callable[[Bench], None]] = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with tempfile.TemporaryDirectory(prefix="rtbuild-slurm-", ignore_cleanup_errors=True) as folder:
-        running = Cluster(Path(folder))
-        try:
-            running.up()
-            yield running
-        finally:
-            running.down()
+    with running(Cluster) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -383,7 +376,7 @@ def test_what_is_said_at_the_end_is_true(name: str, cluster: Cluster, table: lis
             path.name: [one.read_text() for one in path.iterdir()]
             for path in (scene.folder / "runs").iterdir()
         }
-        kept = _reported(server, scene)
+        kept = _reported(scene)
         lost = {task for task in tasks - bench.hopeless if last[task]["verdict"] is None}
         vanished = {task for task in tasks - bench.hopeless if "0" in ends.get(task, ()) and task not in kept}
         twice = sum(max(0, codes.count("0") - 1) for task, codes in ends.items() if task not in bench.visited)
@@ -402,23 +395,17 @@ def test_what_is_said_at_the_end_is_true(name: str, cluster: Cluster, table: lis
             assert last[task]["scheduler"], "it says why"
 
 
-def _reported(server: RegistryDouble, scene: Scene) -> set[str]:
+def _reported(scene: Scene) -> set[str]:
     """The tasks whose reports lie in the registry."""
-    registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
     cards = {
         "Tesla T4": "T4",
         "NVIDIA A100-SXM4-40GB": "A100",
         "NVIDIA L4": "L4",
         "NVIDIA H100 80GB HBM3": "H100",
     }
-    images = [
-        read_image(registry, scene.staging, digest)
-        for tag, digest in server.tags.items()
-        if tag.startswith("staged-")
-    ]
     return {
         f"{image.label(CELL_LABEL)} on {cards[name]}"
-        for image in images
-        for report in reports_beside(registry, image, None)
+        for image in scene.images()
+        for report in reports_beside(scene.registry, image, None)
         for name, _ in report.key.gpus
     }

@@ -1,0 +1,88 @@
+"""A project whose images are staged in a registry's double, and `rtbuild dispatch` over it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from doubles.project import MATRIX, Project
+
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
+from builder.sources.oci.staging import read_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from doubles.registry import RegistryDouble
+
+    from builder.sources.oci.staging import Staged
+
+RTBUILD = str(Path(sys.executable).parent / "rtbuild")
+
+
+class _Service(Protocol):
+    def up(self) -> None: ...
+
+    def down(self) -> None: ...
+
+
+S = TypeVar("S", bound=_Service)
+
+
+@contextmanager
+def running(made: Callable[[Path], S]) -> Iterator[S]:
+    """A cluster or control plane in a folder of its own, until the block ends."""
+    with tempfile.TemporaryDirectory(prefix="rtbuild-cluster-", ignore_cleanup_errors=True) as folder:
+        service = made(Path(folder))
+        try:
+            service.up()
+            yield service
+        finally:
+            service.down()
+
+
+class DispatchScene:
+    """``cells`` cells on each of the ``classes``, their images staged, and a fleet file to be written."""
+
+    def __init__(self, folder: Path, server: RegistryDouble, classes: Sequence[str], cells: int) -> None:
+        self.folder, self.server = folder, server
+        self.staging = f"{server.host}/staging"
+        self.registry = Registry(
+            client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None
+        )
+        text = MATRIX.replace("[T4]", f"[{', '.join(classes)}]") + "include:\n"
+        text += "".join(f"  - {{variant: v{number}}}\n" for number in range(cells))
+        self.project = Project(folder / "project", text=text)
+        for number, cell in enumerate(self.project.matrix.cells):
+            extra = f"{folder} {number}".encode()
+            self.project.stage(self.registry, self.staging, cell, extra=extra)
+        self.fleet = folder / "fleet.yaml"
+
+    def images(self) -> list[Staged]:
+        """What is staged."""
+        tags = self.server.tags.items()
+        digests = [digest for tag, digest in tags if tag.startswith("staged-")]
+        return [read_image(self.registry, self.staging, digest) for digest in digests]
+
+    def env(self) -> dict[str, str]:
+        """The dispatcher's environment; the scheduler's commands are on its PATH."""
+        return dict(os.environ)
+
+    def command(self, *words: str) -> list[str]:
+        return [RTBUILD, "dispatch", str(self.project.path), "--fleet", str(self.fleet), "--json", *words]
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """A dispatcher that waits, in the background."""
+        return subprocess.Popen(
+            self.command("--wait", "--every", "1", *words),
+            env=self.env(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
