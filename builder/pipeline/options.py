@@ -16,7 +16,7 @@ Gpus = Literal["auto"] | bool
 @dataclass(frozen=True, kw_only=True)
 class LockOptions:
     upgrade: bool | frozenset[str] = False
-    """Lock anew: all, or only these packages."""
+    """Lock anew: all, or only what has these names, and what that forces to move."""
     mirrors: Mapping[str, str] = field(default_factory=dict)
     """Registries that are read from another host, by the first one's name."""
 

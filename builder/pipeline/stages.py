@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder import __version__
-from builder.core.errors import CellError
+from builder.core.errors import CellError, UsageError
 from builder.core.model import Cell, Image, Matrix, Pinned, Report, Verdict
+from builder.core.versions import canonical
 from builder.image.recipe import Recipe, render, write
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.options import Gpus, LockOptions, RenderOptions
-from builder.pipeline.run_context import RunContext, open_context
+from builder.pipeline.run_context import Locks, RunContext, open_context
 from builder.pipeline.schedule import CellRun, Hooks, walk_all
 from builder.plan.facts.reading import Memory
 from builder.plan.facts.rules import Outcome as Judgement
@@ -86,6 +88,10 @@ def lock_cell(
     """
     with cell_run.stage(Stage.LOCK):
         pinned = context.stores.locks.pinned(cell_run.cell)
+        # also a stale one: a new resolution moves away from it no more than it must
+        before = context.stores.locks.pinned(cell_run.cell, stale=True)
+        if not isinstance(upgrade, bool):
+            upgrade = frozenset() if before is None else _named_in(before, upgrade)
         if pinned is None or upgrade:
             from builder.plan.lock import pin
 
@@ -95,8 +101,7 @@ def lock_cell(
                 index=context.sources.index,
                 registry=context.sources.registry,
                 debian=context.sources.debian,
-                # also a stale one: a new resolution moves away from it no more than it must
-                previous=context.stores.locks.pinned(cell_run.cell, stale=True),
+                previous=before,
                 upgrade=upgrade,
                 note=cell_run.note,
                 workshop=context.sources.workshop(cell_run),
@@ -104,9 +109,52 @@ def lock_cell(
             )
             prove_links(cell_run, context, pinned, refuse=refuse)
             context.stores.locks.keep(pinned)
+            if before is not None and upgrade and not isinstance(upgrade, bool):
+                cell_run.note(_moved(before, pinned, upgrade))
         size = sum(wheel.size for wheel in pinned.wheels)
         cell_run.done(f"{len(pinned.wheels)} wheels, {size / 1e9:.2f} GB")
         return pinned
+
+
+def _named_in(pinned: Pinned, names: frozenset[str]) -> frozenset[str]:
+    """Those of ``names`` that the locked cell has, as it spells them."""
+    from builder.plan.lock import movable
+
+    return movable(pinned) & {text for name in names for text in (name, canonical(name))}
+
+
+def _moved(before: Pinned, now: Pinned, named: frozenset[str]) -> str:
+    """What is another one now, and of it what nobody named."""
+    old = {canonical(wheel.name): wheel for wheel in before.wheels}
+    new = {canonical(wheel.name): wheel for wheel in now.wheels}
+    texts: tuple[list[str], list[str]] = [], []
+    for name in sorted(old.keys() | new.keys()):
+        was, is_ = old.get(name), new.get(name)
+        if was is None or is_ is None or was.sha256 != is_.sha256:
+            versions = [one.version if one is not None else "none" for one in (was, is_)]
+            texts[name not in named].append(f"{name} {' -> '.join(versions)}")
+    if before.base != now.base:
+        texts[0].append(f"the base {now.cell.base}")
+    if before.python != now.python and now.python is not None:
+        texts[0].append(f"Python {now.python.version}")
+    forced = f"; with them {', '.join(texts[1])}" if texts[1] else ""
+    return f"moved: {', '.join(texts[0]) or 'none of those named'}{forced}"
+
+
+def _refuse_unknown(names: frozenset[str], cells: Sequence[Cell], locks: Locks) -> None:
+    """Raise UsageError if a name is in no lock of the cells: a slip would move nothing without a word."""
+    from builder.plan.lock import movable
+
+    known: set[str] = set()
+    for cell in cells:
+        pinned = locks.pinned(cell, stale=True)
+        known |= movable(pinned) if pinned is not None else set()
+    for name in sorted(names):
+        if known.isdisjoint((name, canonical(name))):
+            near = difflib.get_close_matches(name, known, n=3)
+            lists = "`rtbuild export CELL --format constraints` lists the packages of a cell"
+            hint = f"did you mean {' or '.join(near)}?" if near else lists
+            raise UsageError(f"no lock of these cells has {name}", hint=hint)
 
 
 def render_cell(cell_run: CellRun, context: RunContext, pinned: Pinned) -> Recipe:
@@ -191,8 +239,11 @@ def image_of(
 def lock_cells(
     matrices: Sequence[Matrix], cells: Sequence[Cell], options: LockOptions, hooks: Hooks
 ) -> list[CellResult]:
-    """Bring the lock of every cell up to date."""
+    """Bring the lock of every cell up to date. Raises UsageError if no lock has a name that is to move."""
     context = open_context(matrices, hooks.emit, mirrors=options.mirrors)
+
+    if not isinstance(options.upgrade, bool):
+        _refuse_unknown(options.upgrade, cells, context.stores.locks)
 
     def one(cell_run: CellRun) -> CellResult:
         lock_cell(cell_run, context, upgrade=options.upgrade)

@@ -24,7 +24,9 @@ def lock(
     skip: list[str] | None = opt.SKIP,
     check_: bool = opt.of("--check: Change nothing; exit 4 if a lock is missing or stale.", False),
     upgrade: bool = opt.of("--upgrade: Lock everything anew.", False),
-    upgrade_package: list[str] | None = opt.of("--upgrade-package NAME: Lock these anew."),
+    upgrade_only: list[str] | None = opt.of(
+        "--upgrade-only NAME: Move these packages, or the base, and what they force; the rest stays."
+    ),
     mirror: list[str] | None = opt.MIRROR,
     progress: Progress = opt.PROGRESS,
     json_: bool = opt.JSON,
@@ -37,7 +39,9 @@ def lock(
         if json_:
             print_json({"schema": 1, "cells": [{"id": cell.id, "locked": True} for cell in cells]})
         return 0
-    options = LockOptions(upgrade=upgrade or frozenset(upgrade_package or ()), mirrors=opt.mirrors(mirror))
+    if upgrade and upgrade_only:
+        raise UsageError("--upgrade moves everything, --upgrade-only what it names: take one of them")
+    options = LockOptions(upgrade=upgrade or frozenset(upgrade_only or ()), mirrors=opt.mirrors(mirror))
     run = partial(lock_cells, loaded, cells, options)
     return finished(Terminal.of(progress), run, json=json_)
 

@@ -37,7 +37,7 @@ def outdated(
 ) -> int:
     """Ask Debian's archive, the package index, the registry and the rules of `check`; change nothing.
 
-    `rtbuild lock --upgrade` takes all that is newer, `--upgrade-package NAME` one package. Of a published
+    `rtbuild lock --upgrade` takes all that is newer, `--upgrade-only NAME` one package. Of a published
     image the provenance beside it says what is in it.
     """
     matrices = [Path(text) for text in things or () if _is_matrix(text)]

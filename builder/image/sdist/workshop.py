@@ -128,7 +128,7 @@ class Workshop:
             raise CellError(
                 f"{source.sdist.file} was built to {name} with sha256:{sha256}, but the lock has "
                 f"{wheel.file} with sha256:{wheel.sha256}: its build depends on the machine",
-                hint="nothing was put into an image; `rtbuild lock --upgrade-package "
+                hint="nothing was put into an image; `rtbuild lock --upgrade-only "
                 f"{wheel.name}` locks what comes out here",
             )
         return self._keep(name, data, source).path

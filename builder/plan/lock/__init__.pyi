@@ -1,7 +1,7 @@
 from .changes import LockChange, Outdated, in_order, outdated
 from .export import Form, lost_by, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
-from .pinning import pin, requirements
+from .pinning import movable, pin, requirements
 from .sources import (
     BuildRoot,
     SdistBuilder,
@@ -32,6 +32,7 @@ __all__ = [
     "lock_path",
     "lost_by",
     "merge",
+    "movable",
     "outdated",
     "pin",
     "pinned_cell",

@@ -1,6 +1,6 @@
 """What has appeared or gone since a cell was locked: updates of its packages, withdrawn wheels, newer facts.
 
-Nothing is changed: `rtbuild lock --upgrade` or ``--upgrade-package`` does that. A question that got no answer
+Nothing is changed: `rtbuild lock --upgrade` or ``--upgrade-only`` does that. A question that got no answer
 is told apart in :class:`Outdated`.``unknown``, for silence is no sign that there is nothing newer.
 """
 

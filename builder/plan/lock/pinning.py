@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
+from builder.core.versions import canonical
 from builder.plan.facts.reading import BaseTruth, Memory, system_of
 from builder.plan.facts.tables import load
 from builder.plan.lock import sources
@@ -32,15 +33,17 @@ def pin(
 
     ``previous`` is the cell's old entry, which :func:`builder.plan.lock.file.pinned_cell` also gives for a
     stale one: its base stays while the matrix names the same, and its wheels stay if the requirements allow
-    it. ``upgrade`` True moves everything to the newest; names move those packages, or the base of that name.
+    it. ``upgrade`` True moves everything to the newest; names move those of :func:`movable`, and what these
+    force to move.
     ``workshop`` builds what the cell has ``from_source``, ``pythons`` gives a standalone Python.
 
     Raises:
-        CellError: the base has another Python than the cell wants, or something could not be resolved; see
+        CellError: the base has another Python than the cell wants, something could not be resolved, or only
+            some packages are to move and the index has another one's locked file no longer; see
             :mod:`builder.sources.index.client`, :mod:`builder.sources.oci.registry` and
             :mod:`builder.sources.debian.archive`.
     """
-    own_names = {cell.base.name, str(cell.base)}
+    own_names = _names_of_base(cell, previous)
     base_moves = upgrade if isinstance(upgrade, bool) else not own_names.isdisjoint(upgrade)
     base = None if base_moves else _kept_base(cell, previous)
     if base is None:
@@ -59,7 +62,8 @@ def pin(
     glibc = row.glibc if row is not None else _OLDEST_GLIBC
     python = None if own else _python(cell, pythons, previous, glibc=glibc, upgrade=upgrade, note=note)
     old = () if previous is None else previous.wheels
-    moves = upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names
+    # uv takes names of Python packages alone, and refuses libstdc++6.
+    moves = upgrade if isinstance(upgrade, bool) else _packages_of(old) & {*map(canonical, upgrade)}
     index = index.with_extra(cell.index)
     target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
     built = sources.built(
@@ -93,10 +97,47 @@ def pin(
         raise PackageIndexError(problem.message, hint=hint) from problem
     Memory().keep_failure(cell, None)
     _refuse_stubs(wheels)
+    if moves and not isinstance(moves, bool):
+        _refuse_gone(old, wheels, moves, index)
     epochs = [wheel.uploaded for wheel in wheels]
     if isinstance(base, RootfsBase):
         epochs.append(base.epoch)
     return Pinned(cell=cell, base=base, wheels=lock_order(wheels), epoch=max(epochs), python=python)
+
+
+def movable(pinned: Pinned) -> frozenset[str]:
+    """The names that ``upgrade`` knows of a locked cell.
+
+    Its packages in normalized form; ``python``, if it has a standalone one; its base; and the Debian packages
+    of a ``rootfs:`` base. One of these moves the whole base, as the archive has one state of a suite.
+    """
+    own = frozenset() if pinned.python is None else frozenset({"python"})
+    return _packages_of(pinned.wheels) | _names_of_base(pinned.cell, pinned) | own
+
+
+def _packages_of(wheels: Iterable[Wheel]) -> frozenset[str]:
+    return frozenset(canonical(wheel.name) for wheel in wheels)
+
+
+def _names_of_base(cell: Cell, previous: Pinned | None) -> frozenset[str]:
+    names = {cell.base.name, str(cell.base)}
+    if previous is not None and isinstance(previous.base, RootfsBase):
+        names |= {deb.package for deb in previous.base.debs}
+    elif previous is not None and isinstance(previous.base, RegistryBase):
+        names.add(previous.base.reference)
+    return frozenset(names)
+
+
+def _refuse_gone(before: Iterable[Wheel], now: Iterable[Wheel], moves: Collection[str], index: Index) -> None:
+    """Raise PackageIndexError if a package moved that nobody named, because its file is there no more.
+
+    uv takes another one without a word. What moved because a named package asks for it, is there still.
+    """
+    found = {canonical(wheel.name): wheel.sha256 for wheel in now}
+    for wheel in before:
+        name = canonical(wheel.name)
+        if wheel.source is None and name not in moves and found.get(name, wheel.sha256) != wheel.sha256:
+            index.address(wheel)
 
 
 def _refuse_stubs(wheels: Iterable[Wheel]) -> None:

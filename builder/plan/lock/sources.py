@@ -86,7 +86,7 @@ def built(
     """The wheels of ``cell.from_source`` and ``cell.compiled`` that no index has.
 
     ``interpreter`` is the cell's own Python, if that is no distribution's. A source that was locked before
-    stays, unless ``upgrade`` names its package.
+    stays, unless ``upgrade`` names its package; also beside a newer one, if ``upgrade`` names others.
 
     Raises:
         CellError: a name that no requirement has, sources that do not fit, a build that failed, or compiled
@@ -106,11 +106,14 @@ def built(
         if wanted is None:
             hint = f"add {name}==VERSION to 'pip'"
             raise CellError(f"'from-source' names {name}, but no requirement of the cell does", hint=hint)
-        sdist = choose_sdist(wanted, index.offers(wanted.name), target)
-        if sdist is None:
-            continue
         kept = old.get(name)
         moves = upgrade if isinstance(upgrade, bool) else name in map(canonicalize_name, upgrade)
+        sdist = None
+        if kept is not None and kept.source is not None and upgrade and not moves:
+            sdist = kept.source.sdist if wanted.specifier.contains(kept.version, prereleases=True) else None
+        sdist = sdist or choose_sdist(wanted, index.offers(wanted.name), target)
+        if sdist is None:
+            continue
         if kept is not None and not moves and _fits(kept, sdist, cell.python, needs, interpreter):
             made.append(LocalWheel(wheel=kept, path=workshop.make(kept, index)))
             continue

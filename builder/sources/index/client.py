@@ -246,7 +246,7 @@ class Index:
         return PackageIndexError(
             f"{file.file} with sha256:{file.sha256} is in none of the indexes ({asked}){detail}",
             hint=f"it may be deleted there, or another index is configured than when it was locked; "
-            f"`rtbuild lock --upgrade-package {file.name}` takes what there is now",
+            f"`rtbuild lock --upgrade-only {file.name}` takes what there is now",
         )
 
     def _addresses(self, wheel: Wheel | Sdist) -> Iterator[str]:

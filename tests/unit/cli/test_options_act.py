@@ -115,7 +115,7 @@ ROWS: dict[str, str] = {
     "check --fix": f" | {TF}",
     "explain --registry-mirror": f"docker.io=REGISTRY | * {OTHERS} --read",
     "lock --registry-mirror": f"docker.io=REGISTRY | {OTHERS} --upgrade",
-    "lock --upgrade-package": "numpy",
+    "lock --upgrade-only": "numpy",
     "lock --progress": f"json | {TF} --upgrade",
     "render --text-only": f" | {TF}",
     "render --registry-mirror": f"docker.io=REGISTRY | {OTHERS_UNLOCKED}",

@@ -12,7 +12,7 @@ from builder.core.errors import CellError, NoSolutionError, PackageIndexError
 from builder.core.model import Base, RootfsBase, StandalonePython
 from builder.plan.facts.reading.base import system_of
 from builder.plan.facts.reading.observed import truth_of_base
-from builder.plan.lock.pinning import pin, requirements
+from builder.plan.lock.pinning import movable, pin, requirements
 from builder.plan.lock.wheel_layers import LISTED_EARLY, lock_order
 from builder.sources.index.target import Target
 
@@ -193,6 +193,7 @@ def test_what_was_locked_stays() -> None:
         ({}, True),
         ({}, ["debian/bullseye", "numpy"]),
         ({}, ["rootfs:debian/bullseye"]),
+        ({}, ["bash", "NumPy"]),
     ],
 )
 def test_when_a_base_is_resolved_again(changes: dict[str, Any], upgrade: Any) -> None:
@@ -204,7 +205,16 @@ def test_when_a_base_is_resolved_again(changes: dict[str, Any], upgrade: Any) ->
     assert [call[0] for call in outside.asked] == ["debian", "index"]
     # uv knows no package of the base's name.
     passed = outside.asked[1][2]["upgrade"]
-    assert passed is upgrade or passed == set(upgrade) & {"numpy"}
+    assert passed is upgrade or passed == {name.lower() for name in upgrade} & {"numpy"}
+
+
+def test_the_names_that_move_something() -> None:
+    pinned = lock(Outside(), lock_cell("a", python="3.12"), pythons=Interpreters("3.12.1"))
+    assert movable(pinned) == {
+        *("bash", "debian/bullseye", "numpy", "python", "rootfs:debian/bullseye", "tensorflow")
+    }
+    pinned = lock(Outside(), lock_cell("a", base=CUDA, python="3.10"))
+    assert movable(pinned) == {CUDA.name, "numpy", "tensorflow"}
 
 
 def test_apt_packages_do_not_move_a_registry_base() -> None:

@@ -131,6 +131,29 @@ def test_what_was_locked_stays(tmp_path: Path) -> None:
     assert [said.split()[0] for said in works.said] == ["lock", "make", "make", "lock", "lock"]
 
 
+class NewerOffers(Offers):
+    def offers(self, _name: str) -> tuple[IndexFile, ...]:
+        return (file("tiny-1.0.tar.gz"), file("tiny-2.0.tar.gz", sha256="b" * 64))
+
+
+@pytest.mark.parametrize(
+    ("asked", "upgrade", "done"),
+    [
+        ("tiny", {"other"}, "make"),
+        ("tiny", {"tiny"}, "lock tiny-2.0.tar.gz"),
+        ("tiny>1", {"other"}, "lock tiny-2.0.tar.gz"),
+    ],
+)
+def test_newer_sources_move_nothing_that_nobody_names(
+    tmp_path: Path, asked: str, upgrade: set[str], done: str
+) -> None:
+    works, outside = Works(tmp_path / "tiny.whl"), NewerOffers()
+    cell = dataclasses.replace(lock_cell("a"), python="3.11", from_source=("tiny",))
+    locked: Any = {"index": outside, "debian": outside, "workshop": works, "target": TARGET, "base": SYSTEM}
+    sources.built(cell, (asked,), **locked, previous=(built_wheel(),), upgrade=upgrade)
+    assert works.said[0].startswith(done)
+
+
 def test_a_name_that_nothing_asks_for(tmp_path: Path) -> None:
     with pytest.raises(CellError, match="no requirement of the cell does") as raised:
         run(Works(tmp_path), names=("other",))

@@ -283,7 +283,7 @@ def test_a_replaced_file_is_refused(
         index.fetch(other, cache=tmp_path)
     assert "0" * 64 in caught.value.message
     assert locked.sha256 in caught.value.message
-    assert "--upgrade-package thing" in (caught.value.hint or "")
+    assert "--upgrade-only thing" in (caught.value.hint or "")
 
 
 def test_an_altered_file_is_refused(
