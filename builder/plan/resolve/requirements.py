@@ -9,16 +9,22 @@ https://packaging.python.org/en/latest/specifications/pyproject-toml/,
 https://packaging.python.org/en/latest/specifications/pylock-toml/, https://nbformat.readthedocs.io/
 """
 
+import contextlib
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from packaging.markers import Marker
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from builder.core.documents import CONTROL, MalformedError, parse_json, parse_toml, read_file, redact, shown
 from builder.core.errors import UsageError
@@ -255,7 +261,7 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
 
 def from_pyproject(path: Path) -> Wishes:
     """``[project]``'s dependencies and ``requires-python``, or Poetry's. Raises UsageError."""
-    document = _toml(path)
+    document = _toml(path, read_text(path))
     found = Wishes()
     project = _table(document, "project", path)
     poetry = _table(_table(document, "tool", path), "poetry", path)
@@ -276,35 +282,102 @@ def from_pyproject(path: Path) -> Wishes:
 
 
 def from_pylock(path: Path) -> Wishes:
-    """The packages of a ``pylock.toml``, each at its version, and its Python. Raises UsageError."""
-    document = _toml(path)
+    """The packages of a ``pylock.toml``, each at its version, and its Python.
+
+    Raises UsageError, with line and column, for a document that the specification does not allow:
+    https://packaging.python.org/en/latest/specifications/pylock-toml/
+    """
+    text = read_text(path)
+    document = _toml(path, text)
     packages, version = document.get("packages"), document.get("lock-version")
     if not isinstance(packages, list) or not isinstance(version, str):
         raise UsageError(f"{path} is no lock of PEP 751", hint="it has `lock-version` and [[packages]]")
+    top, inner = _places(text)
     if version.partition(".")[0] != "1":
-        raise UsageError(f"{path} has lock-version {shown(version, most=20)}, and 1.0 is read")
+        said = f"{path}{top.get('lock-version', '')}: its lock-version is {shown(version, most=20)}"
+        raise UsageError(f"{said}, and 1.0 is read", hint="lock again with a tool that writes 1.0")
     found = Wishes()
-    bound = document.get("requires-python")
-    found.python = bound if isinstance(bound, str) else None
+    if (bound := document.get("requires-python")) is not None:
+        where = f"{path}{top.get('requires-python', '')}"
+        found.python = _checked(
+            bound, where, SpecifierSet, "a set of Pythons, as in requires-python = '>=3.11'"
+        )
     for number, package in enumerate(packages, 1):
-        place = f"{path}, package {number}"
-        if not isinstance(package, dict) or not isinstance(name := package.get("name"), str):
-            raise UsageError(f"{place} has no name")
-        if not isinstance(pin := package.get("version"), str):
-            found.leave_out(name, place)  # a folder, an archive or a repository
-            continue
-        marker = package.get("marker")
-        found.add(f"{name}=={pin}" + (f" ; {marker}" if isinstance(marker, str) else ""), place)
+        # inline tables have no header of their own, by which they would be found
+        places = inner[number - 1] if len(inner) == len(packages) else {}
+        _locked(package, partial(_place, path, number, places), found)
     if not found.wishes:
-        raise UsageError(f"{path} locks no package by version")
+        raise UsageError(
+            f"{path} locks no package by version", hint="each has name = 'torch', version = '2.9.1'"
+        )
     return found
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _locked(package: Any, place: Callable[[str], str], found: Wishes) -> None:
+    if not isinstance(package, dict) or "name" not in package:
+        raise UsageError(
+            f"{place('')} has no name", hint="each of [[packages]] has one, as in name = 'torch'"
+        )
+    a_name, a_version, a_marker = (
+        "the name of a package, as in name = 'torch'",
+        "one version, as in version = '2.9.1'",
+        "an environment marker, as in marker = 'sys_platform == \"linux\"'",
+    )
+    name = _checked(package["name"], place("name"), partial(canonicalize_name, validate=True), a_name)
+    if "version" not in package:
+        found.leave_out(name, place(""))  # a folder, an archive or a repository
+        return
+    text = f"{name}=={_checked(package['version'], place('version'), Version, a_version)}"
+    if "marker" in package:
+        marker = _checked(package["marker"], place("marker"), Marker, a_marker)
+        if re.search(r"\b(?:extras|dependency_groups)\b", re.sub(r"'[^']*'|\"[^\"]*\"", "", marker)):
+            found.note(place("marker"), name, "not taken over: it is of an extra or a group; name it beside")
+            return
+        text += f" ; {marker}"
+    found.add(text, place("version"))
+
+
+def _checked(value: Any, place: str, read: Callable[[str], Any], wanted: str) -> str:
+    """The value, if it is a text that ``read`` takes; else UsageError, which says what was ``wanted``."""
+    if isinstance(value, str) and len(value) <= _LONGEST and not NO_NUMBER.search(value):
+        with contextlib.suppress(ValueError, RecursionError):
+            read(value)
+            return value
+    raise UsageError(f"{place}: {_said(str(value))!r} is not {wanted.partition(',')[0]}", hint=wanted)
+
+
+def _place(path: Path, number: int, places: Mapping[str, str], key: str) -> str:
+    found = places.get(key) or places.get("")
+    return f"{path}{found}" if found else f"{path}, package {number}"
+
+
+def _places(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Where values stand, as ``:12:11``: the document's own keys, and those of each of its ``[[packages]]``.
+
+    A package's header is at ``""``. Python's reader of TOML tells no places.
+    """
+    top: dict[str, str] = {}
+    inner: list[dict[str, str]] = []
+    now: dict[str, str] | None = top
+    for number, line in enumerate(text.split("\n"), 1):
+        key = re.match(r"[ \t]*([\w-]+)[ \t]*=[ \t]*", line[:_LONGEST])
+        if re.match(r"[ \t]*\[\[[ \t]*packages[ \t]*\]\]", line[:_LONGEST]):
+            now = {"": f":{number}:{line.index('[') + 1}"}
+            inner.append(now)
+        elif line.lstrip(" \t").startswith("["):
+            now = None
+        elif key and now is not None:
+            now.setdefault(key[1], f":{number}:{key.end() + 1}")
+    return top, inner
+
+
+def _toml(path: Path, text: str) -> dict[str, Any]:
     try:
-        return parse_toml(read_text(path).encode())
+        return parse_toml(text.encode())
     except MalformedError as problem:
-        raise UsageError(f"{path}: {problem}") from problem
+        at = re.search(r" \(at line (\d+), column (\d+)\)", str(problem))
+        where, said = (f":{at[1]}:{at[2]}", str(problem).replace(at[0], "")) if at else ("", str(problem))
+        raise UsageError(f"{path}{where}: {said}", hint="its syntax: https://toml.io") from problem
 
 
 def _table(document: dict[str, Any], name: str, path: Path) -> dict[str, Any]:

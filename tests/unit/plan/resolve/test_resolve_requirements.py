@@ -216,28 +216,61 @@ def test_pylock_names_each_package_by_version(tmp_path: Path) -> None:
     )
     found = from_pylock(path)
     assert [str(wish) for wish in found.wishes] == ["torch==2.9.1", 'win==1; sys_platform == "win32"']
-    assert found.wishes[0].place == f"{path}, package 1"
+    assert found.wishes[0].place == f"{path}:5:11"
     assert found.python == ">=3.11"
-    assert "package 3: mine: not taken over" in found.notes[0]
+    assert f"{path}:10:1: mine: not taken over" in found.notes[0]
+
+
+def test_packages_of_extras_and_groups_of_a_pylock_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "pylock.toml"
+    path.write_text(
+        'lock-version = "1.0"\npackages = [\n'
+        '{ name = "torch", version = "2.9.1", marker = "\'extras\' not in platform_release" },\n'
+        '{ name = "rich", version = "1", marker = "\'dev\' in dependency_groups" },\n'
+        '{ name = "numba", version = "1", marker = "\'cpu\' in extras or sys_platform == \'win32\'" }]\n'
+    )
+    found = from_pylock(path)
+    assert [wish.name for wish in found.wishes] == ["torch"]
+    assert [note.split(": ")[:2] for note in found.notes] == [
+        [f"{path}, package 2", "rich"],
+        [f"{path}, package 3", "numba"],
+    ]
+
+
+PYLOCK = 'lock-version = "1.0"\n[[packages]]\n'
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no lock of PEP 751"),
-        ('lock-version = "1.0"\npackages = 3', "no lock of PEP 751"),
+        ("", "pylock.toml is no lock of PEP 751"),
+        ('lock-version = "1.0"\npackages = 3', "pylock.toml is no lock of PEP 751"),
         (
             'lock-version = "2.0"\n[[packages]]\nname = "a"\nversion = "1"',
-            "lock-version 2.0, and 1.0 is read",
+            "pylock.toml:1:16: its lock-version is 2.0, and 1.0 is read",
         ),
-        ('lock-version = "1.0"\npackages = [3]', "package 1 has no name"),
-        ('lock-version = "1.0"\n[[packages]]\nname = "a"', "locks no package by version"),
-        ('lock-version = "1.0"\n[[packages]]\nname = "a"\nversion = "x y"', "is not a requirement"),
-        ('lock-version = "1.0', "pylock.toml: "),
+        ('lock-version = "1.0"\npackages = [3]', "pylock.toml, package 1 has no name"),
+        (f'{PYLOCK}version = "1"', "pylock.toml:2:1 has no name"),
+        (f'{PYLOCK}name = "a"', "pylock.toml locks no package by version"),
+        (f'{PYLOCK}name = "a"\n  version = "x y"', "pylock.toml:4:13: 'x y' is not one version"),
+        (f'{PYLOCK}name = "a"\nversion = "1,!=2"', "pylock.toml:4:11: '1,!=2' is not one version"),
+        (f'{PYLOCK}name = "a"\nversion = "2.*"', "pylock.toml:4:11: '2.*' is not one version"),
+        (f'{PYLOCK}name = "a"\nversion = 2', "pylock.toml:4:11: '2' is not one version"),
+        (f'{PYLOCK}name = "a[b]"\nversion = "1"', "pylock.toml:3:8: 'a[b]' is not the name of a package"),
+        (f'{PYLOCK}name = "a\\u001b[1m"\nversion = "1"', "pylock.toml:3:8: "),
+        (f'{PYLOCK}name = "a"\nversion = "1"\nmarker = "x"', "pylock.toml:5:10: 'x' is not an environment"),
+        (f'{PYLOCK}name = "a"\nversion = "1"\nmarker = 3', "pylock.toml:5:10: '3' is not an environment"),
+        (f'requires-python = "x"\n{PYLOCK}name = "a"', "pylock.toml:1:19: 'x' is not a set of Pythons"),
+        (f'requires-python = 3\n{PYLOCK}name = "a"', "pylock.toml:1:19: '3' is not a set of Pythons"),
+        ('lock-version = "1.0\n', "pylock.toml:1:20: it is no TOML"),
+        (f'{PYLOCK}name = "a"\nversion =\n', "pylock.toml:4:10: it is no TOML"),
+        ("x = " + "[" * 5000, "pylock.toml: it is nested more than"),
     ],
 )
 def test_pylock_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "pylock.toml"
     path.write_text(text)
-    with pytest.raises(UsageError, match=re.escape(said)):
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
         from_pylock(path)
+    assert caught.value.hint
+    assert "\x1b" not in str(caught.value)
