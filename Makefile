@@ -11,7 +11,7 @@ PYTEST ?= $(BIN)/pytest
 # Each worker begins with one half: what a module prepares for its tests is prepared once.
 WORKERS := -q -n 2 --dist worksteal
 
-.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites link-proof repositories own-systems colab-month dstack test-kubernetes dispatch-scenarios docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites exports link-proof repositories own-systems colab-month dstack test-kubernetes dispatch-scenarios docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ suites: $(BIN)/rtbuild  ## the suites' judge over real frameworks on the CPU, ri
 
 link-proof: $(BIN)/rtbuild  ## the link proof beside the real loader: 30 installs, 22 sets of each; and of each lock here; downloads 12 GB, keeps none; an hour
 	$(PYTEST) -q -s tests/nightly/test_link_proof.py tests/nightly/test_locks_load.py
+
+exports: $(BIN)/rtbuild  ## each form of export for four cells, installed by its own tool, and the probe beside the image; 60 GB of downloads, keeps none; an hour
+	$(PYTEST) -q -s tests/nightly/test_exports.py
 
 repositories: $(BIN)/rtbuild  ## what people bring: requirements of forty public repositories of ten years; half an hour
 	$(PYTEST) -q -s tests/nightly/test_repositories.py

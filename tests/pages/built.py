@@ -54,17 +54,25 @@ def of_run(record: Mapping[str, Any]) -> list[Built]:
                 cell=cell["id"],
                 date=record["started"][:10],
                 verdict=verification["verdict"],
-                frameworks=tuple(f"{f['name']} {f['version']}" for f in report["frameworks"]),
-                cudnn=tuple(
-                    f"{f['compiled']['cudnn'] or 'not told'}, loaded {f['loaded'].get('cudnn') or 'none yet'}"
-                    for f in report["frameworks"]
-                ),
+                frameworks=imported(report),
+                cudnn=cudnn(report),
                 size=image["size"],
                 seconds=round(sum(cell["seconds"].values()), 1),
                 content=image["content"],
             )
         )
     return rows
+
+
+def imported(report: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{f['name']} {f['version']}" for f in report["frameworks"])
+
+
+def cudnn(report: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(
+        f"{f['compiled']['cudnn'] or 'not told'}, loaded {f['loaded'].get('cudnn') or 'none yet'}"
+        for f in report["frameworks"]
+    )
 
 
 def read(text: str) -> list[Built]:

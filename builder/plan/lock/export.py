@@ -12,6 +12,7 @@ recipe stay behind: :func:`lost_by` names them, and each text begins with them a
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Literal
@@ -33,6 +34,15 @@ def lost_by(pinned: Pinned) -> list[str]:
     found = [f"the base {cell.base}"]
     if cell.cuda.provider == "base":
         found[0] += ", and with it CUDA and cuDNN: the system has to have them"
+    if cell.cuda.provider == "wheels":
+        found.append(
+            "the loader's list of the folders of NVIDIA's wheels: a framework that does not find cuDNN by "
+            "itself needs them, nvidia/*/lib, in LD_LIBRARY_PATH"
+        )
+        if any(
+            re.fullmatch(r"nvidia-cudnn-cu\d+ 8\..*", f"{one.name} {one.version}") for one in pinned.wheels
+        ):
+            found.append("the link libnvrtc.so to NVIDIA's libnvrtc.so.*, by which cuDNN 8 opens it")
     if pinned.apt:
         found.append(f"Debian's packages {', '.join(pinned.apt)}")
     found += [f"the variable {name}={value!r}" for name, value in cell.env]
@@ -118,7 +128,8 @@ def _uv(pinned: Pinned, place: Place) -> Iterator[str]:
     if cell.dependencies == "listed":
         yield "#   that these packages are all: uv adds those that they declare beside"
     yield "[project]"
-    yield f'name = "{canonicalize_name(cell.matrix)}"'
+    # Not the matrix's name alone: uv refuses a project that depends on a package of its own name.
+    yield f'name = "{canonicalize_name(f"rtbuild-{cell.matrix}")}"'
     yield 'version = "0"'
     yield f'requires-python = "=={cell.python}.*"'
     yield from _array("dependencies", pins)

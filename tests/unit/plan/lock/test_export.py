@@ -159,9 +159,32 @@ def test_the_compilers_are_among_the_packages_that_stay_behind(pinned: Pinned) -
     assert any("g++, gcc" in text for text in lost_by(with_compilers))
 
 
-def test_cuda_of_the_base_is_said(pinned: Pinned) -> None:
-    from dataclasses import replace
+def test_the_loaders_list_of_nvidias_wheels_is_said(pinned: Pinned) -> None:
+    """The image's ld.so.conf has their folders, and TensorFlow up to 2.13 finds cuDNN by that alone."""
+    cuda = Cuda(provider="wheels", packages=("nvidia-cudnn-cu11==8.6.0.163",))
+    said = lost_by(replace(pinned, cell=replace(pinned.cell, cuda=cuda)))
+    assert any("nvidia/*/lib, in LD_LIBRARY_PATH" in text for text in said)
+    assert not any("libnvrtc.so" in text for text in said)
 
+
+@pytest.mark.parametrize(("version", "lost"), [("8.6.0.163", True), ("9.1.0.70", False)])
+def test_the_link_that_cudnn_8_opens_is_said(pinned: Pinned, version: str, lost: bool) -> None:
+    cudnn = replace(pinned.wheels[0], name="nvidia-cudnn-cu11", version=version)
+    cell = replace(pinned.cell, cuda=Cuda(provider="wheels", packages=(f"nvidia-cudnn-cu11=={version}",)))
+    said = lost_by(replace(pinned, cell=cell, wheels=(*pinned.wheels, cudnn)))
+    assert any("libnvrtc.so" in text for text in said) is lost
+
+
+def test_uv_takes_a_project_of_a_matrix_that_is_named_as_its_framework(
+    pinned: Pinned, index: Index, tmp_path: Path
+) -> None:
+    """uv refuses a project that depends on its own name, and most matrices are named as a framework is."""
+    named = replace(pinned, cell=replace(pinned.cell, matrix="framework"))
+    (tmp_path / "pyproject.toml").write_text(_text(named, index, "uv"))
+    _uv("lock", "-q", "--python", sys.executable, folder=tmp_path)
+
+
+def test_cuda_of_the_base_is_said(pinned: Pinned) -> None:
     based = replace(
         pinned.cell, cuda=Cuda(provider="base"), base=Base(kind="registry", name="nvidia/cuda:12.6.3-cudnn")
     )
