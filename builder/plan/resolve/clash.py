@@ -66,6 +66,8 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
             demanded, asked = demand, found
             head = "possible for all of " + ", ".join(name for name, _ in demand.parts())
         reasons = _reasons(asked, demanded)
+        if not found.refused and demanded != demand:
+            reasons = list(dict.fromkeys((*reasons, *_without_candidate(demand))))
         ways = list(_ways_out(demand, culprits, first))
     lines = [f"nothing is {'known to be ' * left_open}{head}", *(f"  {reason}" for reason in reasons)]
     if ways:
@@ -162,8 +164,9 @@ def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
 
 
 def _without_candidate(demand: Demand) -> Iterator[str]:
-    """Why no cell was put together: no wheel with CUDA or for the Python, or no such CUDA any more."""
+    """Why no cell was put together: no wheel with CUDA, or for the Python, no such CUDA, or pins apart."""
     pythons: dict[str, set[str]] = {}
+    first: list[Choice] = []
     for wish in demand.frameworks:
         ways = [choice for choice in choices(wish.parsed) if demand.built_for in choice.row.platforms]
         if not ways:
@@ -171,6 +174,7 @@ def _without_candidate(demand: Demand) -> Iterator[str]:
         table, exact = load().table(wish.name), pinned(wish.parsed)
         label = f"{table.title} {exact}" if exact is not None else table.title
         with_cuda = [choice for choice in ways if demand.built_for not in choice.row.cpu_only]
+        first += with_cuda[:1]
         pythons[label] = {python for choice in with_cuda for python in choice.row.python}
         if not with_cuda:
             others = (row for row in table.of(ways[0].row.version) if demand.built_for not in row.cpu_only)
@@ -189,6 +193,11 @@ def _without_candidate(demand: Demand) -> Iterator[str]:
     if len(pythons) > 1 and all(pythons.values()) and not set.intersection(*pythons.values()):
         each = (f"{label} for {', '.join(sorted(found, key=key))}" for label, found in pythons.items())
         yield f"no Python has wheels of all: there are {'; '.join(each)}"
+        return
+    clash = Combination(first).clash
+    if clash is not None:
+        name, exact = clash
+        yield " and ".join(f"{text} pins {name}=={version}" for text, version in exact.items())
 
 
 def _has_cell(choice: Choice, demand: Demand) -> bool:

@@ -182,6 +182,16 @@ class Combination(tuple[Choice, ...]):
         return sorted((p for p in common if key(p) >= (3, OLDEST_PYTHON)), key=key, reverse=True)
 
     @property
+    def clash(self) -> tuple[str, dict[str, str]] | None:
+        """The first package that two of the frameworks pin to two versions, and the versions by framework."""
+        exact: dict[str, dict[str, str]] = {}
+        for choice in self:
+            for name, version in _exact_pins(choice):
+                exact.setdefault(name, {})[choice.text] = version
+        apart = (name for name, pinned_to in exact.items() if len(set(pinned_to.values())) > 1)
+        return next(((name, exact[name]) for name in apart), None)
+
+    @property
     def own_wheels(self) -> Cuda | None:
         """NVIDIA's wheels for the frameworks that pin none; None if there are no such wheels."""
         return _own_wheels(self)
@@ -212,10 +222,7 @@ class Combination(tuple[Choice, ...]):
 def _together(combination: Combination) -> bool:
     if len(combination) == 1:
         return True
-    exact: dict[str, str] = {}
-    pins = (pin for choice in combination for pin in _exact_pins(choice))
-    apart = any(exact.setdefault(name, version) != version for name, version in pins)
-    return not apart and bool(combination.pythons)
+    return combination.clash is None and bool(combination.pythons)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -210,6 +210,33 @@ def test_where_no_cell_could_be_put_together_the_reason_says_what_lacks(texts, p
     assert said in reason
 
 
+@pytest.mark.parametrize(
+    ("texts", "name", "versions"),
+    [
+        (
+            ("tensorflow[and-cuda]==2.17.0", "torch==2.4.0+cu121"),
+            "nvidia-cublas-cu12",
+            ("12.3.4.1", "12.1.3.1"),
+        ),
+        (
+            ("tensorflow[and-cuda]==2.18.0", "torch==2.6.0+cu124"),
+            "nvidia-cublas-cu12",
+            ("12.5.3.2", "12.4.5.8"),
+        ),
+    ],
+)
+@pytest.mark.parametrize("python", [None, "3.11"])
+def test_pins_that_clash_are_the_reason_where_they_left_no_candidate(texts, name, versions, python) -> None:
+    said = " and ".join(f"{text} pins {name}=={exact}" for text, exact in zip(texts, versions, strict=True))
+    assert said in refusal(*texts, python=python).reasons
+
+
+def test_the_python_without_a_wheel_is_said_beside_the_tag_that_is_gone() -> None:
+    reasons = refusal("tensorflow==1.15.0", python="3.8").reasons
+    assert any("was deleted from Docker Hub" in reason for reason in reasons)
+    assert "TensorFlow 1.15.0 has no wheel for Python 3.8 (it has 3.5, 3.6, 3.7)" in reasons
+
+
 def test_what_was_built_without_cuda_alone_gets_none_and_only_where_no_card_is_asked_for() -> None:
     """The wheel of TensorFlow 1.6.0 is for the CPU; where something with CUDA was meant, it is no answer."""
     found = proposals("tensorflow==1.6.0")
