@@ -196,8 +196,8 @@ def _without_candidate(demand: Demand) -> Iterator[str]:
         return
     clash = Combination(first).clash
     if clash is not None:
-        name, exact = clash
-        yield " and ".join(f"{text} pins {name}=={version}" for text, version in exact.items())
+        package, pinned_to = clash
+        yield " and ".join(f"{text} pins {package}=={version}" for text, version in pinned_to.items())
 
 
 def _has_cell(choice: Choice, demand: Demand) -> bool:
