@@ -11,7 +11,7 @@ PYTEST ?= $(BIN)/pytest
 # Each worker begins with one half: what a module prepares for its tests is prepared once.
 WORKERS := -q -n 2 --dist worksteal
 
-.PHONY: help setup engine quickstart test test-unit test-slow fuzz faults kills facts sound-installs suites exports link-proof repositories own-systems colab-month dstack test-kubernetes dispatch-scenarios docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-fast test-unit test-slow fuzz faults kills facts sound-installs suites exports link-proof repositories own-systems colab-month dstack test-kubernetes dispatch-scenarios docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,8 +32,11 @@ quickstart: setup  ## build TensorFlow 2.8.4 with CUDA 11 and cuDNN 8, and verif
 	docker run --rm $$($(BIN)/rtbuild list matrices/tf28.yaml --select '$(CELLS)' --format image) cudnn-verify || test $$? -eq 10
 
 test: setup lint  ## lint, unit tests, a real engine and a real registry
+	@# The part on an engine waits much, and the fast part fills what it leaves: each one's output comes whole.
+	+$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-fast test-docker
+
+test-fast: $(BIN)/rtbuild
 	$(PYTEST) $(WORKERS) -m 'not docker and not wheels and not long and not slow'
-	$(PYTEST) -q -m 'docker and not wheels and not long'
 
 test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
 	$(PYTEST) $(WORKERS) -m 'not docker and not wheels and not long and not slow' tests/unit

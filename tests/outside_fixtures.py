@@ -35,14 +35,20 @@ def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("uv")
 
 
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The folder that stands for the home of the person who runs the test."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uv_cache: Path) -> Path:
-    """No test sees the configuration of the person who runs it; the folder that stands for their home."""
+def own_configuration(monkeypatch: pytest.MonkeyPatch, home: Path, uv_cache: Path) -> Path:
+    """No test sees the configuration of the person who runs it. Gives ``home``."""
     for name in list(os.environ):
         if name.startswith(("UV_", "PIP_", "RTBUILD_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     monkeypatch.setenv("XDG_CONFIG_DIRS", str(home / "xdg"))

@@ -10,7 +10,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from builder.core.versions import key, requirement, short
+from builder.core.versions import key, requirement
 from builder.plan.facts.tables import (
     BadRow,
     Facts,
@@ -81,11 +81,7 @@ def _kernels(row: KernelRow) -> dict[str, Any]:
 
 def _own_drivers(facts: Facts) -> dict[str, str]:
     """The first driver of each CUDA before 11, when each minor version needed its own."""
-    found: dict[str, str] = {}
-    for row in facts.toolkits:
-        if key(row.version) < (11,):
-            found.setdefault(short(row.version, 2), row.driver)
-    return found
+    return {version: row.driver for version, row in facts.own_drivers.items() if key(version) < (11,)}
 
 
 def _known_bad(rows: Iterable[BadRow]) -> Iterator[dict[str, Any]]:

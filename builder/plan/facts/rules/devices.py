@@ -123,8 +123,8 @@ def _floor(cuda: Value) -> Value | None:
 def own_driver(cuda: Value) -> Value | None:
     """The driver that came with a toolkit: compiling PTX at run time needs it."""
     version = short(cuda.text, 2)
-    rows = [row for row in load().toolkits if short(row.version, 2) == version]
-    return Value(f"driver of CUDA {version}", rows[0].driver, rows[0].source) if rows else None
+    row = load().own_drivers.get(version)
+    return Value(f"driver of CUDA {version}", row.driver, row.source) if row is not None else None
 
 
 def require_cuda(stack: Stack) -> Iterator[Finding]:

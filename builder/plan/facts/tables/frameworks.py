@@ -200,6 +200,10 @@ class FrameworkTable:
         return max((row.version for row in self.rows), key=release)
 
     @functools.cached_property
+    def _distributions(self) -> list[str]:
+        return sorted({row.distribution for row in self.rows})
+
+    @functools.cached_property
     def _by_release(self) -> dict[tuple[str, str], list[FrameworkRow]]:
         found: dict[tuple[str, str], list[FrameworkRow]] = {}
         for row in self.rows:
@@ -209,7 +213,7 @@ class FrameworkTable:
     def of(self, version: str, distribution: str | None = None) -> list[FrameworkRow]:
         """Every variant of a release; empty for one that does not exist, or is not covered."""
         public = _trimmed(version.partition("+")[0])
-        names = [distribution] if distribution else sorted({row.distribution for row in self.rows})
+        names = [distribution] if distribution else self._distributions
         return [row for name in names for row in self._by_release.get((name, public), ())]
 
     def no_such_release(self, version: str, distribution: str) -> str | None:

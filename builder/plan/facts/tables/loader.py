@@ -14,7 +14,7 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 
 from builder.core import resources
-from builder.core.versions import canonical, key, requirement
+from builder.core.versions import canonical, key, requirement, short
 from builder.plan.facts.tables.frameworks import (
     FrameworkTable,
     R,
@@ -295,6 +295,14 @@ class Facts:
     builds: tuple[BuildRow, ...]
     folder: Path
     """Of the tables that are read when they are first asked for."""
+
+    @functools.cached_property
+    def own_drivers(self) -> Mapping[str, ToolkitRow]:
+        """The oldest toolkit of each minor version of CUDA, whose driver that version is said to need."""
+        found: dict[str, ToolkitRow] = {}
+        for row in self.toolkits:
+            found.setdefault(short(row.version, 2), row)
+        return found
 
     @functools.cached_property
     def packages(self) -> Packages:

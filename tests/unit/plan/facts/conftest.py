@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from outside_fixtures import client, own_configuration, server, uv_cache
 
 from builder.core.model import Base, Cell, Cuda
 
-__all__ = ["client", "make", "own_configuration", "server", "uv_cache"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["client", "home", "make", "own_configuration", "server", "uv_cache"]
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all tests, none of which writes there: uv's list of Pythons is read once for each home."""
+    return tmp_path_factory.mktemp("home")
 
 
 @pytest.fixture
