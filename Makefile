@@ -84,7 +84,7 @@ dispatch-scenarios: setup  ## 22 faults of a cluster on a real Slurm, and a tabl
 kills: setup  ## kill -9 at 50 random moments of builds and publications, and what the next run finds; five minutes
 	$(BIN)/python tests/kills.py /var/tmp/rtbuild-kills
 
-test-slow: setup  ## faults of the probe on doubles of a driver, each option of each command, fuzzing; seven minutes
+test-slow: setup  ## faults of the probe on doubles of a driver, each option of each command, escapes from the sandbox, fuzzing; ten minutes
 	$(PYTEST) $(WORKERS) -m 'slow and not docker and not wheels and not long'
 
 test-docker: setup  ## the part that needs an engine or a registry

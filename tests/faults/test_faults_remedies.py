@@ -30,6 +30,8 @@ from uv import find_uv_bin
 if TYPE_CHECKING:
     from fault_scene import Outcome, Scene
 
+pytestmark = pytest.mark.slow
+
 FREE = {
     "check-disabled": "unset",
     "cudnn-where-nobody-looks": "export",
@@ -135,7 +137,6 @@ def test_no_fault_with_such_a_command_is_left_out() -> None:
     assert set(FREE) | set(WITH_WHEELS) <= set(ROWS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FREE)
 def test_a_command_without_packages_mends_it(name: str, scene: Scene) -> None:
     check(ROWS[name], scene)
@@ -161,7 +162,6 @@ def fix(scene: Scene, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
-@pytest.mark.slow
 def test_fix_shows_asks_runs_and_looks_again(scene: Scene) -> None:
     row = ROWS["unversioned-name-missing"]
     before = prepared(row, scene)

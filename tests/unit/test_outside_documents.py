@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     from builder.sources.oci.staging import Staged
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime.now(UTC)
 
 

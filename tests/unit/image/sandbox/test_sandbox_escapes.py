@@ -22,6 +22,8 @@ from sandbox_system import system
 from builder.core.errors import CommandError
 from builder.image.sandbox import Limits, View, run, seccomp, watch
 
+pytestmark = pytest.mark.slow
+
 PRELUDE = """
 import ctypes, errno, os, platform, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -495,7 +497,6 @@ def test_a_step_that_fills_the_disk_is_stopped(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.slow
 def test_a_step_that_makes_files_without_end_is_stopped(tmp_path: Path) -> None:
     """Empty ones take no space, and a file system has room for only so many."""
     with pytest.raises(CommandError, match="made more than 2000 files"):

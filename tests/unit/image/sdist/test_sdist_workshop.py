@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from builder.core.model import Wheel
     from builder.sources.index.client import LocalWheel
 
+pytestmark = pytest.mark.slow
+
 PYTHONS = sorted(Path("/usr/bin").glob("python3.*[0-9]"))
 OWN = PYTHONS[-1].name.removeprefix("python") if PYTHONS else ""
 SYSTEM = RootfsBase(suite="bookworm", debs=(), epoch=0)
