@@ -406,7 +406,8 @@ class LinkProcess(object):
             table = one.facts.symbols() if one.facts.symbols is not None else None
             if table is None:
                 raise LinkError("doubt", "nobody read its symbols", one.who(), None)
-            lacking = [at for at, row in table.wanted.items() if not _offered(row, tables, one)]
+            bare = self._takes_bare_symbols()
+            lacking = [at for at, row in table.wanted.items() if not _offered(row, tables, one, bare)]
             used = table.used(lazy) if lacking else ()
             names = [table.wanted[at] for at in lacking if at in used]
             names = [row for row in names if not any(re.match(text, row[0].decode()) for text in given)]
@@ -416,6 +417,18 @@ class LinkProcess(object):
                 name, version = names[0][0].decode("utf-8", "replace"), names[0][1]
                 text = "undefined symbol: %s%s" % (name, ", version %s" % version if version else "")
                 raise LinkError("symbol", text, one.who(), None)
+
+    def _takes_bare_symbols(self) -> "bool | None":
+        """Whether the loader takes a symbol without versions from the file of which a version is asked.
+
+        From glibc 2.41 on; before, it ends the process by an assertion. None if its C library is not known.
+        https://sourceware.org/git/?p=glibc.git;a=commit;h=bdaf50035354407add60d080d68fabe127330563
+        """
+        for one in self.loaded:
+            offered = one.facts.offered() if one.facts is not None and one.facts.offered else None
+            if offered is not None and "libc.so.6" in one.names:
+                return "GLIBC_2.41" in offered
+        return None
 
     # -- the search
 
@@ -594,16 +607,23 @@ def _unreadable(problem: Exception) -> LinkError:
 
 
 def _offered(
-    row: "tuple[bytes, str | None, str | None]", tables: "list[tuple[object, set[str]]]", one: Loaded
+    row: "tuple[bytes, str | None, str | None]",
+    tables: "list[tuple[object, set[str]]]",
+    one: Loaded,
+    bare: "bool | None",
 ) -> bool:
-    """Whether one of the libraries has a symbol: of its version, or of none where it is not hidden."""
+    """Whether one of the libraries has a symbol: of its version, or of none where it is not hidden.
+
+    ``bare``: as :meth:`LinkProcess._takes_bare_symbols` has it.
+    """
     name, version, file = row
     for defined, names in tables:
         for own, hidden in defined.get(name, ()):  # type: ignore[attr-defined]
-            if own is None and version is not None and file in names:
-                # where glibc ends the process by an assertion
+            if own is None and version is not None and file in names and not bare:
                 text = "%s has no version %s of %s" % (file, version, name.decode("utf-8", "replace"))
-                raise LinkError("version", text, file or "", one.who())
+                if bare is None:
+                    text += ", which glibc takes from 2.41 on, and which glibc is here nobody read"
+                raise LinkError("doubt" if bare is None else "version", text, file or "", one.who())
             if own is None or own == version or (not hidden and (version is None or own == "")):
                 return True
     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from link_oracle import ask_loader, differences, work_out
 from small_libraries import lay_out, make_builds
 
+from builder.core import elf
 from builder.core.elf import NO_LIBRARY, ElfFile, Symbols, elf_file, file_reader, reader_of
 from builder.core.link import (
     DiskView,
@@ -136,6 +138,27 @@ def test_a_version_has_to_be_there_and_a_weak_one_need_not() -> None:
         True,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    ("glibc", "loads", "kind"),
+    [(["GLIBC_2.36"], False, "version"), (["GLIBC_2.36", "GLIBC_2.41"], True, None), (None, None, "doubt")],
+)
+def test_a_symbol_without_versions_is_taken_from_the_file_that_is_named_from_glibc_2_41_on(
+    glibc: list[str] | None, *, loads: bool | None, kind: str | None
+) -> None:
+    """bdaf5003 of glibc removed the assertion in check_match: Debian 13 loads what Debian 12 does not."""
+    need = Symbols({1: (b"f", "V6_2", "libg.so.1")}, {}, lambda lazy: {1})
+    has = Symbols({}, {b"f": [(None, False)]}, lambda lazy: set())
+    asks = library(None, "libg.so.1", "libc.so.6", asked=(("libg.so.1", "V6_2", False),))
+    files = {
+        "/p/lib.so": asks._replace(symbols=lambda: need),
+        "/lib/libg.so.1": library("libg.so.1")._replace(symbols=lambda: has),
+        "/lib/libc.so.6": library("libc.so.6", offered=glibc),
+    }
+    (answer,) = opened(files, "/p/lib.so")
+    assert (answer.loads, answer.kind) == (loads, kind)
+    assert ("nobody read" in (answer.text or "")) == (glibc is None)
 
 
 def test_symbols_are_looked_for_with_all_that_everybody_sees() -> None:
@@ -400,6 +423,21 @@ def test_a_library_with_bytes_of_chance_in_it_ends_in_an_answer(tmp_path: Path) 
         path.write_bytes(changed)
         assert LinkProcess(DiskView(), search_here("")).open(str(path)).loads in (True, False, None)
     assert time.process_time() - start < 30
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_a_hash_table_of_one_chain_is_searched_to_an_end(*, alike: bool) -> None:
+    """Names that are asked for times the symbols in the chain; a name that only its hash is like is read."""
+    length = 100_000
+    number = 5381 * 33 + ord("f")
+    chain = struct.pack("<I", number & ~1 if alike else 2) * (length - 1) + struct.pack("<I", 3)
+    table = struct.pack("<IIIII", 1, 1, 0, 0, 1) + chain
+    read = reader_of(table + bytes(24 * (length + 1)))
+    places = {elf._DT_GNU_HASH: 0, elf._DT_SYMTAB: len(table)}
+    whole = [elf.Segment(elf.LOAD_SEGMENT, 4, 0, 0, len(table) + 24 * (length + 1))]
+    assert elf._defined_of([b"g"], read, whole, places, len(table)) == set()
+    with pytest.raises(ValueError, match="without an end"):
+        elf._defined_of([b"f"] * 50, read, whole, places, len(table))
 
 
 def test_a_hash_table_finds_what_the_table_of_symbols_has() -> None:
