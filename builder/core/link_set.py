@@ -170,7 +170,12 @@ def prove(
     there = {**dict.fromkeys(given, ""), **DRIVER_LIBRARIES}
     search = Search(list(library_path), cache, [], [], None, there, complete)
     unread = {f"{SITE}/{path}" for path, found in owner.items() if path in found[-1].unread}
-    copies = Counter(name for path, facts in {**base, **listed}.items() for name in _names_of(path, facts))
+    copies = Counter(
+        name
+        for path, facts in {**base, **listed}.items()
+        for name in {path.rpartition("/")[2], facts.soname}
+        if name
+    )
     process = LinkProcess(ListedView({**base, **listed}), search, symbols=False)
     versions = {wheel.name: wheel.version for wheel in wheels}
     started: dict[frozenset[str], LinkProcess] = {frozenset(): process}
@@ -220,10 +225,6 @@ def _alone(opened: Opened, copies: Mapping[str, int]) -> bool:
     """Whether no other file of the set has the name at fault."""
     number = copies.get((opened.library or "").rpartition("/")[2], 0)
     return number == 0 if opened.kind == "absent" else number <= 1
-
-
-def _names_of(path: str, facts: ElfFile) -> set[str]:
-    return {name for name in (path.rpartition("/")[2], facts.soname) if name}
 
 
 def _with_frameworks(process: LinkProcess, versions: Mapping[str, str]) -> LinkProcess:

@@ -16,7 +16,7 @@ from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.options import Gpus, LockOptions, RenderOptions
 from builder.pipeline.run_context import Locks, RunContext, open_context
 from builder.pipeline.schedule import CellRun, Hooks, walk_all
-from builder.plan.facts.reading import Memory
+from builder.plan.facts.reading import ReadingCache
 from builder.plan.facts.rules import Outcome as Judgement
 from builder.plan.facts.rules import check, summary
 
@@ -36,8 +36,8 @@ def check_cell(cell_run: CellRun, context: RunContext, *, refuse: bool = True) -
     """
     with cell_run.stage(Stage.CHECK):
         pinned = context.stores.locks.pinned(cell_run.cell)
-        memory = Memory(mirrors=context.sources.mirrors, cache=context.stores.cache)
-        findings = check(cell_run.cell, memory.truth(cell_run.cell, pinned))
+        readings = ReadingCache(mirrors=context.sources.mirrors, cache=context.stores.cache)
+        findings = check(cell_run.cell, readings.truth(cell_run.cell, pinned))
         outcome = summary(findings)
         cell_run.done(outcome.answer)
         for finding in findings:
@@ -60,10 +60,10 @@ def prove_links(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refus
 
     Raises CellError for one that cannot load, unless it is not to ``refuse`` any.
     """
-    memory = Memory(mirrors=context.sources.mirrors, cache=context.stores.cache)
+    readings = ReadingCache(mirrors=context.sources.mirrors, cache=context.stores.cache)
     cell_run.progress("reading what the wheels are linked with", quiet=False)
-    memory.read_links(pinned.wheels, context.sources.index.with_extra(pinned.cell.index))
-    for finding in check(pinned.cell, memory.truth(pinned.cell, pinned, links=True), only=("links",)):
+    readings.read_links(pinned.wheels, context.sources.index.with_extra(pinned.cell.index))
+    for finding in check(pinned.cell, readings.truth(pinned.cell, pinned, links=True), only=("links",)):
         said = f"links: {finding.message}"
         if finding.outcome is Judgement.IMPOSSIBLE and refuse:
             raise CellError(f"the wheels that were resolved cannot work together ({said})", hint=_NOT_KEPT)

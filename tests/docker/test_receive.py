@@ -17,7 +17,7 @@ import tiny
 
 from builder.core.digests import canonical_json, digest_of, sha256_of
 from builder.core.errors import CancelledError, CommandError
-from builder.image.compose.layer_stream import LayersReady
+from builder.image.compose.layer_build import LayersReady
 from builder.image.engine import receive
 from builder.image.engine.engine import Engine
 from builder.image.layers.store import LayerStore

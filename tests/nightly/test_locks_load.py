@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from builder.core.model import Base, Cell, Cuda, Pinned, RootfsBase
-from builder.plan.facts.reading import Memory
+from builder.plan.facts.reading import ReadingCache
 from builder.plan.facts.rules import check
 from builder.plan.lock import lock_path, pinned_cell, read_lock
 from builder.plan.matrix import load
@@ -15,24 +15,24 @@ from builder.sources.index import Index, Target
 MATRICES = sorted(Path(__file__).resolve().parents[2].glob("matrices/*.yaml"))
 
 
-def judged(pinned, memory):
+def judged(pinned, readings):
     """What the rule says of a lock whose wheels' libraries were read; it takes 3 s at most."""
     index = Index.from_user(brief=True).with_extra(pinned.cell.index)
-    memory.read_links(pinned.wheels, index)
+    readings.read_links(pinned.wheels, index)
     start = time.process_time()
-    found = check(pinned.cell, memory.truth(pinned.cell, pinned, links=True), only=("links",))
+    found = check(pinned.cell, readings.truth(pinned.cell, pinned, links=True), only=("links",))
     assert time.process_time() - start < 3
     return [(one.outcome.value, one.message) for one in found if one.outcome.value != "possible"]
 
 
 def test_no_lock_of_this_repository_is_refused(tmp_path):
-    memory, seen = Memory(cache=tmp_path), 0
+    readings, seen = ReadingCache(cache=tmp_path), 0
     for path in MATRICES:
         entries = read_lock(lock_path(path))
         for cell in load(path).cells if entries else ():
             pinned = pinned_cell(cell, entries)
             if pinned is not None:
-                assert judged(pinned, memory) == [], cell.id
+                assert judged(pinned, readings) == [], cell.id
                 seen += 1
     assert seen > 20
 
@@ -59,7 +59,7 @@ def test_a_set_that_does_not_load_is_refused(tmp_path, framework, package, lacke
     wheels = Index.from_user(brief=True).resolve([framework, package], target=target)
     base = RootfsBase(suite="bookworm", debs=(), epoch=0)
     pinned = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
-    ((outcome, text),) = judged(pinned, Memory(cache=tmp_path))
+    ((outcome, text),) = judged(pinned, ReadingCache(cache=tmp_path))
     assert outcome == "impossible"
     assert f"is linked with {lacked}" in text
     assert f"brings {brought}" in text

@@ -41,7 +41,7 @@ from builder.pipeline.schedule import CellRun, Hooks, each
 from builder.plan.facts.maintain import release_survey, side_tables
 from builder.plan.facts.maintain.framework_sources import FAMILIES
 from builder.plan.facts.maintain.release_survey import Budget, Survey
-from builder.plan.facts.reading.wheel import Told
+from builder.plan.facts.reading.wheel import WheelReading
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Finding
 from builder.release.audit.findings import Question
@@ -588,11 +588,11 @@ def test_a_wheel_and_a_table_that_are_read_again(
     """The row of the wheel stays, and the other tables are read."""
     read: list[str] = []
 
-    def fails(file: Any, *_: object, **__: object) -> Told:
+    def fails(file: Any, *_: object, **__: object) -> WheelReading:
         read.append(file.name)
         if file.name == "a":
             raise raised
-        return Told(file=file.name, metadata="x")
+        return WheelReading(file=file.name, metadata="x")
 
     monkeypatch.setattr(release_survey, "read_wheel", fails)
     found = Survey()

@@ -13,7 +13,7 @@ from builder.cli.probing import ask_probe, is_text
 from builder.core.errors import CellError, NothingSelectedError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix, Pinned
-from builder.plan.facts.reading import Memory, Truth
+from builder.plan.facts.reading import ReadingCache, Truth
 from builder.plan.facts.rules import Finding, Outcome, summary
 from builder.plan.facts.rules import check as check_cell
 from builder.plan.facts.rules import explain as explain_cell
@@ -142,14 +142,14 @@ def _judge(
     pairs = [(cell, pinned_cell(cell, locks[cell.matrix])) for cell in cells]
     for matrix in matrices:
         _say_ignored(matrix, [cell for cell in cells if cell.matrix == matrix.name], locks[matrix.name])
-    memory = Memory(mirrors=mirrors)
+    readings = ReadingCache(mirrors=mirrors)
     if read or deep:
         from builder.plan.facts.reading import read as read_all
         from builder.sources.index import Index
         from builder.sources.oci import Registry
 
         index, registry = Index.from_user(brief=True), Registry.from_user(mirrors)
-        reading = read_all(pairs, index=index, registry=registry, memory=memory, deep=deep)
+        reading = read_all(pairs, index=index, registry=registry, readings=readings, deep=deep)
         truths = dict(zip(cells, reading.truths, strict=True))
         figures = {
             "wheels": reading.wheels,
@@ -161,7 +161,7 @@ def _judge(
     def judged(cell: Cell, pinned: Pinned | None) -> tuple[Finding, ...]:
         try:
             with item(cell.id):
-                truth = truths[cell] if cell in truths else memory.truth(cell, pinned, links=True)
+                truth = truths[cell] if cell in truths else readings.truth(cell, pinned, links=True)
                 return check_cell(cell, truth, driver=asked)
         except CellError as error:
             return (Finding(Outcome.UNKNOWN, error.message, rule=FAULT),)

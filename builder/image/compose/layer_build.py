@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from builder.core.digests import canonical_json
 from builder.core.documents import read_file
@@ -22,7 +22,6 @@ from builder.image.compose.layer_plan import (
     python_title,
     title_of,
 )
-from builder.image.compose.layer_stream import LayerSink, LayersReady
 from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers import MEDIA_TYPES, BaseLayers, Layer, Lease, open_layer, tar_layer
 from builder.image.wheels import Archive, Excerpt, Tree, check_python, keep_excerpt, write_layer
@@ -37,6 +36,33 @@ _LAYER_TYPES = {
     "application/vnd.docker.image.rootfs.diff.tar": _OCI_LAYER,
 }
 """Docker's names for layers and OCI's: the bytes, and so the digests, are the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayersReady:
+    """A part of an image whose layers are known and at hand: one layer of wheels, or all of the base."""
+
+    place: int
+    """Of the part in the image, from 0, the lowest."""
+    layers: tuple[Layer, ...]
+    """Lowest first."""
+
+
+class LayerSink(Protocol):
+    """Takes the layers of one image by :meth:`add`, until :meth:`finish`."""
+
+    @property
+    def lowest_first(self) -> bool:
+        """Whether it can do more with the lowest layers than with others."""
+
+    def add(self, ready: LayersReady) -> None:
+        """One part more. From any thread."""
+
+    def finish(self) -> int:
+        """Begin nothing more, and wait for what is on its way; how many layers were taken here.
+
+        Raises what went wrong with one, if nobody else would meet it.
+        """
 
 
 @dataclass(kw_only=True)

@@ -18,7 +18,7 @@ from packaging.version import Version
 from builder.core.documents import shown
 from builder.core.errors import MissingToolError, PackageIndexError, RtbuildError
 from builder.core.model import Pinned, RegistryBase, RootfsBase, Wheel
-from builder.plan.facts.reading import Memory
+from builder.plan.facts.reading import ReadingCache
 from builder.plan.facts.rules import Outcome, check
 from builder.sources.debian import Debian, ReleaseFile, SuiteToday, day, older_lists, security_suite
 from builder.sources.index import Files, IndexFile, choose_python, wheel_name
@@ -229,7 +229,7 @@ def _python(pinned: Pinned) -> Iterator[LockChange]:
 
 def _rules(pinned: Pinned) -> Iterator[Answer]:
     cell = pinned.cell
-    for finding in check(cell, Memory().truth(cell, pinned), suggest=False):
+    for finding in check(cell, ReadingCache().truth(cell, pinned), suggest=False):
         if finding.outcome in {Outcome.IMPOSSIBLE, Outcome.WARNS}:
             word = finding.outcome.answer
             yield LockChange(kind="rules", name=finding.rule, locked=word, why=finding.message)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from builder.core.errors import CellError, NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
 from builder.core.versions import canonical
-from builder.plan.facts.reading import BaseTruth, Memory, system_of
+from builder.plan.facts.reading import BaseTruth, ReadingCache, system_of
 from builder.plan.facts.tables import load
 from builder.plan.lock import sources
 from builder.plan.lock.sources import PythonSource, SdistBuilder
@@ -90,12 +90,12 @@ def pin(
         )
     except PackageIndexError as problem:
         if isinstance(problem, NoSolutionError):
-            Memory().keep_failure(cell, problem.message)
+            ReadingCache().keep_failure(cell, problem.message)
         if row is not None:
             raise
         hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(BaseTruth.LABELS)})"
         raise PackageIndexError(problem.message, hint=hint) from problem
-    Memory().keep_failure(cell, None)
+    ReadingCache().keep_failure(cell, None)
     _refuse_stubs(wheels)
     if moves and not isinstance(moves, bool):
         _refuse_gone(old, wheels, moves, index)

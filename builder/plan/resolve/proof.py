@@ -20,7 +20,7 @@ from builder.sources.index import Index, LocalWheel, Target, page
 QUESTIONS = 40
 """Proposals that the resolver is asked about: a count, since no answer may depend on a machine's load."""
 SECONDS = 300.0
-"""A last resort: a resolver that hangs. What was not asked by then is unknown."""
+"""A last resort, for a person's question: a resolver that hangs. What was not asked by then is unknown."""
 MOST = 60
 """Proposals whose own indexes are asked."""
 _AT_ONCE = 4

@@ -103,7 +103,7 @@ class Wishes:
             raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_AS_IN)
         found = _WHEEL.fullmatch(text.strip())
         wheel = wheel_name(unquote(found["file"])) if found else None
-        if found and wheel and _is_on_record(wheel.name):
+        if found and wheel and (load().is_framework(wheel.name) or wheel.name in load().packages):
             exact = f"{wheel.name}=={wheel.version}"
             self.note(place, text, f"taken as {exact}: an image installs versions from an index")
             text = exact + (found["marker"] or "")
@@ -488,7 +488,3 @@ def read_text(path: Path) -> str:
         return read_file(path, most=MOST_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as problem:
         raise UsageError(f"{path}: {getattr(problem, 'strerror', None) or problem}") from problem
-
-
-def _is_on_record(name: str) -> bool:
-    return load().is_framework(name) or name in load().packages

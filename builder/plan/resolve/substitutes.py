@@ -21,16 +21,14 @@ from builder.core.versions import canonical, pinned, release, without_marker
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
-from builder.plan.resolve.proof import solved
+from builder.plan.resolve.proof import SECONDS, solved
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, judged
 from builder.plan.resolve.unbuilt import lacking
 from builder.sources.index import Index
 
-QUESTIONS = 20
-"""To the resolver, on each Python: a count, since no answer may depend on a machine's load."""
-SECONDS = 300.0
-"""A last resort: a resolver that hangs."""
+_ON_EACH_PYTHON = 20
+"""Questions to the resolver: a count, since no answer may depend on a machine's load."""
 _OLDER = 10
 """Older releases that are asked about, if no newer one will do."""
 _CANDIDATES = 1500
@@ -233,7 +231,7 @@ def _loosened(
         if wish.holds(proposal.cell.python, proposal.cell.platform)
     }
     changed, reasons = _renamed(mine), dict[str, str]()
-    for _ in range(QUESTIONS):
+    for _ in range(_ON_EACH_PYTHON):
         if time.monotonic() > until:
             raise NotKnownError(f"what would do is unknown: stopped after {SECONDS:.0f} s")
         answer = _answer(_with(proposal, {**mine, **changed}), index, demand.driver)

@@ -15,7 +15,7 @@ from builder.core.errors import CellError, UsageError
 from builder.pipeline.run_context import Locks, RunContext, Stores
 from builder.pipeline.schedule import CellRun
 from builder.pipeline.stages import check_cell
-from builder.plan.facts.reading.cache import Memory
+from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.reading.observed import BaseTruth
 from builder.plan.matrix import load
 
@@ -41,7 +41,7 @@ def matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Matrix:
 
 def said(base: BaseTruth) -> None:
     """A registry's answer, as an earlier reading kept it."""
-    Memory().keep(TAG, "linux/amd64", base)
+    ReadingCache().keep_base(TAG, "linux/amd64", base)
 
 
 def test_check_names_the_table_until_something_was_read(matrix: Matrix, capsys) -> None:

@@ -10,7 +10,7 @@ import pytest
 from doubles.engine import EngineDouble
 
 from builder.core.errors import CellError
-from builder.image.compose.layer_stream import LayersReady
+from builder.image.compose.layer_build import LayersReady
 from builder.image.layers.types import Layer
 from builder.pipeline.upload import LEAST, EngineLoad
 

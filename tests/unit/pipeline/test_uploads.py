@@ -10,7 +10,7 @@ import pytest
 from doubles.registry import RegistryDouble, serve
 
 from builder.core.errors import RegistryError
-from builder.image.compose.layer_stream import LayersReady
+from builder.image.compose.layer_build import LayersReady
 from builder.image.layers.types import Layer
 from builder.pipeline.upload import RegistryUpload
 from builder.sources.net.http import Client

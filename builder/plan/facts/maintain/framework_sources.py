@@ -9,7 +9,7 @@ from builder.core.versions import key, requirement, short
 from builder.plan.facts.maintain import release_rows as assemble
 from builder.plan.facts.maintain.package_rows import package_rows
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease
-from builder.plan.facts.reading import Told, metadata_of
+from builder.plan.facts.reading import WheelReading, metadata_of
 from builder.plan.facts.tables import PackageName, TableFile
 from builder.sources.index import MACHINES
 
@@ -43,7 +43,7 @@ class Family:
         return self.stem.rpartition("/")[2]
 
 
-def _told(release: WheelRelease) -> list[tuple[str, Told]]:
+def _told(release: WheelRelease) -> list[tuple[str, WheelReading]]:
     order = ("linux/amd64", "other", "linux/arm64")
     return [("", release.told[name]) for name in order if name in release.told]
 

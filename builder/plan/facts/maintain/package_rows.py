@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 from builder.core.versions import canonical, key, requirement, short
 from builder.plan.facts.maintain import release_rows as assemble
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease
-from builder.plan.facts.reading import Told, metadata_of, number_of
+from builder.plan.facts.reading import WheelReading, metadata_of, number_of
 from builder.plan.facts.tables import PackageRow, newest_minor
 from builder.sources.index import IndexFile
 
@@ -83,7 +83,9 @@ def package_rows(found: Mapping[str, Mapping[str, WheelRelease]]) -> Iterator[Ra
             yield assemble.seal(_row(release, told, defined), release, kind=PackageRow)
 
 
-def _row(release: WheelRelease, told: Told | None, defined: Mapping[str, Mapping[str, set[int]]]) -> Raw:
+def _row(
+    release: WheelRelease, told: WheelReading | None, defined: Mapping[str, Mapping[str, set[int]]]
+) -> Raw:
     source = isinstance(release, SourceRelease)
     row = assemble.base_row(release, with_extras=False) if not source else _source_row(release, told)
     if told is None:
@@ -114,7 +116,7 @@ def _has_cuda(row: Raw) -> bool:
     return named or re.search(r"-cu\d|-cuda|gpu", row["distribution"]) is not None
 
 
-def _source_row(release: WheelRelease, told: Told | None) -> Raw:
+def _source_row(release: WheelRelease, told: WheelReading | None) -> Raw:
     metadata = metadata_of(told.metadata if told else None)
     pythons = [f"3.{minor}" for minor in range(8, 16)]
     return {

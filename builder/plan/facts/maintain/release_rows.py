@@ -25,7 +25,7 @@ from builder.core.versions import (
     requirement,
     short,
 )
-from builder.plan.facts.reading import Metadata, Told, metadata_of
+from builder.plan.facts.reading import Metadata, WheelReading, metadata_of
 from builder.plan.facts.tables import FrameworkRow
 from builder.sources.index import MACHINES, IndexFile, environment, glibc_of, takes, wheel_name
 
@@ -39,7 +39,7 @@ class WheelRelease:
     distribution: str
     version: str
     files: list[IndexFile] = field(default_factory=list)
-    told: dict[str, Told] = field(default_factory=dict)
+    told: dict[str, WheelReading] = field(default_factory=dict)
     """By platform; ``other`` for values read from a second wheel."""
 
     @property
@@ -189,7 +189,7 @@ def base_row(release: WheelRelease, *, with_extras: bool = True) -> Raw:
     }
 
 
-def cpu_only(told: Told) -> bool:
+def cpu_only(told: WheelReading) -> bool:
     """Whether a wheel says that it has no CUDA, or is an empty one that asks for a CPU build."""
     if told.values.get("gpu") is not None:
         return told.values["gpu"] is False
@@ -198,7 +198,7 @@ def cpu_only(told: Told) -> bool:
 
 def add_told(
     row: Raw,
-    told: Iterable[tuple[str, Told]],
+    told: Iterable[tuple[str, WheelReading]],
     names: Sequence[str] = ("cuda", "cudnn", "architectures", "numpy_abi"),
 ) -> None:
     """Put values read from wheels into a row, each from the first wheel that has it."""

@@ -21,7 +21,7 @@ from builder.core.items import item
 from builder.plan.facts.maintain.framework_sources import Family, families
 from builder.plan.facts.maintain.package_rows import AGAINST, SourceRelease, against, with_sources
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease, releases, total
-from builder.plan.facts.reading import Kind, Told, read_package, read_source, read_symbols, read_wheel
+from builder.plan.facts.reading import Kind, WheelReading, read_package, read_source, read_symbols, read_wheel
 from builder.sources.index import Index, IndexFile, page, pages
 
 Listed = Mapping[str, Mapping[str, WheelRelease]]
@@ -29,7 +29,7 @@ Identity = tuple[str, str, str]
 Say = Callable[[int, int, int], None]
 
 _THREADS = 4
-_READERS: dict[Kind, Callable[..., Told]] = {
+_READERS: dict[Kind, Callable[..., WheelReading]] = {
     "package": read_package,
     "source": read_source,
     "symbols": read_symbols,
@@ -325,7 +325,7 @@ def _reader(
     """A function that reads wheels, several at a time, until the budget is spent."""
     end, done, of = time.monotonic() + budget.seconds, 0, 0
 
-    def one(job: Job) -> Told | None:
+    def one(job: Job) -> WheelReading | None:
         if found.transferred > budget.bytes or time.monotonic() > end:
             return None
         try:
@@ -334,7 +334,7 @@ def _reader(
                     return _READERS[job.kind](job.file, index.client, cache=cache)
                 return read_wheel(job.file, index.client, job.kind, cache=cache)
         except CellError as error:
-            return Told(file=job.file.name, unread=[error.message])
+            return WheelReading(file=job.file.name, unread=[error.message])
 
     def read(wanted: Iterable[Job]) -> None:
         nonlocal done, of

@@ -1,9 +1,9 @@
 from .base import DOCKER_HUB, TAG, CudaTag, framework_texts, system_of, tag_of
-from .cache import Memory
+from .cache import ReadingCache
 from .cells import read
 from .observed import BaseTruth, Truth, WheelTruth
 from .package_wheel import number_of, read_package, read_source, read_symbols
-from .wheel import Kind, Metadata, Told, metadata_of
+from .wheel import Kind, Metadata, WheelReading, metadata_of
 from .wheelread import read_wheel
 
 __all__ = [
@@ -12,10 +12,10 @@ __all__ = [
     "BaseTruth",
     "CudaTag",
     "Kind",
-    "Memory",
     "Metadata",
-    "Told",
+    "ReadingCache",
     "Truth",
+    "WheelReading",
     "WheelTruth",
     "framework_texts",
     "metadata_of",

@@ -18,7 +18,7 @@ from builder.core.model import Cell, Pinned, RegistryBase, Wheel
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.base import framework_texts
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
-from builder.plan.facts.reading.wheel import kept, place_of, truth_of, with_deep
+from builder.plan.facts.reading.wheel import load_reading, reading_path, truth_of, with_deep
 from builder.sources.oci import parse_reference
 
 if TYPE_CHECKING:
@@ -34,8 +34,11 @@ FAILURE_DAYS = 7
 _SCHEMA = 1
 
 
-class Memory:
-    """What earlier readings left in the user's cache. Only :meth:`read_links` asks the network."""
+class ReadingCache:
+    """What earlier readings of wheels and bases left in the user's cache.
+
+    Only :meth:`read_links` asks the network.
+    """
 
     def __init__(self, *, mirrors: Mapping[str, str] | None = None, cache: Path | None = None) -> None:
         """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it."""
@@ -80,9 +83,9 @@ class Memory:
     def wheel(self, wheel: Wheel) -> WheelTruth | None:
         """The truth by a small reading of this very wheel, and a deep one if there was one."""
         if wheel.sha256 not in self._wheels:
-            told = kept(place_of(wheel.sha256, "small", self.wheel_folder))
-            deep = kept(place_of(wheel.sha256, "deep", self.wheel_folder)) if told is not None else None
-            truth = truth_of(wheel.file, told, sha256=wheel.sha256) if told is not None else None
+            small = load_reading(reading_path(wheel.sha256, "small", self.wheel_folder))
+            truth = truth_of(wheel.file, small, sha256=wheel.sha256) if small is not None else None
+            deep = load_reading(reading_path(wheel.sha256, "deep", self.wheel_folder)) if truth else None
             self._wheels[wheel.sha256] = with_deep(truth, deep.values) if truth and deep else truth
         return self._wheels[wheel.sha256]
 
@@ -92,7 +95,7 @@ class Memory:
             self._bases[key] = read_cached(self._path(reference, platform), _lately)
         return self._bases[key]
 
-    def keep(self, reference: str, platform: str, base: BaseTruth) -> None:
+    def keep_base(self, reference: str, platform: str, base: BaseTruth) -> None:
         """Remember a registry's answer."""
         document = {"schema": _SCHEMA, "read": int(time.time()), **vars(base), "env": dict(base.env)}
         write_cached(self._path(reference, platform), document, indent=1)

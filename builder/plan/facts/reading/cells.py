@@ -21,7 +21,7 @@ from builder.core.items import item
 from builder.core.model import Cell, Pinned, Wheel
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.base import framework_texts, system_of
-from builder.plan.facts.reading.cache import Memory, base_reference, framework_wheels, together
+from builder.plan.facts.reading.cache import ReadingCache, base_reference, framework_wheels, together
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.plan.facts.reading.wheel import truth_of, with_deep
 from builder.plan.facts.reading.wheelread import read_wheel
@@ -51,7 +51,7 @@ class Reading:
 
 
 def read(
-    pairs: Sequence[Pair], *, index: Index, registry: Registry, memory: Memory, deep: bool = False
+    pairs: Sequence[Pair], *, index: Index, registry: Registry, readings: ReadingCache, deep: bool = False
 ) -> Reading:
     """Read the wheels and bases of cells, each once. Nothing that a server does is an error here.
 
@@ -65,7 +65,7 @@ def read(
         {(name, cell.platform) for cell, pinned in pairs if (name := base_reference(cell, pinned))}
     )
     with ThreadPoolExecutor(_THREADS) as pool:
-        read_bases = pool.map(lambda base: _base(base[0], base[1], registry, memory), bases)
+        read_bases = pool.map(lambda base: _base(base[0], base[1], registry, readings), bases)
         read_pages = pool.map(lambda asked: page(asked[0], index.with_extra(asked[1])), pages)
         offered = dict(zip(pages, read_pages, strict=True))
         wanted = [list(_wanted(cell, pinned, offered)) for cell, pinned in pairs]
@@ -80,7 +80,7 @@ def read(
             wheel, extra = asked
             try:
                 with item(wheel.file):
-                    return _wheel(wheel, offered[canonical(wheel.name), extra], index, memory, deep=deep)
+                    return _wheel(wheel, offered[canonical(wheel.name), extra], index, readings, deep=deep)
             except CellError as problem:
                 return None, (problem.message,), 0
 
@@ -89,7 +89,7 @@ def read(
     truths, linked = [], 0
     for cell, pinned in pairs if deep else ():
         if pinned is not None:
-            linked += memory.read_links(pinned.wheels, index.with_extra(cell.index))
+            linked += readings.read_links(pinned.wheels, index.with_extra(cell.index))
     for (cell, pinned), found in zip(pairs, wanted, strict=True):
         mine = [about_wheels[wheel.file, wheel.sha256] for wheel in found if isinstance(wheel, Wheel)]
         reference = base_reference(cell, pinned)
@@ -98,7 +98,7 @@ def read(
         unread = [*why, *missing, *(reason for _, reasons, _ in mine for reason in reasons)]
         told = [truth for truth, _, _ in mine if truth is not None]
         absent = tuple(_absent(cell, told, offered)) if pinned is None else ()
-        links = memory.links_of(pinned) if pinned is not None else ()
+        links = readings.links_of(pinned) if pinned is not None else ()
         truths.append(replace(together(pinned, told, base, unread), absent=absent, links=links))
     return Reading(
         truths=tuple(truths),
@@ -208,27 +208,27 @@ def _releases(files: Iterable[IndexFile]) -> Iterator[tuple[Version, IndexFile]]
 
 
 def _base(
-    reference: str, platform: str, registry: Registry, memory: Memory
+    reference: str, platform: str, registry: Registry, readings: ReadingCache
 ) -> tuple[BaseTruth | None, tuple[str, ...]]:
     try:
         with item(reference):
             base = truth_of_base(registry.inspect(reference, platform))
     except ImageMissingError:
-        mirror = memory.mirror(reference)
+        mirror = readings.mirror(reference)
         asked = f"{reference} (asked at its mirror {mirror})" if mirror else reference
         base = BaseTruth(reference=asked, exists=False)
     except RtbuildError as problem:
-        known = memory.base(reference, platform)
+        known = readings.base(reference, platform)
         return known, (f"the base {reference} could not be read: {problem.message}",)
-    memory.keep(reference, platform, base)
+    readings.keep_base(reference, platform, base)
     return base, ()
 
 
 def _wheel(
-    wheel: Wheel, files: Files, index: Index, memory: Memory, *, deep: bool
+    wheel: Wheel, files: Files, index: Index, readings: ReadingCache, *, deep: bool
 ) -> tuple[WheelTruth | None, tuple[str, ...], int]:
     """A wheel's truth, what could not be read, and the bytes that it took."""
-    known = memory.wheel(wheel) if wheel.sha256 else None
+    known = readings.wheel(wheel) if wheel.sha256 else None
     listed = () if isinstance(files, str) else files
     file = next((f for f in listed if f.name == wheel.file and f.sha256 in {None, wheel.sha256}), None)
     if file is None:
@@ -243,11 +243,11 @@ def _wheel(
     unread, size = list[str](), 0
     if known is None:
         locked = replace(file, sha256=wheel.sha256 or None, size=wheel.size)
-        told = read_wheel(locked, index.client, cache=memory.wheel_folder)
-        known = truth_of(file.name, told, sha256=locked.sha256)
-        unread, size = told.unread, told.transferred
+        reading = read_wheel(locked, index.client, cache=readings.wheel_folder)
+        known = truth_of(file.name, reading, sha256=locked.sha256)
+        unread, size = reading.unread, reading.transferred
     if deep:
-        told = read_wheel(file, index.client, "deep", cache=memory.wheel_folder)
-        known = with_deep(known, told.values)
-        unread, size = unread + told.unread, size + told.transferred
+        reading = read_wheel(file, index.client, "deep", cache=readings.wheel_folder)
+        known = with_deep(known, reading.values)
+        unread, size = unread + reading.unread, size + reading.transferred
     return replace(known, yanked=file.yanked), tuple(f"{file.name}: {reason}" for reason in unread), size

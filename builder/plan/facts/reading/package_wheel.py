@@ -18,8 +18,8 @@ from builder.core.errors import PackageIndexError
 from builder.core.versions import key
 from builder.plan.facts.reading import binary
 from builder.plan.facts.reading.libraries import SharedLibrary, library_of
-from builder.plan.facts.reading.wheel import Told, Values
-from builder.plan.facts.reading.wheelread import metadata_beside, metadata_head, reading, zip_of
+from builder.plan.facts.reading.wheel import Values, WheelReading
+from builder.plan.facts.reading.wheelread import metadata_beside, metadata_head, read_once, zip_of
 from builder.sources.index import IndexFile, RemoteZip, UnknownError, sdist_files
 from builder.sources.net import Client
 
@@ -54,20 +54,20 @@ _NO_PACKAGES = {"tests", "test", "docs", "doc", "examples", "benchmarks", "bench
 """Folders that many wheels leave beside their packages by accident; nobody imports them."""
 
 
-def read_package(file: IndexFile, client: Client, *, cache: Path | None = None) -> Told:
+def read_package(file: IndexFile, client: Client, *, cache: Path | None = None) -> WheelReading:
     """Read one wheel, or take it from the cache. Nothing that a server does is an error: see ``unread``."""
 
-    def read(told: Told) -> None:
-        with zip_of(file, client, told, limit=MOST) as archive:
-            told.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
+    def read(reading: WheelReading) -> None:
+        with zip_of(file, client, reading, limit=MOST) as archive:
+            reading.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
             entries = list(archive.entries())
-            if told.metadata is None:
+            if reading.metadata is None:
                 own = [one for one in entries if re.fullmatch(r"[^/]+\.dist-info/METADATA", one.filename)]
-                told.metadata = metadata_head(archive.content(own[0])) if own else None
-            told.values = _values(archive, entries, told)
-            told.read = dict.fromkeys(told.values, "libraries")
+                reading.metadata = metadata_head(archive.content(own[0])) if own else None
+            reading.values = _values(archive, entries, reading)
+            reading.read = dict.fromkeys(reading.values, "libraries")
 
-    return reading(file, "package", read, lambda told: told.metadata is not None, cache=cache)
+    return read_once(file, "package", read, lambda reading: reading.metadata is not None, cache=cache)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +86,11 @@ class _Read:
         return ".libs/" not in self.path and not _NVIDIA.fullmatch(PurePosixPath(self.path).name)
 
 
-def _values(archive: RemoteZip, entries: Sequence[ZipInfo], told: Told) -> Values:
+def _values(archive: RemoteZip, entries: Sequence[ZipInfo], reading: WheelReading) -> Values:
     names = [entry.filename for entry in entries]
     found: Values = {"modules": _modules(names)}
     limits: list[str] = []
-    libraries = list(_libraries(archive, entries, told, limits))
+    libraries = list(_libraries(archive, entries, reading, limits))
     inside = {PurePosixPath(name).name for name in names}
     known = [one for one in libraries if one.library is not None]
     found |= _links(known, inside)
@@ -101,7 +101,7 @@ def _values(archive: RemoteZip, entries: Sequence[ZipInfo], told: Told) -> Value
     coded = [one for one in libraries if not _NVIDIA.fullmatch(PurePosixPath(one.path).name)]
     for asked in (own, coded):  # a bundled copy of somebody else's counts where its own have no code
         found |= _code(asked)
-        if not found["architectures"] and _may_have_cuda(told, found):
+        if not found["architectures"] and _may_have_cuda(reading, found):
             found |= _code(_read_on(archive, entries, asked))
         if found["architectures"]:
             break
@@ -109,7 +109,7 @@ def _values(archive: RemoteZip, entries: Sequence[ZipInfo], told: Told) -> Value
     if numpy:
         found["numpy_abi"] = min(numpy)
     if not found["architectures"] and not all(one.whole for one in coded):
-        told.beyond.append("architectures")
+        reading.beyond.append("architectures")
     nameless = [one.path for one in own if one.library is None]
     limits += [f"{path}: its names are not in its beginning" for path in nameless]
     found["limits"] = limits
@@ -117,7 +117,7 @@ def _values(archive: RemoteZip, entries: Sequence[ZipInfo], told: Told) -> Value
 
 
 def _libraries(
-    archive: RemoteZip, entries: Sequence[ZipInfo], told: Told, limits: list[str]
+    archive: RemoteZip, entries: Sequence[ZipInfo], reading: WheelReading, limits: list[str]
 ) -> Iterator[_Read]:
     """The libraries, each content once; the largest are read further. ``limits`` gets what was left out."""
     one_each = {entry.CRC: entry for entry in entries if _wanted(entry.filename)}
@@ -136,7 +136,7 @@ def _libraries(
         try:
             content = archive.content(entry, most)
         except UnknownError as problem:
-            told.unread.append(f"{entry.filename}: {problem}")
+            reading.unread.append(f"{entry.filename}: {problem}")
             continue
         if content[:4] != b"\x7fELF":
             continue  # a linker script, or an empty file
@@ -150,12 +150,12 @@ def _libraries(
         )
 
 
-def _may_have_cuda(told: Told, found: Values) -> bool:
+def _may_have_cuda(reading: WheelReading, found: Values) -> bool:
     """Whether its name, its requirements or its libraries speak of CUDA."""
     linked = (*found["needed"], *found["either"], *found["brings"])
     return bool(
-        re.search(r"[_-]cu\d|cuda|gpu", told.file.partition("-")[0])
-        or re.search(r"(?m)^Requires-Dist: (?:nvidia-|cuda-toolkit)(?!.*extra)", told.metadata or "")
+        re.search(r"[_-]cu\d|cuda|gpu", reading.file.partition("-")[0])
+        or re.search(r"(?m)^Requires-Dist: (?:nvidia-|cuda-toolkit)(?!.*extra)", reading.metadata or "")
         or any(_NVIDIA.fullmatch(name) for name in linked)
     )
 
@@ -261,20 +261,20 @@ def _code(libraries: Sequence[_Read]) -> Values:
     }
 
 
-def read_symbols(file: IndexFile, client: Client, *, cache: Path | None = None) -> Told:
+def read_symbols(file: IndexFile, client: Client, *, cache: Path | None = None) -> WheelReading:
     """The symbols that a PyTorch's small libraries define, as numbers of 48 bits, by library."""
 
-    def read(told: Told) -> None:
-        with zip_of(file, client, told, limit=MOST) as archive:
+    def read(reading: WheelReading) -> None:
+        with zip_of(file, client, reading, limit=MOST) as archive:
             for entry in archive.entries():
                 found = re.fullmatch(r"torch/lib/(libc10|libc10_cuda|libtorch_python)\.so", entry.filename)
                 if found is None:
                     continue
                 library = library_of(archive.content(entry), found[1], whole=True)
                 if library is not None:
-                    told.values[found[1]] = sorted({number_of(symbol) for symbol in library.defined})
+                    reading.values[found[1]] = sorted({number_of(symbol) for symbol in library.defined})
 
-    return reading(file, "symbols", read, lambda told: bool(told.values), cache=cache)
+    return read_once(file, "symbols", read, lambda reading: bool(reading.values), cache=cache)
 
 
 def number_of(symbol: str) -> int:
@@ -282,20 +282,20 @@ def number_of(symbol: str) -> int:
     return int.from_bytes(hashlib.sha256(symbol.encode()).digest()[:6], "little")
 
 
-def read_source(file: IndexFile, client: Client, *, cache: Path | None = None) -> Told:
+def read_source(file: IndexFile, client: Client, *, cache: Path | None = None) -> WheelReading:
     """The build files of a source archive, which is read up to the last of them."""
 
-    def read(told: Told) -> None:
+    def read(reading: WheelReading) -> None:
         packed = _whole(file, client)
-        told.transferred = len(packed)
+        reading.transferred = len(packed)
         texts = _build_files(packed, file.name)
         # without PKG-INFO, as NVIDIA's stubs of 2024, what it asks for is known to nobody before it is built
-        told.metadata = metadata_head(texts.get("PKG-INFO", b""))
-        told.values = source_values(texts)
-        told.read = dict.fromkeys(told.values, "build files")
-        told.beyond += [] if "PKG-INFO" in texts else ["requires"]
+        reading.metadata = metadata_head(texts.get("PKG-INFO", b""))
+        reading.values = source_values(texts)
+        reading.read = dict.fromkeys(reading.values, "build files")
+        reading.beyond += [] if "PKG-INFO" in texts else ["requires"]
 
-    return reading(file, "source", read, lambda told: told.metadata is not None, cache=cache)
+    return read_once(file, "source", read, lambda reading: reading.metadata is not None, cache=cache)
 
 
 def _whole(file: IndexFile, client: Client) -> bytes:

@@ -15,7 +15,7 @@ from builder.sources.index import wheel_name
 
 Values = dict[str, Any]
 """``cuda``, ``cudnn``, ``numpy_abi``, ``version``, ``glibc``, ``linked_glibc``: text; ``architectures``,
-``needed``: several texts; ``gpu``: bool. An absent value was not told."""
+``needed``: several texts; ``gpu``: bool. An absent value was not found."""
 
 _SCHEMA = 1
 Kind = Literal["small", "deep", "other", "metadata", "package", "source", "symbols", "links"]
@@ -25,8 +25,8 @@ libraries; ``source``: the build files of its source archive; ``symbols``: what 
 
 
 @dataclass(kw_only=True)
-class Told:
-    """Values read from one wheel."""
+class WheelReading:
+    """Values read from one wheel, by one kind of reading."""
 
     file: str
     metadata: str | None = None
@@ -41,25 +41,27 @@ class Told:
     transferred: int = 0
 
 
-def place_of(sha256: str | None, kind: Kind, cache: Path | None = None) -> Path | None:
+def reading_path(sha256: str | None, kind: Kind, cache: Path | None = None) -> Path | None:
     """The file of one reading, below ``cache`` or the user's; None for a wheel without a hash."""
     if not sha256:
         return None
     return (cache or resources.cache() / "wheelfacts") / sha256[:2] / f"{sha256}.{kind}.json"
 
 
-def kept(place: Path | None) -> Told | None:
-    def told(document: dict[str, Any]) -> Told | None:
-        return Told(**document | {"transferred": 0}) if document.pop("schema") == _SCHEMA else None
+def load_reading(place: Path | None) -> WheelReading | None:
+    """The reading in this file; None if there is none of this program's format."""
 
-    return read_cached(place, told)
+    def parsed(document: dict[str, Any]) -> WheelReading | None:
+        return WheelReading(**document | {"transferred": 0}) if document.pop("schema") == _SCHEMA else None
 
-
-def keep(place: Path, told: Told) -> None:
-    write_cached(place, {"schema": _SCHEMA, **asdict(told)})
+    return read_cached(place, parsed)
 
 
-def add(known: Values, found: Values) -> tuple[str, ...]:
+def save_reading(place: Path, reading: WheelReading) -> None:
+    write_cached(place, {"schema": _SCHEMA, **asdict(reading)})
+
+
+def add_values(known: Values, found: Values) -> tuple[str, ...]:
     """Add values that are not known yet, or that say the same more exactly; their names."""
     new = tuple(
         name
@@ -70,9 +72,9 @@ def add(known: Values, found: Values) -> tuple[str, ...]:
     return new
 
 
-def truth_of(file: str, told: Told, *, sha256: str | None = None) -> WheelTruth:
+def truth_of(file: str, small: WheelReading, *, sha256: str | None = None) -> WheelTruth:
     """A wheel's truth from a small reading. A value that is absent or does not parse stays None."""
-    said, values, named = metadata_of(told.metadata), told.values, wheel_name(file)
+    said, values, named = metadata_of(small.metadata), small.values, wheel_name(file)
     first, _, rest = file.removesuffix(".whl").partition("-")
     name = named.name if named is not None else canonical(first)
     version = str(named.version) if named is not None else rest.partition("-")[0]
@@ -98,7 +100,7 @@ def truth_of(file: str, told: Told, *, sha256: str | None = None) -> WheelTruth:
 def with_deep(truth: WheelTruth, values: Values) -> WheelTruth:
     """The truth with the values of a deep reading of the same wheel."""
     exact = {name: told for name in ("cuda", "cudnn") if (told := getattr(truth, name)) is not None}
-    add(exact, {name: values[name] for name in ("cuda", "cudnn") if name in values})
+    add_values(exact, {name: values[name] for name in ("cuda", "cudnn") if name in values})
     return replace(
         truth,
         cuda=exact.get("cuda"),

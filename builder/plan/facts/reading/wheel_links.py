@@ -7,7 +7,7 @@ from typing import Any
 from builder.core.link_set import LinkFile, WheelLinks
 from builder.core.model import Wheel
 from builder.core.versions import canonical
-from builder.plan.facts.reading.wheel import kept, place_of
+from builder.plan.facts.reading.wheel import load_reading, reading_path
 
 
 def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
@@ -18,9 +18,11 @@ def links_of(wheel: Wheel, cache: Path | None = None) -> WheelLinks | None:
     name = canonical(wheel.name)
     if not may_have_libraries(wheel) or wheel.source is not None:
         return WheelLinks(name=name, version=wheel.version, files={})
-    told = kept(place_of(wheel.sha256, "links", cache))
+    reading = load_reading(reading_path(wheel.sha256, "links", cache))
     try:
-        return None if told is None or told.unread else _from_values(name, wheel.version, told.values)
+        return (
+            None if reading is None or reading.unread else _from_values(name, wheel.version, reading.values)
+        )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None  # a cache that somebody else wrote
 

@@ -23,7 +23,13 @@ from builder.core.link_set import LinkFile, link_file
 from builder.core.model import Wheel
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.libraries import library_of
-from builder.plan.facts.reading.wheel import Told, keep, kept, metadata_of, place_of
+from builder.plan.facts.reading.wheel import (
+    WheelReading,
+    load_reading,
+    metadata_of,
+    reading_path,
+    save_reading,
+)
 from builder.plan.facts.reading.wheel_links import may_have_libraries
 from builder.plan.facts.reading.wheelread import metadata_head
 from builder.sources.index import Index, RemoteZip, UnknownError
@@ -51,7 +57,7 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
     Nothing that a server does is an error: of a wheel that cannot be read, nothing is known.
     """
     wanted = [wheel for wheel in wheels if may_have_libraries(wheel) and wheel.source is None]
-    missing = [wheel for wheel in wanted if kept(place_of(wheel.sha256, "links", cache)) is None]
+    missing = [wheel for wheel in wanted if load_reading(reading_path(wheel.sha256, "links", cache)) is None]
 
     def one(wheel: Wheel) -> int:
         try:
@@ -65,20 +71,20 @@ def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = No
 
 
 def _read(wheel: Wheel, index: Index, cache: Path | None) -> int:
-    place = place_of(wheel.sha256, "links", cache)
-    told = Told(file=wheel.file)
+    place = reading_path(wheel.sha256, "links", cache)
+    reading = WheelReading(file=wheel.file)
     try:
         archive = RemoteZip(url=index.address(wheel), session=index.client, size=wheel.size, limit=MOST)
-        told.values = _values(wheel, archive)
-        told.transferred = archive.transferred
+        reading.values = _values(wheel, archive)
+        reading.transferred = archive.transferred
     except UnknownError as problem:
-        told.unread.append(str(problem))
+        reading.unread.append(str(problem))
     except requests.RequestException as problem:
-        told.unread.append(explain(problem))
+        reading.unread.append(explain(problem))
         place = None  # a line that broke says nothing about the wheel
     if place is not None:
-        keep(place, told)
-    return told.transferred
+        save_reading(place, reading)
+    return reading.transferred
 
 
 def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Reading values of a wheel on its server, by HTTP ranges.
 
 ``check --read`` reads at most 1 MiB of a wheel: its metadata and small members. A deep reading has 16 MiB,
-down to the code in its libraries. Values (:mod:`.inside`) are kept in the user's cache by the wheel's hash:
-an interrupted refresh continues, and nothing is read twice.
+down to the code in its libraries. Values (:mod:`.wheel_members`) are in the user's cache by the wheel's
+hash: an interrupted refresh continues, and nothing is read twice.
 
 The metadata file beside a wheel is used if the index offers one: PEP 658 and PEP 714, now in
 https://packaging.python.org/en/latest/specifications/simple-repository-api/.
@@ -18,7 +18,14 @@ from zipfile import ZipInfo
 
 import requests
 
-from builder.plan.facts.reading.wheel import Kind, Told, add, keep, kept, place_of
+from builder.plan.facts.reading.wheel import (
+    Kind,
+    WheelReading,
+    add_values,
+    load_reading,
+    reading_path,
+    save_reading,
+)
 from builder.plan.facts.reading.wheel_members import WheelPart, parts_of
 from builder.sources.index import DEEP_LIMIT, LIMIT, IndexFile, RemoteZip, UnknownError, is_html
 from builder.sources.net import Client, explain
@@ -26,62 +33,64 @@ from builder.sources.net import Client, explain
 _METADATA = r"[^/]+\.dist-info/METADATA"
 
 
-def read_wheel(file: IndexFile, client: Client, kind: Kind = "small", *, cache: Path | None = None) -> Told:
+def read_wheel(
+    file: IndexFile, client: Client, kind: Kind = "small", *, cache: Path | None = None
+) -> WheelReading:
     """Read one wheel, or take it from the cache. Nothing that a server does is an error: see ``unread``.
 
     A wheel without a hash is not kept, and a small reading only if it is complete.
     """
     limit = DEEP_LIMIT if kind in {"deep", "other"} else LIMIT
 
-    def read(told: Told) -> None:
-        with zip_of(file, client, told, limit=limit) as archive:
-            told.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
-            _members(archive, parts_of(file.name, kind), told, small=kind == "small")
+    def read(reading: WheelReading) -> None:
+        with zip_of(file, client, reading, limit=limit) as archive:
+            reading.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
+            _members(archive, parts_of(file.name, kind), reading, small=kind == "small")
 
-    def complete(told: Told) -> bool:
-        return told.metadata is not None and not (told.unread and kind == "small")
+    def complete(reading: WheelReading) -> bool:
+        return reading.metadata is not None and not (reading.unread and kind == "small")
 
-    return reading(file, kind, read, complete, cache=cache)
+    return read_once(file, kind, read, complete, cache=cache)
 
 
-def reading(
+def read_once(
     file: IndexFile,
     kind: Kind,
-    read: Callable[[Told], None],
-    complete: Callable[[Told], bool],
+    read: Callable[[WheelReading], None],
+    complete: Callable[[WheelReading], bool],
     *,
     cache: Path | None = None,
-) -> Told:
+) -> WheelReading:
     """The reading of a file that is kept, else that of ``read``, which is kept if it is ``complete``.
 
     Whatever ``read`` raises of a server or a file becomes ``unread``. One with a line that broke is not kept:
     that says nothing about the file.
     """
-    place = place_of(file.sha256, kind, cache)
-    known = kept(place)
+    place = reading_path(file.sha256, kind, cache)
+    known = load_reading(place)
     if known is not None:
         return known
-    told = Told(file=file.name)
+    reading = WheelReading(file=file.name)
     try:
-        read(told)
+        read(reading)
     except UnknownError as problem:
-        told.unread.append(str(problem))
+        reading.unread.append(str(problem))
     except requests.RequestException as problem:
-        told.unread.append(explain(problem))
-        return told
-    if place is not None and complete(told):
-        keep(place, told)
-    return told
+        reading.unread.append(explain(problem))
+        return reading
+    if place is not None and complete(reading):
+        save_reading(place, reading)
+    return reading
 
 
 @contextlib.contextmanager
-def zip_of(file: IndexFile, client: Client, told: Told, *, limit: int) -> Iterator[RemoteZip]:
-    """A wheel on its server; ``told`` gets how much of it was transferred. ``limit`` in bytes."""
+def zip_of(file: IndexFile, client: Client, reading: WheelReading, *, limit: int) -> Iterator[RemoteZip]:
+    """A wheel on its server; ``reading`` gets how much of it was transferred. ``limit`` in bytes."""
     archive = RemoteZip(url=file.url, session=client, size=file.size, limit=limit)
     try:
         yield archive
     finally:
-        told.transferred = archive.transferred
+        reading.transferred = archive.transferred
 
 
 def metadata_beside(archive: RemoteZip, expected: str | bool) -> str | None:
@@ -102,35 +111,39 @@ def metadata_head(metadata: bytes) -> str:
     return re.split(r"\r?\n\r?\n", metadata.decode("utf-8", "replace"), maxsplit=1)[0]
 
 
-def _members(archive: RemoteZip, parts: Sequence[WheelPart], told: Told, *, small: bool) -> None:
+def _members(archive: RemoteZip, parts: Sequence[WheelPart], reading: WheelReading, *, small: bool) -> None:
     """Read metadata and parts. In a small reading libraries and data may be missing without a reason.
 
     Raises UnknownError if the directory cannot be read.
     """
     patterns = [part.member for part in parts]
-    if told.metadata is None:
+    if reading.metadata is None:
         patterns.append(_METADATA)
     if not patterns:
         return
     found, why = archive.find(patterns, first=small or not parts)
-    if told.metadata is None:
+    if reading.metadata is None:
         try:
-            told.metadata = metadata_head(archive.content(found[_METADATA][0]))
+            reading.metadata = metadata_head(archive.content(found[_METADATA][0]))
         except IndexError:
-            told.unread.append(why or "it holds no METADATA")
+            reading.unread.append(why or "it holds no METADATA")
         except UnknownError as problem:
-            told.unread.append(str(problem))
+            reading.unread.append(str(problem))
     needed = [part for part in parts if not small or part.member.endswith(r"\.py")]
     for part in parts:
-        reasons = _part(archive, found[part.member], part, told)
-        told.unread += reasons if part in needed else ()
+        reasons = _part(archive, found[part.member], part, reading)
+        reading.unread += reasons if part in needed else ()
     if why is not None and not all(found[part.member] for part in needed):
-        told.unread.append(why)
+        reading.unread.append(why)
 
 
-def _part(archive: RemoteZip, entries: Sequence[ZipInfo], part: WheelPart, told: Told) -> list[str]:
+def _part(
+    archive: RemoteZip, entries: Sequence[ZipInfo], part: WheelPart, reading: WheelReading
+) -> list[str]:
     """Read one part, if it is there and may have a value that is not known yet; why it could not be read."""
-    if all(name in told.values for name in part.tells) or (part.gpu_only and told.values.get("gpu") is False):
+    if all(name in reading.values for name in part.tells) or (
+        part.gpu_only and reading.values.get("gpu") is False
+    ):
         return []
     fitting = (one for one in entries if not part.largest or one.compress_size <= part.largest << 20)
     if (entry := next(fitting, None)) is None:
@@ -143,7 +156,7 @@ def _part(archive: RemoteZip, entries: Sequence[ZipInfo], part: WheelPart, told:
         found = part.read(archive.content(entry, min(most, room)))
     except UnknownError as problem:
         return [str(problem)]
-    told.read |= dict.fromkeys(add(told.values, found), entry.filename)
+    reading.read |= dict.fromkeys(add_values(reading.values, found), entry.filename)
     if min(most, room) < size:
-        told.beyond += [name for name in part.tells if name not in told.values]
+        reading.beyond += [name for name in part.tells if name not in reading.values]
     return []

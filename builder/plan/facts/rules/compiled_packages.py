@@ -40,7 +40,8 @@ def known(stack: Stack) -> Iterator[Finding]:
             yield warns(f"{one.label} was yanked by its maker: {row.yanked}", _asked(one))
         elif not row.modules and row.archive != "source" and _asks_for_framework(row):
             text = f"{one.label} is older than the releases whose libraries were read"
-            yield unknown(f"{text}: {_why_unread(row)}", _asked(one))
+            why = row.unread.get("libraries", "what it was compiled for is not known")
+            yield unknown(f"{text}: {why}", _asked(one))
 
 
 def _off_record(stack: Stack, one: Beside, version: str) -> Iterator[Finding]:
@@ -70,10 +71,6 @@ def _named_by_framework(stack: Stack, one: Beside) -> bool:
     lines = [line for framework in stack.frameworks if framework.row for line in framework.row.requires]
     mine = (parsed for parsed in map(requirement, lines) if parsed and canonical(parsed.name) == one.name)
     return any(pinned(parsed) == one.version for parsed in mine)
-
-
-def _why_unread(row: PackageRow) -> str:
-    return row.unread.get("libraries", "what it was compiled for is not known")
 
 
 def _asks_for_framework(row: PackageRow) -> bool:

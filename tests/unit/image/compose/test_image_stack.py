@@ -36,7 +36,7 @@ from builder.sources.oci.spec import MANIFEST
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from builder.image.compose.layer_stream import LayersReady
+    from builder.image.compose.layer_build import LayersReady
     from builder.image.layers.types import Layer
 
 

@@ -11,7 +11,7 @@ from facts_shelf import library
 
 from builder.core.elf_needs import Needs, needs_of
 from builder.plan.facts.reading.observed import Truth, WheelTruth
-from builder.plan.facts.reading.wheel import Told
+from builder.plan.facts.reading.wheel import WheelReading
 from builder.plan.facts.reading.wheel import truth_of as truth_of_reading
 from builder.plan.facts.reading.wheel_members import parts_of
 from builder.plan.facts.rules.checking import check
@@ -52,7 +52,7 @@ def test_a_part_of_a_library_is_none(length: int) -> None:
 
 def truth_of(*needed: str, glibc: tuple[str, ...] = ()) -> WheelTruth:
     (linked,) = (part for part in parts_of(ORT, "small") if re.fullmatch(part.member, LIBRARY))
-    told = Told(file=ORT, metadata="Name: x\n", values=linked.read(library(*needed, glibc=glibc)))
+    told = WheelReading(file=ORT, metadata="Name: x\n", values=linked.read(library(*needed, glibc=glibc)))
     return truth_of_reading(ORT, told, sha256="a" * 64)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from builder.core.errors import NoSolutionError
 from builder.core.model import RootfsBase, Wheel
-from builder.plan.facts.reading.cache import Memory
+from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import summary
 from builder.plan.lock.pinning import pin
@@ -48,24 +48,24 @@ def test_a_failed_lock_is_remembered_until_one_succeeds(cell, make) -> None:
     index = Resolver()
     with pytest.raises(NoSolutionError):
         pin(cell, index=index, registry=None, debian=Suite(), workshop=None, pythons=None)
-    truth = Memory().truth(cell, None)
+    truth = ReadingCache().truth(cell, None)
     assert truth.failed == "no set of wheels because torch has no usable wheels"
     assert summary(check(cell, truth)).answer == "unknown"
     other = make("torch==2.9.1", python="3.13", base="rootfs:debian/trixie", cuda="wheels", pip=("tqdm",))
-    assert Memory().truth(other, None).failed is None
+    assert ReadingCache().truth(other, None).failed is None
     pin(cell, index=index, registry=None, debian=Suite(), workshop=None, pythons=None)
-    assert Memory().truth(cell, None).failed is None
+    assert ReadingCache().truth(cell, None).failed is None
 
 
 def test_an_old_answer_and_a_damaged_one_count_for_nothing(cell, tmp_path) -> None:
-    assert Memory().last_failure(cell) is None
-    Memory().keep_failure(cell, "said")
+    assert ReadingCache().last_failure(cell) is None
+    ReadingCache().keep_failure(cell, "said")
     (path,) = (tmp_path / "lockfail").iterdir()
     document = json.loads(path.read_text())
     path.write_text(json.dumps(document | {"when": time.time() - 8 * 86400}))
-    assert Memory().last_failure(cell) is None
+    assert ReadingCache().last_failure(cell) is None
     path.write_text("{")
-    assert Memory().last_failure(cell) is None
-    Memory().keep_failure(cell, None)
-    Memory().keep_failure(cell, None)
+    assert ReadingCache().last_failure(cell) is None
+    ReadingCache().keep_failure(cell, None)
+    ReadingCache().keep_failure(cell, None)
     assert not path.exists()

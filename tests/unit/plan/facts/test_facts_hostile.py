@@ -14,7 +14,7 @@ from builder.core.errors import CellError
 from builder.image.wheels.excerpt import Excerpt, Skeleton
 from builder.plan.facts.reading import binary
 from builder.plan.facts.reading.observed import Truth
-from builder.plan.facts.reading.wheel import Told, truth_of
+from builder.plan.facts.reading.wheel import WheelReading, truth_of
 from builder.plan.facts.rules.checking import check
 
 if TYPE_CHECKING:
@@ -163,6 +163,6 @@ MANY = "1" * 5000
     ids=lambda line: line[:48],
 )
 def test_metadata_that_no_number_fits_ends_no_run(make: Callable[..., Cell], line: str) -> None:
-    told = Told(file=TORCH, metadata=f"Name: torch\nVersion: 2.4.1\n{line}\n")
+    told = WheelReading(file=TORCH, metadata=f"Name: torch\nVersion: 2.4.1\n{line}\n")
     cell = make("torch==2.4.1", python="3.11", base="nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04")
     assert check(cell, Truth(wheels=(truth_of(TORCH, told),)))

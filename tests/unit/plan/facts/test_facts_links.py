@@ -16,8 +16,8 @@ from builder.core.errors import CellError
 from builder.core.link_set import LinkFile, WheelLinks
 from builder.core.model import Cell, Pinned, RootfsBase
 from builder.pipeline import stages
-from builder.plan.facts.reading.cache import Memory
-from builder.plan.facts.reading.wheel import place_of
+from builder.plan.facts.reading.cache import ReadingCache
+from builder.plan.facts.reading.wheel import reading_path
 from builder.plan.facts.reading.wheel_links import links_of
 from builder.plan.facts.reading.wheel_links_read import read_links
 from builder.plan.facts.rules.checking import check, summary
@@ -61,12 +61,12 @@ def cell(make):
 def judged(cell: Cell, folder: Path, *wheels: dict[str, dict]) -> list[tuple[str, str]]:
     """What the rule says of a lock of these wheels, read from an index."""
     shelf = Shelf({file: members for one in wheels for file, members in one.items()})
-    memory = Memory(cache=folder)
-    read_links(shelf.wheels(), shelf, cache=memory.wheel_folder)  # type: ignore[arg-type]
+    readings = ReadingCache(cache=folder)
+    read_links(shelf.wheels(), shelf, cache=readings.wheel_folder)  # type: ignore[arg-type]
     locked = Pinned(
         cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=shelf.wheels(), epoch=0
     )
-    truth = memory.truth(cell, locked, links=True)
+    truth = readings.truth(cell, locked, links=True)
     return [(one.outcome.value, one.message) for one in check(cell, truth, only=("links",))]
 
 
@@ -107,8 +107,8 @@ def test_a_library_that_the_set_has_in_another_place_is_no_reason(cell, tmp_path
 def test_of_a_wheel_that_was_not_read_nothing_is_said(cell, tmp_path) -> None:
     """It may bring what another lacks."""
     shelf = Shelf({**TORCH, **extension("libcudart.so.12")})
-    memory = Memory(cache=tmp_path)
-    read_links(shelf.wheels(), shelf, cache=memory.wheel_folder)  # type: ignore[arg-type]
+    readings = ReadingCache(cache=tmp_path)
+    read_links(shelf.wheels(), shelf, cache=readings.wheel_folder)  # type: ignore[arg-type]
     more = Shelf(RUNTIME).wheels()
     locked = Pinned(
         cell=cell,
@@ -116,12 +116,12 @@ def test_of_a_wheel_that_was_not_read_nothing_is_said(cell, tmp_path) -> None:
         wheels=(*shelf.wheels(), *more),
         epoch=0,
     )
-    assert check(cell, memory.truth(cell, locked, links=True), only=("links",)) == ()
+    assert check(cell, readings.truth(cell, locked, links=True), only=("links",)) == ()
     without = replace(locked, wheels=shelf.wheels())
     assert (
-        summary(check(cell, memory.truth(cell, without, links=True), only=("links",))) is Outcome.IMPOSSIBLE
+        summary(check(cell, readings.truth(cell, without, links=True), only=("links",))) is Outcome.IMPOSSIBLE
     )
-    assert check(cell, memory.truth(cell, without), only=("links",)) == (), "a build asks for no proof"
+    assert check(cell, readings.truth(cell, without), only=("links",)) == (), "a build asks for no proof"
 
 
 def test_a_part_that_does_not_load_makes_it_unknown(cell, tmp_path) -> None:
@@ -197,7 +197,7 @@ def test_an_index_that_is_down_and_a_damaged_cache_are_unknown(tmp_path) -> None
     shelf.content.clear()
     assert read_links([one], shelf, cache=tmp_path) == 0  # type: ignore[arg-type]
     assert links_of(one, tmp_path) is None
-    place = place_of(one.sha256, "links", tmp_path)
+    place = reading_path(one.sha256, "links", tmp_path)
     assert place is not None
     place.parent.mkdir(parents=True, exist_ok=True)
     for values in (
@@ -234,8 +234,8 @@ def test_a_lock_of_700_wheels_is_judged_in_three_seconds(cell, tmp_path) -> None
     shelf = Shelf({**TORCH, **RUNTIME})
     for wheel_ in shelf.wheels():
         read_links([wheel_], shelf, cache=tmp_path / "wheelfacts")  # type: ignore[arg-type]
-    memory = Memory(cache=tmp_path)
-    truth = memory.truth(
+    readings = ReadingCache(cache=tmp_path)
+    truth = readings.truth(
         cell,
         Pinned(
             cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=shelf.wheels(), epoch=0

@@ -15,7 +15,7 @@ from doubles.package_index import sha256
 from lock_values import lock_cell, lock_registry_base, lock_wheel
 
 from builder.core.model import Base, Cuda, Pinned, Wheel
-from builder.plan.facts.reading.cache import BASE_DAYS, MISSING_DAYS, Memory, base_reference
+from builder.plan.facts.reading.cache import BASE_DAYS, MISSING_DAYS, ReadingCache, base_reference
 from builder.plan.facts.reading.cells import read
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome, summary
@@ -62,16 +62,16 @@ class World:
     def mirrors(self) -> dict[str, str]:
         return {"docker.io": self.server.host}
 
-    def memory(self) -> Memory:
-        return Memory(mirrors=self.mirrors, cache=self.cache)
+    def readings(self) -> ReadingCache:
+        return ReadingCache(mirrors=self.mirrors, cache=self.cache)
 
-    def read(self, *pairs, memory=None, deep=False):
+    def read(self, *pairs, readings=None, deep=False):
         return read(
             pairs,
             deep=deep,
             index=Index(IndexSettings(default=f"{self.server.url}/simple"), client=self.client),
             registry=Registry(self.mirrors, client=self.client, login=lambda _host: None),
-            memory=memory or self.memory(),
+            readings=readings or self.readings(),
         )
 
     def image(self, env: list[str]) -> None:
@@ -124,7 +124,7 @@ def locked(world: World, **changes):
 
 def test_a_locked_wheel_is_read_once_and_known_without_network_from_then_on(world: World) -> None:
     cell, pinned = locked(world)
-    assert world.memory().truth(cell, pinned).wheel("torch").cuda is None
+    assert world.readings().truth(cell, pinned).wheel("torch").cuda is None
     reading = world.read((cell, pinned))
     assert (reading.wheels, reading.bases) == (1, 0)
     assert 0 < reading.transferred < 100_000
@@ -133,7 +133,7 @@ def test_a_locked_wheel_is_read_once_and_known_without_network_from_then_on(worl
     assert reading.truths[0].wheel("nvidia-cudnn-cu12").version == "9.10.2.21"
     world.server.stop()
     world.server._http.server_close()
-    kept = world.memory().truth(cell, pinned, links=True)
+    kept = world.readings().truth(cell, pinned, links=True)
     assert kept == reading.truths[0]
 
 
@@ -182,7 +182,7 @@ def test_a_deep_reading_tells_gpu_code_and_numpy_and_is_known_from_then_on(world
     assert (deep.architectures, deep.numpy_abi, deep.cuda) == (("sm_75", "sm_120"), "2", "12.8")
     world.server.stop()
     world.server._http.server_close()
-    assert world.memory().truth(cell, pinned).wheel("torch") == deep
+    assert world.readings().truth(cell, pinned).wheel("torch") == deep
 
 
 def test_truth_against_table_is_reported_and_wins(world: World) -> None:
@@ -237,7 +237,7 @@ def test_an_index_that_spoils_the_answer_makes_unknown_with_the_reason(world, pa
     assert reason in truth.unread[0]
     assert FILE in truth.unread[0]
     assert summary(check(cell, truth)) is Outcome.UNKNOWN
-    assert world.memory().truth(cell, pinned).wheel("torch").cuda is None
+    assert world.readings().truth(cell, pinned).wheel("torch").cuda is None
 
 
 def unlocked():
@@ -263,11 +263,13 @@ def test_a_base_is_read_from_its_registry_and_kept_for_some_days(world: World, m
     assert truth.base.variable("NV_CUDNN_VERSION") == "9.8.0.87-1"
     # a base tag that turns out to hold cuDNN is a second copy, whatever its name says
     assert summary(check(cell, truth)) is Outcome.IMPOSSIBLE
-    assert world.memory().truth(cell, None).base == truth.base
-    assert Memory(cache=world.cache).truth(cell, None).base is None  # another place may answer otherwise
+    assert world.readings().truth(cell, None).base == truth.base
+    assert (
+        ReadingCache(cache=world.cache).truth(cell, None).base is None
+    )  # another place may answer otherwise
     later = time.time() + (BASE_DAYS + 1) * 86400
     monkeypatch.setattr(time, "time", lambda: later)
-    assert world.memory().truth(cell, None).base is None
+    assert world.readings().truth(cell, None).base is None
 
 
 def test_a_vanished_tag_is_refused_but_only_on_the_registrys_own_word(world: World, monkeypatch) -> None:
@@ -285,10 +287,10 @@ def test_a_vanished_tag_is_refused_but_only_on_the_registrys_own_word(world: Wor
     assert "base-tag" in {f.rule for f in check(cell, truth) if f.outcome is Outcome.IMPOSSIBLE}
     assert f"{TAG} (asked at its mirror {world.server.host})" in truth.base.reference
     # it is known without network from then on, for a day: somebody may fill the mirror
-    assert world.memory().truth(cell, None).base.exists is False
+    assert world.readings().truth(cell, None).base.exists is False
     later = time.time() + (MISSING_DAYS + 1) * 86400
     monkeypatch.setattr(time, "time", lambda: later)
-    assert world.memory().truth(cell, None).base is None
+    assert world.readings().truth(cell, None).base is None
 
 
 @pytest.mark.parametrize(
@@ -316,12 +318,12 @@ def test_nobody_listening_is_unknown_and_a_damaged_cache_is_read_again(world: Wo
     world.read((cell, None))
     (kept,) = (world.cache / "basemeta").iterdir()
     kept.write_text("{")
-    assert world.memory().truth(cell, None).base is None
+    assert world.readings().truth(cell, None).base is None
     world.server.stop()
-    memory = Memory(mirrors={"docker.io": "127.0.0.1:9"}, cache=world.cache)
+    readings = ReadingCache(mirrors={"docker.io": "127.0.0.1:9"}, cache=world.cache)
     nobody = Registry({"docker.io": "127.0.0.1:9"}, client=world.client, login=lambda _host: None)
     index = Index(IndexSettings(default="http://127.0.0.1:9/simple"), client=world.client)
-    truth = read([(cell, None)], index=index, registry=nobody, memory=memory).truths[0]
+    truth = read([(cell, None)], index=index, registry=nobody, readings=readings).truths[0]
     assert "connection refused" in truth.unread[0]
     assert of_the_base(cell, truth) is Outcome.UNKNOWN
 
@@ -349,8 +351,8 @@ def test_a_thousand_cells_are_judged_without_reading_again(world: World) -> None
         (replace(cell, id=f"c{n}"), replace(pinned, cell=replace(cell, id=f"c{n}"))) for n in range(1000)
     ]
     started = time.perf_counter()
-    memory = world.memory()
-    outcomes = {summary(check(one, memory.truth(one, pin))) for one, pin in pairs}
+    readings = world.readings()
+    outcomes = {summary(check(one, readings.truth(one, pin))) for one, pin in pairs}
     # a fraction of a second; a file read for each cell takes longer
     assert time.perf_counter() - started < 10
     assert outcomes == {Outcome.POSSIBLE}

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from builder.core.errors import CellError, PackageIndexError
-from builder.plan.facts.reading.wheel import Told
+from builder.plan.facts.reading.wheel import WheelReading
 from builder.plan.matrix import load
 from builder.release.colab import match as matching
 from builder.release.colab.imports import choose_bases, import_runtime, matrix_text, record_text
@@ -147,7 +147,7 @@ PLAIN = wheel("torch-2.6.0", "cp311-cp311-manylinux1_x86_64")
     ],
 )
 def test_a_wheel_without_a_label_is_believed_by_its_own_code(monkeypatch, said, requirement, index):
-    told = Told(file=PLAIN.name, values={"version": said})
+    told = WheelReading(file=PLAIN.name, values={"version": said})
     monkeypatch.setattr(matching, "read_wheel", lambda *_: told)
     labelled = wheel("torch-2.6.0+cu124", "cp311-cp311-linux_x86_64")
     found = one(TORCH, [PLAIN], {"https://wheels.invalid/whl/cu124": {"torch": [labelled]}})
