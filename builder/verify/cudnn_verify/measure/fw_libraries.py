@@ -94,7 +94,10 @@ def _asks_for(framework, absent, lying):
         absent and "%s, which cannot be opened" % ", ".join(absent),
         places and "%s, installed in %s, where the loader does not look" % (found, ", ".join(places)),
     )
-    return "%s asks for %s" % (framework.title, "; and for ".join(filter(None, texts)))
+    path = (start_environment() or os.environ).get("LD_LIBRARY_PATH", "")
+    dead = [entry for entry in path.split(":") if entry and not os.path.isdir(entry)]
+    leads = "; LD_LIBRARY_PATH leads to %s, which is not there" % ", ".join(dead) if places and dead else ""
+    return "%s asks for %s" % (framework.title, "; and for ".join(filter(None, texts))) + leads
 
 
 def without_cudnn(ctx, framework):

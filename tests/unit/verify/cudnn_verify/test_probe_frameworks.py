@@ -577,3 +577,9 @@ def test_libraries_in_wheels_are_said_to_lie_there_and_an_extra_is_not_asked_for
     framework = Cupy(recorder(facts={}, expect={}))
     fw_libraries.check_wanted(framework.ctx, framework)
     assert "cannot be opened" not in framework.ctx.found("R02")["summary"]
+    monkeypatch.setattr(fw_libraries, "start_environment", lambda: {"LD_LIBRARY_PATH": f"/venv310/lib:{lib}"})
+    framework = Cupy(recorder(facts={}, expect={}))
+    fw_libraries.check_wanted(framework.ctx, framework)
+    assert framework.ctx.found("R02")["summary"].endswith(
+        "where the loader does not look; LD_LIBRARY_PATH leads to /venv310/lib, which is not there"
+    )
