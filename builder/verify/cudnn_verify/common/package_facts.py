@@ -110,6 +110,8 @@ def _variant_of_companion(remedies):
 
 def _companions(remedies):
     """PyTorch with its companions, from the index of the CUDA that PyTorch has."""
+    if "has no attribute" in _failing_words(remedies):
+        return None
     if not re.search(r"(?i)torchvision|torchaudio|_torch_sox|different CUDA", _failing_words(remedies)):
         return None
     (release, variant), cuda = _torch_told(remedies), numbers(remedies.detail.get("torch_cuda"))
@@ -217,6 +219,8 @@ def _code_for(remedies):
     if not remedies.detail.get("arch"):
         return None
     wanted = divmod(int(remedies.detail["arch"]), 10)
+    if remedies.capability and (7, 5) <= remedies.capability < wanted:
+        return dotted(remedies.capability[:2])  # the card that is here is older than the one asked for
     if wanted < (7, 5):  # dropped: the nvcc is new
         served = remedies.capability and remedies.capability >= (7, 5)
         return dotted(remedies.capability[:2]) if served else "7.5"
@@ -280,6 +284,44 @@ def _module_wheel(remedies):
     return cuda_package(stem, major) if stem and (major < 13 or apart) else None
 
 
+def _glibc_part(remedies):
+    """The library of glibc before 2.34 with a function that is not found."""
+    part = remedies.detail.get("part") or ""
+    if re.match("dl", part):
+        return "libdl.so.2"
+    return part and ("libpthread.so.0" if re.match("pthread|sem", part) else "librt.so.1")
+
+
+def _torchcodec_index(remedies):
+    """TorchCodec's index for the other CUDA than that of the library that it asks for."""
+    words = "torchcodec" in remedies.here.printed_by or "torchcodec" in _failing_words(remedies)
+    asked = remedies.library_major()
+    return torch_index({13: "cu126", 12: "cu130"}.get(asked)) if words and asked else None
+
+
+def _math_functions(remedies):
+    """CUDA's header, as the compiler names it."""
+    found = re.search(r"(/usr/local/cuda\S*?/math_functions\.h)", str(remedies.detail.get("line")))
+    return found.group(1) if found else "/usr/local/cuda/include/crt/math_functions.h"
+
+
+def _index_that_is(remedies):
+    """PyTorch from the newest index below one that does not exist."""
+    asked = getattr(remedies.here, "index_asked", None) or ""
+    known = {row["variant"] for row in Releases().builds("torch", None)} - {None}
+    if not re.match(r"cu\d{3}$", asked) or asked in known:
+        return None
+    below = [name for name in known if re.match(r"cu\d{3}$", name) and name < asked]
+    return ["torch", "torchvision", "torchaudio"] + torch_index(max(below)) if below else None
+
+
+def _nvjitlink_floor(remedies):
+    """nvJitLink of the version whose symbol is asked for, where no wheel of PyTorch's asks."""
+    major, minor = remedies.detail.get("major"), remedies.detail.get("minor")
+    known = major and minor and "torch" not in str(remedies.detail.get("line"))
+    return "%s>=%s.%s" % (cuda_package("nvjitlink", int(major)), major, minor) if known else None
+
+
 def _package_built(remedies):
     """The package that pip compiles: as the message names it, else the one of the line that asked for it."""
     return remedies.detail.get("package") or getattr(remedies.here, "asked_build", None)
@@ -314,6 +356,17 @@ PACKAGE_FACTS = {
     "kernels-of-sglang": _kernels_of_sglang,
     "vllm-here": _vllm,
     "module-wheel": _module_wheel,
+    "legacy-branch": lambda r: r.detail.get("branch"),
+    "files-told": lambda r: bool(r.owners() or r.detail.get("stem")),
+    "rebooted": lambda r: getattr(r.here, "rebooted", False),
+    "ngc": lambda r: getattr(r.here, "ngc", False),
+    "glibc-part": _glibc_part,
+    "torchcodec-index": _torchcodec_index,
+    "torchcodec-told": lambda r: "torchcodec" in _failing_words(r),
+    "math-functions": _math_functions,
+    "index-that-is": _index_that_is,
+    "index-asked": lambda r: getattr(r.here, "index_asked", None),
+    "nvjitlink-floor": _nvjitlink_floor,
     "module-folder": lambda r: r.detail.get("module"),
     "last-compiler": lambda r: r.detail.get("last"),
     "fabric-driver": lambda r: r.detail.get("host"),

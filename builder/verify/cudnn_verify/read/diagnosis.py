@@ -23,8 +23,8 @@ _PROGRAM_TEXT = re.compile(
     re.IGNORECASE,
 )
 _FRAME = re.compile(r'\bFile "[^"\n]{1,300}", line \d+')
-_END = 1500
-"""Lines of a text that are compared with the classes of messages."""
+_SHORT, _END = 600, 400
+"""Lines of a text that is compared with the classes of messages, and of a longer one's end."""
 _SITE = re.compile(r"https?://[\w.:~/-]{1,200}$")
 _FIELD = re.compile(r"\{(\w+)\}")
 # Somebody's words about a message that is gone.
@@ -102,7 +102,7 @@ def diagnose(reading):
     facts.places |= reading.places
     findings, harmless = find(reading.lines, facts)
     if not findings:
-        short = len(reading.lines) <= _END  # nobody pastes a whole log out of a window
+        short = len(reading.lines) <= _SHORT  # nobody pastes a whole log out of a window
         whole = _unwrapped(reading.lines) if short else reading.lines
         broken = len(whole) < len(reading.lines)
         if broken and not harmless:
@@ -169,7 +169,8 @@ def find_class(lines, facts):
     lines that mean nothing are in none. Of a long text its end is asked about.
     """
     harmless = [row for row in read_signatures() if row.kind == "harmless"]
-    lines = [line for line in lines[-_END:] if not any(_is_in(row, line.text) for row in harmless)]
+    lines = lines if len(lines) <= _SHORT else lines[-_END:]
+    lines = [line for line in lines if not any(_is_in(row, line.text) for row in harmless)]
     rows = [row for row in read_signatures() if row.kind == "class"]
     hits = (_hit(row, match, lines, index, facts) for row, match, index in _matches(lines, rows))
     return list(islice((hit for hit in hits if hit.causes or not hit.signature.causes), 1))

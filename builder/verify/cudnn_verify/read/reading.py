@@ -16,6 +16,7 @@ import time
 from collections import namedtuple
 
 from ..common.tables import read_patterns
+from .signatures import read_signatures
 
 # source: the name of the text, or "NAME, cell 3" of a notebook; number: of the line in it
 Line = namedtuple("Line", "source number text")
@@ -24,6 +25,9 @@ _CHUNK = 4 << 20
 _LONGEST = 2000
 _MOST_LINES = 20000
 _SECONDS = 30.0
+_DISTINCT = 1000
+"""Lines that differ by more than numbers; further ones have to differ by a word that a signature knows."""
+_WORD = re.compile(r"[a-z]{3,}")
 _NOTEBOOK = 256 << 20
 _FOLLOWING = 2
 """Lines kept after one with a word: a terminal wraps long messages."""
@@ -54,6 +58,7 @@ class TextReading(object):
         self.lines, self.notes, self.reports, self.sources = [], [], [], []
         texts = {key: text.encode("utf-8") for key, text in read_patterns()["reading"].items()}
         self._words, self._failures = re.compile(texts["words"]), texts["failures"].split(b"|")
+        self._vocabulary = None
         self.places = set()
         """``notebook`` and ``colab``, if a notebook's own metadata says so."""
 
@@ -112,6 +117,15 @@ class TextReading(object):
         self.reports.append(document)
         return True
 
+    def _known_words(self, text):
+        """A line as signatures see it: in a log of nothing but failures most lines differ by names."""
+        if self._vocabulary is None:
+            said = " ".join(row.text for row in read_signatures()) + " ".join(
+                pattern for section in read_patterns().values() for pattern in section.values()
+            )
+            self._vocabulary = set(_WORD.findall(said.lower()))
+        return tuple(word for word in _WORD.findall(text[:400].lower()) if word in self._vocabulary)
+
     def _lines(self, name, chunks, every=True):
         """Keep lines of a text: all of them, or those with a word and the lines after them."""
         seen = {}
@@ -159,7 +173,7 @@ class TextReading(object):
                 continue
             following -= 1
             text = clean(raw[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
-            key = re.sub(r"\d+", "0", text[:200])
+            key = re.sub(r"\d+", "0", text[:200]) if len(seen) < _DISTINCT else self._known_words(text)
             seen[key] = seen.get(key, 0) + 1
             if seen[key] <= 3 and text.strip() and len(seen) <= _MOST_LINES:
                 self.lines.append(Line(name, number, text))

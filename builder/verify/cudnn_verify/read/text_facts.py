@@ -89,6 +89,7 @@ class TextFacts(object):
         self._visible(text)
         self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
         self.named = set(_fitting("named", text))
+        self.wheels = {found["name"] for found in islice(_find_all("wheel", text), _MOST_REQUIREMENTS)}
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]
         self.libraries = {found.groups() for text in present for found in _HERE.finditer(text)}
 
@@ -109,6 +110,8 @@ class TextFacts(object):
         self.cuda_majors |= {int(major) for major in _groups("jax_cuda", text).values()}
         folders = {int(found["major"]) for found in _find_all("wheel_folder", text)}
         self.cuda_majors = self.cuda_majors or folders
+        words = {int(found["major"]) for found in _find_all("cu_word", text)}
+        self.cuda_majors = self.cuda_majors or (words if len(words) == 1 else set())
 
     def _requirements(self, text):
         self.requirements = []
@@ -129,11 +132,16 @@ class TextFacts(object):
         known, cards = read_cards(), {}
         for written, name in cards_in(text, known):
             cards.setdefault(written, known.capabilities[name])
+        if not cards:
+            bare = re.sub(r"\s", "", _groups("card_number", text).get("name", "").lower())
+            names = [name for name in ("rtx" + bare, "gtx" + bare) if name in known.capabilities]
+            cards.update((name.upper(), known.capabilities[name]) for name in names[:1])
         self.cards, by_card = list(cards), next(iter(cards.values()), None)
         digits = _groups("capability", text).get("cc")
         self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else by_card
         self.capabilities = set(cards.values()) | {self.capability} - {None}
         self.asked_build = _groups("asked_build", text).get("name")
+        self.index_asked = _groups("index_asked", text).get("name")
         self.python = _groups("python", text).get("version")
         self.wheel_torch = _groups("wheel_torch", text).get("version")
         self.library_path, self.noexec = (
@@ -309,6 +317,12 @@ def _pins_exclude(facts, _):
     return "%s wants %s%s, and %s %s" % (_whose(one[0]), name, one[2], _whose(other[0]), other[2])
 
 
+def _wheel_of(facts, detail):
+    """NVIDIA's wheel of the library that is not found; None if its name does not tell."""
+    remedies = Remedies(facts, detail)
+    return remedies.known("toolkit-wheel") if remedies.library_major() else None
+
+
 def _whose(who):
     return " ".join(filter(None, who)) if who else "what is asked for or installed"
 
@@ -437,6 +451,18 @@ CONDITIONS = {
     "pin-above-floor": _pin_above_floor,
     "asked-build": lambda facts, _: (
         facts.asked_build and "%s is compiled where pip has no PyTorch" % facts.asked_build
+    ),
+    "legacy-card": lambda facts, _: (
+        facts.legacy_card and "the driver's own log says that it no longer serves the card"
+    ),
+    "loaded-by-torch": lambda facts, detail: (
+        facts.loaded_by_torch
+        and Remedies(facts, detail).library_major()
+        and "PyTorch is loaded, and brings NVRTC and CUDA's runtime of its own CUDA"
+    ),
+    "wheel-here": lambda facts, detail: (
+        _wheel_of(facts, detail) in facts.wheels
+        and "%s is installed: its folder is not where the loader looks" % _wheel_of(facts, detail)
     ),
     "pins-exclude": _pins_exclude,
     "pins-agree": lambda facts, _: (

@@ -168,9 +168,10 @@ def test_packages_that_a_text_alone_names_are_uninstalled_and_none_is_made_up():
     """Their versions are unknown; and without a name pip has nothing to uninstall."""
     here = TextFacts([])
     here.packages, here.cuda_majors = {"torch": "2.5.1"}, {12}
-    for names, first in (
-        ("nvidia-cudnn-cu11, nvidia-cudnn-cu12", "uninstall -y nvidia-"),
-        (None, "install "),
+    for detail, first in (
+        ({"names": "nvidia-cudnn-cu11, nvidia-cudnn-cu12"}, "uninstall -y nvidia-"),
+        ({"stem": "cudnn"}, "install "),
     ):
-        commands = Remedies(here, {"names": names}).commands("package-overwritten")
+        commands = Remedies(here, detail).commands("package-overwritten")
         assert commands[0].text.startswith("pip " + first)
+    assert Remedies(here, {}).commands("package-overwritten") == [], "nothing says whose files"

@@ -583,6 +583,23 @@ def test_the_command_is_made_of_what_the_text_says(text, cause, command):
             "--torch-backend=auto",
         ),
         ("failed to open libnvrtc-builtins.so.13.0", "nvidia-cuda-nvrtc"),
+        ("libcufile.so.0: cannot open shared object file\narm cu128 nightly", "nvidia-cufile-cu12"),
+        ("no kernel image is available for execution on the device\non my 5070 Ti, torch", "/whl/cu128"),
+        ("Unsupported gpu architecture 'compute_100a'\nJetson AGX Orin", 'TORCH_CUDA_ARCH_LIST="8.7'),
+        ("libkvikio: undefined symbol: shm_open", "LD_PRELOAD=librt.so.1"),
+        ("libx.so: undefined symbol: __nvJitLinkGetErrorLog_13_1, version libnvJitLink.so.13", ">=13.1"),
+        ("torch==2.10.0 will reject to import torchcodec>=0.11.0", "torchcodec==0.10.*"),
+        ("No matching distribution found for torch\nhttps://download.pytorch.org/whl/cu134", "/whl/cu132"),
+        ("supported through the NVIDIA 470.xx Legacy drivers", "nvidia-driver-470"),
+        (
+            "Failed to initialize NVML: Driver/library version mismatch, even after a reboot",
+            "cat /proc/driver",
+        ),
+        ("/usr/bin/ld: cannot find -lcuda", "LIBRARY_PATH=/usr/local/cuda/lib64/stubs"),
+        (
+            "torch/_ops.py, in load_library\nlibnvrtc.so.13: cannot open shared object file\ntorchcodec",
+            "torchcodec --index-url https://download.pytorch.org/whl/cu126",
+        ),
     ],
 )
 def test_a_package_in_the_text_is_installed_as_the_text_has_it(text, command):
@@ -599,3 +616,19 @@ def test_a_package_in_the_text_is_installed_as_the_text_has_it(text, command):
 def test_no_other_framework_than_that_of_the_text_is_installed(text):
     rows = [command["text"] for row in diagnose_score.answer(text)["causes"] for command in row["commands"]]
     assert not re.search(r"torch=|onnxruntime", " ".join(rows))
+
+
+def test_a_symbol_of_pytorch_and_a_removed_name_bring_no_command_for_another_package():
+    text = (
+        "undefined symbol: c10::cuda::c10_cuda_check_implementation(int, char const*, char const*, int, bool)"
+    )
+    assert diagnose_score.answer(text)["causes"][0]["commands"] == []
+    text = "torch 2.9.1: module 'torchaudio' has no attribute 'set_audio_backend'"
+    assert not any(row["commands"] for row in diagnose_score.answer(text)["causes"])
+
+
+def test_a_wheel_that_is_installed_is_led_to():
+    text = "pip install nvidia-cublas-cu12\nC:\\x\nLibrary cublas64_12.dll is not found or cannot be loaded"
+    document = diagnose_score.answer(text)
+    assert document["cause"] == "toolkit-library-missing"
+    assert "env:PATH" in document["causes"][0]["commands"][0]["note"]

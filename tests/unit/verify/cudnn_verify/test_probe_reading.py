@@ -1,5 +1,6 @@
 """From texts that people have to causes: signatures, threads with a confirmed cause, and bad input."""
 
+import hashlib
 import io
 import json
 import re
@@ -14,7 +15,7 @@ from builder.plan.facts.tables.loader import load
 from builder.verify.cudnn_verify.common.causes import CAUSES
 from builder.verify.cudnn_verify.read import reading as probe_reading
 from builder.verify.cudnn_verify.read.diagnosis import diagnose
-from builder.verify.cudnn_verify.read.reading import TextReading, redact
+from builder.verify.cudnn_verify.read.reading import TextReading, read_text_given, redact
 from builder.verify.cudnn_verify.read.signatures import read_signatures, required_words
 from builder.verify.cudnn_verify.read.text_facts import CONDITIONS
 
@@ -259,6 +260,18 @@ def test_what_is_no_text_gives_no_cause_and_no_crash(data):
     document = ask(data)
     assert document["cause"] is None
     assert "probe" in document["look"]["decides"]
+
+
+def test_of_a_log_of_nothing_but_failures_lines_that_signatures_can_tell_apart_are_kept():
+    names = [
+        hashlib.sha1(b"%d" % number).hexdigest().translate(str.maketrans("0123456789", "ghijklmnop"))
+        for number in range(6000)
+    ]
+    lines = [f"ERROR: failed to load CUDA module {name}" for name in names]
+    lines[4000] = "RuntimeError: cuDNN error: CUDNN_STATUS_ARCH_MISMATCH"
+    reading = read_text_given("\n".join(lines))
+    assert len(reading.lines) < 1100
+    assert diagnose(reading)["cause"] == "cudnn-arch-dropped"
 
 
 @pytest.mark.slow
