@@ -1,5 +1,6 @@
 """What is out of date today in locks and in published images; each archive, index and page is asked once."""
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ class Today:
         self._registry = registry
         self._index = Index.from_user(brief=True)
         self._debian = Debian(note=note)
+        self._guard = threading.Lock()
         self._pages: dict[tuple[str, ...], dict[str, Files]] = {}
 
     def of_lock(self, pinned: Pinned) -> Outdated:
@@ -56,9 +58,10 @@ class Today:
         return replace(found, changes=in_order([*found.changes, *_reports(weighed)]))
 
     def _ask(self, pinned: Pinned, index: tuple[str, ...], beside: str | None = None) -> Outdated:
-        known = self._pages.setdefault(index, {})
         names = {wheel.name for wheel in pinned.wheels}
-        known |= pages(names - known.keys(), self._index.with_extra(index))
+        with self._guard:  # many at a time are asked for in there
+            known = self._pages.setdefault(index, {})
+            known |= pages(names - known.keys(), self._index.with_extra(index))
         return outdated(pinned, pages=known, debian=self._debian, registry=self._registry, beside=beside)
 
 

@@ -155,6 +155,8 @@ class Index:
     def offers_of(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
         """The same, of one index by its address."""
         files = simple_api.files(self.client, index, name)
+        if "@" not in index:
+            return files
         return tuple(replace(file, url=_with_login(file.url, index)) for file in files)
 
     def place(self, file: Wheel | Sdist) -> tuple[str, str]:

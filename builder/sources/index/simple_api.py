@@ -127,7 +127,7 @@ def _file(file: Any, url: str) -> IndexFile:
     beside = file.get("core-metadata", file.get("dist-info-metadata"))
     return IndexFile(
         name=_word(file["filename"]),
-        url=_served(urljoin(url, file["url"])),
+        url=_served(file["url"], url),
         sha256=_sha256(file.get("hashes", {}).get("sha256")),
         size=size if isinstance(size, int) and size >= 0 else 0,
         metadata=_sha256(beside.get("sha256")) or True if isinstance(beside, dict) else bool(beside),
@@ -143,8 +143,15 @@ def _word(name: str) -> str:
     return name
 
 
-def _served(address: str) -> str:
+_WHOLE = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?/[!-~]*")
+"""An address that is joined to no other, as most of the many thousands on a page are."""
+
+
+def _served(named: str, page: str) -> str:
     """An address of a server; an index that names a file of this machine has the resolver read that."""
+    if _WHOLE.fullmatch(named):
+        return named
+    address = urljoin(page, named)
     if urlsplit(address).scheme not in ("http", "https"):
         raise ValueError(f"a file is at {shown(address)!r}")
     return address
@@ -181,7 +188,7 @@ def _linked(base: str, href: str, yanked: str | None, python: str | None) -> Ind
     algorithm, _, value = fragment.partition("=")
     return IndexFile(
         name=_word(name),
-        url=_served(address),
+        url=_served(address, base),
         sha256=_sha256(value) if algorithm == "sha256" else None,
         yanked=None if yanked is None else _reason(yanked),
         requires_python=python,

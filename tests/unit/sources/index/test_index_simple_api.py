@@ -109,3 +109,26 @@ def test_a_hash_that_is_none_is_none(text: object) -> None:
     page = json.dumps({"files": [{"filename": "thing-1.whl", "url": "a.whl", "hashes": {"sha256": text}}]})
     (file,) = parse(page, "application/vnd.pypi.simple.v1+json", URL)
     assert file.sha256 is None
+
+
+@pytest.mark.parametrize(
+    ("named", "address"),
+    [
+        ("https://files.example/a/b-1.tar.gz", "https://files.example/a/b-1.tar.gz"),
+        ("http://127.0.0.1:8080/b-1.tar.gz?x=1", "http://127.0.0.1:8080/b-1.tar.gz?x=1"),
+        ("../../files/b-1.tar.gz", "https://index.example/files/b-1.tar.gz"),
+        ("//other.example/b-1.tar.gz", "https://other.example/b-1.tar.gz"),
+        ("https://files.example/a\t/b-1.tar.gz", "https://files.example/a/b-1.tar.gz"),
+    ],
+)
+def test_an_address_is_as_a_browser_joins_it(named: str, address: str) -> None:
+    body = json.dumps({"files": [{"filename": "b-1.tar.gz", "url": named}]})
+    (file,) = parse(body, "application/vnd.pypi.simple.v1+json", "https://index.example/simple/b/")
+    assert file.url == address
+
+
+@pytest.mark.parametrize("named", ["file:///etc/passwd", "ftp://files.example/b", "https://[/b"])
+def test_an_address_of_no_server_is_no_page(named: str) -> None:
+    body = json.dumps({"files": [{"filename": "b-1.tar.gz", "url": named}]})
+    with pytest.raises(NotAPageError):
+        parse(body, "application/vnd.pypi.simple.v1+json", "https://index.example/simple/b/")
