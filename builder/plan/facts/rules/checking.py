@@ -176,7 +176,7 @@ def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
 @functools.lru_cache(maxsize=16384)
 def _judge(cell: Cell, driver: str | None, wheels: tuple[WheelTruth, ...]) -> Outcome:
     """The outcome of a way out by the tables, and by what was read of the same wheels."""
-    return summary(_until_refused(cell, driver, Truth(wheels=wheels)))
+    return summary(_until_refused(stack_of(cell, Truth(wheels=wheels), driver)))
 
 
 def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tuple[Cell, tuple[Finding, ...]]:
@@ -186,38 +186,39 @@ def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tupl
     bounds, an older release is taken if the newest one refuses its PyTorch; the releases are pinned that were
     judged, if it is possible.
     """
-    found = _until_refused(cell, driver, Truth.of_offer(cell))
-    if companions and not _is_possible(found) and (other := _with_fitting_releases(cell)) != cell:
-        instead = _until_refused(other, driver, Truth.of_offer(other))
+    stack = stack_of(cell, Truth.of_offer(cell), driver)
+    found = _until_refused(stack)
+    if companions and not _is_possible(found) and (other := _with_fitting_releases(stack)) != cell:
+        fitting = stack_of(other, Truth.of_offer(other), driver)
+        instead = _until_refused(fitting)
         if summary(instead).severity < summary(found).severity:
-            cell, found = other, instead
+            stack, found = fitting, instead
     if companions and _is_possible(found):
-        cell = beside.settled(cell, stack_of(cell).beside)
-    return cell, found
+        return beside.settled(stack.cell, stack.beside), found
+    return stack.cell, found
 
 
 def _is_possible(found: Sequence[Finding]) -> bool:
     return summary(found).severity < Outcome.UNKNOWN.severity
 
 
-def _until_refused(cell: Cell, driver: str | None, truth: Truth) -> tuple[Finding, ...]:
+def _until_refused(stack: Stack) -> tuple[Finding, ...]:
     """A search refuses thousands, and shows why for a few of them at most."""
     found: list[Finding] = []
-    for finding in _findings(stack_of(cell, truth, driver)):
+    for finding in _findings(stack):
         found.append(finding)
         if finding.outcome.severity >= Outcome.UNKNOWN.severity:
             break
     return tuple(found)
 
 
-def _with_fitting_releases(cell: Cell) -> Cell:
+def _with_fitting_releases(stack: Stack) -> Cell:
     """The cell, with the newest releases that its PyTorch has nothing against of those packages that no
     requirement bounds: torchaudio 2.11 asks for no PyTorch, so a resolver takes it beside any.
     """
-    stack = stack_of(cell)
     torch = compiled_packages.torch_of(stack)
     if torch is None:
-        return cell
+        return stack.cell
     versions = {
         one.name: row.version
         for one in stack.beside
@@ -225,7 +226,7 @@ def _with_fitting_releases(cell: Cell) -> Cell:
         and (row := compiled_packages.release_for(stack, one, torch)) is not None
         and all(contains(asked.specifier, row.version) for _, asked in one.wanted)
     }
-    return beside.with_releases(cell, versions)
+    return beside.with_releases(stack.cell, versions)
 
 
 def explain(cell: Cell, found: Sequence[Finding]) -> str:
