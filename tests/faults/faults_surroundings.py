@@ -104,6 +104,25 @@ def framework_shadowed(scene: Scene) -> None:
     scene.env["PYTHONPATH"] = str(scene.folder("mine"))
 
 
+@fault("CUDA_VISIBLE_DEVICES=-1 where there is no GPU either", verdict="host", cause="device-hidden")
+def hidden_without_gpu(scene: Scene) -> None:
+    scene.cudnn()
+    scene.framework("torch")
+    scene.env["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
+@fault(
+    "a variable names a cache in which nothing can be made",
+    verdict="broken",
+    cause="variable-breaks-framework",
+)
+def cache_that_cannot_be_made(scene: Scene) -> None:
+    scene.cudnn()
+    package = scene.framework("torch")
+    scene.record("torch", "2.6.0", [package / "__init__.py"])
+    scene.env["TORCHINDUCTOR_CACHE_DIR"] = "/dev/null/cache"
+
+
 @fault("ulimit -v below what an import needs", verdict="host", cause="host-memory")
 def address_space_limited(scene: Scene) -> None:
     _append(scene, "held = bytearray(2 << 30)\n")
