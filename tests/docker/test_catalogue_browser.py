@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +13,15 @@ from chromium import opened
 from doubles.project import Project, entry
 
 from builder.core import resources
+from builder.plan.facts.rules import check, summary
+from builder.plan.facts.tables import card_of
 from builder.release.catalogue.collection import collect
 from builder.release.catalogue.site import write_site
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from builder.release.catalogue.values import Catalogue
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.long]
 
@@ -25,14 +30,18 @@ DIGEST = "sha256:" + "d" * 64
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
     """The real tables, and one image with a report that no card made: it is of this test alone."""
     project = Project(tmp_path_factory.mktemp("project"))
     found = entry(project.cell)
     reports = project.results / "reports"
     reports.mkdir(parents=True)
     (reports / found.key.file_name()).write_text(found.text)
-    catalogue = collect([project.matrix], results=project.results, runtimes=resources.matrices())
+    return collect([project.matrix], results=project.results, runtimes=resources.matrices())
+
+
+@pytest.fixture(scope="module")
+def site(catalogue: Catalogue, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     write_site(catalogue, folder, made="2026-01-02")
     return folder
@@ -52,7 +61,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def choose(tab: Any, field: str, value: str) -> None:
-    kind = "input" if field == "driver" else "change"
+    kind = "input" if field in {"card", "driver"} else "change"
     tab.value(
         f"(() => {{const f = document.getElementById('{field}'); f.value = {json.dumps(value)};"
         f" f.dispatchEvent(new Event('{kind}'))}})()"
@@ -120,6 +129,54 @@ def test_an_address_opens_what_it_was_copied_from(site: Path) -> None:
         assert tab.value("document.getElementById('card').value") == "H100"
 
 
+@pytest.mark.parametrize(
+    "typed", ["NVIDIA GeForce RTX 3090", "rtx3090", "RTX 3090", "3090", "geforce gtx 3090", "8.6", "sm_86"]
+)
+def test_a_card_is_typed_as_people_write_it(site: Path, typed: str) -> None:
+    with opened(f"file://{site}/index.html#framework=tensorflow&version=2.4.1") as tab:
+        answer(tab)
+        choose(tab, "card", typed)
+        assert state(tab) == "possible"
+        assert "(8.6) is newer" in answer(tab)
+        assert "Warning:" in answer(tab)
+
+
+def test_cards_and_drivers_are_judged_as_check_does(site: Path, catalogue: Catalogue) -> None:
+    """The page's own comparison of drivers, beside that of the rules, over cards of five generations."""
+    seen = set()
+    with opened(f"file://{site}/index.html#framework=torch") as tab:
+        answer(tab)
+        for version, variant in (("2.9.1", "cu128"), ("2.6.0", "cu124"), ("1.13.1", "cu117")):
+            label = f"{version}+{variant}"
+            release = next(one for one in catalogue.by_framework()["torch"] if one.label == label)
+            choose(tab, "version", release.label)
+            for card in ("GTX 1080 Ti", "Tesla T4", "NVIDIA L4", "NVIDIA GeForce RTX 5090", "RTX 4070 SUPER"):
+                for driver in ("450.80.02", "470", "525", "535.104.05", "570", "580.65.06", "595"):
+                    choose(tab, "card", card)
+                    choose(tab, "driver", driver)
+                    row = card_of(card)
+                    assert row is not None
+                    expected = release.cards[row.capability].answer
+                    if expected == "possible" and release.cell is not None:
+                        found = check(
+                            replace(release.cell, gpus=(row.name,)), driver=driver, only=("driver", "gpu")
+                        )
+                        expected = summary(found).answer
+                    assert state(tab) == expected, (release.label, card, driver)
+                    seen.add(expected)
+    assert seen == {"possible", "impossible", "unknown"}
+
+
+def test_a_package_beside_it_is_in_what_is_typed(site: Path) -> None:
+    with opened(f"file://{site}/index.html#framework=torch&version=2.6.0%2Bcu124&card=T4") as tab:
+        answer(tab)
+        choose(tab, "extension", "torchvision==0.21.0")
+        assert "pip install 'torch==2.6.0' 'torchvision==0.21.0'" in answer(tab)
+        assert 'pip: ["torchvision==0.21.0"]' in answer(tab)
+        choose(tab, "card", "Radeon RX 7900")
+        assert "no card of NVIDIA" in answer(tab)
+
+
 def test_a_line_is_copied(site: Path) -> None:
     with opened(f"file://{site}/index.html#framework=torch&version=2.9.1%2Bcu128&card=T4") as tab:
         answer(tab)
@@ -169,6 +226,11 @@ def pages(site: Path) -> list[str]:
         "causes/cudnn-shadowed.html",
         "cards/index.html",
         "cards/t4.html",
+        "cards/gtx1080-ti.html",
+        "drivers/index.html",
+        "drivers/535.html",
+        "releases/tensorflow/2.4.1.html",
+        "releases/torch/2.6.0+cu124.html",
     ]
 
 

@@ -1,6 +1,7 @@
 """``rtbuild catalogue``: the static site of working, possible and impossible combinations."""
 
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def catalogue(
     """Write a static site: which image, release and card work together, and how that is known."""
     # it counts first: https://reproducible-builds.org/specs/source-date-epoch/
     when = _moment(os.environ.get("SOURCE_DATE_EPOCH", ""))
+    site = _address(os.environ.get("RTBUILD_SITE", ""))
     chosen = opt.load_all(matrices) if matrices or (opt.matrix_files() and not repositories) else []
     registered: list[CataloguedImage] = []
     notes: list[str] = []
@@ -57,8 +59,11 @@ def catalogue(
     for note in found.notes:
         say(f"warning: {shown(note, most=1000)}")
     with opt.writing(output):
-        pages = write_site(found, output, made=when.date().isoformat())
-    counts = {"pages": len(pages), "releases": len(found.releases), "images": len(found.images)}
+        paths = write_site(found, output, made=when.date().isoformat(), site=site)
+    pages = [path for path in paths if path.suffix == ".html"]
+    documents = [path for path in paths if path.suffix == ".json"]
+    counts = {"pages": len(pages), "documents": len(documents)}
+    counts |= {"releases": len(found.releases), "images": len(found.images)}
     if json_:
         ran = sum(bool(image.works_on) for image in found.images)
         print_json({"schema": 1, "folder": str(output), **counts, "ran": ran, "notes": list(found.notes)})
@@ -66,6 +71,14 @@ def catalogue(
         said = ", ".join(f"{count} {name}" for name, count in counts.items())
         show(f"{output / 'index.html'}: {said}")
     return 0
+
+
+def _address(site: str) -> str:
+    """Of ``RTBUILD_SITE``, where the folder is to be published. Raises UsageError for one that is none."""
+    if site and not re.fullmatch(r"https?://[^\s\"'<>@?#]{1,500}", site):
+        said = f"RTBUILD_SITE is no address of a site: {shown(site, most=100)}"
+        raise UsageError(said, hint="RTBUILD_SITE=https://docs.example/rtbuild, without login, ? and #")
+    return site.rstrip("/")
 
 
 def _moment(epoch: str) -> datetime:

@@ -16,7 +16,7 @@ from builder.plan.facts.rules import check
 from builder.plan.facts.tables import class_of
 from builder.plan.lock import LockEntry, lock_path, pinned_cell, read_lock
 from builder.release.audit import Today
-from builder.release.catalogue.releases import cards_of, judgement, releases_of
+from builder.release.catalogue.releases import branches_of, cards_of, judgement, releases_of
 from builder.release.catalogue.values import (
     Catalogue,
     CataloguedImage,
@@ -79,9 +79,11 @@ def collect(
     for path in sorted(runtimes.glob("colab-*.runtime.json")):
         with noted(notes, str(path)):
             known.append(listed(str(path), folder=runtimes))
+    releases, cards = tuple(releases_of()), cards_of()
     return Catalogue(
-        releases=tuple(releases_of()),
-        cards=cards_of(),
+        releases=releases,
+        cards=cards,
+        branches=tuple(branches_of(releases, cards)),
         images=_together(images, registered, notes),
         causes=causes_of(),
         runtimes=tuple(known),

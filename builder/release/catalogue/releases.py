@@ -1,5 +1,7 @@
 """What the compatibility rules say of every release on every kind of card."""
 
+import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
@@ -8,10 +10,10 @@ from packaging.requirements import Requirement
 
 from builder.core.model import Cell
 from builder.core.versions import key, release
-from builder.plan.facts.rules import Choice, Finding, Outcome, check, choices, summary
-from builder.plan.facts.tables import FrameworkRow, load
+from builder.plan.facts.rules import Choice, Finding, Outcome, check, check_candidate, choices, summary
+from builder.plan.facts.tables import FrameworkRow, GpuRow, load
 from builder.plan.resolve import Proposal, needs_standalone, to_matrix_yaml
-from builder.release.catalogue.values import Answer, Card, Judgement, Release
+from builder.release.catalogue.values import Answer, Branch, Card, Extension, Fit, Judgement, Release, Remark
 
 _CANDIDATES = 12
 """Cells of one release that are tried: its Pythons on a few bases."""
@@ -19,11 +21,33 @@ _CANDIDATES = 12
 
 def cards_of() -> tuple[Card, ...]:
     """Every GPU model of the tables, by compute capability; with the platform if the card is bound to one."""
-    rows = [
-        Card(name=row.name, capability=", ".join(filter(None, (row.capability, row.platform))))
-        for row in load().gpus.values()
-    ]
+    facts = load()
+    kinds = {capability: kind for kind in facts.architectures for capability in kind.capabilities}
+    rows = []
+    for row in facts.gpus.values():
+        kind, listed = kinds.get(row.capability), facts.card_drivers.get(row.name)
+        rows.append(
+            Card(
+                name=row.name,
+                capability=", ".join(filter(None, (row.capability, row.platform))),
+                title=_spelled(row),
+                since=kind.since if kind is not None else None,
+                listed=listed.since if listed is not None else None,
+                before=kind.before if kind is not None else None,
+                sources=tuple(
+                    dict.fromkeys(source for one in (row, kind, listed) if one for source in one.sources)
+                ),
+            )
+        )
     return tuple(sorted(rows, key=lambda card: (key(card.capability), card.name)))
+
+
+def _spelled(row: GpuRow) -> str:
+    """As drivers print the name, which a table's leaves out what tells no cards apart of."""
+    words = re.sub(r"^(RTX|GTX|GT|MX)(?=\d)", r"\1 ", row.name.replace("-", " "))
+    if words.startswith(("GeForce", "Quadro", "Jetson", "GRID", "Tesla")):
+        return f"NVIDIA {words}"
+    return f"NVIDIA GeForce {words}" if row.consumer else f"NVIDIA {words}"
 
 
 def releases_of() -> Iterator[Release]:
@@ -48,13 +72,18 @@ def _distinct(framework: str, rows: Sequence[FrameworkRow]) -> list[FrameworkRow
 
 
 def judgement(findings: Sequence[Finding]) -> Judgement:
-    """The worst finding decides, and says why."""
+    """The worst finding decides, and says why; reservations about a yes are warnings."""
     outcome = summary(findings)
-    if outcome is Outcome.POSSIBLE:
-        return Judgement(answer="possible")
-    worst = next(finding for finding in findings if finding.outcome is outcome)
-    source = worst.values[0].source.reference if worst.values else ""
-    return Judgement(answer=cast("Answer", outcome.answer), reason=worst.message, source=source)
+    if outcome.answer == "possible":
+        warned = (finding for finding in findings if finding.outcome is Outcome.WARNS)
+        return Judgement(answer="possible", warnings=tuple(map(_remark, warned)))
+    worst = _remark(next(finding for finding in findings if finding.outcome is outcome))
+    return Judgement(answer=cast("Answer", outcome.answer), reason=worst.text, sources=worst.sources)
+
+
+def _remark(finding: Finding) -> Remark:
+    public = (value.source for value in finding.values if value.source.kind != "cell")
+    return Remark(rule=finding.rule, text=finding.message, sources=tuple(dict.fromkeys(public)))
 
 
 def _release(framework: str, title: str, row: FrameworkRow, models: Mapping[str, str]) -> Release:
@@ -69,8 +98,9 @@ def _release(framework: str, title: str, row: FrameworkRow, models: Mapping[str,
         pythons=row.python,
         cuda=row.cuda,
         cudnn=row.cudnn,
+        outside=row.brings == "outside" and not set(row.platforms) <= set(row.cpu_only),
         cards={},
-        source=row.source.reference,
+        sources=tuple(dict.fromkeys((*row.sources, *row.added.values()))),
     )
     if not found:
         offered = any(choice.row is row for choice in choices(asked))
@@ -81,12 +111,21 @@ def _release(framework: str, title: str, row: FrameworkRow, models: Mapping[str,
     choice, cell, findings = found[0]
     whole = judgement(findings)
     floors = (value.text for finding in check(cell, only=("driver",)) for value in finding.values)
-    base = replace(base, requirement=choice.text, index=choice.index, driver=next(floors, None))
+    base = replace(
+        base,
+        requirement=choice.text,
+        index=choice.index,
+        pins=(*cell.cuda.packages, *cell.pip),
+        driver=next(floors, None),
+    )
     if whole.answer != "possible":
         return replace(base, cards=dict.fromkeys(models, whole))
     return replace(
         base,
-        cards={capability: _on_card(cell, model) for capability, model in models.items()},
+        cards={capability: _on_card(cell, model, whole.warnings) for capability, model in models.items()},
+        warnings=whole.warnings,
+        extensions=tuple(_extensions(framework, cell, models)),
+        cell=cell,
         matrix=to_matrix_yaml([Proposal(cell=cell, findings=tuple(findings))], name=framework),
         bases={
             other.python: str(other.base)
@@ -96,9 +135,100 @@ def _release(framework: str, title: str, row: FrameworkRow, models: Mapping[str,
     )
 
 
-def _on_card(cell: Cell, model: str) -> Judgement:
-    """Only the card differs from a cell that is possible, so only the rules about cards are asked."""
-    return judgement(check(replace(cell, gpus=(model,)), only=("gpu",)))
+def _on_card(cell: Cell, model: str, known: Sequence[Remark]) -> Judgement:
+    """Only the card differs from a cell that is possible: the rules that look at cards are asked."""
+    found = judgement(check(replace(cell, gpus=(model,)), only=("gpu", "known-bad")))
+    return replace(found, warnings=tuple(one for one in found.warnings if one not in known))
+
+
+def _extensions(framework: str, cell: Cell, models: Mapping[str, str]) -> Iterator[Extension]:
+    """The newest release of each package on record that asks for the framework and is possible beside it."""
+    for name in _asking_for(framework):
+        beside, _ = check_candidate(replace(cell, pip=(*cell.pip, name)), None, companions=True)
+        text = beside.pip[-1]
+        row = load().packages[name].row(text.partition("==")[2]) if "==" in text else None
+        if row is None or summary(check(beside, suggest=False)).answer != "possible":
+            continue
+        together = _packages_on(beside, tuple(models.values()))
+        plain = together.answer == "possible" and not together.warnings
+        yield Extension(
+            requirement=text,
+            cards={
+                capability: together if plain else _packages_on(beside, (model,))
+                for capability, model in models.items()
+            },
+            sources=row.sources,
+        )
+
+
+@functools.cache
+def _asking_for(framework: str) -> tuple[str, ...]:
+    """Packages on record whose releases ask for a framework, and that are none themselves."""
+    facts = load()
+    names = (name for name in facts.packages if not facts.is_framework(name))
+    return tuple(name for name in names if any(row.asks(framework) for row in facts.packages[name].rows))
+
+
+def _packages_on(cell: Cell, models: tuple[str, ...]) -> Judgement:
+    return judgement(check(replace(cell, gpus=models), only=("package-gpu",)))
+
+
+def branches_of(releases: Sequence[Release], cards: Sequence[Card]) -> Iterator[Branch]:
+    """What fits each driver branch on record, the newest branch first.
+
+    A branch stands for its first release, and a card for its compute capability, unless it is bound to a
+    platform: then its own name is asked.
+    """
+    facts = load()
+    asked: dict[str, str] = {}
+    for card in cards:
+        sm = f"sm_{card.capability.replace('.', '')}"
+        asked.setdefault(card.capability, card.name if "," in card.capability else sm)
+    by_framework: dict[str, list[Release]] = {}
+    for one in releases:
+        by_framework.setdefault(one.framework, []).append(one)
+    names = {row.driver.partition(".")[0]: row.sources for row in reversed(facts.toolkits)}
+    names |= {name: row.sources for name, row in facts.branches.items()}
+    for name in sorted(names, key=key, reverse=True):
+        first = facts.branches.get(name)
+        yield Branch(
+            name=name,
+            first=first.first if first is not None else None,
+            fits={
+                capability: tuple(
+                    _fit(framework, mine, capability, model, name) for framework, mine in by_framework.items()
+                )
+                for capability, model in asked.items()
+            },
+            sources=names[name],
+        )
+
+
+def _fit(framework: str, releases: Sequence[Release], capability: str, model: str, branch: str) -> Fit:
+    """The newest of one framework's releases, which come newest first, that a card and a driver run."""
+    dropped, why = "", None
+    for one in releases:
+        found = one.cards[capability]
+        if found.answer == "possible" and one.cell is not None:
+            found = _on_driver(one.cell, model, branch)
+            if found.answer == "possible":
+                return Fit(framework=framework, release=one, dropped=dropped, why=why)
+        if one.version != dropped.partition("+")[0]:
+            dropped, why = one.label, found
+    return Fit(framework=framework, release=None, dropped=dropped, why=why)
+
+
+def _on_driver(cell: Cell, model: str, branch: str) -> Judgement:
+    """The driver alone is asked first: its answer is that of every card."""
+    found = _driver(cell, branch)
+    if found.answer != "possible":
+        return found
+    return judgement(check(replace(cell, gpus=(model,)), driver=branch, only=("gpu",)))
+
+
+@functools.lru_cache(maxsize=65536)
+def _driver(cell: Cell, branch: str) -> Judgement:
+    return judgement(check(cell, driver=branch, only=("driver",)))
 
 
 def _cells_by_python(asked: Requirement, row: FrameworkRow) -> list[tuple[Choice, Cell, tuple[Finding, ...]]]:

@@ -17,22 +17,26 @@ from builder.core.documents import readable, shown
 from builder.core.errors import CellError
 from builder.core.files import write_whole
 from builder.core.items import item
+from builder.plan.facts.tables import known_cards, load
+from builder.release.catalogue.api import documents, page_name, release_path
 from builder.release.catalogue.collection import cell_frameworks
-from builder.release.catalogue.values import Catalogue, CataloguedImage, Release, slug
+from builder.release.catalogue.values import Catalogue, CataloguedImage, Release, Remark
 
 
-def write_site(catalogue: Catalogue, folder: Path, *, made: str) -> list[Path]:
-    """Write every page below ``folder``; return their paths. Each file is written beside and renamed.
+def write_site(catalogue: Catalogue, folder: Path, *, made: str, site: str = "") -> list[Path]:
+    """Write every page and document below ``folder``; return their paths. Each file is written beside and
+    renamed.
 
     ``made`` is the date that the pages show: with the same one, the same catalogue gives the same bytes. The
-    pages lead to the documentation if it lies in ``docs/`` there already (``make docs``).
+    pages lead to the documentation if it lies in ``docs/`` there already (``make docs``). ``site`` is the
+    address at which the folder is published, which each page and document then names.
 
     Raises CellError for the pages that cannot be made, when all others are written. An older page of that
     name is removed: what it says of an image may be true no longer.
     """
     docs = (folder / "docs" / "index.html").is_file()
     paths, failed = [], []
-    for name, text_of in _pages(catalogue, made, docs=docs):
+    for name, text_of in _pages(catalogue, made, docs=docs, site=site):
         path = folder / name
         try:
             with item(name):
@@ -71,15 +75,15 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=shown_value,
     )
-    environment.filters |= {"slug": _page_name, "shell": shlex.quote, "row": _row}
+    environment.filters |= {"slug": page_name, "shell": shlex.quote, "row": _row, "path": release_path}
+    environment.filters |= {"pip": _pip}
     return environment
 
 
-def _page_name(text: str) -> str:
-    """The name of the page of a card, a cause, a framework or a release, in lower case: the names of no two
-    of one kind differ by case alone.
-    """
-    return slug(text.casefold().strip("-"))
+def _pip(release: Release) -> str:
+    """What a person types to install a release; pip's own configuration says from where."""
+    asked = " ".join(map(shlex.quote, (release.requirement, *release.pins)))
+    return f"pip install {asked}" + "".join(f" --extra-index-url {shlex.quote(url)}" for url in release.index)
 
 
 def _row(text: str) -> str:
@@ -87,7 +91,9 @@ def _row(text: str) -> str:
     return shown(text).replace("|", "\\|").replace("`", "'")
 
 
-def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str, Callable[[], str]]]:
+def _pages(
+    catalogue: Catalogue, made: str, *, docs: bool, site: str
+) -> Iterator[tuple[str, Callable[[], str]]]:
     """The name of each page, and what makes its text."""
     environment = _environment()
 
@@ -96,37 +102,48 @@ def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str
     ) -> tuple[str, Callable[[], str]]:
         def text() -> str:
             root = "../" * name.count("/")
-            return environment.get_template(f"{template}.j2").render(root=root, **values, **more())
+            here = f"{site.rstrip('/')}/{name}" if site else ""
+            return environment.get_template(f"{template}.j2").render(
+                root=root, canonical=here, **values, **more()
+            )
 
         return name, text
 
-    by_framework: dict[str, list[Release]] = {}
-    for release in catalogue.releases:
-        by_framework.setdefault(release.framework, []).append(release)
+    by_framework, models = catalogue.by_framework(), catalogue.capabilities()
     environment.globals |= {"rtbuild": __version__, "made": made, "docs": docs, "catalogue": catalogue}
-    environment.globals |= {"frameworks": by_framework, "capabilities": catalogue.capabilities()}
+    environment.globals |= {"frameworks": by_framework, "capabilities": models}
+    environment.globals |= {"ran": [image for image in catalogue.images if image.works_on]}
+    environment.globals |= {"newest": catalogue.newest()}
+    environment.globals |= {"titles": {card.name: card.title for card in catalogue.cards}}
     for text in ("style.css", "picker.js", "search.js"):
         yield text, partial((resources.templates() / "catalogue" / text).read_text, "utf-8")
     yield "data.js", partial(_common_data, catalogue)
     yield page("index.html", "index.html")
     yield page("catalogue.md", "catalogue.md")
     for name, releases in by_framework.items():
-        yield f"data/{_page_name(name)}.js", partial(_framework_data, name, releases, catalogue)
-        yield page(f"frameworks/{_page_name(name)}.html", "framework.html", releases=releases)
+        yield f"data/{page_name(name)}.js", partial(_framework_data, name, releases, catalogue)
+        yield page(f"frameworks/{page_name(name)}.html", "framework.html", releases=releases)
+    for release in catalogue.releases:
+        yield page(f"{release_path(release)}.html", "release.html", release=release)
     yield page("images/index.html", "images.html")
     for image in catalogue.images:
         yield page(f"images/{image.page}", "image.html", partial(_image, image, catalogue))
     yield page("causes/index.html", "causes.html")
     for cause in catalogue.causes:
-        yield page(f"causes/{_page_name(cause.id)}.html", "cause.html", cause=cause)
+        yield page(f"causes/{page_name(cause.id)}.html", "cause.html", cause=cause)
     yield page("cards/index.html", "cards.html")
     for card in catalogue.cards:
-        newest = {
-            name: next((r for r in releases if r.cards[card.capability].answer == "possible"), None)
-            for name, releases in by_framework.items()
-        }
         ran = [image for image in catalogue.images if card.name in image.works_on]
-        yield page(f"cards/{_page_name(card.name)}.html", "card.html", card=card, newest=newest, ran=ran)
+        yield page(f"cards/{page_name(card.name)}.html", "card.html", card=card, ran=ran)
+    yield page("drivers/index.html", "drivers.html")
+    for branch in catalogue.branches:
+        yield page(f"drivers/{page_name(branch.name)}.html", "driver.html", branch=branch)
+    for name, document in documents(catalogue, made, site):
+        yield name, partial(_document, document)
+
+
+def _document(document: dict[str, Any]) -> str:
+    return _script(document) + "\n"
 
 
 def _image(image: CataloguedImage, catalogue: Catalogue) -> dict[str, Any]:
@@ -164,12 +181,22 @@ def _common_data(catalogue: Catalogue) -> str:
     titles = {release.framework: release.title for release in catalogue.releases}
     data = {
         "capabilities": list(catalogue.capabilities()),
-        "cards": [[card.name, card.capability] for card in catalogue.cards],
+        "cards": [
+            [card.name, card.capability, card.title, card.listed or ""] for card in reversed(catalogue.cards)
+        ],
+        "kinds": {card.capability: [card.since or "", card.before or ""] for card in catalogue.cards},
+        "generations": _generations(),
+        "branches": {branch.name: branch.first or branch.name for branch in catalogue.branches},
         "titles": titles,
-        "files": {name: f"data/{_page_name(name)}.js" for name in titles},
+        "files": {name: f"data/{page_name(name)}.js" for name in titles},
         "frameworks": {},
     }
     return f"const RTBUILD = {_script(data)};\n"
+
+
+def _generations() -> dict[str, list[str]]:
+    """The compute capabilities of a generation by its name, which tells two cards of one number apart."""
+    return {word: list(served) for word, served in known_cards(load()).generations.items()}
 
 
 def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue) -> str:
@@ -178,23 +205,40 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
     The release and the card are left open in a reason: "{v} has no code for {m}" serves many of both. So is
     an image's id in its page and its name. ``picker.js`` fills them in.
     """
-    models = {capability: cards[0] for capability, cards in catalogue.capabilities().items()}
     sources: dict[str, int] = {}
     reasons: dict[tuple[str, int], int] = {}
+    models = {capability: cards[0] for capability, cards in catalogue.capabilities().items()}
+
+    def reason(release: Release, model: str, text: str, source: str) -> int:
+        text = text.replace(release.label, "{v}")
+        text = text.replace(model, "{m}") if model else text
+        return reasons.setdefault((text, sources.setdefault(source, len(sources))), len(reasons))
+
+    def warned(release: Release, model: str, remarks: Sequence[Remark]) -> list[int]:
+        return [
+            reason(release, model, one.text, one.sources[-1].reference if one.sources else "")
+            for one in remarks
+        ]
+
     rows = []
     for release in releases:
-        label = release.version + (f"+{release.variant}" if release.variant else "")
         found = [release.cards[capability] for capability in models]
-        why = []
-        for one, model in zip(found, models.values(), strict=True):
-            text = one.reason.replace(label, "{v}").replace(model, "{m}")
-            source = sources.setdefault(one.source, len(sources))
-            why.append(reasons.setdefault((text, source), len(reasons)))
+        why = [
+            reason(release, model, one.reason, one.source)
+            for one, model in zip(found, models.values(), strict=True)
+        ]
+        of_cards = {
+            n: warned(release, model, one.warnings)
+            for n, (one, model) in enumerate(zip(found, models.values(), strict=True))
+            if one.warnings
+        }
         rows.append(
             {
                 "f": release.framework,
-                "v": label,
+                "v": release.label,
                 "r": release.requirement,
+                "i": list(release.pins),
+                "o": int(release.outside),
                 "x": list(release.index),
                 "p": list(release.pythons),
                 "c": release.cuda,
@@ -202,6 +246,13 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
                 "d": release.driver,
                 "a": "".join(one.answer[0] for one in found),
                 "w": why if len(set(why)) > 1 else why[:1],
+                "k": warned(release, "", release.warnings) if release.warnings else [],
+                "l": of_cards,
+                "e": [
+                    [one.requirement, "".join(one.cards[capability].answer[0] for capability in models)]
+                    for one in release.extensions
+                ],
+                "h": f"{release_path(release)}.html",
                 "m": release.matrix,
                 "b": dict(release.bases),
             }
@@ -237,5 +288,5 @@ def _readable(data: Any) -> Any:
 
 
 def _script(data: Any) -> str:
-    """JSON inside a script, which ends at "</script>" and whose comments begin at "<!--" in any text."""
+    """JSON, in a script as well: one ends at "</script>" and whose comments begin at "<!--" in any text."""
     return json.dumps(_readable(data), ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")

@@ -2,12 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
 from builder.core.model import Cell
+from builder.core.versions import key
+from builder.plan.facts.tables import Source
 from builder.plan.lock import Outdated
 from builder.release.colab import Listed
 
@@ -25,12 +27,38 @@ def slug(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Remark:
+    """What a rule says, and the public sources of the values that it weighed."""
+
+    rule: str
+    text: str
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """One answer, why, and the public source that decided."""
+    """One answer, why, and the public sources that decided; ``warnings`` are reservations about a yes."""
 
     answer: Answer
     reason: str = ""
-    source: str = ""
+    sources: tuple[Source, ...] = ()
+    warnings: tuple[Remark, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The last source, that of the value which others were held against; empty if the matrix decided."""
+        return self.sources[-1].reference if self.sources else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """A compiled package beside a framework's release: the newest that the rules accept there."""
+
+    requirement: str
+    """``torchvision==0.21.0``."""
+    cards: Mapping[str, Judgement]
+    """By :attr:`Card.capability`: of the package alone."""
+    sources: tuple[Source, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,18 +73,37 @@ class Release:
     """As pip takes it: ``jax[cuda12]==0.6.2``."""
     index: tuple[str, ...] = ()
     """Extra package indexes that pip needs."""
+    pins: tuple[str, ...] = ()
+    """What pip is to be given beside it: NVIDIA's wheels that it does not ask for, bounds on others."""
+    outside: bool = False
+    """True if CUDA and cuDNN do not come with its wheel."""
     pythons: tuple[str, ...]
     cuda: str | None
     cudnn: str | None
     driver: str | None = None
     """The oldest driver that runs it."""
     cards: Mapping[str, Judgement]
-    """By :attr:`Card.capability`."""
+    """By :attr:`Card.capability`; the reservations are those about the card alone."""
+    warnings: tuple[Remark, ...] = ()
+    """Reservations on every card."""
+    extensions: tuple[Extension, ...] = ()
+    cell: Cell | None = None
+    """Of :attr:`matrix`; None if there is none."""
     matrix: str = ""
     """A matrix file with one cell of it; empty if there is no possible cell."""
     bases: Mapping[str, str] = field(default_factory=dict)
     """The base to stand on by Python: the matrix with these two in it is possible, too."""
-    source: str
+    sources: tuple[Source, ...]
+
+    @property
+    def label(self) -> str:
+        """``2.9.1+cu128``: unique among a framework's."""
+        return f"{self.version}+{self.variant}" if self.variant else self.version
+
+    @property
+    def read(self) -> str:
+        """The day on which its facts were read last, ``YYYY-MM-DD``; empty if no source has a day."""
+        return max((source.date or "" for source in self.sources), default="")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -66,6 +113,45 @@ class Card:
     name: str
     capability: str
     """``9.0``; ``9.0, linux/arm64`` of a card that is bound to a platform."""
+    title: str = ""
+    """As ``nvidia-smi`` spells it: ``NVIDIA GeForce RTX 3090`` of ``RTX3090``."""
+    since: str | None = None
+    """The oldest driver of its generation."""
+    listed: str | None = None
+    """The first driver that lists the card itself, if its generation is older."""
+    before: str | None = None
+    """The first driver branch that serves its generation no more."""
+    sources: tuple[Source, ...] = ()
+
+    def may_run_on(self, branch: str) -> bool:
+        """Whether no release of a driver branch is known to be too old for the card itself."""
+        return self.listed is None or key(branch)[:1] >= key(self.listed)[:1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """The newest release of one framework for a kind of card and a driver branch, and what was dropped."""
+
+    framework: str
+    release: Release | None
+    """None if none on record is known to run."""
+    dropped: str = ""
+    """The release after it, or the oldest on record; empty if the newest on record runs."""
+    why: Judgement | None = None
+    """Of the dropped one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """One driver branch and what fits it."""
+
+    name: str
+    """``535``."""
+    first: str | None
+    """Its first public release; None if no table has it."""
+    fits: Mapping[str, tuple[Fit, ...]]
+    """By :attr:`Card.capability`, one for each framework."""
+    sources: tuple[Source, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +257,25 @@ class Catalogue:
     images: tuple[CataloguedImage, ...]
     causes: tuple[Cause, ...]
     runtimes: tuple[Listed, ...]
+    branches: tuple[Branch, ...] = ()
+    """Driver branches, the newest first."""
     notes: tuple[str, ...] = ()
     """Files that could not be read, and why; the site says so."""
+
+    def by_framework(self) -> dict[str, list[Release]]:
+        """Each framework's releases, the newest first."""
+        found: dict[str, list[Release]] = {}
+        for release in self.releases:
+            found.setdefault(release.framework, []).append(release)
+        return found
+
+    def newest(self) -> dict[str, tuple[Fit, ...]]:
+        """By compute capability: the newest possible release of each framework, and what was dropped."""
+        frameworks = self.by_framework()
+        return {
+            capability: tuple(_newest(name, mine, capability) for name, mine in frameworks.items())
+            for capability in self.capabilities()
+        }
 
     def capabilities(self) -> dict[str, list[str]]:
         """The models by compute capability; the rules were asked about the first of each."""
@@ -180,3 +283,15 @@ class Catalogue:
         for card in self.cards:
             found.setdefault(card.capability, []).append(card.name)
         return found
+
+
+def _newest(framework: str, releases: Sequence[Release], capability: str) -> Fit:
+    best = next((one for one in releases if one.cards[capability].answer == "possible"), None)
+    newer = releases[: releases.index(best)] if best is not None else releases
+    after = next((one for one in reversed(newer) if best is None or one.version != best.version), None)
+    return Fit(
+        framework=framework,
+        release=best,
+        dropped=after.label if after is not None else "",
+        why=after.cards[capability] if after is not None else None,
+    )

@@ -9,19 +9,37 @@ from typing import TYPE_CHECKING, Any
 
 from doubles.project import Project, entry
 
+from builder.plan.facts.tables import load
+from builder.release.catalogue import releases as judging
 from builder.release.catalogue.collection import collect
-from builder.release.catalogue.releases import releases_of
+from builder.release.catalogue.releases import branches_of, cards_of, releases_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.release.catalogue.values import Catalogue, Release
+    from builder.release.catalogue.values import Branch, Catalogue, Release
 
 
 @functools.cache
 def releases(number: int | None = None) -> tuple[Release, ...]:
     """The releases of the tables, or the first ``number`` of them, judged once: all take seconds."""
     return tuple(itertools.islice(releases_of(), number))
+
+
+@functools.cache
+def branches(number: int | None = None) -> tuple[Branch, ...]:
+    """The driver branches beside the same releases, judged once."""
+    return tuple(branches_of(releases(number), cards_of()))
+
+
+def one_release(framework: str, version: str, variant: str = "") -> Release:
+    """One release, judged by the rules."""
+    table = load().frameworks[framework]
+    row = next(row for row in table.of(version) if row.variant == variant)
+    models: dict[str, str] = {}
+    for card in cards_of():
+        models.setdefault(card.capability, card.name)
+    return judging._release(table.name, table.title, row, models)
 
 
 def reported(project: Project, **changes: Any) -> Path:

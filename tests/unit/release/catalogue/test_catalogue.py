@@ -9,21 +9,24 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from catalogue_scene import gathered, published, releases, reported
+from catalogue_scene import gathered, one_release, published, releases, reported
 from doubles.project import Project
+from jsonschema import Draft202012Validator, ValidationError
 
 from builder.cli.commands import catalogue as command
+from builder.core import resources
 from builder.core.errors import UsageError
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import summary
 from builder.plan.facts.tables.gpus import card_of
 from builder.plan.matrix import load
 from builder.release.catalogue.collection import causes_of
-from builder.release.catalogue.releases import cards_of
-from builder.release.catalogue.site import slug, write_site
+from builder.release.catalogue.releases import branches_of, cards_of
+from builder.release.catalogue.site import write_site
+from builder.release.catalogue.values import slug
 
 if TYPE_CHECKING:
     from builder.release.catalogue.values import Catalogue
@@ -39,8 +42,8 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")
 
 
-def site(catalogue: Catalogue, folder: Path) -> dict[str, str]:
-    pages = write_site(catalogue, folder, made="2026-01-02")
+def site(catalogue: Catalogue, folder: Path, address: str = "") -> dict[str, str]:
+    pages = write_site(catalogue, folder, made="2026-01-02", site=address)
     return {str(path.relative_to(folder)): path.read_text() for path in pages}
 
 
@@ -57,7 +60,7 @@ class Links(HTMLParser):
         found = {name: value or "" for name, value in attrs}
         if tag == "a":
             self.leads.append(found["href"])
-        elif "src" in found or tag == "link":
+        elif "src" in found or (tag == "link" and found["rel"] != "canonical"):
             self.loads.append(found.get("src") or found["href"])
         if "id" in found:
             self.ids.add(found["id"])
@@ -203,9 +206,12 @@ def test_links_lead_to_pages_and_nothing_is_loaded_from_elsewhere(project: Proje
             if lead.startswith("https://"):
                 continue
             target, _, anchor = lead.partition("#")
+            if target.endswith(".json"):
+                assert (path.parent / target).is_file(), f"{path} leads to {lead}"
+                continue
             there = parsed.get(Path(os.path.normpath(path.parent / target)) if target else path)
             assert there is not None, f"{path} leads to {lead}"
-            choice = re.fullmatch(r"card=.+", anchor) and target.endswith("../index.html")
+            choice = re.fullmatch(r"(card|framework)=.+", anchor) and target.endswith("../index.html")
             assert not anchor or choice or anchor in there.ids, f"{path} leads to {lead}"
 
 
@@ -224,12 +230,144 @@ def test_a_release_stands_once_and_is_judged() -> None:
     assert "no package index" in of_no_index.reason
 
 
+def valid(folder: Path) -> dict[str, dict[str, Any]]:
+    """The documents below ``api/v1/``, each by the schema, whose pages and documents are there."""
+    schema = Draft202012Validator(json.loads((resources.schemas() / "catalogue.schema.json").read_text()))
+    root = folder / "api/v1"
+    found = {str(path.relative_to(root)): json.loads(path.read_text()) for path in root.rglob("*.json")}
+    for name, document in found.items():
+        schema.validate(document)
+        assert document["page"] == name.replace(".json", ".html")
+        assert (folder / document["page"]).is_file(), name
+    for kind in ("releases", "cards", "drivers", "causes"):
+        assert {row["path"] for row in found["index.json"][kind]} == {
+            name for name in found if name.startswith(f"{kind}/")
+        }
+    named = [fit for one in found.values() for fit in one.get("newest", ())]
+    named += [
+        fit
+        for one in found.values()
+        if one["about"] == "driver"
+        for row in one["cards"].values()
+        for fit in row
+    ]
+    assert {fit["path"] for fit in named} - {None} <= found.keys()
+    return found
+
+
+def test_each_document_has_the_form_of_its_schema(project: Project, tmp_path: Path) -> None:
+    reported(project)
+    catalogue = gathered(project)
+    pages = site(catalogue, tmp_path, "https://docs.example/rt")
+    found = valid(tmp_path)
+    assert found["cards/t4.json"]["ran"][0]["report"].endswith(".json")
+    assert found["cards/t4.json"]["address"] == "https://docs.example/rt/cards/t4.html"
+    assert '<link rel="canonical" href="https://docs.example/rt/cards/t4.html">' in pages["cards/t4.html"]
+    release = catalogue.releases[0]
+    document = found[f"releases/{release.framework}/{release.label}.json"]
+    assert {name: one["answer"] for name, one in document["cards"].items()} == {
+        name: one.answer for name, one in release.cards.items()
+    }
+    assert document["read"] == max(one["date"] or "" for one in document["sources"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("all_releases")
+def test_the_whole_site_has_a_page_for_each_thing_and_a_size(project: Project, tmp_path: Path) -> None:
+    catalogue = gathered(project)
+    site(catalogue, tmp_path)
+    things = (catalogue.releases, catalogue.cards, catalogue.branches, catalogue.causes)
+    assert len(valid(tmp_path)) == sum(map(len, things)) + 1
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 80_000_000
+
+
+def test_a_document_of_another_form_is_noticed(project: Project, tmp_path: Path) -> None:
+    """The check above can fail."""
+    site(gathered(project), tmp_path)
+    path = tmp_path / "api/v1/cards/t4.json"
+    path.write_text(path.read_text().replace('"about":"card"', '"about":"release"'))
+    with pytest.raises(ValidationError):
+        valid(tmp_path)
+
+
+def test_a_reservation_is_a_warning_and_those_of_the_release_are_there() -> None:
+    release = one_release("tensorflow", "2.4.1")
+    assert release.cards["8.6"].answer == "possible"
+    assert release.cards["8.6"].reason == ""
+    (of_card,) = release.cards["8.6"].warnings
+    assert "8.0.5 serves compute capability 3.0 to 8.0" in of_card.text
+    assert [one.rule for one in release.warnings] == ["known-bad"]
+    assert release.outside
+    assert "protobuf<3.21" in release.pins
+
+
+def test_what_goes_beside_a_release_is_what_check_accepts() -> None:
+    release = one_release("torch", "2.6.0", "cu124")
+    found = {one.requirement: one for one in release.extensions}
+    assert {"torchvision==0.21.0", "torchaudio==2.6.0"} <= found.keys()
+    assert release.cell is not None
+    for text in found:
+        beside = replace(release.cell, pip=(*release.cell.pip, text))
+        assert summary(check(beside, suggest=False)).answer == "possible", text
+
+
+def test_what_fits_a_driver_is_what_check_accepts() -> None:
+    releases = [
+        one_release("torch", version, variant)
+        for version, variant in (("2.9.1", "cu128"), ("2.6.0", "cu124"), ("1.13.1", "cu117"))
+    ]
+    branches = {branch.name: branch for branch in branches_of(releases, cards_of())}
+    seen = set()
+    for name in ("470", "535", "570", "595"):
+        for capability, model in (("3.7", "sm_37"), ("6.1", "sm_61"), ("8.6", "sm_86"), ("12.0", "sm_120")):
+            (fit,) = branches[name].fits[capability]
+            runs = [
+                one
+                for one in releases
+                if one.cell is not None
+                and summary(check(replace(one.cell, gpus=(model,)), driver=name, suggest=False)).answer
+                == "possible"
+            ]
+            assert fit.release == (runs[0] if runs else None), (name, capability)
+            assert (fit.why is None) == (fit.release == releases[0])
+            seen.add(fit.release.label if fit.release else None)
+    assert len(seen) > 2
+
+
+def test_each_card_is_found_by_the_name_that_its_page_shows() -> None:
+    for card in cards_of():
+        found = card_of(card.title)
+        assert found is not None, card
+        assert found.name == card.name
+    assert "NVIDIA GeForce RTX 3090" in {card.title for card in cards_of()}
+
+
+def test_while_nothing_ran_the_page_says_so_first(project: Project, tmp_path: Path) -> None:
+    nothing = site(gathered(project), tmp_path / "nothing")["images/index.html"]
+    assert 0 < nothing.index("Nothing here is known to work yet") < nothing.index("Each row is")
+    reported(project)
+    ran = site(gathered(project), tmp_path / "ran")["images/index.html"]
+    assert "Nothing here" not in ran
+    assert 0 < ran.index("Tesla T4") < ran.index("Each row is")
+
+
+@pytest.mark.parametrize(
+    "site", ["docs.example", "https://u:p@docs.example", "https://docs.example/?x", "javascript:1"]
+)
+def test_an_address_that_is_none_is_refused_before_the_work(
+    site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RTBUILD_SITE", site)
+    with pytest.raises(UsageError, match="RTBUILD_SITE is no address of a site"):
+        command.catalogue(None, Path("site"), Path("results"), None, None, None, False)
+
+
 def test_the_same_catalogue_gives_the_same_bytes(project: Project, tmp_path: Path) -> None:
     assert site(gathered(project), tmp_path / "one") == site(gathered(project), tmp_path / "two")
 
 
 def test_an_empty_catalogue_is_a_site(tmp_path: Path, project: Project) -> None:
-    empty = replace(gathered(project), images=(), releases=(), notes=())
+    empty = replace(gathered(project), images=(), releases=(), branches=(), notes=())
     assert "no image here" in site(empty, tmp_path / "site")["images/index.html"]
 
 
