@@ -196,7 +196,9 @@ def _without_failure(checks, facts, options):
     faults = [check for check in checks if "probe_fault" in check["evidence"]]
     but = ", but the stage %s did not come to its end" % silent if silent else ""
     # what a program may do without, and whoever reads one line alone should know
-    told = "".join("; but %s" % check["note"] for check in checks if check["id"] == "K01" and check["note"])
+    told = [check["note"] for check in checks if check["id"] == "K01" and check["note"]]
+    told += [text for check in checks for text in check["evidence"].get("remarks") or ()]
+    told = "".join("; but %s" % text for text in told)
     if faults:
         return None, "%(id)s of the stage %(stage)s was not made: %(summary)s" % faults[0]
     if options.get("only"):

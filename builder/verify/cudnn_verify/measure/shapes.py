@@ -36,6 +36,7 @@ EVIDENCE_SHAPES = {
     "packages": _TEXTS,
     "probe_fault": _TEXTS,
     "problem": str,
+    "remarks": _TEXTS,
     "rule": _TEXT_OR_NONE,
     "rows": [dict],
     "shadow": str,

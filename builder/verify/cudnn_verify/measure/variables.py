@@ -55,6 +55,7 @@ def check_variables(ctx, packages):
         text = "a framework's own cuDNN check is switched off: %s" % ", ".join(off)
         return ctx.fails("E02", text, "check-disabled", dict(evidence, off=off))
     notes = _notes() + [hidden and hides] + slight
+    evidence["remarks"] = slight
     text = "%d variable%s steer CUDA and the loader" % (len(steering), "" if len(steering) == 1 else "s")
     return ctx.passed("E02", text, evidence, note="; ".join(filter(None, notes)))
 
@@ -105,7 +106,8 @@ def unusable_folders(packages):
     for key, row in sorted(read_patterns()["variables-folders"].items()):
         name, (pattern, kind, default) = key.upper(), row.split(" ")
         package, named = _here(pattern, packages), os.environ.get(name)
-        folder = named or (os.path.expanduser(default) if default != "-" else "")
+        usual = no_temporary_folder() is None and tempfile.gettempdir() if default == "TMPDIR" else ""
+        folder = named or usual or (os.path.expanduser(default) if default.startswith("~") else "")
         if not package or not folder or name == "CUPY_CACHE_DIR" and _true("CUPY_CACHE_IN_MEMORY"):
             continue
         why = why_unusable(folder, code=kind == "code")

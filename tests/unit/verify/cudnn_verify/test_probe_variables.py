@@ -6,6 +6,7 @@ import pytest
 
 from builder.verify.cudnn_verify.common.tables import read_patterns
 from builder.verify.cudnn_verify.measure import variables
+from builder.verify.cudnn_verify.measure.report import decide_verdict
 from builder.verify.cudnn_verify.measure.variables import check_variables
 
 ALL = ("torch", "triton", "jax", "jaxlib", "tensorflow", "cupy-cuda12x", "ctranslate2")
@@ -97,6 +98,16 @@ def test_libraries_are_loaded_from_some_folders_and_not_from_a_mount_without_exe
     monkeypatch.setattr(variables, "on_noexec_mount", lambda _: True)
     found = e02(**{name: tmp_path})
     assert ("noexec" in found["summary"]) == (FOLDERS[name] == "code")
+
+
+def test_temporary_files_that_do_not_run_are_told_on_the_first_line(e02, monkeypatch):
+    """torch.compile loads what it has compiled from there; the rest of PyTorch does not."""
+    monkeypatch.setattr(variables, "on_noexec_mount", lambda _: True)
+    found = e02(("torch",))
+    assert (found["outcome"], "TORCHINDUCTOR_CACHE_DIR is not set" in found["note"]) == ("passed", True)
+    said = decide_verdict([found], {"copies": [], "frameworks": [{"name": "torch"}]}, {})
+    assert "mounted noexec" in said["summary"]
+    assert e02(("jax",))["note"] is None
 
 
 def test_values_that_break_nothing_are_remarks(e02):
