@@ -54,7 +54,7 @@ def compile_sources(
     missing = unpack_known(parts_of(packs, made_by=made_by), rootfs, lease)
     wanted = {file.path for part in missing for file in part.files}
     if wanted:
-        unpack_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, rootfs)
+        unpack_sources(packs, rootfs, lambda file: file.path in wanted or not file.path.endswith(".py"))
         progress(f"compiling {len(wanted)} files")
     run()
     store_compiled(missing, rootfs.root, lease)
@@ -132,11 +132,13 @@ def unpack_known(parts: Sequence[BytecodePart], rootfs: RootfsTree, lease: Lease
         if pack is None:
             missing.append(part)
         else:
-            rootfs.write(pack.contents(lambda _file: True), _OUT)
+            rootfs.write(pack.contents(), _OUT)
     return missing
 
 
-def unpack_sources(wanted: Callable[[Packed], bool], packs: Sequence[Pack], rootfs: RootfsTree) -> None:
+def unpack_sources(
+    packs: Sequence[Pack], rootfs: RootfsTree, wanted: Callable[[Packed], bool] = lambda _file: True
+) -> None:
     """Lay out sources that are ``wanted``, with the RECORDs, as old as they are in their layers."""
     for pack in packs:
         rootfs.write(pack.contents(lambda file: is_source(file.path) and wanted(file)), mtime=MTIME)

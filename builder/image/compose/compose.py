@@ -47,8 +47,8 @@ def compose_image(work: ComposeInput) -> ComposedImage:
     :class:`~builder.core.errors.MissingToolError` if this machine cannot run the recipe's steps.
     """
     check_collisions(work.plan)
-    added = added_layers(work)
     stacked = work.plan.stacked(work.base.layers)
+    added = added_layers(work)
     config = final_config(work.recipe, work.base, stacked, work.system, added)
     layers = (*stacked, *work.system.layers, *added)
     manifest = image_manifest(config, layers)

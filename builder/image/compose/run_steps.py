@@ -194,7 +194,7 @@ def _run(work: ComposeInput, needed: set[RecipeStep], rootfs: RootfsTree) -> Non
             compile_sources(packs, rootfs, lease, made_by=made_by, run=run, progress=progress)
         else:
             if step.reads == "sources":
-                unpack_sources(lambda _file: True, packs, rootfs)
+                unpack_sources(packs, rootfs)
             run()
 
 

@@ -67,7 +67,7 @@ class Pack:
         """The maker's notes, read with the index."""
         self._start = _LENGTH + length
 
-    def contents(self, wanted: Callable[[Packed], bool]) -> Iterator[Content]:
+    def contents(self, wanted: Callable[[Packed], bool] = lambda _file: True) -> Iterator[Content]:
         """The files that are ``wanted``; nothing is read beyond the last of them."""
         left = sum(map(wanted, self.files))
         with self.path.open("rb") as blob:
