@@ -23,7 +23,7 @@ from builder.plan.facts.tables import (
     load,
 )
 
-_ELSEWHERE = frozenset({"name", "sources", "brings", "colab"})
+_ELSEWHERE = frozenset({"name", "sources", "brings", "colab", "libraries"})
 """Values of a framework's row that the probe has no use for."""
 
 

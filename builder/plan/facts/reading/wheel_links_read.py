@@ -32,6 +32,7 @@ from builder.plan.facts.reading.wheel import (
 )
 from builder.plan.facts.reading.wheel_links import may_have_libraries
 from builder.plan.facts.reading.wheelread import metadata_head
+from builder.plan.facts.tables import load
 from builder.sources.index import Index, RemoteZip, UnknownError
 from builder.sources.net import explain
 
@@ -46,9 +47,9 @@ _LONGEST = 4096
 _THREADS = 8
 _LIBRARY = re.compile(r"(?:.*/)?[^/]+\.so(?:\.[\w.]+)?")
 _FIRST = 4
-_OF_OTHERS = re.compile(r"lib(?:cu|nv|npp|nccl|torch|c10|tensorflow)")
-"""Libraries of NVIDIA's and of frameworks': of a wheel whose outermost ones are linked with them, all others
-are read, too."""
+_OF_NVIDIA = ("libcu", "libnv", "libnpp", "libnccl")
+"""How names of NVIDIA's libraries begin. Of a wheel whose outermost ones are linked with these or with a
+framework's, all others are read, too."""
 
 
 def read_links(wheels: Iterable[Wheel], index: Index, *, cache: Path | None = None) -> int:
@@ -109,8 +110,9 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
     if not canonical(wheel.name).startswith("nvidia-"):
         outermost = sorted(libraries, key=lambda one: (one.filename.count("/"), one.compress_size))[:_FIRST]
         _members(archive, outermost, values)
+        linked = (*_OF_NVIDIA, *load().framework_libraries)
         if any(
-            _OF_OTHERS.match(name) for one in values["libraries"].values() if one for name in one["needed"]
+            name.startswith(linked) for one in values["libraries"].values() if one for name in one["needed"]
         ):
             _members(archive, libraries, values)
     return values

@@ -17,8 +17,6 @@ _CUDA = re.compile(
 """Libraries of NVIDIA's that come with CUDA: of a base, an image with CUDA alone has them."""
 _BY_MAJOR = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+)\.so\.(\d+)(?:\.\d+)*")
 """Those that have CUDA's own major in their names."""
-_FRAMEWORKS = re.compile(r"lib(?:torch\w*|c10\w*|tensorflow\w*)\.so(?:\.\d+)*")
-"""Libraries of frameworks': wheels alone bring them."""
 
 
 def links(stack: Stack) -> Iterator[Finding]:
@@ -55,8 +53,8 @@ def _of_the_base(stack: Stack, wheels: Iterable[WheelLinks]) -> set[str]:
 
 def _base_may_have(stack: Stack, name: str) -> bool:
     cell = stack.cell
-    if _FRAMEWORKS.fullmatch(name):
-        return False
+    if re.fullmatch(rf"(?:{'|'.join(load().framework_libraries)})\w*\.so(?:\.\d+)*", name):
+        return False  # wheels alone bring them
     if not _CUDA.fullmatch(name) or any(re.match(r"cuda|nvidia|lib(?:cu|n)", text) for text in cell.apt):
         return True
     if any(key == "LD_LIBRARY_PATH" for key, _ in cell.env):

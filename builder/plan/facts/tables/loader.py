@@ -297,6 +297,11 @@ class Facts:
     """Of the tables that are read when they are first asked for."""
 
     @functools.cached_property
+    def framework_libraries(self) -> tuple[str, ...]:
+        """``libtorch``: how the names of frameworks' libraries begin."""
+        return tuple(name for row in self.registry for name in row.libraries)
+
+    @functools.cached_property
     def own_drivers(self) -> Mapping[str, ToolkitRow]:
         """The oldest toolkit of each minor version of CUDA, whose driver that version is said to need."""
         found: dict[str, ToolkitRow] = {}
@@ -402,6 +407,7 @@ class FrameworkName(Row):
     colab: bool = False
     requesters: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     printed_by: str | None = None
     opens: Mapping[str, str] = field(default_factory=dict)

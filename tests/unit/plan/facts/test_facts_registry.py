@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections import namedtuple
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ import pytest
 from builder.core import resources
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.maintain.probe_facts import portable
+from builder.plan.facts.rules import linking
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
+from builder.plan.facts.rules.image_contents import stack_of
 from builder.plan.facts.tables import gpus
 from builder.plan.facts.tables import loader as tables
 from builder.plan.resolve.solve import meant
@@ -37,6 +40,7 @@ aliases = ["mdp"]
 packages = "madeup-gpu"
 requesters = ["madeup/libmadeup.so"]
 inner = ["madeup/lib"]
+libraries = ["libmadeup"]
 settings = ["MADEUP_"]
 printed_by = '\\bmadeup[./]'
 sources = ["wheels"]
@@ -90,6 +94,9 @@ def test_a_framework_and_a_card_of_the_tables_are_known_to_every_reader(make) ->
     )
     found = list(check(cell, suggest=False))
     assert f"Made Up {release}" in str(found)
+    may_have = partial(linking._base_may_have, stack_of(cell))
+    assert not may_have("libmadeup_core.so.1"), "wheels alone bring a framework's libraries"
+    assert may_have("libother.so.1")
     assert not [f for f in found if f.rule == "gpu" and f.outcome is Outcome.UNKNOWN and "RTX7090" in str(f)]
     assert meant("madeup-gpuu") == "madeup-gpu"
     assert family("mdp") == family("madeup-gpu") == "madeup"
