@@ -34,6 +34,9 @@ class FrameworkBuilds(object):
             wanted = said  # the line that failed names its framework
         if len(wanted) != 1 and not set(wanted) & (set(here) | set(self.here.printed_by)):
             wanted = here or wanted
+        self.guessed = not wanted and len(getattr(self.here, "named", ())) == 1
+        if self.guessed:
+            wanted = [name for name in self.here.named if name in known]  # the only one that a text is about
         both = [name for name in wanted if name in here]
         printed = [name for name in wanted if name in self.here.printed_by]
         name = next(iter(both or printed or wanted), None)

@@ -358,6 +358,7 @@ PACKAGE_FACTS = {
     "module-wheel": _module_wheel,
     "legacy-branch": lambda r: r.detail.get("branch"),
     "files-told": lambda r: bool(r.owners() or r.detail.get("stem")),
+    "served-branch": lambda r: 580 if not r.capability or r.capability >= (5, 0) else None,
     "rebooted": lambda r: getattr(r.here, "rebooted", False),
     "ngc": lambda r: getattr(r.here, "ngc", False),
     "glibc-part": _glibc_part,

@@ -89,7 +89,12 @@ class Remedies(FrameworkBuilds):
     def _tags(self):
         """The places here, the framework, and what the line that failed says."""
         line, wants = str(self.detail.get("matched")), self.detail.get("requirement")
-        tags = {tag for tag, words in read_patterns()["tags"].items() if words in line} | self.here.places
+        whole = line + " " + str(self.detail.get("line"))
+        tags = {
+            tag
+            for tag, words in read_patterns()["tags"].items()
+            if words in (whole if tag.startswith("says-") else line)
+        } | self.here.places
         return tags | {"any", self.framework, "wants-%s" % (wants or "").replace(" ", "-")}
 
     def _filled(self, where, text, note):
@@ -130,7 +135,7 @@ class Remedies(FrameworkBuilds):
 
     def image(self):
         """The command for an image in which release and card fit; None for a release that is unknown."""
-        unknown = not self.certain or (self.version and not self.rows)
+        unknown = self.guessed or not self.certain or (self.version and not self.rows)
         old = self.capability and self.capability < (5, 0)  # no base of rtbuild's has a CUDA that old
         if self.framework in (None, "paddlepaddle-gpu", "ctranslate2") or unknown or old:
             return None

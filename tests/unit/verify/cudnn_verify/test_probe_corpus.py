@@ -596,6 +596,16 @@ def test_the_command_is_made_of_what_the_text_says(text, cause, command):
             "cat /proc/driver",
         ),
         ("/usr/bin/ld: cannot find -lcuda", "LIBRARY_PATH=/usr/local/cuda/lib64/stubs"),
+        ("cudnn64_9.dll which is missing: ONNX Runtime", "onnxruntime-gpu[cuda,cudnn]"),
+        ("bitsandbytes was compiled without GPU support", "--upgrade bitsandbytes"),
+        ("cannot import name 'triton_key' from 'triton.compiler'", "requires('torch')"),
+        (
+            (
+                "This container was built for NVIDIA Driver Release 580.82 or later, but\n"
+                "       version 550.54 was detected and compatibility mode is UNAVAILABLE."
+            ),
+            "nvidia-driver-580",
+        ),
         (
             "torch/_ops.py, in load_library\nlibnvrtc.so.13: cannot open shared object file\ntorchcodec",
             "torchcodec --index-url https://download.pytorch.org/whl/cu126",
