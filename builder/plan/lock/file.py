@@ -9,7 +9,7 @@ import contextlib
 import enum
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -292,15 +292,23 @@ def render(matrix: str, cells: Mapping[str, LockEntry]) -> str:
 
 
 def _keys(items: Iterable[_Item], name: Callable[[_Item], str]) -> dict[_Item, str]:
-    """A readable name for each; with a piece of the hash if two files have the same name."""
+    """A readable name for each; with a piece of the hash if two files have the same name.
+
+    The hash is the row's if the file is the same, too: Debian moves a package from one archive to another.
+    """
     named: dict[str, list[_Item]] = {}
     for item in sorted(items):
         named.setdefault(name(item), []).append(item)
     return {
-        item: key if len(same) == 1 else f"{key}#{item.sha256[:12]}"
+        item: key if len(same) == 1 else f"{key}#{_piece(item, same)}"
         for key, same in named.items()
         for item in same
     }
+
+
+def _piece(item: _Item, same: Sequence[_Item]) -> str:
+    alone = [one.sha256 for one in same].count(item.sha256) == 1
+    return item.sha256[:12] if alone else digest_of(repr(item)).removeprefix("sha256:")[:12]
 
 
 def _layout(value: Any, indent: str = "") -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from lock_values import lock_cell, lock_matrix, lock_pinned, lock_registry_base, lock_wheel
+from lock_values import lock_cell, lock_deb, lock_matrix, lock_pinned, lock_registry_base, lock_wheel
 from pages import model_schemas
 
 from builder.core.errors import UsageError
-from builder.core.model import Base
+from builder.core.model import Base, RootfsBase
 from builder.plan.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, render, state, status
 
 if TYPE_CHECKING:
@@ -114,6 +114,21 @@ def test_two_files_of_one_name(path: Path) -> None:
     assert read
     assert read["b"].wheels == (other,)
     assert read["a"].wheels == pins["a"].wheels
+
+
+def test_one_file_of_two_archives(path: Path) -> None:
+    """A point release takes packages over from the security archive: each base keeps the row of its lock."""
+    a, b = lock_cell("a"), lock_cell("b")
+    bases = [
+        RootfsBase(suite="bullseye", debs=(lock_deb("apt", archive=archive),), epoch=epoch)
+        for epoch, archive in enumerate(("debian", "debian-security"), 1)
+    ]
+    merge(path, lock_matrix(path, a, b), {"a": lock_pinned(a, base=bases[0])})
+    merge(path, lock_matrix(path, a, b), {"b": lock_pinned(b, base=bases[1])})
+    read = read_lock(path)
+    assert [read[cell].base for cell in ("a", "b")] == bases
+    merge(path, lock_matrix(path, a, b), {"a": lock_pinned(a, base=bases[1])})
+    assert list(json.loads(path.read_text())["debs"]) == ["apt_1:2.0-3+deb11u1_amd64"]
 
 
 def edit(text: str, change: Callable[[dict[str, Any]], None]) -> str:
