@@ -178,10 +178,10 @@ def _said(report: dict[str, Any]) -> tuple[Any, ...]:
 
 def _loaders_part(folder: Path) -> dict[str, str]:
     """What docs/export.md says to add, as the image has it: the link for cuDNN 8, and the loader's paths."""
-    packages = next(folder.glob("venv/lib/python*/site-packages/nvidia"))
-    for library in packages.glob("cuda_nvrtc/lib/libnvrtc.so.*"):
+    folders = sorted(folder.glob("venv/lib/python*/site-packages/nvidia/*/lib"))
+    for library in [one for path in folders for one in path.glob("libnvrtc.so.*")]:
         library.with_name("libnvrtc.so").symlink_to(library.name)
-    return {"LD_LIBRARY_PATH": os.pathsep.join(map(str, sorted(packages.glob("*/lib"))))}
+    return {"LD_LIBRARY_PATH": os.pathsep.join(map(str, folders))}
 
 
 @pytest.fixture(scope="module")
