@@ -21,6 +21,7 @@ from builder.core.versions import (
     closest_first,
     contains,
     key,
+    lower_bound,
     newest_first,
     pinned,
     release,
@@ -294,6 +295,10 @@ def _absent(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | Non
     table = load().table(wish.name)
     known = sorted({row.version for row in table.rows}, key=release)
     span = f"on record are {known[0]} to {known[-1]} (`docs/facts.md`)"
+    since, meant_for = table.elsewhere_since, pinned(wish.parsed) or lower_bound(wish.parsed)
+    if since is not None and meant_for is not None and release(meant_for) >= release(since):
+        reason = f"of {wish} ({wish.place}) nothing is on record: {table.title} has it on an index of its own"
+        return Absent(wish=wish, reason=f"{reason}; {span}", outcome=Outcome.UNKNOWN)
     if available and _is_not_listed(wish, available):
         reason = f"no release on record that the package index has fits {wish} ({wish.place})"
         return Absent(wish=wish, reason=reason, outcome=Outcome.IMPOSSIBLE)

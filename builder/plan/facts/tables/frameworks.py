@@ -190,6 +190,8 @@ class FrameworkTable:
     """The day on which the index was last read and said something new."""
     oldest: str | None = None
     """The oldest release that the index has; None if older ones than the rows' may lie there."""
+    elsewhere_since: str | None = None
+    """From this release on it lies on an index of its maker's, which nobody reads; None if on none."""
     variants_since: str | None = None
     variants_before: str | None = None
     """Of the releases between the two every CUDA variant has a row, on whichever index of its maker's."""

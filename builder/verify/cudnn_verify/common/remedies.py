@@ -303,6 +303,7 @@ class Remedies(FrameworkBuilds):
 
     FACTS = {
         # the machine and what is installed
+        "set-at-start": lambda _: False,
         "slept": lambda r: r.here.slept,
         "system-cudnn": lambda r: r.here.system_cudnn,
         "library-path": lambda r: r.here.library_path or None,

@@ -77,6 +77,8 @@ def kernels_stage(ctx):
     if not missing:
         _check_card(ctx, [row for row in rows if "ptxas" in row["needs"]], asked, evidence)
         return
+    if missing.get("cc") == missing.get("python-headers"):
+        missing.pop("python-headers", None)  # it is the compiler that is missed
     text = "; ".join("%s: %s" % (_WORDS.get(need, need), missing[need]) for need in sorted(missing))
     if fault:
         who = ", ".join(without) or "the image is to have compilers, which"

@@ -11,7 +11,7 @@ from ..common.distributions import cudnn_wheels, list_folder, requirement
 from ..common.framework_builds import torch_index
 from ..common.isolation import user_path
 from ..common.remedies import Command, Remedies
-from ..common.tables import cuda_family, cuda_major_of, read_facts, read_frameworks
+from ..common.tables import cuda_family, cuda_major_of, cuda_package, read_facts, read_frameworks
 from ..common.versions import dotted, numbers
 from .library_files import in_folders, read_elf
 
@@ -296,7 +296,10 @@ class MachineRemedies(Remedies):
         name = self.known("nvrtc")
         if name in self.here.packages:
             return ["--force-reinstall", "--no-deps"] + self._again(name)
-        return name
+        # of the minor version of the toolkit that is here
+        family, major = cuda_family(name or "")
+        beside = self.here.packages.get(cuda_package("cuda-runtime", major)) if major else None
+        return "%s==%s.*" % (name, dotted(numbers(beside)[:2])) if beside else name
 
     def _bare_link(self):
         found = re.search(r"\b(libcudnn|libnvrtc|libcuda)\.so\b(?!\.)", self.said)
@@ -324,6 +327,7 @@ class MachineRemedies(Remedies):
                 len(r.owners() or ()) > 1 and bool(set(r._hurt()) & set(r.owners()))
             ),
             "each-hurt": lambda r: tuple(map(r._again, r._hurt())),
+            "set-at-start": lambda r: bool(r.evidence.get("set_by")),
             "cuda-headers": lambda r: bool(r.evidence.get("header")),
             "closed-program": lambda r: " ".join(map(quote, r.evidence.get("closed") or ())) or None,
             "each-right-name": lambda r: tuple(filter(None, map(r.right_name, r._hurt()))),

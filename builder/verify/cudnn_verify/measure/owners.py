@@ -58,7 +58,13 @@ def _look(path, rows, found, loader):
     if problem and matching and not tool and loader.header(path)["skipped"] and owners_by_hash(path, rows):
         return  # a whole package for another machine is no damage: who imports it knows better
     if strangers or problem:
-        row = {"path": path, "size": size, "not_as_in": strangers or names, "as_in": matching}
+        # of the very size that its one owner installed, and broken: no other package's file
+        row = {
+            "path": path,
+            "size": size,
+            "not_as_in": strangers or names,
+            "as_in": matching if strangers else [],
+        }
         found["damaged" if problem else "changed"].append(dict(row, problem=problem) if problem else row)
 
 

@@ -230,6 +230,8 @@ def check_pins(ctx, distributions):
     if found["missed"] or found["lost"]:
         entry = (found["missed"] + found["lost"])[0]
         cause = entry.get("cause", "package-pin-mismatch")
+        found["lost"].sort(key=lambda row: bool(row.get("slight")))
+        found["weak"] = all(row.get("slight") for row in found["missed"] + found["lost"])
         text = "; ".join(_said("needs", row) for row in (found["missed"] + found["lost"])[:3])
         return ctx.fails("P01", text, cause, found)
     others = [row for row in unmet if not row["name"].startswith("nvidia-")]
@@ -279,6 +281,10 @@ def _said(verb, entry):
     return "%s %s %s, %s" % (entry["by"], verb, entry["wants"], ends)
 
 
+def _exact(need):
+    return not need["optional"] and any(operator in ("==", "===") for operator, _ in need["pins"])
+
+
 def _compare(found, row, need, distributions, strict):
     name, there = need["name"], distributions.get(need["name"])
     pins = ",".join("".join(pin) for pin in need["pins"])
@@ -298,6 +304,11 @@ def _compare(found, row, need, distributions, strict):
             found["missed"].append(entry)
     elif half:
         found["lost"].append(dict(entry, cause="package-pin-mismatch"))
+    elif (
+        _exact(need) and row["name"].lower() == "torch" and not name.startswith("nvidia-") and has_record(row)
+    ):
+        # triton, without which torch.compile cannot work and the rest of PyTorch does
+        found["lost"].append(dict(entry, cause="package-pin-mismatch", slight=True))
     elif name.startswith("nvidia-"):
         exact = any(operator in ("==", "===") for operator, _ in need["pins"])
         stem, major = cuda_family(name)

@@ -39,6 +39,7 @@ EVIDENCE_SHAPES = {
     "remarks": _TEXTS,
     "rule": _TEXT_OR_NONE,
     "rows": [dict],
+    "set_by": str,
     "shadow": str,
     "stderr": str,
     "types": dict,

@@ -4,12 +4,22 @@ The tables of names and values are in ``patterns.ini``. What is read only once t
 where there may be none.
 """
 
+import glob
 import os
 import re
+import shutil
+import sys
 import tempfile
 
+from ..common.distributions import read_text, search_folders
 from ..common.tables import read_frameworks, read_patterns
-from .environment import memory_limit, no_temporary_folder, on_noexec_mount, preload_file
+from .environment import (
+    memory_limit,
+    no_temporary_folder,
+    on_noexec_mount,
+    preload_file,
+    start_environment,
+)
 
 _STEERING = (
     r"LD_LIBRARY_PATH|LD_PRELOAD|LD_AUDIT|CUDA_|CUDNN_|NVIDIA_|NV_CUD|CONDA_PREFIX$|COLAB_|VIRTUAL_ENV$|CUPY_|"
@@ -49,6 +59,10 @@ def check_variables(ctx, packages):
     hides = "CUDA_VISIBLE_DEVICES=%s: no program here would see a GPU" % cards
     if hidden and not (ctx.without_cuda or ctx.no_gpu):
         named = dict(evidence, variable="CUDA_VISIBLE_DEVICES", yields=True)
+        started = start_environment()
+        if started is not None and started.get("CUDA_VISIBLE_DEVICES") != cards:
+            named["set_by"] = set_by("CUDA_VISIBLE_DEVICES")
+            hides += "; %s sets it, not the shell" % named["set_by"]
         return ctx.fails("E02", hides, "device-hidden", named)
     off = sorted(name for name, values in _SKIPS.items() if os.environ.get(name) in values)
     if off:
@@ -58,6 +72,17 @@ def check_variables(ctx, packages):
     evidence["remarks"] = slight
     text = "%d variable%s steer CUDA and the loader" % (len(steering), "" if len(steering) == 1 else "s")
     return ctx.passed("E02", text, evidence, note="; ".join(filter(None, notes)))
+
+
+def set_by(name):
+    """What sets a variable as Python starts: sitecustomize, usercustomize or a .pth file that names it."""
+    modules = [sys.modules.get(module) for module in ("sitecustomize", "usercustomize")]
+    paths = [getattr(module, "__file__", None) for module in modules]
+    paths += [
+        path for folder in search_folders() for path in sorted(glob.glob(os.path.join(folder, "*.pth")))
+    ]
+    texts = ((path, read_text(path, 1 << 20)) for path in paths if path)
+    return next((path for path, text in texts if name in text), "something that Python reads as it starts")
 
 
 def _notes():
@@ -85,13 +110,19 @@ def _here(pattern, packages):
 
 
 def refused_values(packages):
-    """[(variable, text, cause)] of those whose value an installed package takes for a fault on a GPU."""
+    """[(variable, text, cause)] of those whose value an installed package takes for a fault."""
     found = []
     for key, row in sorted(read_patterns()["variables-refused"].items()):
         name, (pattern, values) = key.upper(), row.split(" ", 1)
         value, package = os.environ.get(name), _here(pattern, packages)
         if value and package and not re.match("(?:%s)$" % values, value):
             text = "%s=%s: %s refuses this value as it turns to a GPU" % (name, value, package)
+            found.append((name, text, "variable-breaks-framework"))
+    for key, pattern in sorted(read_patterns()["variables-programs"].items()):
+        name, package = key.upper(), _here(pattern, packages)
+        words = (os.environ.get(name) or "").split()
+        if words and package and not shutil.which(words[0]):
+            text = "%s=%s: %s starts this program to compile, and it is not there" % (name, words[0], package)
             found.append((name, text, "variable-breaks-framework"))
     return found
 

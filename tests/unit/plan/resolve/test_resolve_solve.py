@@ -184,6 +184,10 @@ def test_what_an_index_answered_that_it_lacks_is_impossible() -> None:
         ("torch==1.7.1", {"torch": ["2.0.0"]}),
     ):
         assert type(refusal(text, available=available)) is NothingPossibleError
+    for text in ("paddlepaddle-gpu==3.0.0", "paddlepaddle-gpu>=3.0", "paddlepaddle-gpu==3.2.1"):
+        said = refusal(text, available={"paddlepaddle-gpu": ["2.5.2", "2.6.2"]})
+        assert isinstance(said, NotKnownError), text
+        assert "PaddlePaddle has it on an index of its own" in said.reasons[0]
     for text in ("torch==0.4.1", "torch==1.9.0+cu999", "torch==2.0.0rc1"):
         assert isinstance(refusal(text, available={"torch": ["0.4.1", "2.0.0"]}), NotKnownError), text
 

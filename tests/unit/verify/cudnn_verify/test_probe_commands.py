@@ -112,7 +112,7 @@ def test_the_rest_is_installed_first_and_a_folder_that_is_not_there_is_left_out(
     )
     check["evidence"] = {"cannot be opened": {"libnvrtc.so.12": "", "libcudart.so.12": ""}}
     first, last = commands_here(facts, check)
-    assert first["text"].endswith("install nvidia-cuda-nvrtc-cu12")
+    assert first["text"].endswith("install 'nvidia-cuda-nvrtc-cu12==12.4.*'")
     assert last["text"] == f"export LD_LIBRARY_PATH={wheels[1]}:{wheels[0]}:{alive}"
     assert f"not there: {dead}" in last["note"]
 

@@ -331,6 +331,30 @@ def test_a_numpy_of_another_abi_is_named_beside_other_faults(
     assert (f"{package} {version} needs numpy<2, installed is {numpy}" in check["summary"]) == misfit
 
 
+def test_a_library_of_another_machine_and_the_very_size_is_no_other_packages_file(p02, tmp_path):
+    path = "nvidia/cuda_runtime/lib/libcudart.so.12"
+    content = write_elf(tmp_path / "so").read_bytes()
+    install(tmp_path, "nvidia-cuda-runtime-cu12", "12.8.90", files={path: content})
+    (tmp_path / path).write_bytes(content[:18] + b"\xf3" + content[19:])  # RISC-V
+    check = p02(tmp_path)
+    assert check["cause"] == "package-overwritten"
+    assert "is the file of" not in check["summary"]
+    assert "is damaged: " in check["summary"]
+
+
+@pytest.mark.parametrize(("there", "outcome"), [(True, "passed"), (False, "failed")])
+def test_what_pytorch_pins_and_is_not_installed_is_missed(recorder, tmp_path, there, outcome):
+    install(tmp_path, "torch", "2.9.1", requires=["triton==3.5.1", "numpy; extra == 'x'", "networkx"])
+    if there:
+        install(tmp_path, "triton", "3.5.1")
+    ctx = recorder()
+    check_pins(ctx, read_distributions([str(tmp_path)]))
+    check = ctx.found("P01")
+    assert check["outcome"] == outcome
+    assert there or "torch 2.9.1 needs triton==3.5.1, which is not installed" in check["summary"]
+    assert there or check["evidence"]["weak"]
+
+
 def test_a_file_of_a_package_that_nobody_watches_is_told_from_damage(p02, tmp_path):
     """As tensorflow-cpu over tensorflow, whose files are of other sizes and contents."""
     path = "nvidia/nccl/lib/libnccl.so.2"

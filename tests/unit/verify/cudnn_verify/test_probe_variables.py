@@ -1,11 +1,13 @@
 """E02: variables that alone keep a program from its GPU, or from compiling, where none shows it."""
 
 import os
+import sys
 
 import pytest
 
 from builder.verify.cudnn_verify.common.tables import read_patterns
 from builder.verify.cudnn_verify.measure import variables
+from builder.verify.cudnn_verify.measure.machine_facts import commands_here
 from builder.verify.cudnn_verify.measure.report import decide_verdict
 from builder.verify.cudnn_verify.measure.variables import check_variables
 
@@ -18,6 +20,7 @@ def e02(recorder, monkeypatch, tmp_path):
     for name in [name for name in os.environ if variables.steers(name)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(variables, "start_environment", lambda: dict(os.environ))
 
     def check(packages=ALL, options=(), **values):
         for name, value in values.items():
@@ -50,7 +53,29 @@ def test_whoever_wants_no_gpu_may_hide_it(e02, options):
     assert "no program here would see a GPU" in found["note"]
 
 
+def test_a_file_that_sets_the_variable_as_python_starts_is_named_and_no_shell_is_told(
+    e02, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(variables, "start_environment", dict)
+    monkeypatch.setattr(variables, "search_folders", lambda: [str(tmp_path)])
+    (tmp_path / "hide.pth").write_text("import os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n")
+    found = e02(CUDA_VISIBLE_DEVICES="-1")
+    assert f"{tmp_path}/hide.pth sets it, not the shell" in found["summary"]
+    assert commands_here({"packages": {}}, found) == []
+    monkeypatch.setattr(variables, "start_environment", lambda: dict(os.environ))
+    texts = [command["text"] for command in commands_here({"packages": {}}, e02())]
+    assert texts == ["unset CUDA_VISIBLE_DEVICES"]
+
+
+def test_a_compiler_that_a_variable_names_and_nobody_finds_is_the_variables_fault(e02):
+    found = e02(CC="/usr/bin/gcc-99 -O2")
+    assert (found["cause"], found["evidence"]["variable"]) == ("variable-breaks-framework", "CC")
+    assert e02(("torch",))["outcome"] == "passed"
+    assert e02(CC=sys.executable)["outcome"] == "passed"
+
+
 SOUND = {
+    "JAX_PLATFORMS": "cuda,cpu",
     "CT2_CUDA_ALLOCATOR": "cuda_malloc_async",
     "JAX_CUDA_VISIBLE_DEVICES": "0,1",
     "TF_GPU_THREAD_MODE": "gpu_private",
