@@ -11,7 +11,7 @@ PYTEST ?= $(BIN)/pytest
 # Each worker begins with one half: what a module prepares for its tests is prepared once.
 WORKERS := -q -n 2 --dist worksteal
 
-.PHONY: help setup engine quickstart test test-fast test-unit test-slow fuzz faults kills facts sound-installs suites exports link-proof repositories own-systems colab-month dstack test-kubernetes dispatch-scenarios docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-fast test-unit test-slow fuzz faults kills facts sound-installs suites exports link-proof repositories own-systems colab-month outdated-images dstack test-kubernetes dispatch-scenarios docs image release test-docker test-long test-nightly test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +70,10 @@ own-systems: $(BIN)/rtbuild  ## the product and a part of its tests under Debian
 	$(PYTEST) -q -s tests/nightly/test_own_systems.py
 
 colab-month: setup  ## Colab's newest whole month, built, started and compared, and each month locked; 51 GB of disk, an hour
-	$(PYTEST) -q -s tests/nightly/test_colab_month.py
+	$(PYTEST) -q -s tests/nightly/test_colab_dates.py tests/nightly/test_colab_month.py
+
+outdated-images: setup  ## `outdated` of twenty published images in half a minute, with the lists and pages of today
+	$(PYTEST) -q -s tests/nightly/test_outdated_images.py
 
 dstack: $(BIN)/rtbuild  ## the scripts for rented cards, beside the newest dstack's own models; a minute, nothing is rented
 	$(PYTEST) -q tests/nightly/test_dstack.py
