@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import containers
@@ -11,6 +12,9 @@ from registry import LoopbackRegistry, serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+AXE = "axe-core@4.10.3"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,3 +35,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackRegistr
 def proxy(server: LoopbackRegistry) -> Iterator[Proxy]:
     with before(server.host) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """axe-core's script, by npm from wherever npm is configured to look."""
+    folder = tmp_path_factory.mktemp("axe")
+    subprocess.run(
+        ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), AXE],
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()

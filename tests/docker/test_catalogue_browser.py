@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.long]
 
-AXE = "axe-core@4.10.3"
 DIGEST = "sha256:" + "d" * 64
 
 
@@ -45,19 +43,6 @@ def site(catalogue: Catalogue, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("site")
     write_site(catalogue, folder, made="2026-01-02")
     return folder
-
-
-@pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """axe-core's script, by npm from wherever npm is configured to look."""
-    folder = tmp_path_factory.mktemp("axe")
-    subprocess.run(
-        ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), AXE],
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
 def choose(tab: Any, field: str, value: str) -> None:
