@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from builder.core.model import Cell
 from builder.core.versions import key, release
 from builder.plan.facts.rules import Choice, Finding, Outcome, check, check_candidate, choices, summary
-from builder.plan.facts.tables import FrameworkRow, GpuRow, load
+from builder.plan.facts.tables import FrameworkRow, load
 from builder.plan.resolve import Proposal, needs_standalone, to_matrix_yaml
 from builder.release.catalogue.values import Answer, Branch, Card, Extension, Fit, Judgement, Release, Remark
 
@@ -30,7 +30,7 @@ def cards_of() -> tuple[Card, ...]:
             Card(
                 name=row.name,
                 capability=", ".join(filter(None, (row.capability, row.platform))),
-                title=_spelled(row),
+                title=_spelled(row.name, consumer=row.consumer),
                 since=kind.since if kind is not None else None,
                 listed=listed.since if listed is not None else None,
                 before=kind.before if kind is not None else None,
@@ -42,12 +42,12 @@ def cards_of() -> tuple[Card, ...]:
     return tuple(sorted(rows, key=lambda card: (key(card.capability), card.name)))
 
 
-def _spelled(row: GpuRow) -> str:
+def _spelled(name: str, *, consumer: bool) -> str:
     """As drivers print the name, which a table's leaves out what tells no cards apart of."""
-    words = re.sub(r"^(RTX|GTX|GT|MX)(?=\d)", r"\1 ", row.name.replace("-", " "))
+    words = re.sub(r"^(RTX|GTX|GT|MX)(?=\d)", r"\1 ", name.replace("-", " "))
     if words.startswith(("GeForce", "Quadro", "Jetson", "GRID", "Tesla")):
         return f"NVIDIA {words}"
-    return f"NVIDIA GeForce {words}" if row.consumer else f"NVIDIA {words}"
+    return f"NVIDIA GeForce {words}" if consumer else f"NVIDIA {words}"
 
 
 def releases_of() -> Iterator[Release]:

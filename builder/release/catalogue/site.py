@@ -17,7 +17,7 @@ from builder.core.documents import readable, shown
 from builder.core.errors import CellError
 from builder.core.files import write_whole
 from builder.core.items import item
-from builder.plan.facts.tables import known_cards, load
+from builder.plan.facts.tables import load
 from builder.release.catalogue.api import documents, page_name, release_path
 from builder.release.catalogue.collection import cell_frameworks
 from builder.release.catalogue.values import Catalogue, CataloguedImage, Release, Remark
@@ -196,7 +196,7 @@ def _common_data(catalogue: Catalogue) -> str:
 
 def _generations() -> dict[str, list[str]]:
     """The compute capabilities of a generation by its name, which tells two cards of one number apart."""
-    return {word: list(served) for word, served in known_cards(load()).generations.items()}
+    return {word: list(served) for word, served in load().generations.items()}
 
 
 def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue) -> str:

@@ -102,12 +102,9 @@ def maker_of(text: str) -> str | None:
 def known_cards(facts: Facts) -> KnownCards:
     """The names of ``tables/gpus.toml``, by the words in them."""
     rows = {"".join(words_of(row.name)): row for row in facts.gpus.values()}
-    generations: dict[str, tuple[str, ...]] = {}
-    for kind in facts.architectures:  # one row for each first driver
-        generations[kind.name.lower()] = generations.get(kind.name.lower(), ()) + kind.capabilities
     return KnownCards(
         capabilities={words: row.capability for words, row in rows.items()},
-        generations=generations,
+        generations=facts.generations,
         short=frozenset(words for words, row in rows.items() if row.short),
     )
 

@@ -297,6 +297,14 @@ class Facts:
     """Of the tables that are read when they are first asked for."""
 
     @functools.cached_property
+    def generations(self) -> Mapping[str, tuple[str, ...]]:
+        """The compute capabilities of each generation of cards, by its name in lower case."""
+        found: dict[str, tuple[str, ...]] = {}
+        for kind in self.architectures:  # one row for each first driver
+            found[kind.name.lower()] = found.get(kind.name.lower(), ()) + kind.capabilities
+        return found
+
+    @functools.cached_property
     def framework_libraries(self) -> tuple[str, ...]:
         """``libtorch``: how the names of frameworks' libraries begin."""
         return tuple(name for row in self.registry for name in row.libraries)
