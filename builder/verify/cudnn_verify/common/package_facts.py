@@ -189,6 +189,50 @@ def _published(remedies):
     return ["torch==" + release] + torch_index(local)
 
 
+def _other_python(remedies):
+    """A Python for which the release that was asked for has wheels, where this one is none of these."""
+    here, ranges = numbers(remedies.here.python), _python_ranges(remedies)
+    if not here or not ranges or any(first <= here <= last for first, last in ranges):
+        return None
+    first, last = min(first for first, _ in ranges), max(last for _, last in ranges)
+    return dotted(last if here > last else first)
+
+
+def _python_ranges(remedies):
+    release, _ = _asked_release(remedies)
+    rows = Releases().builds(remedies.detail.get("name") or "", release) if numbers(release) else []
+    return [tuple(map(numbers, row["python"])) for row in rows]
+
+
+def _python_range(remedies):
+    ranges = _python_ranges(remedies)
+    return "%s to %s" % (dotted(min(ranges)[0]), dotted(max(last for _, last in ranges))) if ranges else None
+
+
+def _asked(remedies):
+    release, local = _asked_release(remedies)
+    return ["%s==%s" % (remedies.detail.get("name"), release)] + torch_index(local)
+
+
+def _listed_nearest(remedies):
+    """The release of the same minor version, or else of the same major one, that an installer lists: the
+    next one above the one asked for, else the newest.
+    """
+    name, wanted = remedies.detail.get("name") or "", numbers(_asked_release(remedies)[0])
+    listed = re.findall(r"[\s,](\d[\d.]*)(?=[,)\s]|$)", remedies.detail.get("listed") or "")
+    for size in (2, 1) if wanted and name not in ("torch", "torchvision", "torchaudio") else ():
+        same = sorted((numbers(text), text) for text in listed if numbers(text)[:size] == wanted[:size])
+        above = [text for number, text in same if number > wanted]
+        if same:
+            return "%s==%s" % (name, above[0] if above else same[-1][1])
+    return None
+
+
+def _flash_attn_wheel(remedies):
+    found = re.match(r"flash_attn-(\d[\d.]*)[+-]", remedies.detail.get("what") or "")
+    return "flash-attn==" + found.group(1) if found else None
+
+
 def _one_toolkit(remedies):
     """The wheels of nvcc and of what it includes, at the minor version of PyTorch's headers of CUDA. No wheel
     before CUDA 13 holds nvcc.
@@ -358,6 +402,11 @@ PACKAGE_FACTS = {
     "module-wheel": _module_wheel,
     "legacy-branch": lambda r: r.detail.get("branch"),
     "files-told": lambda r: bool(r.owners() or r.detail.get("stem")),
+    "other-python": _other_python,
+    "python-range": _python_range,
+    "asked": _asked,
+    "listed-nearest": _listed_nearest,
+    "flash-attn-wheel": _flash_attn_wheel,
     "served-branch": lambda r: 580 if not r.capability or r.capability >= (5, 0) else None,
     "rebooted": lambda r: getattr(r.here, "rebooted", False),
     "ngc": lambda r: getattr(r.here, "ngc", False),

@@ -37,7 +37,8 @@ class Remedies(FrameworkBuilds):
     def commands(self, cause):
         """The commands for a cause id, the best first; [] if none is known."""
         found = [command for command in self._written(cause) if self._is_of_the_text(command)]
-        if not any("uninstall" in command.text for command in found):
+        # what no index has is not here, although the text has its version
+        if cause != "build-not-published" and not any("uninstall" in command.text for command in found):
             found = [command for command in found if not self._done(command)]
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
