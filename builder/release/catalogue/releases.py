@@ -207,6 +207,7 @@ def branches_of(releases: Sequence[Release], cards: Sequence[Card]) -> Iterator[
 def _fit(framework: str, releases: Sequence[Release], capability: str, model: str, branch: str) -> Fit:
     """The newest of one framework's releases, which come newest first, that a card and a driver run."""
     dropped, why = "", None
+    newest: Fit | None = None
     for one in releases:
         found = one.cards[capability]
         if found.answer == "possible" and one.cell is not None:
@@ -215,7 +216,8 @@ def _fit(framework: str, releases: Sequence[Release], capability: str, model: st
                 return Fit(framework=framework, release=one, dropped=dropped, why=why)
         if one.version != dropped.partition("+")[0]:
             dropped, why = one.label, found
-    return Fit(framework=framework, release=None, dropped=dropped, why=why)
+        newest = newest or Fit(framework=framework, release=None, dropped=dropped, why=why)
+    return newest or Fit(framework=framework, release=None)
 
 
 def _on_driver(cell: Cell, model: str, branch: str) -> Judgement:

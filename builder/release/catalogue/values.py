@@ -136,7 +136,7 @@ class Fit:
     release: Release | None
     """None if none on record is known to run."""
     dropped: str = ""
-    """The release after it, or the oldest on record; empty if the newest on record runs."""
+    """The release after it, or the newest on record if none runs; empty if the newest on record runs."""
     why: Judgement | None = None
     """Of the dropped one."""
 
@@ -288,7 +288,9 @@ class Catalogue:
 def _newest(framework: str, releases: Sequence[Release], capability: str) -> Fit:
     best = next((one for one in releases if one.cards[capability].answer == "possible"), None)
     newer = releases[: releases.index(best)] if best is not None else releases
-    after = next((one for one in reversed(newer) if best is None or one.version != best.version), None)
+    after = next((one for one in reversed(newer) if best is not None and one.version != best.version), None)
+    if best is None:
+        after = next(iter(releases), None)
     return Fit(
         framework=framework,
         release=best,

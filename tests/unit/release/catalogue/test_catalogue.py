@@ -330,6 +330,9 @@ def test_what_fits_a_driver_is_what_check_accepts() -> None:
             ]
             assert fit.release == (runs[0] if runs else None), (name, capability)
             assert (fit.why is None) == (fit.release == releases[0])
+            assert fit.release is not None or fit.dropped == releases[0].label, (
+                "the newest says why none runs"
+            )
             seen.add(fit.release.label if fit.release else None)
     assert len(seen) > 2
 
