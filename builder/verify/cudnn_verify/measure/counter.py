@@ -12,6 +12,7 @@ from .library_files import parts_of
 from .protocol import USES_FRAMEWORK
 from .resolver import Loader
 from .run import SETTINGS
+from .variables import set_by
 
 ABSENT_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 MISSING_SYMBOL = re.compile(
@@ -45,9 +46,20 @@ def by_counter_tests(run, check, shadow="cudnn-shadowed"):
         if _cured(again, check):
             if test == "cleared-settings":
                 _name_setting(run, check)
+            if test == "unshadowed":
+                check["summary"] += _put_first(run)
             check["evidence"]["cured_by"] = test
             return cause
     return _together(run, check, present) if len(present) > 1 else None
+
+
+def _put_first(run):
+    """Which file, read as Python starts, puts a shadowing module first, where PYTHONPATH does not."""
+    folders = {os.path.dirname(path) for path in (run.facts.get("shadowed_modules") or {}).values()}
+    named = sorted(folders - set(os.environ.get("PYTHONPATH", "").split(os.pathsep)))
+    found = [(folder, set_by(folder)) for folder in named]
+    texts = ["%s puts %s on the path" % (path, folder) for folder, path in found if os.path.isabs(path)]
+    return "".join("; " + text for text in texts[:1])
 
 
 def why_unmade(again):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from probe_elf import mapped_libc, write_elf
 
-from builder.verify.cudnn_verify.measure import judge
+from builder.verify.cudnn_verify.measure import counter, judge
 from builder.verify.cudnn_verify.measure.fw_common import of_another_release
 from builder.verify.cudnn_verify.measure.library import _own_version
 from builder.verify.cudnn_verify.measure.protocol import Stage
@@ -91,6 +91,22 @@ def test_an_import_that_fails_is_laid_to_a_python_file_of_another_size(package, 
     run.facts["resized"] = {package: [f"/site/{package}/__init__.py"]}
     judge.default_judge(run)
     assert run.checks[0]["cause"] == cause
+
+
+def test_the_pth_file_that_puts_a_shadowing_module_first_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(counter, "set_by", lambda folder: f"/site/zz.pth of {folder}.pth")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    run = make_run("raised", "ImportError: no ParamSpec", "import torch", layer="framework")
+    run.facts["shadowed_modules"] = {"typing_extensions": f"{tmp_path}/typing_extensions.py"}
+    cured = SimpleNamespace(
+        sound=True, checks=[], new_facts=[], ending={"kind": "done", "text": ""}, stderr=""
+    )
+    run.again = lambda *_tests, **_params: cured
+    judge.default_judge(run)
+    assert run.checks[0]["cause"] == "module-shadowed"
+    assert run.checks[0]["summary"].endswith(f"puts {tmp_path} on the path")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert counter._put_first(run) == ""
 
 
 def test_a_hang_says_what_was_in_flight():
