@@ -209,7 +209,7 @@ def _python_range(remedies):
     return "%s to %s" % (dotted(min(ranges)[0]), dotted(max(last for _, last in ranges))) if ranges else None
 
 
-def _asked(remedies):
+def _release_asked_for(remedies):
     release, local = _asked_release(remedies)
     return ["%s==%s" % (remedies.detail.get("name"), release)] + torch_index(local)
 
@@ -404,7 +404,7 @@ PACKAGE_FACTS = {
     "files-told": lambda r: bool(r.owners() or r.detail.get("stem")),
     "other-python": _other_python,
     "python-range": _python_range,
-    "asked": _asked,
+    "asked": _release_asked_for,
     "listed-nearest": _listed_nearest,
     "flash-attn-wheel": _flash_attn_wheel,
     "served-branch": lambda r: 580 if not r.capability or r.capability >= (5, 0) else None,

@@ -608,10 +608,6 @@ def test_the_command_is_made_of_what_the_text_says(text, cause, command):
             "flash_attn-2.8.3+cu12torch2.8-cp312-linux_x86_64.whl is not a supported wheel on this platform",
             "--no-build-isolation flash-attn==2.8.3",
         ),
-        (
-            "onnxruntime: libcudart.so.13: cannot open shared object file",
-            "onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27",
-        ),
         ("cudnn64_9.dll which is missing: ONNX Runtime", "onnxruntime-gpu[cuda,cudnn]"),
         ("bitsandbytes was compiled without GPU support", "--upgrade bitsandbytes"),
         ("cannot import name 'triton_key' from 'triton.compiler'", "requires('torch')"),
