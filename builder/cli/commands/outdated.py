@@ -1,7 +1,6 @@
 """``rtbuild outdated``: what has appeared or gone since cells were locked."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -16,8 +15,6 @@ from builder.release.audit import Today, resolve
 from builder.release.catalogue import tags_by_digest
 from builder.sources.oci import Registry, parse_reference
 from builder.verify.evidence import Verifier
-
-_AT_ONCE = 8
 
 
 def outdated(
@@ -102,9 +99,7 @@ def _of_images(
     names = {
         digest: f"{repository}:{max(mine, key=lambda tag: (len(tag), tag))}" for digest, mine in tags.items()
     }
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        asked = [pool.submit(today.of_image, repository, digest, verifier) for digest in names]
-        yield from zip(names.values(), (one.result() for one in asked), strict=True)
+    yield from zip(names.values(), today.of_images(repository, names, verifier), strict=True)
 
 
 def _document(cell: str, found: Outdated) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """What is out of date today in locks and in published images; each archive, index and page is asked once."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -17,6 +18,8 @@ from builder.sources.debian import Debian
 from builder.sources.index import Files, Index, pages
 from builder.sources.oci import Registry, Staged, read_image
 from builder.verify.evidence import Gathered, Verifier
+
+_AT_ONCE = 8
 
 
 class Today:
@@ -39,6 +42,13 @@ class Today:
         Raises MissingToolError: signatures are to be checked, and cosign is not here.
         """
         return _or_unknown(f"{repository}@{digest}", lambda: self._read(repository, digest, verifier))
+
+    def of_images(
+        self, repository: str, digests: Iterable[str], verifier: Verifier | None
+    ) -> Iterator[Outdated]:
+        """Of each as by :meth:`of_image`, in the order of ``digests``; some are asked about at a time."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            yield from pool.map(lambda digest: self.of_image(repository, digest, verifier), digests)
 
     def of_evidence(self, image: Staged, gathered: Gathered, weighed: Weighed) -> Outdated:
         """Of a published image whose evidence was read already."""
