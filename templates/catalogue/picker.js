@@ -3,7 +3,7 @@
 (function () {
   const $ = (id) => document.getElementById(id);
   const fields = ["framework", "version", "python", "extension", "card", "driver"];
-  let own = { releases: [], images: [], reasons: [], sources: [] }; // of the chosen framework
+  let own = { releases: [], images: [], reasons: [], sources: [], pins: [] }; // of the chosen framework
 
   function image(row) {
     if (!Array.isArray(row)) return row;
@@ -86,6 +86,8 @@
   function chosen() {
     return own.releases.find((r) => r.v === $("version").value);
   }
+
+  const pinsOf = (release) => release.i.map((number) => own.pins[number]);
 
   function fillVersions(wanted) {
     options($("version"), own.releases.map((r) => [r.v, r.v]), wanted);
@@ -196,9 +198,9 @@
     }
     if (release.d) box.append(element("p", "CUDA " + (release.c || "?") + ", cuDNN " + (release.n || "?") + ", driver " + release.d + " or newer"));
     if (found.state === "possible" || found.state === "ran") {
-      const asked = [release.r, ...release.i, ...(extension ? [extension[0]] : [])].map((text) => "'" + text + "'").join(" ");
+      const asked = [release.r, ...pinsOf(release), ...(extension ? [extension[0]] : [])].map((text) => "'" + text + "'").join(" ");
       box.append(lines("pip", "pip install " + asked + release.x.map((url) => " --extra-index-url " + url).join("")));
-      if (release.o) box.append(element("p", "Its wheel brings no CUDA: CUDA " + (release.c || "(version not known)") + " and cuDNN " + (release.n || "(version not known)") + " must be on the system" + (release.i.some((text) => text.startsWith("nvidia-")) ? ", or NVIDIA’s wheels in the line above serve, if their folders are where the loader looks: rtbuild venv sees to that." : ".")));
+      if (release.o) box.append(element("p", "Its wheel brings no CUDA: CUDA " + (release.c || "(version not known)") + " and cuDNN " + (release.n || "(version not known)") + " must be on the system" + (pinsOf(release).some((text) => text.startsWith("nvidia-")) ? ", or NVIDIA’s wheels in the line above serve, if their folders are where the loader looks: rtbuild venv sees to that." : ".")));
       box.append(element("p", "pip asks the package index of your own configuration" + (release.x.length ? ", and the one in the line." : "."), { class: "hint" }));
       if (extension && (release.m.match(/python: "(.*)"/) || [])[1] !== python) box.append(element("p", "Warning: " + extension[0] + " was judged on Python " + (release.m.match(/python: "(.*)"/) || [])[1] + ", not on " + python + ".", { class: "warning" }));
       if (found.image && found.image.name) {

@@ -206,6 +206,7 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
     an image's id in its page and its name. ``picker.js`` fills them in.
     """
     sources: dict[str, int] = {}
+    pins: dict[str, int] = {}
     reasons: dict[tuple[str, int], int] = {}
     models = {capability: cards[0] for capability, cards in catalogue.capabilities().items()}
 
@@ -237,7 +238,7 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
                 "f": release.framework,
                 "v": release.label,
                 "r": release.requirement,
-                "i": list(release.pins),
+                "i": [pins.setdefault(pin, len(pins)) for pin in release.pins],
                 "o": int(release.outside),
                 "x": list(release.index),
                 "p": list(release.pythons),
@@ -275,7 +276,8 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
         for framework, version in cell_frameworks(image.cell)
         if framework.partition("-cuda")[0] == name and (image.published or image.runs or image.parts)
     ]
-    data = {"sources": list(sources), "reasons": list(reasons), "releases": rows, "images": images}
+    data = {"sources": list(sources), "reasons": list(reasons), "pins": list(pins)}
+    data |= {"releases": rows, "images": images}
     return f"RTBUILD.frameworks[{_script(name)}] = {_script(data)};\n"
 
 
