@@ -76,7 +76,7 @@ def verify(engine: EngineDouble, image: Staged, registry: Registry, tmp_path: Pa
         site: Any = SimpleNamespace(
             sources=SimpleNamespace(writing=registry),
             stores=SimpleNamespace(
-                locks=SimpleNamespace(pinned=lambda _cell: PINNED),
+                locks=SimpleNamespace(pinned=lambda _cell, stale=False: PINNED),
                 probe=PROBE,
                 made=MadeImages(tmp_path / "made"),
             ),
