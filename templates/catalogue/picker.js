@@ -101,7 +101,7 @@
 
   function said(release, card, number) {
     const [text, from] = own.reasons[number];
-    return [text.replaceAll("{v}", () => release.v).replaceAll("{m}", () => card[2]), own.sources[from]];
+    return [text.replaceAll("{v}", () => release.v).replaceAll("{m}", () => card[2]).replaceAll("{c}", () => card[1].split(", ")[0]), own.sources[from]];
   }
 
   function fillExtensions(wanted) {
@@ -115,7 +115,7 @@
     const ran = images.flatMap((i) => i.runs.filter((run) => run[0] === card[0] && !extension && !(driver && older(driver, run[1]))).map((run) => [i, run]));
     if (ran.length) return { state: "ran", image: ran[0][0], run: ran[0][1] };
     const word = { p: "possible", i: "impossible", u: "unknown" }[release.a[at]];
-    const [reason, source] = said(release, card, release.w.length > 1 ? release.w[at] : release.w[0]);
+    const [reason, source] = said(release, card, release.w[at] ?? release.w[""]);
     const warnings = [...release.k, ...(release.l[at] || [])].map((number) => said(release, card, number));
     const against = driver && word === "possible" ? driverAgainst(driver, card, release.d) : null;
     if (against) return { state: against[0], reason: against[1], source: "", warnings };
@@ -166,6 +166,11 @@
     return matrix.replace(/^( *)(- )?framework: .*$/m, (line, spaces, dash) => line + "\n" + spaces + (dash ? "  " : "") + 'pip: ["' + extension[0] + '"]');
   }
 
+  // The matrix for the platform that a card is bound to.
+  function onPlatform(matrix, platform) {
+    return platform ? matrix.replace(/^( *)base: /m, (_, spaces) => spaces + "platform: " + platform + "\n" + spaces + "base: ") : matrix;
+  }
+
   function show() {
     const release = chosen();
     const [python, card, driver] = [$("python").value, cardOf($("card").value), driverOf($("driver").value)];
@@ -207,7 +212,8 @@
         box.append(lines("docker", "docker run --rm --gpus all " + found.image.name + " cudnn-verify"));
         if (found.image.colab) box.append(lines("Colab", "docker run --rm --gpus all -p 127.0.0.1:8888:8888 " + found.image.name));
       }
-      if (release.b[python]) box.append(lines("rtbuild: save as matrices/mine.yaml, then: rtbuild build matrices/mine.yaml", withExtension(release.m, extension).replace(/python: ".*"/, 'python: "' + python + '"').replace(/base: ".*"/, 'base: "' + release.b[python] + '"')));
+      const platform = card[1].split(", ")[1];
+      if (release.b[python] && (!platform || (release.y[platform] || []).includes(python))) box.append(lines("rtbuild: save as matrices/mine.yaml, then: rtbuild build matrices/mine.yaml", onPlatform(withExtension(release.m, extension), platform).replace(/python: ".*"/, 'python: "' + python + '"').replace(/base: ".*"/, 'base: "' + release.b[python] + '"')));
       else box.append(element("p", "No base image on record has Python " + python + " for it, so there is only pip."));
     }
     const page = element("p");

@@ -14,6 +14,7 @@ from doubles.project import Project, entry
 from builder.core import resources
 from builder.plan.facts.rules import check, summary
 from builder.plan.facts.tables import card_of
+from builder.plan.matrix import load as load_matrix
 from builder.release.catalogue.collection import collect
 from builder.release.catalogue.site import write_site
 
@@ -142,14 +143,28 @@ def test_cards_and_drivers_are_judged_as_check_does(site: Path, catalogue: Catal
                     row = card_of(card)
                     assert row is not None
                     expected = release.cards[row.capability].answer
-                    if expected == "possible" and release.cell is not None:
-                        found = check(
-                            replace(release.cell, gpus=(row.name,)), driver=driver, only=("driver", "gpu")
-                        )
+                    if expected == "possible":
+                        cell = replace(release.cells[None], gpus=(row.name,))
+                        found = check(cell, driver=driver, only=("driver", "gpu"))
                         expected = summary(found).answer
                     assert state(tab) == expected, (release.label, card, driver)
                     seen.add(expected)
     assert seen == {"possible", "impossible", "unknown"}
+
+
+def test_a_card_with_an_arm_processor_gets_a_matrix_for_it(site: Path, tmp_path: Path) -> None:
+    with opened(f"file://{site}/index.html#framework=torch&version=2.9.1%2Bcu130&card=GH200") as tab:
+        answer(tab)
+        assert state(tab) == "possible"
+        texts = "[...document.querySelectorAll('#answer code')].map((one) => one.textContent)"
+        matrix = str(tab.value(f"{texts}.find((text) => text.startsWith('version: 1'))"))
+        path = tmp_path / "mine.yaml"
+        path.write_text(matrix)
+        (cell,) = load_matrix(path).cells
+        assert cell.platform == "linux/arm64"
+        assert summary(check(replace(cell, gpus=("GH200",)), suggest=False)).answer == "possible"
+        choose(tab, "framework", "tensorflow")
+        assert state(tab) == "impossible"
 
 
 def test_a_package_beside_it_is_in_what_is_typed(site: Path) -> None:

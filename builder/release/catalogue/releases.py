@@ -10,7 +10,16 @@ from packaging.requirements import Requirement
 
 from builder.core.model import Cell
 from builder.core.versions import key, release
-from builder.plan.facts.rules import Choice, Finding, Outcome, check, check_candidate, choices, summary
+from builder.plan.facts.rules import (
+    Choice,
+    Finding,
+    Outcome,
+    check,
+    check_candidate,
+    choices,
+    platform_of,
+    summary,
+)
 from builder.plan.facts.tables import FrameworkRow, load
 from builder.plan.resolve import Proposal, needs_standalone, to_matrix_yaml
 from builder.release.catalogue.values import Answer, Branch, Card, Extension, Fit, Judgement, Release, Remark
@@ -120,45 +129,75 @@ def _release(framework: str, title: str, row: FrameworkRow, models: Mapping[str,
     )
     if whole.answer != "possible":
         return replace(base, cards=dict.fromkeys(models, whole))
+    alike = [other for _, other, _ in found if (other.cuda, other.pip) == (cell.cuda, cell.pip)]
+    there = {
+        platform: [moved for other in alike if _is_possible(moved := replace(other, platform=platform))]
+        for platform in filter(None, set(map(_platform, models.values())))
+    }
+    cells: dict[str | None, Cell] = {None: cell}
+    cells |= {
+        platform: (*possible, replace(cell, platform=platform))[0] for platform, possible in there.items()
+    }
     return replace(
         base,
-        cards={capability: _on_card(cell, model, whole.warnings) for capability, model in models.items()},
+        cards={
+            capability: _on_card(cells[_platform(model)], model, whole.warnings)
+            for capability, model in models.items()
+        },
         warnings=whole.warnings,
-        extensions=tuple(_extensions(framework, cell, models)),
-        cell=cell,
+        extensions=tuple(_extensions(framework, cells, models)),
+        cells=cells,
         matrix=to_matrix_yaml([Proposal(cell=cell, findings=tuple(findings))], name=framework),
-        bases={
-            other.python: str(other.base)
-            for _, other, _ in reversed(found)
-            if (other.cuda, other.pip) == (cell.cuda, cell.pip)
+        bases={other.python: str(other.base) for other in reversed(alike)},
+        elsewhere={
+            platform: tuple(dict.fromkeys(other.python for other in possible))
+            for platform, possible in there.items()
+            if possible
         },
     )
 
 
+@functools.cache
+def _platform(model: str) -> str | None:
+    return platform_of((model,))
+
+
+def _is_possible(cell: Cell) -> bool:
+    return summary(check(cell, suggest=False)).answer == "possible"
+
+
 def _on_card(cell: Cell, model: str, known: Sequence[Remark]) -> Judgement:
-    """Only the card differs from a cell that is possible: the rules that look at cards are asked."""
-    found = judgement(check(replace(cell, gpus=(model,)), only=("gpu", "known-bad")))
+    """Of a card that is bound to a platform every rule is asked, as none was yet asked there. Else only the
+    card differs from a cell that is possible, and the rules that look at cards are asked.
+    """
+    only = () if _platform(model) else ("gpu", "known-bad")
+    found = judgement(check(replace(cell, gpus=(model,)), only=only, suggest=False))
     return replace(found, warnings=tuple(one for one in found.warnings if one not in known))
 
 
-def _extensions(framework: str, cell: Cell, models: Mapping[str, str]) -> Iterator[Extension]:
+def _extensions(
+    framework: str, cells: Mapping[str | None, Cell], models: Mapping[str, str]
+) -> Iterator[Extension]:
     """The newest release of each package on record that asks for the framework and is possible beside it."""
+    cell = cells[None]
     for name in _asking_for(framework):
         beside, _ = check_candidate(replace(cell, pip=(*cell.pip, name)), None, companions=True)
         text = beside.pip[-1]
         row = load().packages[name].row(text.partition("==")[2]) if "==" in text else None
-        if row is None or summary(check(beside, suggest=False)).answer != "possible":
+        if row is None or not _is_possible(beside):
             continue
-        together = _packages_on(beside, tuple(models.values()))
+        bound = {capability: model for capability, model in models.items() if _platform(model)}
+        free = {capability: model for capability, model in models.items() if capability not in bound}
+        together = _packages_on(beside, tuple(free.values()))
         plain = together.answer == "possible" and not together.warnings
-        yield Extension(
-            requirement=text,
-            cards={
-                capability: together if plain else _packages_on(beside, (model,))
-                for capability, model in models.items()
-            },
-            sources=row.sources,
-        )
+        cards = {
+            capability: together if plain else _packages_on(beside, (model,))
+            for capability, model in free.items()
+        }
+        for capability, model in bound.items():
+            there = replace(cells[_platform(model)], gpus=(model,), pip=beside.pip)
+            cards[capability] = judgement(check(there, suggest=False))
+        yield Extension(requirement=text, cards=cards, sources=row.sources)
 
 
 @functools.cache
@@ -210,8 +249,9 @@ def _fit(framework: str, releases: Sequence[Release], capability: str, model: st
     newest: Fit | None = None
     for one in releases:
         found = one.cards[capability]
-        if found.answer == "possible" and one.cell is not None:
-            found = _on_driver(one.cell, model, branch)
+        cell = one.cells.get(_platform(model))
+        if found.answer == "possible" and cell is not None:
+            found = _on_driver(cell, model, branch)
             if found.answer == "possible":
                 return Fit(framework=framework, release=one, dropped=dropped, why=why)
         if one.version != dropped.partition("+")[0]:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -202,8 +203,8 @@ def _generations() -> dict[str, list[str]]:
 def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue) -> str:
     """One framework's releases and images, with short keys and each reason once.
 
-    The release and the card are left open in a reason: "{v} has no code for {m}" serves many of both. So is
-    an image's id in its page and its name. ``picker.js`` fills them in.
+    The release, the card and its number are left open in a reason: "{v} has no code for {m} ({c})" serves
+    many of each. So is an image's id in its page and its name. ``picker.js`` fills them in.
     """
     sources: dict[str, int] = {}
     pins: dict[str, int] = {}
@@ -212,7 +213,12 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
 
     def reason(release: Release, model: str, text: str, source: str) -> int:
         text = text.replace(release.label, "{v}")
-        text = text.replace(model, "{m}") if model else text
+        if model:
+            number = load().gpus[model.lower()].capability
+            text = text.replace(model, "{m}")
+            text = text.replace(f"{{m}} has {number}", "{m} has {c}").replace(
+                f"{{m}} ({number})", "{m} ({c})"
+            )
         return reasons.setdefault((text, sources.setdefault(source, len(sources))), len(reasons))
 
     def warned(release: Release, model: str, remarks: Sequence[Remark]) -> list[int]:
@@ -228,6 +234,7 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
             reason(release, model, one.reason, one.source)
             for one, model in zip(found, models.values(), strict=True)
         ]
+        usual = Counter(why).most_common(1)[0][0]
         of_cards = {
             n: warned(release, model, one.warnings)
             for n, (one, model) in enumerate(zip(found, models.values(), strict=True))
@@ -246,7 +253,7 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
                 "n": release.cudnn,
                 "d": release.driver,
                 "a": "".join(one.answer[0] for one in found),
-                "w": why if len(set(why)) > 1 else why[:1],
+                "w": {"": usual} | {n: number for n, number in enumerate(why) if number != usual},
                 "k": warned(release, "", release.warnings) if release.warnings else [],
                 "l": of_cards,
                 "e": [
@@ -256,6 +263,7 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
                 "h": f"{release_path(release)}.html",
                 "m": release.matrix,
                 "b": dict(release.bases),
+                "y": {platform: list(pythons) for platform, pythons in release.elsewhere.items()},
             }
         )
     images = [

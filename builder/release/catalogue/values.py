@@ -87,12 +87,14 @@ class Release:
     warnings: tuple[Remark, ...] = ()
     """Reservations on every card."""
     extensions: tuple[Extension, ...] = ()
-    cell: Cell | None = None
-    """Of :attr:`matrix`; None if there is none."""
+    cells: Mapping[str | None, Cell] = field(default_factory=dict)
+    """That of :attr:`matrix`, and by the platform that a card is bound to the one that is judged there."""
     matrix: str = ""
     """A matrix file with one cell of it; empty if there is no possible cell."""
     bases: Mapping[str, str] = field(default_factory=dict)
     """The base to stand on by Python: the matrix with these two in it is possible, too."""
+    elsewhere: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the platform that a card is bound to: the Pythons of :attr:`bases` that are possible there, too."""
     sources: tuple[Source, ...]
 
     @property

@@ -19,6 +19,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from builder.cli.commands import catalogue as command
 from builder.core import resources
 from builder.core.errors import UsageError
+from builder.plan.facts.rules.candidates import platform_of
 from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import summary
 from builder.plan.facts.tables.gpus import card_of
@@ -216,6 +217,7 @@ def test_links_lead_to_pages_and_nothing_is_loaded_from_elsewhere(project: Proje
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_release_stands_once_and_is_judged() -> None:
     rows = list(releases())
     found = {(one.framework, one.version, one.variant): one for one in rows}
@@ -305,9 +307,9 @@ def test_what_goes_beside_a_release_is_what_check_accepts() -> None:
     release = one_release("torch", "2.6.0", "cu124")
     found = {one.requirement: one for one in release.extensions}
     assert {"torchvision==0.21.0", "torchaudio==2.6.0"} <= found.keys()
-    assert release.cell is not None
+    cell = release.cells[None]
     for text in found:
-        beside = replace(release.cell, pip=(*release.cell.pip, text))
+        beside = replace(cell, pip=(*cell.pip, text))
         assert summary(check(beside, suggest=False)).answer == "possible", text
 
 
@@ -319,14 +321,16 @@ def test_what_fits_a_driver_is_what_check_accepts() -> None:
     branches = {branch.name: branch for branch in branches_of(releases, cards_of())}
     seen = set()
     for name in ("470", "535", "570", "595"):
-        for capability, model in (("3.7", "sm_37"), ("6.1", "sm_61"), ("8.6", "sm_86"), ("12.0", "sm_120")):
+        for capability, model in (
+            ("3.7", "sm_37"), ("6.1", "sm_61"), ("8.6", "sm_86"), ("12.0", "sm_120"),
+            ("9.0, linux/arm64", "GH200"),
+        ):  # fmt: skip
             (fit,) = branches[name].fits[capability]
+            on_card = [(one, replace(one.cells[platform_of((model,))], gpus=(model,))) for one in releases]
             runs = [
                 one
-                for one in releases
-                if one.cell is not None
-                and summary(check(replace(one.cell, gpus=(model,)), driver=name, suggest=False)).answer
-                == "possible"
+                for one, cell in on_card
+                if summary(check(cell, driver=name, suggest=False)).answer == "possible"
             ]
             assert fit.release == (runs[0] if runs else None), (name, capability)
             assert (fit.why is None) == (fit.release == releases[0])
@@ -335,6 +339,28 @@ def test_what_fits_a_driver_is_what_check_accepts() -> None:
             )
             seen.add(fit.release.label if fit.release else None)
     assert len(seen) > 2
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "variant", "answer", "why"),
+    [
+        ("torch", "2.9.1", "cu130", "possible", ""),
+        ("tensorflow", "2.20.0", "", "impossible", "linux/arm64 was built without CUDA"),
+        ("onnxruntime-gpu", "1.28.0", "", "impossible", "no wheel for linux/arm64"),
+    ],
+)
+def test_a_card_that_is_bound_to_a_platform_is_judged_there(
+    framework: str, version: str, variant: str, answer: str, why: str
+) -> None:
+    """GH200's processor is ARM; the cells of the pages are for x86."""
+    release = one_release(framework, version, variant)
+    found = release.cards["9.0, linux/arm64"]
+    assert found.answer == answer
+    assert why in found.reason
+    assert release.cards["9.0"].answer == "possible"
+    assert ("linux/arm64" in release.elsewhere) == (answer == "possible")
+    for one in release.extensions:
+        assert answer == "possible" or one.cards["9.0, linux/arm64"].answer != "possible", one.requirement
 
 
 def test_each_card_is_found_by_the_name_that_its_page_shows() -> None:
@@ -396,7 +422,13 @@ def test_answers_are_those_of_check(tmp_path: Path) -> None:
         (cell,) = load(path).cells
         assert summary(check(cell, suggest=False)).answer == "possible"
         for capability, found in release.cards.items():
-            on_card = replace(cell, gpus=(cards[capability],))
+            model = cards[capability]
+            if (platform := platform_of((model,))) and found.answer != "possible":
+                continue  # judged on the Python that is possible there, if one is
+            on_card = replace(cell, gpus=(model,), platform=platform or cell.platform)
+            if platform:
+                python = release.elsewhere[platform][0]
+                on_card = replace(on_card, python=python, base=release.cells[platform].base)
             expected = summary(check(on_card, suggest=False)).answer
             if expected != found.answer:  # a known-bad row asks for more than the card
                 assert expected == "impossible"
