@@ -170,6 +170,15 @@ def contains(specifier: SpecifierSet, version: str) -> bool:
     return known[version]
 
 
+def apart(one: SpecifierSet, other: SpecifierSet) -> bool:
+    """Whether no version is in both: tried at every bound, and next to it."""
+    if not one or not other:
+        return False
+    versions = [clause.version.removesuffix(".*") for clause in (*one, *other)]
+    near = ["0", *versions, *(f"{version.partition('+')[0]}.0.1" for version in versions)]
+    return not any(contains(one, version) and contains(other, version) for version in near)
+
+
 # By identity, because a set's own hash is computed anew each time and costs as much as the answer. The set is
 # kept beside its answers, so that its identity stays its own.
 _KNOWN: dict[int, tuple[SpecifierSet, dict[str, bool]]] = {}

@@ -83,3 +83,40 @@ def test_check_accepts_what_init_writes(
     cells = json.loads(capsys.readouterr().out)["cells"]
     assert cells
     assert {cell["answer"] for cell in cells} <= {"possible"}, cells
+
+
+def accepted(framework: str, package: str) -> bool:
+    """Whether a cell is proposed for both; ``check`` accepts each that is."""
+    frameworks, companions = split(reading.from_arguments((framework, package)))
+    found = search(Demand(frameworks=frameworks, companions=companions), enough=1).possible[:1]
+    for proposal in found:
+        findings = check(proposal.cell, suggest=False)
+        assert summary(findings).severity < Outcome.UNKNOWN.severity, (proposal.cell.pip, findings)
+    return bool(found)
+
+
+@pytest.mark.parametrize(
+    ("framework", "package"),
+    [
+        ("torch==2.6.0", "lmdeploy"),  # PyTorch wants one Triton, and the newest lmdeploy another
+        ("tensorflow==2.16.2", "opencv-python"),  # numpy<2 here, numpy>=2 there
+        ("cupy-cuda12x==14.0.0", "cudf-cu12"),  # which wants no CuPy 14.0.0
+    ],
+)
+def test_check_accepts_the_release_that_is_named_beside_a_framework(framework: str, package: str) -> None:
+    assert accepted(framework, package)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", sorted({name for row in load().registry if (name := row.distribution)}))
+def test_check_accepts_whatever_is_named_beside_a_framework(framework: str) -> None:
+    """Each package on record, beside four releases of it."""
+    table = load().frameworks[framework]
+    versions = sorted({row.version for row in table.rows}, key=key)
+    packages = [name for name in load().packages if not load().is_framework(name)]
+    found = [
+        accepted(f"{framework}=={version}", package)
+        for version in versions[-1 :: -max(1, len(versions) // 4)][:4]
+        for package in packages
+    ]
+    assert len(found) >= len(packages)

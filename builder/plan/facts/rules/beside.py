@@ -6,13 +6,14 @@ record is taken that goes with everything else which is asked for, as a resolver
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from builder.core.model import Cell
-from builder.core.versions import canonical, contains, pinned, requirement
+from builder.core.versions import apart, canonical, contains, pinned, requirement
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules.finding import CELL
 from builder.plan.facts.rules.framework import CellFramework
@@ -20,6 +21,7 @@ from builder.plan.facts.tables import PackageRow, PackageTable, Source, load
 from builder.sources.index import MACHINES, environment
 
 Wanted = tuple[str, Requirement]
+Bounds = Mapping[str, Sequence[SpecifierSet]]
 PYTORCH = re.compile(r"https://download\.pytorch\.org/whl/(?:cu\d+|cpu)/?$")
 """PyTorch's own indexes, of which it is known which packages they have."""
 _TAIL = re.compile(r"(?:cu\d+|cpu|rocm[\d.]+|xpu)")
@@ -74,9 +76,18 @@ def beside(cell: Cell, truth: Truth, frameworks: Sequence[CellFramework]) -> tup
         index=cell.index,
         built=(*cell.from_source, *(name for name, _ in cell.compiled)),
         versions=tuple((framework.name, framework.version) for framework in frameworks if framework.version),
+        settled=() if cell.dependencies == "listed" else tuple(_settled(cell, frameworks)),
         listed=cell.dependencies == "listed",
     )
     return _walk(asked, place)
+
+
+def _settled(cell: Cell, frameworks: Sequence[CellFramework]) -> Iterator[Requirement]:
+    """The bounds that hold whichever releases are chosen: the cell's own, and those of its frameworks."""
+    lines = [*cell.frameworks, *cell.cuda.packages, *cell.pip]
+    lines += [text for one in frameworks if one.row is not None for text in one.row.requires]
+    every = (*map(requirement, lines), *(parsed for one in frameworks for parsed, _ in one.wants))
+    yield from (parsed for parsed in every if parsed is not None and parsed.specifier)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,17 +101,28 @@ class _Place:
     """Packages that are built from their sources."""
     versions: tuple[tuple[str, str], ...]
     """Of the frameworks."""
+    settled: tuple[Requirement, ...]
+    """The requirements that no choice changes."""
     listed: bool
 
     @property
     def markers(self) -> dict[str, str]:
         return environment(f"{self.python}.0", machine=MACHINES.get(self.platform, ""))
 
+    def bounds(self, values: dict[str, str]) -> Bounds:
+        """Of :attr:`settled`, by distribution, those whose markers hold."""
+        found: dict[str, list[SpecifierSet]] = {}
+        for one in self.settled:
+            if one.marker is None or one.marker.evaluate(values):
+                found.setdefault(canonical(one.name), []).append(one.specifier)
+        return found
+
 
 @functools.lru_cache(maxsize=2048)
 def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[Beside, ...]:
     """The packages that are asked for, and those that they ask for; a matrix has many cells with the same."""
     tables, values = load().packages, place.markers
+    bounds = place.bounds(values)
     asked: dict[str, list[Wanted]] = {}
     for parsed in pip:
         asked.setdefault(canonical(parsed.name), []).append(("the cell", parsed))
@@ -108,7 +130,7 @@ def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[Beside, ...]:
     waiting = [name for name in asked if name in tables]
     while waiting:
         name = waiting.pop(0)
-        one = found[name] = _chosen(name, asked[name], place, values)
+        one = found[name] = _chosen(name, asked[name], place, bounds, values)
         for text in one.row.requires if one.row is not None and not place.listed else ():
             wish = requirement(text)
             if wish is None or (wish.marker is not None and not wish.marker.evaluate(values)):
@@ -120,7 +142,7 @@ def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[Beside, ...]:
     return tuple(found.values())
 
 
-def _chosen(name: str, wanted: list[Wanted], place: _Place, values: dict[str, str]) -> Beside:
+def _chosen(name: str, wanted: list[Wanted], place: _Place, bounds: Bounds, values: dict[str, str]) -> Beside:
     exact = next(filter(None, (pinned(parsed) for _, parsed in wanted)), None)
     if exact is not None:
         return _of(name, exact, place.index, wanted=wanted)
@@ -128,14 +150,15 @@ def _chosen(name: str, wanted: list[Wanted], place: _Place, values: dict[str, st
         row
         for row in load().packages[name].rows
         if all(contains(parsed.specifier, row.version) for _, parsed in wanted)
+        and all(contains(specifier, row.version) for specifier in bounds.get(name, ()))
         and row.yanked is None
-        and _takes(row, place, values)
+        and _takes(row, place, bounds, values)
     )
     row = next(fitting, None)
     return _of(name, row.version if row is not None else None, place.index, wanted=wanted, chosen=True)
 
 
-def _takes(row: PackageRow, place: _Place, values: dict[str, str]) -> bool:
+def _takes(row: PackageRow, place: _Place, bounds: Bounds, values: dict[str, str]) -> bool:
     """Whether an installer that knows names and requirements alone would take this release."""
     if row.archive == "source":
         return row.distribution in place.built
@@ -147,6 +170,13 @@ def _takes(row: PackageRow, place: _Place, values: dict[str, str]) -> bool:
             for name, version in place.versions
             for parsed in row.asks(name)
             if parsed.marker is None or parsed.marker.evaluate(values)
+        )
+        and not any(
+            apart(parsed.specifier, specifier)
+            for name, specifiers in bounds.items()
+            for parsed in row.asks(name)
+            if parsed.marker is None or parsed.marker.evaluate(values)
+            for specifier in specifiers
         )
     )
 

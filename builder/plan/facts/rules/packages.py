@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from builder.core.model import Cell
-from builder.core.versions import canonical, contains, key, major, pinned, requirement, short
+from builder.core.versions import apart, canonical, contains, key, major, pinned, requirement, short
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack, component_versions
@@ -116,22 +116,13 @@ def pins(stack: Stack) -> Iterator[Finding]:
     outcome = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
     for name, found in wishes(stack).items():
         pairs = itertools.combinations(found, 2)
-        clash = next((pair for pair in pairs if _apart(pair[0][1].specifier, pair[1][1].specifier)), ())
+        clash = next((pair for pair in pairs if apart(pair[0][1].specifier, pair[1][1].specifier)), ())
         if clash:
             said = " and ".join(f"{who} wants {name}{asked.specifier}" for who, asked, _ in clash)
             values = (
                 Value(f"{name} for {who}", str(asked.specifier), source) for who, asked, source in clash
             )
             yield Finding(outcome, f"{said}: no version is both", tuple(values))
-
-
-def _apart(one: SpecifierSet, other: SpecifierSet) -> bool:
-    """Whether no version is in both: tried at every bound, and next to it."""
-    if not one or not other:
-        return False
-    versions = [clause.version.removesuffix(".*") for clause in (*one, *other)]
-    near = ["0", *versions, *(f"{version.partition('+')[0]}.0.1" for version in versions)]
-    return not any(contains(one, version) and contains(other, version) for version in near)
 
 
 def names(stack: Stack) -> Iterator[Finding]:
