@@ -330,10 +330,12 @@ def _module_wheel(remedies):
 
 def _glibc_part(remedies):
     """The library of glibc before 2.34 with a function that is not found."""
-    part = remedies.detail.get("part") or ""
-    if re.match("dl", part):
+    part = remedies.detail.get("part")
+    if not part:
+        return None
+    if part.startswith("dl"):
         return "libdl.so.2"
-    return part and ("libpthread.so.0" if re.match("pthread|sem", part) else "librt.so.1")
+    return "libpthread.so.0" if re.match("pthread|sem", part) else "librt.so.1"
 
 
 def _torchcodec_index(remedies):
