@@ -75,19 +75,22 @@ def beside(cell: Cell, truth: Truth, frameworks: Sequence[CellFramework]) -> tup
         platform=cell.platform,
         index=cell.index,
         built=(*cell.from_source, *(name for name, _ in cell.compiled)),
-        versions=tuple((framework.name, framework.version) for framework in frameworks if framework.version),
-        settled=() if cell.dependencies == "listed" else tuple(_settled(cell, frameworks)),
+        settled=tuple(_settled(cell, frameworks)),
         listed=cell.dependencies == "listed",
     )
     return _walk(asked, place)
 
 
 def _settled(cell: Cell, frameworks: Sequence[CellFramework]) -> Iterator[Requirement]:
-    """The bounds that hold whichever releases are chosen: the cell's own, and those of its frameworks."""
-    lines = [*cell.frameworks, *cell.cuda.packages, *cell.pip]
-    lines += [text for one in frameworks if one.row is not None for text in one.row.requires]
-    every = (*map(requirement, lines), *(parsed for one in frameworks for parsed, _ in one.wants))
-    yield from (parsed for parsed in every if parsed is not None and parsed.specifier)
+    """The bounds that hold whichever releases are chosen: the frameworks' releases, the cell's own
+    requirements, and those of its frameworks. Nobody resolves a list: its releases alone are certain.
+    """
+    lines = [f"{one.name}=={one.version}" for one in frameworks if one.version]
+    if cell.dependencies != "listed":
+        lines += [*cell.frameworks, *cell.cuda.packages, *cell.pip]
+        lines += [text for one in frameworks if one.row is not None for text in one.row.requires]
+        yield from (parsed for one in frameworks for parsed, _ in one.wants if parsed.specifier)
+    yield from (parsed for parsed in map(requirement, lines) if parsed is not None and parsed.specifier)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +102,6 @@ class _Place:
     index: tuple[str, ...]
     built: tuple[str, ...]
     """Packages that are built from their sources."""
-    versions: tuple[tuple[str, str], ...]
-    """Of the frameworks."""
     settled: tuple[Requirement, ...]
     """The requirements that no choice changes."""
     listed: bool
@@ -165,12 +166,6 @@ def _takes(row: PackageRow, place: _Place, bounds: Bounds, values: dict[str, str
     return (
         place.python in row.python
         and place.platform in row.platforms
-        and all(
-            contains(parsed.specifier, version)
-            for name, version in place.versions
-            for parsed in row.asks(name)
-            if parsed.marker is None or parsed.marker.evaluate(values)
-        )
         and not any(
             apart(parsed.specifier, specifier)
             for name, specifiers in bounds.items()
