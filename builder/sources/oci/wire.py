@@ -84,13 +84,18 @@ class Wire:
         data: Any = options.get("data")
         start = data.tell() if hasattr(data, "tell") else None
         response = self.send(method, place, url, headers=given | header, **options)
-        if response.status_code != 401 or not self.renew(response, place, actions, also=also):
+        if response.status_code != 401:
+            return response
+        found = self._answered(response, place, actions, also)
+        if found is None:
             return response
         response.close()
         if start is not None:  # what was sent with a token that had run out is sent once more
             data.seek(start)
-        header = self.header(place, actions, also=also)
-        return self.send(method, place, url, headers=given | header, **options)
+        try:
+            return self.send(method, place, url, headers=given | {"Authorization": found}, **options)
+        finally:  # shared after its first use: others may use it up
+            self._authorizations[place.host, _scopes(place, actions, also)] = found
 
     def header(self, place: Place, actions: str = "pull", *, also: str | None = None) -> dict[str, str]:
         """The ``Authorization`` that earlier answers earned, if any."""
@@ -101,12 +106,17 @@ class Wire:
         self, response: requests.Response, place: Place, actions: str = "pull", *, also: str | None = None
     ) -> bool:
         """Answer the challenge of a 401, for :meth:`header` from here on; False if there is no answer."""
+        found = self._answered(response, place, actions, also)
+        if found is not None:
+            self._authorizations[place.host, _scopes(place, actions, also)] = found
+        return found is not None
+
+    def _answered(
+        self, response: requests.Response, place: Place, actions: str, also: str | None
+    ) -> str | None:
         scopes, challenge = _scopes(place, actions, also), response.headers.get("WWW-Authenticate", "")
         stored, own = functools.partial(self.login, place.known_as), self.url(place, "")
-        found = answer(self.client, challenge, scopes, stored, str(place), own=own)
-        if found is not None:
-            self._authorizations[place.host, scopes] = found
-        return found is not None
+        return answer(self.client, challenge, scopes, stored, str(place), own=own)
 
     def send(self, method: str, place: Place, url: str, **options: Any) -> requests.Response:
         """Send a request without answering a challenge. Raises RegistryError if nothing answers."""

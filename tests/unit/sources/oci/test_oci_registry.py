@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import secrets
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -244,6 +247,37 @@ def test_an_anonymous_token(cuda: CudaImage, server: RegistryDouble, client: Cli
     (request,) = [request for request in cuda.requests if request.path == "/token"]
     assert request.query == {"service": ["reg"], "scope": ["repository:nvidia/cuda:pull"]}
     assert "authorization" not in request.headers
+
+
+def test_no_thread_uses_up_the_token_of_another(
+    cuda: CudaImage, server: RegistryDouble, client: Client
+) -> None:
+    """Each token is good for one request: a refused request sends its new one before others see it."""
+    lock, valid = threading.Lock(), set[str]()
+
+    def token(_request: Request) -> Answer:
+        name = secrets.token_hex(4)
+        with lock:
+            valid.add(f"Bearer {name}")
+        return Answer(200, json.dumps({"token": name}).encode())
+
+    def used(request: Request) -> Answer | None:
+        given = request.headers.get("authorization", "")
+        with lock:
+            if given in valid:
+                valid.remove(given)
+                return None
+        return refuse(request)
+
+    bearer(cuda, server, token)
+    refuse, cuda.guard = cuda.guard, used
+    asked = registry(server, client)
+
+    def manifest(_: int) -> bytes:
+        return asked.request("GET", f"{server.host}/nvidia/cuda:tag", "manifests/tag").content
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(manifest, range(100)))) == 1
 
 
 def test_a_token_for_a_login(cuda: CudaImage, server: RegistryDouble, client: Client) -> None:
