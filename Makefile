@@ -101,7 +101,7 @@ test-nightly: setup  ## the longest stories: a Slurm that loses jobs, kill -9 at
 	$(PYTEST) -q -m nightly --durations 25
 
 test-wheels: setup  ## the probe against real cuDNN and real frameworks with faults; downloads about 8 GB once
-	$(PYTEST) -q -m wheels --durations 15
+	$(PYTEST) -q -m 'wheels and not nightly' --durations 15
 
 gpu: $(BIN)/rtbuild  ## the probe on this machine's card: frameworks, faults, a report to commit; exit 5 without one
 	$(BIN)/python tests/gpu/run.py

@@ -84,6 +84,7 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=False)
 
 
+@pytest.mark.nightly
 def test_the_engines_disk_fills_up_and_is_emptied_again(project: Path, small_disk: Path) -> None:
     filler = small_disk / "filler"
 

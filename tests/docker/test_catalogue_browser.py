@@ -245,7 +245,7 @@ def test_no_page_is_wider_than_a_phone(site: Path) -> None:
             assert tab.value("document.documentElement.scrollWidth") <= 360, page
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.nightly), "dark"])
 def test_axe_finds_nothing(site: Path, axe: str, scheme: str) -> None:
     with opened("about:blank") as tab:
         tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])

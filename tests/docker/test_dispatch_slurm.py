@@ -88,6 +88,7 @@ def test_nodes_sign_and_an_unsigned_report_ends_no_task(small: Scene) -> None:
     assert (code, set(small.runs().values())) == (0, {2})
 
 
+@pytest.mark.nightly
 def test_a_busy_card_is_tried_again_and_a_broken_image_is_not(scene: Scene) -> None:
     busy, broken, hopeless = (f"{cell_of(scene, number)} on T4" for number in range(3))
     scene.ask({busy: [23, 0], broken: [20], hopeless: [22, 22, 22, 22]})
@@ -100,6 +101,7 @@ def test_a_busy_card_is_tried_again_and_a_broken_image_is_not(scene: Scene) -> N
     assert code == 1
 
 
+@pytest.mark.nightly
 def test_a_node_that_dies_loses_nothing(scene: Scene, cluster: Cluster) -> None:
     slow = {f"{cell.id} on T4": ["slow"] for cell in scene.project.matrix.cells[:2]}
     scene.ask(slow)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from builder.core.model import Pinned
 
-pytestmark = [pytest.mark.docker, pytest.mark.long]
+pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.nightly]
 
 CELL = replace(
     SMALL,
@@ -53,7 +53,6 @@ def test_what_it_loads_is_known_and_the_compiler_is_not_in_the_image(pinned: Pin
     assert not {"gcc", "python3-dev", "libpq-dev"} & {deb.package for deb in pinned.base.debs}
 
 
-@pytest.mark.nightly
 def test_another_cache_makes_the_same(pinned: Pinned, tmp_path: Path) -> None:
     wheel = compiled(pinned)["psycopg2"]
     cache = empty_cache(tmp_path / "cache")
@@ -78,14 +77,12 @@ print(json.dumps({**found, "png": png.getvalue()[:4].hex()}))
 """
 
 
-@pytest.mark.nightly
 def test_a_library_that_the_image_lacks(tmp_path: Path, pinned: Pinned) -> None:
     with pytest.raises(CellError, match="libcairo2, by pycairo; libpq5, by psycopg2") as raised:
         locked(replace(CELL, apt=()), empty_cache(tmp_path / "cache"))
     assert raised.value.hint == "add libcairo2, libpq5 to 'apt'"
 
 
-@pytest.mark.nightly
 def test_what_the_compiler_lacks_is_named(tmp_path: Path) -> None:
     cell = replace(CELL, pip=CELL.pip[:1], compiled=(("psycopg2", ()),))
     with pytest.raises(CommandError, match="pg_config") as raised:

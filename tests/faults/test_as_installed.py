@@ -19,7 +19,13 @@ pytestmark = pytest.mark.wheels
 FOUR = {"tensorflow": "2.20.0", "onnxruntime-gpu": "1.23.2", "jax-cuda13": "0.8.0", "ctranslate2": "4.6.0"}
 
 
-@pytest.mark.parametrize("name", FOUR)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "onnxruntime-gpu" else pytest.mark.nightly, id=name)
+        for name in FOUR
+    ],
+)
 def test_as_installed_is_sound(name: str, tmp_path: Path) -> None:
     row = DOCUMENTED[name]
     report = probed(tmp_path, install(row, FOUR[name], tmp_path))

@@ -125,7 +125,15 @@ def test_it_runs_as_a_command_and_as_a_module(python: Path, probe: Path, tmp_pat
 
 
 @pytest.mark.wheels
-@pytest.mark.parametrize("python", [p for p in PYTHONS if _version(p) >= (3, 11)], ids=lambda p: p.parts[-3])
+@pytest.mark.parametrize(
+    "python",
+    [
+        pytest.param(one, marks=pytest.mark.nightly if _version(one)[:2] == (3, 12) else ())
+        for one in PYTHONS
+        if _version(one) >= (3, 11)
+    ],
+    ids=lambda path: path.parts[-3],
+)
 def test_it_installs_into_a_clean_environment_and_works_there(python: Path, tmp_path: Path) -> None:
     wheel = built(ROOT, tmp_path / "dist", "wheel")
     uv = str(Path(sys.executable).parent / "uv")
