@@ -22,6 +22,8 @@ from builder.core.errors import (
 )
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
+from builder.core.resources import cache
+from builder.core.temporary import disk_errors, locked, try_lock
 from builder.image.recipe import Recipe, render
 from builder.pipeline import Locks
 from builder.plan.matrix import matches
@@ -230,11 +232,34 @@ class _Dispatched:
         return self.reported(tasks)
 
     def not_under_way(self, tasks: Sequence[Task], there: Mapping[str, Scheduled]) -> list[Task]:
-        """The tasks that the scheduler does not have, or whose job ended; the number of others is said."""
+        """The tasks that the scheduler does not have, or whose job ended without a verdict.
+
+        The number of those under way is said. Raises RegistryError.
+        """
         fresh = [task for task in tasks if task.key not in there or there[task.key].ended]
         if len(fresh) < len(tasks):
             self.say(f"{len(tasks) - len(fresh)} are under way already")
-        return fresh
+        # another dispatcher may have submitted a task, and it may have ended, since this one looked
+        found = self.known([task for task in fresh if task.key in there])
+        return [task for task in fresh if task.key not in found]
+
+    @contextlib.contextmanager
+    def lease(self, tasks: Sequence[Task]) -> Iterator[None]:
+        """Be the only one of this user who submits for the tasks' repositories, where the cache is shared.
+
+        Between a look at the queue and a submission another dispatcher would find the tasks missing, too.
+        Raises MissingToolError.
+        """
+        folder = cache() / "dispatch"
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as held:
+            for repository in sorted({task.repository for task in tasks}):
+                path = folder / hashlib.sha256(repository.encode()).hexdigest()[:20]
+                if not try_lock(path):
+                    self.say(f"{repository}: another dispatcher submits tasks; it is waited for")
+                held.enter_context(locked(path))
+            yield
 
 
 @dataclass(kw_only=True)
@@ -256,6 +281,10 @@ class OnSlurm(_Dispatched):
 
         Why the scheduler took some not, by key. Raises MissingToolError; what was submitted before stays.
         """
+        with self.lease(tasks):
+            return self._submit(tasks, attempt)
+
+    def _submit(self, tasks: Sequence[Task], attempt: int) -> Mapping[str, str]:
         fresh = self.not_under_way(tasks, self.queue.tasks() if tasks else {})
         if not fresh:
             return {}
@@ -388,6 +417,10 @@ class _OnKubernetes(_ByLogs):
 
     def submit(self, tasks: Sequence[Task], _attempt: int, /) -> Mapping[str, str]:
         """As on Slurm. A task that failed somewhere goes elsewhere, if there is an elsewhere."""
+        with self.lease(tasks):
+            return self._submit(tasks)
+
+    def _submit(self, tasks: Sequence[Task]) -> Mapping[str, str]:
         if not tasks:
             return {}
         self.scheduled()

@@ -85,6 +85,29 @@ def test_a_second_submission_meets_the_first(desk: Desk, cluster: KubeDouble) ->
     assert len(cluster.of("jobs")) == 4
 
 
+def test_a_job_that_another_dispatcher_made_and_that_ended_meanwhile_is_not_run_again(
+    desk: Desk, cluster: KubeDouble
+) -> None:
+    """Its report is still in the pod's log: to delete the Job would run it twice."""
+    desk.call()
+    other, cluster.objects = cluster.objects, {}
+    looks = 0
+
+    def refuse(method: str, path: str) -> None:
+        nonlocal looks
+        looks += method == "GET" and "/jobs?" in path
+        if looks == 2 and not cluster.objects:  # after the first look found nothing
+            cluster.objects |= other
+            end_all(desk, cluster)
+
+    cluster.refuse = refuse
+    made = {key: found["metadata"]["uid"] for key, found in other.items() if key[0] == "jobs"}
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
+    left = {key: found["metadata"]["uid"] for key, found in cluster.objects.items() if key[0] == "jobs"}
+    assert left == made
+
+
 @pytest.mark.parametrize(
     ("refusal", "said"),
     [

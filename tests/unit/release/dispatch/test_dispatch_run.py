@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from doubles.project import A100, T4, report
 from doubles.small_image import moment
+from rtbuild_command import RTBUILD
 
 from builder.core.errors import (
     CellError,
@@ -41,6 +44,39 @@ def test_saying_it_twice_submits_once(desk: Desk) -> None:
         assert code == 0
     assert len(list(jobs.glob("*.after"))) == 2
     assert [row["scheduler"] for row in rows] == ["PENDING (Resources)"] * 4
+
+
+@pytest.mark.slow
+def test_two_dispatchers_at_the_same_moment_submit_once(desk: Desk) -> None:
+    """Two processes: the second begins while sbatch holds up the first, whose tasks no queue shows yet."""
+    jobs = desk.slurm()
+    (desk.bin / "sbatch").rename(desk.bin / "sbatch-double")
+    arrived, go = desk.folder / "arrived", desk.folder / "go"
+    desk.program(
+        "sbatch",
+        f'case "$*" in *--test-only*) exit 0 ;; esac; echo $PPID >>{arrived};'
+        f' while [ ! -e {go} ]; do sleep 0.05; done; sbatch-double "$@"',
+    )
+    command = [*RTBUILD, "dispatch", desk.project.path, "--fleet", desk.fleet, "--json"]
+    both, talk = [], [desk.folder / "talk1", desk.folder / "talk2"]
+    try:
+        for said in talk:
+            with said.open("wb") as stream:
+                both.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stream))
+            end = time.monotonic() + 60
+            while (
+                not (arrived.exists() and (len(both) == 1 or len(set(arrived.read_text().split())) == 2))
+                and "it is waited for" not in said.read_text()
+            ):
+                assert time.monotonic() < end, said.read_text()
+                time.sleep(0.05)
+    finally:
+        go.touch()
+        rows = [json.loads(one.communicate(timeout=60)[0])["tasks"] for one in both]
+    assert "it is waited for" in talk[1].read_text()
+    assert "4 are under way already" in talk[1].read_text()
+    assert len(list(jobs.glob("*.after"))) == 2, "one array of each class"
+    assert {row["scheduler"] for found in rows for row in found} == {"PENDING (Resources)"}
 
 
 def test_what_has_a_verdict_is_not_submitted(desk: Desk) -> None:
