@@ -67,6 +67,7 @@ PROGRESS = of(
 VERBOSE = of("--verbose, -v: Say more; may be repeated.", 0, count=True)
 QUIET = of("--quiet, -q: Say nothing until the end.", False)
 RESULTS = of("--results $RTBUILD_RESULTS: Where reports and logs go.", Path("results"))
+TRACE = of("--trace FILE: Write where the time went, in Chrome's trace format: Perfetto opens it.")
 MIRROR = of(
     "--registry-mirror HOST=MIRROR: "
     "Read images of HOST from MIRROR: docker.io=localhost:5000. Also RTBUILD_REGISTRY_MIRROR."

@@ -2,30 +2,49 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.cli.console import Terminal, case_of, print_json, reporter, run_summary, write_job_files
-from builder.pipeline import CellOutcome, CellResult, Hooks, run_document, write_record
+from builder.pipeline import CellOutcome, CellResult, Event, Hooks, run_document, write_record
 
 Run = Callable[..., list[CellResult]]
 _End = TypeVar("_End")
 
 
-def walk(terminal: Terminal, run: Callable[..., list[_End]]) -> list[_End]:
-    """The results of ``run(hooks=…)``, its events reported as the terminal wants them."""
-    with reporter(terminal) as report:
-        return run(hooks=Hooks(emit=report, cancel=threading.Event()))
+def walk(terminal: Terminal, run: Callable[..., list[_End]], *, trace: Path | None = None) -> list[_End]:
+    """The results of ``run(hooks=…)``, its events reported as the terminal wants them, and traced."""
+    with ExitStack() as stack:
+        record: Callable[[Event], None] | None = None
+        if trace is not None:
+            from builder.cli.console import Trace  # most runs need not pay for it
+
+            record = stack.enter_context(Trace(trace, terminal))
+        report = stack.enter_context(reporter(terminal))
+
+        def emit(event: Event) -> None:
+            if record is not None:
+                record(event)
+            report(event)
+
+        return run(hooks=Hooks(emit=emit, cancel=threading.Event()))
 
 
 def finished(
-    terminal: Terminal, run: Run, folder: Path | None = None, *, require_verified: bool = False, json: bool
+    terminal: Terminal,
+    run: Run,
+    folder: Path | None = None,
+    *,
+    require_verified: bool = False,
+    trace: Path | None = None,
+    json: bool,
 ) -> int:
     """Run, write the record and the files for CI into ``folder``, and say how it ended; the exit code."""
     command, started = command_line(), datetime.now(UTC)
-    results = walk(terminal, run)
+    results = walk(terminal, run, trace=trace)
     document = run_document(results, command=command, started=started)
     where = None if folder is None else record(document, folder)
     if json:

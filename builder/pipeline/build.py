@@ -21,7 +21,7 @@ from builder.pipeline.events import BUILDING, CellOutcome, CellResult, RunStarte
 from builder.pipeline.options import BuildOptions
 from builder.pipeline.record import read_packages, remember
 from builder.pipeline.run_context import RunContext, layer_cache, open_context, report_store
-from builder.pipeline.schedule import CellRun, Hooks, each
+from builder.pipeline.schedule import CellRun, Hooks, each, span
 
 if TYPE_CHECKING:
     from builder.image.engine import Engine, StoredImage
@@ -62,13 +62,15 @@ def build_cells(
     early = each(cell_runs, partial(_settle, context, options), hooks, jobs=options.jobs)
     settled = dict(zip(cell_runs, early, strict=True))
     recipes = {cell_run: one for cell_run, one in settled.items() if isinstance(one, Recipe)}
-    steps = dict(zip(recipes, _plan(context, options, list(recipes.values())), strict=True))
+    with span(hooks.emit, "plan"):
+        steps = dict(zip(recipes, _plan(context, options, list(recipes.values())), strict=True))
     with ExitStack() as stack:
         makes = {cell_run: step for cell_run, step in steps.items() if isinstance(step, Make)}
         make = None
         if makes:  # a full disk is said before the first cell goes on
             new = [recipes[cell_run].pinned for cell_run, step in makes.items() if step.new]
-            make = stack.enter_context(_image_builds(context, options, new))
+            with span(hooks.emit, "look at engine and disk"):
+                make = stack.enter_context(_image_builds(context, options, new))
 
         def execute(cell_run: CellRun) -> CellResult:
             return _execute(

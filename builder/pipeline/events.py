@@ -110,6 +110,22 @@ class StageFinished(_Said):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpanStarted:
+    """A piece of work begins in the thread that says so; ``cell`` is empty if it is for all of them."""
+
+    name: str
+    cell: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanFinished:
+    """It ended, well or not, in the same thread. Spans of one thread are one inside another."""
+
+    name: str
+    cell: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CellFinished:
     result: CellResult
 
@@ -122,4 +138,13 @@ class Note(_Said):
     warning: bool = False
 
 
-Event = RunStarted | StageStarted | StageProgress | StageFinished | CellFinished | Note
+Event = (
+    RunStarted
+    | StageStarted
+    | StageProgress
+    | StageFinished
+    | SpanStarted
+    | SpanFinished
+    | CellFinished
+    | Note
+)

@@ -38,10 +38,13 @@ def fetch_wheels(
     advance = cell_run.counter("of wheels", total)
     index = context.sources.index.with_extra(cell_run.cell.index)
     offered = [wheel for wheel in wheels if wheel.source is None]
-    found = index.fetch_all(offered, cache=cache, progress=advance, stop=cell_run.cancel, arrived=arrived)
+    found = index.fetch_all(
+        offered, cache=cache, progress=advance, stop=cell_run.cancel, arrived=arrived, span=cell_run.span
+    )
     for wheel in wheels:
         if wheel.source is not None:
-            found[wheel.sha256] = context.sources.workshop(cell_run).make(wheel, index)
+            with cell_run.span(f"build {wheel.name} {wheel.version} from source"):
+                found[wheel.sha256] = context.sources.workshop(cell_run).make(wheel, index)
             arrived(wheel, found[wheel.sha256])
             advance(wheel.size)
     cell_run.done(f"{len(wheels)} wheels, {total / 1e9:.2f} GB")

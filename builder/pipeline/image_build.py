@@ -56,13 +56,14 @@ class ImageBuild:
                 upload = stack.enter_context(self._uploads(options.push))
             if context.engine is not None and context.engine.facts().store == "containerd":
                 load = stack.enter_context(
-                    EngineLoad(context.engine, blob=self._blob, cancel=cell_run.cancel)
+                    EngineLoad(context.engine, blob=self._blob, cancel=cell_run.cancel, span=cell_run.span)
                 )
             planned, base = self._layers([sink for sink in (upload, load) if sink is not None])
             with cell_run.stage(Stage.BUILD):
                 image = self._composed(planned, base)
                 if load is not None:
-                    load.finish()
+                    with cell_run.span("wait for the engine"):
+                        load.finish()
                 context.stores.made.remember(self.recipe.inputs, digest=image.digest, content=image.content)
                 made = self._kept(image)
             if upload is not None:
@@ -100,6 +101,7 @@ class ImageBuild:
                         registry=context.sources.registry,
                         progress=tell,
                         cancel=cell_run.cancel,
+                        span=cell_run.span,
                         sinks=sinks,
                     )
                 )
@@ -115,16 +117,17 @@ class ImageBuild:
         if recipe.pinned.installs and context.engine is not None:
             from builder.pipeline.buildkit import system_layers
 
-            system = system_layers(
-                cell_run,
-                context,
-                context.engine,
-                options=self.options,
-                recipe=recipe,
-                base=base,
-                lease=self._lease,
-                log=self.log,
-            )
+            with cell_run.span("packages in BuildKit"):
+                system = system_layers(
+                    cell_run,
+                    context,
+                    context.engine,
+                    options=self.options,
+                    recipe=recipe,
+                    base=base,
+                    lease=self._lease,
+                    log=self.log,
+                )
         return compose_image(
             ComposeInput(
                 recipe=recipe,
@@ -134,6 +137,7 @@ class ImageBuild:
                 blob=self._blob,
                 elsewhere=self._elsewhere,
                 progress=lambda text: cell_run.progress(text, quiet=False),
+                span=cell_run.span,
                 cancel=cell_run.cancel,
                 base_cache=self.base_cache,
                 runner=self.runner,
@@ -147,13 +151,14 @@ class ImageBuild:
             refuse_large(pinned, image.size)
             cell_run.done(f"{image.size / 1e9:.2f} GB unpacked {image.digest[:19]}")
             return image_of(cell_run.cell, "", image)
-        stored = engine.receive(
-            image,
-            self._blob,
-            name,
-            cancel=cell_run.cancel,
-            progress=cell_run.counter("into the engine", sum(layer.size for layer in image.layers)),
-        )
+        with cell_run.span("load the image"):
+            stored = engine.receive(
+                image,
+                self._blob,
+                name,
+                cancel=cell_run.cancel,
+                progress=cell_run.counter("into the engine", sum(layer.size for layer in image.layers)),
+            )
         if stored.digest not in (image.digest, image.config_digest) or stored.content != image.content:
             raise CellError(
                 f"{name} is {stored.digest} in the engine, and {image.digest} was given to it: "
@@ -174,7 +179,8 @@ class ImageBuild:
                 return self.staged.reference
             by_digest = {layer.digest: layer for layer in image.layers}
             cell_run.progress(repository, quiet=False)
-            sent = upload.finish()
+            with cell_run.span("wait for uploads"):
+                sent = upload.finish()
 
             def advance(how: str, size: int) -> None:
                 nonlocal sent
@@ -214,7 +220,11 @@ class ImageBuild:
     def _uploads(self, repository: str) -> RegistryUpload:
         context = self.context
         return RegistryUpload(
-            repository, context.layer_cache.source, context.stores.layers, context.sources.writing
+            repository,
+            context.layer_cache.source,
+            context.stores.layers,
+            context.sources.writing,
+            self.cell_run.span,
         )
 
     @property

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +26,16 @@ class Hooks:
 
     emit: Emit
     cancel: threading.Event
+
+
+@contextmanager
+def span(emit: Emit, name: str, cell: str = "") -> Iterator[None]:
+    """Emit that a piece of work begins, and that it ends."""
+    emit(events.SpanStarted(name=name, cell=cell))
+    try:
+        yield
+    finally:
+        emit(events.SpanFinished(name=name, cell=cell))
 
 
 @dataclass(eq=False)
@@ -54,6 +64,10 @@ class CellRun:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
         seconds = self.seconds[stage]
         self.emit(events.StageFinished(cell=self.cell.id, stage=stage, seconds=seconds, text=self._said))
+
+    def span(self, name: str) -> AbstractContextManager[None]:
+        """A piece of the cell's work; in any thread."""
+        return span(self.emit, name, self.cell.id)
 
     def done(self, text: str) -> None:
         self._said = text

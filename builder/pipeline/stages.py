@@ -96,18 +96,20 @@ def lock_cell(
             from builder.plan.lock import pin
 
             cell_run.progress("resolving", quiet=False)
-            pinned = pin(
-                cell_run.cell,
-                index=context.sources.index,
-                registry=context.sources.registry,
-                debian=context.sources.debian,
-                previous=before,
-                upgrade=upgrade,
-                note=cell_run.note,
-                workshop=context.sources.workshop(cell_run),
-                pythons=context.sources.pythons,
-            )
-            prove_links(cell_run, context, pinned, refuse=refuse)
+            with cell_run.span("resolve"):
+                pinned = pin(
+                    cell_run.cell,
+                    index=context.sources.index,
+                    registry=context.sources.registry,
+                    debian=context.sources.debian,
+                    previous=before,
+                    upgrade=upgrade,
+                    note=cell_run.note,
+                    workshop=context.sources.workshop(cell_run),
+                    pythons=context.sources.pythons,
+                )
+            with cell_run.span("prove links"):
+                prove_links(cell_run, context, pinned, refuse=refuse)
             context.stores.locks.keep(pinned)
             if before is not None and upgrade and not isinstance(upgrade, bool):
                 cell_run.note(_moved(before, pinned, upgrade))

@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
 from typing import ClassVar, Self
 
 from builder.core.errors import CellError
+from builder.core.spans import Span
 from builder.image.compose import LayersReady
 from builder.image.engine import Engine, passing_names
 from builder.image.layers import Layer, LayerStore
@@ -34,6 +35,7 @@ class RegistryUpload:
     shared: LayerRepository | None
     store: LayerStore
     registry: Registry
+    span: Span = nullcontext
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="upload")
@@ -47,12 +49,13 @@ class RegistryUpload:
 
     def add(self, ready: LayersReady) -> None:
         """Send layers, unless the repository has them, or has them mounted later. From any thread."""
-        for digest in (layer.digest for layer in ready.layers):
-            if self.shared is None or not self.shared.has(digest):
-                path = self.store.blob(digest)
-                self._futures.append(
-                    self._pool.submit(self.registry.push_blob, self.repository, digest, path)
-                )
+        for layer in ready.layers:
+            if self.shared is None or not self.shared.has(layer.digest):
+                self._futures.append(self._pool.submit(self._push, layer))
+
+    def _push(self, layer: Layer) -> bool:
+        with self.span(f"push {layer.title}"):
+            return self.registry.push_blob(self.repository, layer.digest, self.store.blob(layer.digest))
 
     def finish(self) -> int:
         """Wait until all are there. How many were sent; raises what went wrong with one."""
@@ -84,10 +87,18 @@ class EngineLoad:
 
     lowest_first: ClassVar[bool] = True
 
-    def __init__(self, engine: Engine, *, blob: Callable[[Layer], Path], cancel: threading.Event) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        blob: Callable[[Layer], Path],
+        cancel: threading.Event,
+        span: Span = nullcontext,
+    ) -> None:
         self._engine = engine
         self._blob = blob
         self._cancel = cancel
+        self._span = span
         self._passing = ExitStack()
         self._layers = ThreadPoolExecutor(1, thread_name_prefix="load-layers")
         self._parts = ThreadPoolExecutor(1, thread_name_prefix="load-parts")
@@ -135,7 +146,8 @@ class EngineLoad:
         if self._keeps:
             name = self._named(layer.digest.removeprefix("sha256:"))
             try:
-                self._engine.keep(layer, self._blob, name, cancel=self._cancel)
+                with self._span(f"load {layer.title}"):
+                    self._engine.keep(layer, self._blob, name, cancel=self._cancel)
             except CellError:
                 self._keeps = False
         self._waits_for.discard(layer.digest)
@@ -159,12 +171,13 @@ class EngineLoad:
         labels = {"io.rtbuild.inputs": f"part of {name}"}  # by it the engine's blobs are known
         config = {"architecture": "amd64", "os": "linux", "config": {"Labels": labels}}
         try:
-            self._engine.receive(
-                plain_image(layers, config),
-                self._blob,
-                name,
-                cancel=self._cancel,
-                progress=lambda _size: None,
-            )
+            with self._span(f"load and unpack the lowest {len(layers)} layers"):
+                self._engine.receive(
+                    plain_image(layers, config),
+                    self._blob,
+                    name,
+                    cancel=self._cancel,
+                    progress=lambda _size: None,
+                )
         except CellError:
             self._gives = False

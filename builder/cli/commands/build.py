@@ -51,6 +51,7 @@ def build(
         False,
     ),
     results: Path = opt.RESULTS,
+    trace: Path | None = opt.TRACE,
     mirror: list[str] | None = opt.MIRROR,
     context: str | None = opt.CONTEXT,
     builder: str | None = opt.of(
@@ -86,9 +87,9 @@ def build(
     terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
     loaded, cells = opt.choose(matrices, select, skip)
     if check_reproducible:
-        return _compare_builds(loaded, cells, options, terminal, as_json=json_)
+        return _compare_builds(loaded, cells, options, terminal, trace=trace, as_json=json_)
     run = partial(build_cells, loaded, cells, options)
-    return finished(terminal, run, results, require_verified=require_verified, json=json_)
+    return finished(terminal, run, results, require_verified=require_verified, trace=trace, json=json_)
 
 
 def _refuse_idle(options: BuildOptions, *, require_verified: bool, check_reproducible: bool) -> None:
@@ -111,7 +112,13 @@ def _refuse_idle(options: BuildOptions, *, require_verified: bool, check_reprodu
 
 
 def _compare_builds(
-    matrices: list[Matrix], cells: Sequence[Cell], options: BuildOptions, terminal: Terminal, *, as_json: bool
+    matrices: list[Matrix],
+    cells: Sequence[Cell],
+    options: BuildOptions,
+    terminal: Terminal,
+    *,
+    trace: Path | None,
+    as_json: bool,
 ) -> int:
     """Build every cell twice and compare; exit 1 if two builds of a cell differ.
 
@@ -122,7 +129,7 @@ def _compare_builds(
     found: dict[str, Comparison] = {}
     compared = found.__setitem__
     run = partial(check_reproducible, matrices, cells, options, compared=compared)
-    results = walk(terminal, run)
+    results = walk(terminal, run, trace=trace)
     documents = {cell: comparison.document() for cell, comparison in found.items()}
     folder = options.results / "reproduce"
     with opt.writing(folder):

@@ -28,11 +28,14 @@ def lock(
         "--upgrade-only NAME: Move these packages, or the base, and what they force; the rest stays."
     ),
     mirror: list[str] | None = opt.MIRROR,
+    trace: Path | None = opt.TRACE,
     progress: Progress = opt.PROGRESS,
     json_: bool = opt.JSON,
 ) -> int:
     """Exit 4 with ``--check`` if a lock is missing or stale; then nothing is changed."""
     loaded, cells = opt.choose(matrices, select, skip)
+    if check_ and trace is not None:
+        raise UsageError("--check runs nothing that --trace could record")
     if check_:
         Locks(loaded).fresh(cells)
         say(f"{counted(cells, 'cell')}: the lock is up to date")
@@ -43,7 +46,7 @@ def lock(
         raise UsageError("--upgrade moves everything, --upgrade-only what it names: take one of them")
     options = LockOptions(upgrade=upgrade or frozenset(upgrade_only or ()), mirrors=opt.mirrors(mirror))
     run = partial(lock_cells, loaded, cells, options)
-    return finished(Terminal.of(progress), run, json=json_)
+    return finished(Terminal.of(progress), run, trace=trace, json=json_)
 
 
 def render(

@@ -13,6 +13,7 @@ from .terminal import (
     say,
     show,
 )
+from .trace import Trace
 
 __all__ = [
     "Case",
@@ -20,6 +21,7 @@ __all__ = [
     "CountTable",
     "Progress",
     "Terminal",
+    "Trace",
     "accept_any_encoding",
     "case_of",
     "counted",

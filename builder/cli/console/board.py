@@ -17,6 +17,8 @@ from builder.pipeline import (
     Event,
     Note,
     RunStarted,
+    SpanFinished,
+    SpanStarted,
     Stage,
     StageFinished,
     StageProgress,
@@ -100,6 +102,8 @@ class Board:
                     self._rows.pop(result.cell.id, None)
                     line = f"{result.cell.id}  {result_line(result, self._terminal)}"
                     said = f"{line}\n{failure_text(result)}".rstrip()
+                case SpanStarted() | SpanFinished():
+                    pass  # for a trace
                 case Note():
                     mark = "warning: " if event.warning else ""
                     said = (f"{event.cell}  " if event.cell else "") + mark + event.text

@@ -16,6 +16,8 @@ from builder.pipeline import (
     Event,
     Note,
     RunStarted,
+    SpanFinished,
+    SpanStarted,
     StageFinished,
     StageProgress,
     StageStarted,
@@ -85,6 +87,8 @@ class Lines:
                 case CellFinished(result=result):
                     self._begun = {key: at for key, at in self._begun.items() if key[0] != result.cell.id}
                     self._finish(result)
+                case SpanStarted() | SpanFinished():
+                    pass  # for a trace
                 case Note():
                     self._say(event.cell, ("warning: " if event.warning else "") + event.text)
 

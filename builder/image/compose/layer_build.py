@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -14,6 +14,7 @@ from builder.core.digests import canonical_json
 from builder.core.documents import read_file
 from builder.core.errors import CancelledError, CellError, RegistryError
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
+from builder.core.spans import Span
 from builder.image.compose.layer_plan import (
     Plan,
     installed,
@@ -88,6 +89,7 @@ class LayerBuild:
     progress: Callable[[str, int, int], None] = lambda _title, _done, _total: None
     """Told of each layer's title, and how many bytes of how many are done."""
     cancel: threading.Event = field(default_factory=threading.Event)
+    span: Span = nullcontext
     sinks: Sequence[LayerSink] = ()
     """Who takes the layers, each as soon as it is known, from the thread that made it."""
 
@@ -129,7 +131,8 @@ class LayerBuild:
 
     def finish(self) -> tuple[Plan, BaseLayers]:
         """The plan with every layer known, and the base; once the files of all missing wheels are there."""
-        wait(self._all, return_when=FIRST_EXCEPTION)
+        with self.span("wait for layers"):
+            wait(self._all, return_when=FIRST_EXCEPTION)
         self._raise_failure()
         for one in self._known.values():
             for name, requires in one.details["requires_python"].items():
@@ -176,7 +179,8 @@ class LayerBuild:
     def _of_tar(self, key: str, title: str, tar: Path) -> Layer:
         lease, compression = self.given.lease, self.given.pinned.cell.options.compression
         advance = self._meter(title, tar.stat().st_size)
-        return lease.obtain(key, lambda target: tar_layer(tar, target, title, compression, advance))
+        with self.span(f"layer of {title}"):
+            return lease.obtain(key, lambda target: tar_layer(tar, target, title, compression, advance))
 
     def _layers_of_base(self) -> BaseLayers:
         pinned = self.given.pinned
@@ -193,10 +197,12 @@ class LayerBuild:
         if not isinstance(pinned.base, RootfsBase):
             if self.registry is None:
                 raise TypeError("a registry's base comes from somewhere")
-            return registry_layers(pinned.base, self.registry, self.given.lease)
+            with self.span(f"fetch {pinned.base.reference}"):
+                return registry_layers(pinned.base, self.registry, self.given.lease)
         if self._rootfs is None:
-            tar = self.rootfs(pinned.base)
-            refuse_hidden(tar, pinned.base)
+            with self.span(f"rootfs {pinned.base.suite}"):
+                tar = self.rootfs(pinned.base)
+                refuse_hidden(tar, pinned.base)
             key = rootfs_key(pinned.base, pinned.cell)
             self._rootfs = self._of_tar(key, f"rootfs {pinned.base.suite}", tar)
         return rootfs_base(self._rootfs, pinned.cell)
@@ -207,7 +213,7 @@ class LayerBuild:
             _, wheels = heapq.heappop(self._waiting)
         given = self.given
         lease, keys = given.lease, layer_keys_of(wheels, given.pinned)
-        with ExitStack() as files:
+        with self.span(f"layer of {title_of(wheels)}"), ExitStack() as files:
             archives = [files.enter_context(Archive(self._paths[wheel.sha256])) for wheel in wheels]
             trees = [installed(*pair, given.pinned) for pair in zip(archives, wheels, strict=True)]
             # Without scripts the layer is the same for every Python and pip.

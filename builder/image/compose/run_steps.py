@@ -11,13 +11,14 @@ import hashlib
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
 from builder.core.digests import digest_of
 from builder.core.errors import CellError
+from builder.core.spans import Span
 from builder.core.temporary import disk_errors
 from builder.image.compose.bytecode import compile_sources, compiler, unpack_sources
 from builder.image.compose.layer_plan import Elsewhere, Plan
@@ -58,6 +59,7 @@ class ComposeInput:
     """The file of a layer of base or wheels; called only if a step has to run."""
     elsewhere: Elsewhere | None = None
     progress: Callable[[str], None] = field(default=lambda _text: None)
+    span: Span = nullcontext
 
     @cached_property
     def below(self) -> tuple[Layer, ...]:
@@ -135,7 +137,8 @@ def _unpacked_base(work: ComposeInput, *, memory: bool) -> Iterator[RootfsTree]:
         rootfs = RootfsTree(folder / "root", work.cancel)
         for layer in work.below:
             work.progress(f"looking into {layer.title}")
-            rootfs.unpack(work.blob(layer), layer.media_type)
+            with work.span(f"unpack {layer.title}"):
+                rootfs.unpack(work.blob(layer), layer.media_type)
         yield rootfs
 
 
@@ -188,14 +191,15 @@ def _run(work: ComposeInput, needed: set[RecipeStep], rootfs: RootfsTree) -> Non
             env=environment(work.base.environment),
             cancel=work.cancel,
         )
-        if step.name == "bytecode":
-            made_by = compiler(step, rootfs.root, work.base.environment)
-            lease, progress = work.plan.lease, work.progress
-            compile_sources(packs, rootfs, lease, made_by=made_by, run=run, progress=progress)
-        else:
-            if step.reads == "sources":
-                unpack_sources(packs, rootfs)
-            run()
+        with work.span(f"step {step.name}"):
+            if step.name == "bytecode":
+                made_by = compiler(step, rootfs.root, work.base.environment)
+                lease, progress = work.plan.lease, work.progress
+                compile_sources(packs, rootfs, lease, made_by=made_by, run=run, progress=progress)
+            else:
+                if step.reads == "sources":
+                    unpack_sources(packs, rootfs)
+                run()
 
 
 def _unpack_wheels(work: ComposeInput, rootfs: RootfsTree) -> list[Pack]:
@@ -203,10 +207,11 @@ def _unpack_wheels(work: ComposeInput, rootfs: RootfsTree) -> list[Pack]:
     packs = []
     for layer in work.wheels:
         work.progress(f"looking at {layer.title}")
-        pack = excerpt_of(layer, work.blob, work.plan.lease, work.cancel)
-        for folder in pack.notes["folders"]:
-            rootfs.folder(folder)
-        rootfs.write(pack.contents(lambda file: is_library(file.path)))
+        with work.span(f"excerpt of {layer.title}"):
+            pack = excerpt_of(layer, work.blob, work.plan.lease, work.cancel)
+            for folder in pack.notes["folders"]:
+                rootfs.folder(folder)
+            rootfs.write(pack.contents(lambda file: is_library(file.path)))
         packs.append(pack)
     return packs
 
@@ -220,6 +225,7 @@ def _keep(work: ComposeInput, key: str, name: str, folder: Path) -> Layer:
         with target.open("wb") as blob:
             return write_folder(folder, blob, name, compression)
 
-    layer = work.plan.lease.obtain(key, make)
+    with work.span(f"layer of {name}"):
+        layer = work.plan.lease.obtain(key, make)
     shutil.rmtree(folder)
     return layer

@@ -10,6 +10,7 @@ import functools
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -212,15 +213,18 @@ class Index:
         progress: Callable[[int], None] | None = None,
         stop: threading.Event | None = None,
         arrived: Callable[[Wheel, Path], None] | None = None,
+        span: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> dict[str, Path]:
         """:meth:`fetch` for several at a time, begun in their order; each wheel's path by its sha256.
 
         ``progress`` is called from one thread at a time, ``arrived`` from that which fetched the wheel. The
         first failure, of either, and ``stop`` end the others; their partial files stay for the next run.
+        ``span`` is a :data:`builder.core.spans.Span`.
         """
 
         def one(wheel: Wheel, report: Callable[[int], None], stopped: Callable[[], bool]) -> Path:
-            path = self.fetch(wheel, cache=cache, progress=report, stop=stopped)
+            with span(f"fetch {wheel.file}"):
+                path = self.fetch(wheel, cache=cache, progress=report, stop=stopped)
             if arrived is not None:
                 arrived(wheel, path)
             return path

@@ -67,7 +67,7 @@ def together(
     with contextlib.ExitStack() as pools:
         jobs: dict[_Item, Future[Path]] = {}
         for items, threads in lanes:
-            pool = pools.enter_context(ThreadPoolExecutor(threads))
+            pool = pools.enter_context(ThreadPoolExecutor(threads, thread_name_prefix="download"))
             jobs |= {item: pool.submit(work, item, report, stopped) for item in items}
         try:
             for job in as_completed(jobs.values()):

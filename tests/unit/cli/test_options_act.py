@@ -74,6 +74,7 @@ ROWS: dict[str, str] = {
     "--registry-mirror": f"docker.io=REGISTRY | {OTHERS} --read",
     "--context": "elsewhere",
     "--progress": "json",
+    "--trace": "trace.json",
     "--results": "elsewhere",
     "--output": "elsewhere",
     "--driver": "450.80.02",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from builder.pipeline.upload import LEAST, EngineLoad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 LARGE = Layer(title="large", digest="sha256:a", diff_id="sha256:1", size=LEAST, unpacked=1, media_type="x")
@@ -68,6 +70,28 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_what_the_engine_is_given_is_a_span_of_the_thread_that_gives_it(
+    engine: SlowEngine, tmp_path: Path
+) -> None:
+    spans: list[tuple[str, str]] = []
+
+    def span(name: str) -> AbstractContextManager[None]:
+        spans.append((name, threading.current_thread().name))
+        return nullcontext()
+
+    given: Any = engine
+    given.memory = tmp_path
+    engine.told.set()
+    feed = EngineLoad(given, blob=lambda _layer: tmp_path, cancel=threading.Event(), span=span)
+    with feed:
+        feed.add(part(0, LARGE))
+        assert engine.given.wait(60)
+    assert sorted(spans) == [
+        ("load and unpack the lowest 1 layers", "load-parts_0"),
+        ("load large", "load-layers_0"),
+    ]
 
 
 @pytest.mark.parametrize("refuses", [False, True])

@@ -11,7 +11,16 @@ import pytest
 
 from builder.core.errors import CellError, MissingToolError
 from builder.core.model import Base, Cell, Cuda
-from builder.pipeline.events import CellFinished, CellOutcome, CellResult, Event, Stage, StageFinished
+from builder.pipeline.events import (
+    CellFinished,
+    CellOutcome,
+    CellResult,
+    Event,
+    SpanFinished,
+    SpanStarted,
+    Stage,
+    StageFinished,
+)
 from builder.pipeline.schedule import CellRun, Hooks, each
 
 
@@ -127,6 +136,18 @@ def test_a_cell_that_goes_on_has_no_result_and_no_end() -> None:
     )
     assert results == [None]
     assert events == []
+
+
+def test_a_span_says_its_end_in_its_thread_however_it_ends() -> None:
+    events: list[tuple[Event, str]] = []
+    name = threading.current_thread().name
+    walk = CellRun(
+        cell("a"), lambda e: events.append((e, threading.current_thread().name)), threading.Event()
+    )
+    with pytest.raises(CellError), walk.span("step"):
+        raise CellError("it failed")
+    began, ended = SpanStarted(name="step", cell="a"), SpanFinished(name="step", cell="a")
+    assert events == [(began, name), (ended, name)]
 
 
 def test_a_stage_says_how_long_it_took_and_what_came_of_it() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 
@@ -49,6 +52,20 @@ def test_what_is_ready_is_sent_once(server: RegistryDouble, tmp_path: Path) -> N
         uploads.add(one)
         assert uploads.finish() == 2
     assert {server.blobs[one.layers[0].digest], server.blobs[other.layers[0].digest]} == {b"one", b"other"}
+
+
+def test_each_upload_is_a_span_of_its_thread(server: RegistryDouble, tmp_path: Path) -> None:
+    spans: list[tuple[str, str]] = []
+
+    def span(name: str) -> AbstractContextManager[None]:
+        spans.append((name, threading.current_thread().name))
+        return nullcontext()
+
+    with uploading(tmp_path, f"{server.host}/team/staging") as uploads:
+        uploads.span = span
+        uploads.add(layer(tmp_path, b"one"))
+        assert uploads.finish() == 1
+    assert spans == [("push x", "upload_0")]
 
 
 def test_nothing_is_sent_that_is_mounted(server: RegistryDouble, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import queue
 import tarfile
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ from builder.sources.oci.spec import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from builder.image.compose.layer_build import LayersReady
     from builder.image.layers.types import Layer
@@ -429,6 +431,28 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     lease.close()
     assert [made.known[group].title for group in made.groups] == ["one 1.0", "pip 26.0.1"]
     assert [layer.title for layer in base.layers] == ["rootfs bookworm"]
+
+
+def test_each_layer_is_a_span_of_the_thread_that_makes_it(
+    builder: Builder, store: LayerStore, rootfs: Path
+) -> None:
+    spans: list[tuple[str, str]] = []
+
+    def span(name: str) -> AbstractContextManager[None]:
+        spans.append((threading.current_thread().name, name))
+        return nullcontext()
+
+    made = [builder.pip(), builder.wheel("one", {"one.py": b"1"}, pad=OWN_LAYER)]
+    with stack(pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=rootfs, span=span):
+        pass
+    here = threading.current_thread().name
+    assert {name: track.partition("_")[0] for track, name in spans} == {
+        "wait for layers": here,
+        "rootfs bookworm": "base",
+        "layer of rootfs bookworm": "base",
+        "layer of one 1.0": "layers",
+        "layer of pip 26.0.1": "layers",
+    }
 
 
 @pytest.mark.parametrize("fed", [True, False])
