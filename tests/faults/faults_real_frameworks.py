@@ -232,6 +232,17 @@ def ctranslate2_beside_cudnn_8(scene: Scene) -> None:
     scene.search(*sorted((scene.site / "nvidia").glob("*/lib")))
 
 
+@fault(
+    "CTranslate2 without cuBLAS, which it finds in no wheel",
+    parts="framework",
+    verdict="broken",
+    cause="toolkit-library-missing",
+)
+def ctranslate2_without_cublas(scene: Scene) -> None:
+    install(scene, "ctranslate2")
+    scene.wheel("cudnn-9.10.2")
+
+
 @fault("CTranslate2 without its library", parts="framework", verdict="broken", cause="package-overwritten")
 def ctranslate2_without_its_library(scene: Scene) -> None:
     install(scene, "ctranslate2")

@@ -47,6 +47,8 @@ FREE = {
 }
 """Faults whose command needs no package, and how it begins."""
 WITH_WHEELS = (
+    "ctranslate2-without-cublas",
+    "cupy-alone",
     "ptxas-older-than-the-card",
     "stub-of-nvidia",
     "real-cublas-missing",

@@ -58,15 +58,33 @@ class FrameworkBuilds(object):
         majors = {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
         return majors.pop() if len(majors) == 1 else None
 
-    def nearest_torch(self):
-        """A PyTorch for this card, driver and Python: another build of the release that is here, else of the
-        newest release that has one; None if none is known.
+    def torch_release(self):
+        """The release of PyTorch that belongs here, without its build: the one that is; None without one."""
+        return (self.version or "").partition("+")[0] or None
+
+    def _torch_rows(self):
+        """The builds of that release, first those for the CUDA of the packages here, and that the driver is
+        known to serve.
         """
-        python = numbers(self.here.python)
-        for row in self.rows + self._rows():
+        release = self.torch_release() if self.framework == "torch" else None
+        rows = self._rows(release) if release else []
+
+        def order(row):
+            cuda = numbers(row["cuda"])
+            return cuda[:1] != (self.cuda,), not (cuda and self.driver_serves(cuda)), not row["default"]
+
+        return sorted(rows, key=order)
+
+    def nearest_torch(self):
+        """A PyTorch for this card, driver and Python: another build of the release that belongs here, else of
+        the newest release that has one; None if none is known.
+        """
+        python, own = numbers(self.here.python), self._torch_rows()
+        for row in own + self._rows():
             cuda, (first, last) = numbers(row["cuda"]), map(numbers, row["python"])
             here = row["variant"] and row["variant"] == (self.version or "").partition("+")[2]
-            fits = cuda and self.driver_serves(cuda) and (not python or first <= python <= last)
+            unread = row in own and not self.driver_known()
+            fits = cuda and (unread or self.driver_serves(cuda)) and (not python or first <= python <= last)
             # what old builds hold as PTX is no choice for a card of today
             fits = fits and (
                 not self.capability or self.capability < (10, 0) or card_within(cuda, self.capability)
@@ -106,7 +124,7 @@ class FrameworkBuilds(object):
     def torch_words(self, row):
         """What pip installs for a row of PyTorch's builds."""
         variant = None if row["default"] else row["variant"]
-        release = self.version.partition("+")[0] if row in self.rows else None
+        release = self.torch_release() if row in self._torch_rows() else None
         arm = "aarch64" in self.here.places or self.capability in _ARM_CARDS
         if row["default"] and (arm or "windows" in self.here.places):
             variant = "cu" + "".join(str(part) for part in numbers(row["cuda"])[:2])  # PyPI's have no CUDA

@@ -246,9 +246,12 @@ def _one_toolkit(remedies):
 
 
 def _torchcodec(remedies):
-    """The TorchCodec for the PyTorch here: https://github.com/pytorch/torchcodec#installing-torchcodec"""
-    release = read_patterns()["torchcodec"].get(dotted(numbers(_torch_told(remedies)[0])[:2]))
-    return release and "torchcodec==%s.*" % release
+    """The TorchCodec for the PyTorch here, from the same index:
+    https://github.com/pytorch/torchcodec#installing-torchcodec
+    """
+    told, variant = _torch_told(remedies)
+    release = read_patterns()["torchcodec"].get(dotted(numbers(told)[:2]))
+    return release and ["torchcodec==%s.*" % release] + torch_index(variant)
 
 
 def _nvpl(remedies):

@@ -20,6 +20,10 @@ from .versions import dotted, numbers
 # where: pip, apt, conda, docker, shell, winget, notebook, link or rtbuild
 Command = namedtuple("Command", "where text note")
 _FACT = re.compile(r"\{([\w.-]+)\}")
+# "torch==", "cudnn>=,<10", "export LD_PRELOAD=", "nvidia-cudnn-cuNone"
+_CUT_OFF = re.compile(
+    r"(^|[\s,'])[\w.\[\]-]*([=!~<>]=|[<>])(?![=\s]*[\dv])|(^|\s)\w+='*(\s|$)|(\b|-cu)None\b"
+)
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
 _NUMPY_SIZES = {("96", "88"): "numpy<2", ("88", "96"): "numpy>=2", ("88", "80"): "numpy>=1.20,<2"}
@@ -80,11 +84,12 @@ class Remedies(FrameworkBuilds):
 
     def known(self, fact):
         """What is known under a name in ``causes.ini``: True, a text or a number, a list of several words, a
-        tuple for a command for each of its items; None if it is not so, or nothing is known.
+        tuple for a command for each of its items; None if it is not so, or nothing is known. A value that is
+        empty, or empty in a part, is not known.
         """
         if fact in self.FACTS:
             value = self.FACTS[fact](self)
-            return None if value is False or value == () else value
+            return value if _is_whole(value) else None
         return True if fact in self._tags() else None
 
     def _tags(self):
@@ -99,9 +104,9 @@ class Remedies(FrameworkBuilds):
         return tags | {"any", self.framework, "wants-%s" % (wants or "").replace(" ", "-")}
 
     def _filled(self, where, text, note):
-        """[Command] of a line; [] if a fact in braces is not known."""
+        """[Command] of a line; [] if a fact in braces is not known, or holds without being a value."""
         values = {name: self.known(name) for name in _FACT.findall(text + note)}
-        if None in values.values():
+        if any(value is None or value is True for value in values.values()):
             return []
         each = [name for name, value in values.items() if isinstance(value, tuple)]
         rows = [dict(values, **{name: item}) for name in each for item in values[name]] or [values]
@@ -206,24 +211,20 @@ class Remedies(FrameworkBuilds):
             return way == "path"
         return way == "of 8" and 8 in here
 
-    def _library(self):
-        """("cublas", "12") for a ``libcublasLt.so.12`` that was not found."""
-        found = re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so\.?([\d.]*)", str(self.detail.get("library") or ""))
-        return (found.group(1).lower(), found.group(2)) if found else ("", "")
-
-    def library_major(self):
-        """The CUDA major of the library that was not found; None if its name does not tell."""
-        stem, number = self._library()
+    def library_major(self, library=None):
+        """The CUDA major of a library, else of the one that was not found; None if its name does not tell."""
+        stem, number = _stem_and_number(library or self.detail.get("library"))
         known = dict(pair.split(":") for pair in read_patterns()["sonames"].get(stem, "").split())
         return int(known[number]) if number in known else None
 
-    def _toolkit_major(self):
-        return self.library_major() or self.cuda
+    def _toolkit_major(self, library=None):
+        return self.library_major(library) or self.cuda
 
-    def _toolkit_wheel(self):
-        """NVIDIA's wheel with the library that was not found."""
-        major, stem = self._toolkit_major(), self._library()[0]
-        other = re.match(r"lib(cusparseLt|cudss|nvshmem|cufile|cupti)", str(self.detail.get("library")))
+    def _toolkit_wheel(self, library=None):
+        """NVIDIA's wheel with a library, else with the one that was not found."""
+        library = library or str(self.detail.get("library"))
+        major, (stem, _) = self._toolkit_major(library), _stem_and_number(library)
+        other = re.match(r"lib(cusparseLt|cudss|nvshmem|cufile|cupti)", library)
         known = major in (11, 12, 13) and (other or stem in read_patterns()["sonames"])
         stem = other.group(1).lower() if other else stem
         return cuda_package(_WHEEL_STEMS.get(stem, stem), major) if known else None
@@ -234,7 +235,7 @@ class Remedies(FrameworkBuilds):
         return major if served else None
 
     def _nvrtc_major(self):
-        stem, number = self._library()
+        stem, number = _stem_and_number(self.detail.get("library"))
         return next(iter(numbers(number)), None) if stem == "nvrtc" else None
 
     def _cupy_of_other_cuda(self):
@@ -291,6 +292,11 @@ class Remedies(FrameworkBuilds):
         version, _, local = (self.version or "").partition("+")
         return self.torch_and_companions(version, local) if version and self.framework == "torch" else None
 
+    def _torchvision(self):
+        """The torchvision for the PyTorch here, from the same index."""
+        release = self.torchvision()
+        return release and ["torchvision==" + release] + torch_index(self.version.partition("+")[2])
+
     def _torch_251(self):
         """PyTorch 2.5.1 in place of 2.5.0."""
         if self.framework != "torch" or numbers(self.version)[:3] != (2, 5, 0):
@@ -318,7 +324,8 @@ class Remedies(FrameworkBuilds):
         "cuda-11": lambda r: r.cuda == 11,
         "cuda-12": lambda r: r.cuda == 12,
         "right-name": lambda r: r.right_name(r.detail.get("old")),
-        "of-cuda": lambda r: {11: "-cu11", 12: "-cu12", 13: ""}.get(r.cuda),
+        "nvcc-wheel": lambda r: cuda_package("cuda-nvcc", r.cuda) if r.cuda in (11, 12, 13) else None,
+        "headers-wheel": lambda r: cuda_package("cuda-runtime", r.cuda) if r.cuda in (11, 12, 13) else None,
         "old-cards-cuda": lambda r: r.cuda if r.cuda in (11, 12) and (r.capability or ()) >= (5, 0) else None,
         # the framework
         "release": lambda r: r.version,
@@ -330,11 +337,10 @@ class Remedies(FrameworkBuilds):
         "torch-used": lambda r: (
             "torch" in set(r.here.packages) | set(r.here.printed_by) or getattr(r.here, "says_torch", False)
         ),
-        "torch-index": lambda r: torch_index((r.here.packages.get("torch") or "").partition("+")[2]),
         "torch-of-cuda": lambda r: "+cu" in (r.here.packages.get("torch") or ""),
         "torch-serves-card": lambda r: r.torch_has_code(),
         "torch-numbers": lambda r: dotted(numbers(r.version)),
-        "torchvision": FrameworkBuilds.torchvision,
+        "torchvision": _torchvision,
         "jax-cuda": lambda r: 13 if r.driver_known() and r.driver_serves((13, 0)) else 12,
         "tensorflow-cpu": lambda r: "tensorflow-cpu" in r.here.packages,
         "tensorflows": lambda r: sorted({"tensorflow", "tensorflow-cpu"} & set(r.here.packages)),
@@ -346,7 +352,10 @@ class Remedies(FrameworkBuilds):
         "ctranslate2-by-path": lambda r: r.ctranslate2("path"),
         "ctranslate2-of-8": lambda r: r.ctranslate2("of 8"),
         "cupy-printed": lambda r: "cupy" in r.here.printed_by,
-        "whisper": lambda r: sorted({"faster-whisper", "whisper-ctranslate2"} & set(r.here.printed_by)),
+        "ctranslate2-of-12": lambda r: (
+            sorted({"faster-whisper", "whisper-ctranslate2"} & set(r.here.printed_by))
+            + ["ctranslate2>=4.6.3,<5"]
+        ),
         # cuDNN
         "compiled": lambda r: dotted(r.compiled[:2]) if len(r.compiled) > 1 else None,
         "wanted": lambda r: r.wanted() and dotted(r.wanted()[:2]),
@@ -390,6 +399,21 @@ class Remedies(FrameworkBuilds):
         **PACKAGE_FACTS,
     }
     """By the names in ``causes.ini``: functions of a :class:`Remedies`."""
+
+
+def _stem_and_number(library):
+    """("cublas", "12") for ``libcublasLt.so.12``."""
+    found = re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so\.?([\d.]*)", str(library or ""))
+    return (found.group(1).lower(), found.group(2)) if found else ("", "")
+
+
+def _is_whole(value):
+    """Whether a value can stand in a command: no part is empty, no version and no variable has no value."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(map(_is_whole, value))
+    if isinstance(value, bool) or value is None:
+        return value is True
+    return bool(str(value).strip("'\" ")) and _CUT_OFF.search(str(value)) is None
 
 
 def _fill(text, values):

@@ -4,6 +4,7 @@ import importlib.machinery
 import os
 import re
 import sys
+import sysconfig
 from shlex import quote
 
 from ..common.causes import CAUSES
@@ -122,11 +123,8 @@ class MachineRemedies(Remedies):
     def commands(self, cause):
         """Those that change this environment or its variables; the remedy of a host is said in words."""
         found = self._written("package-pin-mismatch") if self.check["id"] == "P01" else []
-        found = (
-            found
-            or (cause in _NOT_FOUND and self._not_found(cause))
-            or super(MachineRemedies, self).commands(cause)
-        )
+        found = self._not_found(cause, found) if cause in _NOT_FOUND else found
+        found = found or super(MachineRemedies, self).commands(cause)
         kept = ("unset ", "export ", "chmod a+x ", "mv /etc/ld.so.preload ")
         found = [_for_this_python(c) for c in found if c.where in ("pip", "link") or c.text.startswith(kept)]
         if _has_pip():
@@ -144,33 +142,67 @@ class MachineRemedies(Remedies):
         sound = {name: path for name, path in found.items() if path and not read_elf(path)["problem"]}
         return list(sound.values()), [name for name in names if name not in sound]
 
-    def _not_found(self, cause):
-        """LD_LIBRARY_PATH with the folders of what lies in wheels, after what installs the rest; []."""
+    def _not_found(self, cause, first):
+        """What installs libraries that are nowhere (``first``, else the lines of the cause), and
+        LD_LIBRARY_PATH with their folders to be and those of what lies in wheels, if it is needed; [].
+        """
         found, absent = self._lying()
-        if not found:
-            return []
-        first = super(MachineRemedies, self).commands(cause) if absent else []
+        if found and not absent:
+            first = []
+        else:
+            first = first or super(MachineRemedies, self).commands(cause)
         folders = list(dict.fromkeys(map(os.path.dirname, found)))
+        entries = list(filter(None, (self.here.library_path or "").split(":")))
+        new = _folders_to_be(first, ".*" if found else self._opened_by_name())
+        if not folders and not set(new) - set(entries):
+            return first
+        folders += new
         # whoever does not find one of NVIDIA's wheels does not find the others, which are opened later
         root = os.path.dirname(os.path.dirname(folders[0]))
         wheels = [
             folder for folder in self.facts.get("wheel_folders") or () if folder.startswith(root + os.sep)
         ]
-        entries = list(filter(None, (self.here.library_path or "").split(":")))
-        dead = [entry for entry in entries if not os.path.isdir(entry)]
+        dead = [entry for entry in entries if not os.path.isdir(entry) and entry not in new]
         rest = [entry for entry in entries if entry not in dead]
         note = "they are installed, and not where the loader looks"
+        if not found:
+            note = "no framework of those here that open it by its name looks in wheels"
         note += "; left out, since it is not there: %s" % ", ".join(dead) if dead else ""
         path = ":".join(dict.fromkeys(folders + wheels + rest))
         return first + [Command("shell", "export LD_LIBRARY_PATH=" + quote(path), note)]
+
+    def _companions_here(self):
+        """PyTorch with those of its companions that are installed."""
+        words = Remedies.FACTS["companions"](self) or []
+        return [w for w in words if w not in ("torchvision", "torchaudio") or w in self.here.packages] or None
+
+    def _opened_by_name(self):
+        """A pattern for the families whose libraries a framework here opens by their names, and in no wheel:
+        CTranslate2 (https://github.com/SYSTRAN/faster-whisper#gpu), and CuPy before 14.
+        """
+        old = [
+            v for k, v in self.here.packages.items() if re.match("cupy(-cuda|$)", k) and numbers(v) < (14,)
+        ]
+        opened = ["cublas|cudnn"] * ("ctranslate2" in self.here.packages) + ["cu.*|nvjitlink"] * bool(old)
+        return "|".join(opened) or None
+
+    def _toolkit_wheels(self):
+        """NVIDIA's wheels with all the libraries that are nowhere."""
+        names = [row["name"] for row in self.evidence.get("absent") or ()] or self._lying()[1]
+        found = map(self._toolkit_wheel, names or [self.detail.get("library")])
+        return list(dict.fromkeys(filter(None, found))) or None
 
     def _again(self, name):
         """A package once more, as it is; PyTorch's builds for one CUDA come from its own index."""
         version, _, local = self.here.packages[name].partition("+")
         return torch_index(local) + ["%s==%s" % (name, version)]
 
-    def torch_words(self, row):
-        return torch_index(None if row["default"] else row["variant"]) + ["torch==%s" % row["latest"]]
+    def torch_release(self):
+        """The one that most packages here are compiled for, which they pin; else the one that is here."""
+        rows = [requirement(text) for row in self.here.distributions.values() for text in row["requires"]]
+        pins = [row["pins"][0][1] for row in rows if row and row["name"] == "torch" and _is_exact(row)]
+        here = super(MachineRemedies, self).torch_release()
+        return max(pins, key=lambda pin: (pins.count(pin), pin == here), default=here)
 
     # -- what the lines of causes.ini ask for
 
@@ -269,8 +301,11 @@ class MachineRemedies(Remedies):
         return self._requirements(row for row in rows if _package_holds(row["name"], name))
 
     def _requirements(self, missed):
-        wanted = [text for entry in missed or () for text in self._both_halves(entry)]
-        return list(dict.fromkeys(wanted))[:5] or None
+        wanted = {}
+        for text in (text for entry in missed or () for text in self._both_halves(entry)):
+            name = re.match(r"[\w.-]*", text).group(0)
+            wanted.setdefault(name, []).append(text[len(name) :])
+        return [name + ",".join(dict.fromkeys(pins)) for name, pins in wanted.items()][:5] or None
 
     def _both_halves(self, entry):
         """The requirement that is missed; for JAX's plug-in its two halves, which are of one release."""
@@ -284,6 +319,15 @@ class MachineRemedies(Remedies):
         """The ptxas of CUDA 13's wheel, once it is installed beside Triton."""
         triton = self.here.distributions.get("triton")
         return quote(os.path.join(triton["location"], "nvidia", "cu13", "bin", "ptxas")) if triton else None
+
+    def _headers_here(self):
+        """The folder with CUDA's headers in a wheel: CuPy takes the one of an nvcc on PATH before it."""
+        row = self.here.distributions.get(self.known("headers-wheel"))
+        for name in ("cuda_runtime", "cu%s" % self.cuda) if row else ():
+            folder = os.path.join(row["location"], "nvidia", name)
+            if os.path.exists(os.path.join(folder, "include", "cuda_fp16.h")):
+                return quote(folder)
+        return None
 
     def _nvrtc_link(self):
         places = [row["location"] for row in self.here.distributions.values()]
@@ -329,6 +373,7 @@ class MachineRemedies(Remedies):
             "each-hurt": lambda r: tuple(map(r._again, r._hurt())),
             "set-at-start": lambda r: bool(r.evidence.get("set_by")),
             "cuda-headers": lambda r: bool(r.evidence.get("header")),
+            "headers-here": _headers_here,
             "closed-program": lambda r: " ".join(map(quote, r.evidence.get("closed") or ())) or None,
             "each-right-name": lambda r: tuple(filter(None, map(r.right_name, r._hurt()))),
             "each-switch": lambda r: tuple(r.evidence.get("off") or ()),
@@ -336,12 +381,32 @@ class MachineRemedies(Remedies):
             "one-to-keep": _one_to_keep,
             "missed": _missed,
             "not-installed": _not_installed,
+            "toolkit-wheel": _toolkit_wheels,
+            "companions": _companions_here,
             "triton-ptxas": _triton_ptxas,
             "nvrtc-link": _nvrtc_link,
             "nvrtc-here": _nvrtc_here,
             "bare-link": _bare_link,
         },
     )
+
+
+def _folders_to_be(commands, families):
+    """Where the wheels of these families (a pattern, or None) will have their libraries, once installed."""
+    words = " ".join(command.text for command in commands if command.where == "pip")
+    found = []
+    for name in re.findall(r"\bnvidia(?:-[a-z]+)+?(?:-cu\d\d)?(?![\w-])", words) if families else ():
+        family, major = cuda_family(name)
+        if family and re.match("(%s)$" % families, family):
+            folder = family.replace("-", "_") if major else "cu13"
+            found.append(os.path.join(sysconfig.get_path("purelib"), "nvidia", folder, "lib"))
+    return list(dict.fromkeys(found))
+
+
+def _is_exact(row):
+    """Whether a requirement, which is no extra's, names one release."""
+    pins = [] if row["optional"] else row["pins"]
+    return [operator for operator, _ in pins] == ["=="] and re.match(r"[\d.]+$", pins[0][1]) is not None
 
 
 def _for_this_python(command):

@@ -1,9 +1,13 @@
 """The commands that mend a cause on this machine, from the facts and the failed check."""
 
+import random
 import re
+import shlex
 import sys
+import sysconfig
 
 import pytest
+from packaging.requirements import InvalidRequirement, Requirement
 
 from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
 from builder.verify.cudnn_verify.common.remedies import Remedies
@@ -11,6 +15,12 @@ from builder.verify.cudnn_verify.common.tables import read_patterns, told_names
 from builder.verify.cudnn_verify.measure import machine_facts
 from builder.verify.cudnn_verify.measure.machine_facts import MachineRemedies, commands_here
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
+
+
+@pytest.fixture(autouse=True)
+def _pip(monkeypatch):
+    """A Python with pip, whether this one has it or not: Debian's own has none."""
+    monkeypatch.setattr(machine_facts, "_has_pip", lambda: True)
 
 
 def _package(name, version, requires=()):
@@ -22,7 +32,7 @@ def _texts(facts, cause, **evidence):
     check = {
         "id": evidence.pop("id", "P02"),
         "stage": evidence.pop("stage", "packages"),
-        "summary": "",
+        "summary": evidence.pop("summary", ""),
         "cause": cause,
         "evidence": evidence,
     }
@@ -113,8 +123,106 @@ def test_the_rest_is_installed_first_and_a_folder_that_is_not_there_is_left_out(
     check["evidence"] = {"cannot be opened": {"libnvrtc.so.12": "", "libcudart.so.12": ""}}
     first, last = commands_here(facts, check)
     assert first["text"].endswith("install 'nvidia-cuda-nvrtc-cu12==12.4.*'")
-    assert last["text"] == f"export LD_LIBRARY_PATH={wheels[1]}:{wheels[0]}:{alive}"
+    new = f"{sysconfig.get_path('purelib')}/nvidia/cuda_nvrtc/lib"
+    assert last["text"] == f"export LD_LIBRARY_PATH={wheels[1]}:{new}:{wheels[0]}:{alive}"
     assert f"not there: {dead}" in last["note"]
+
+
+def _ends(facts, cause, **evidence):
+    return [text.partition(" install ")[2] or text for text in _texts(facts, cause, **evidence)]
+
+
+@pytest.mark.parametrize(
+    ("packages", "words"),
+    [
+        (["nvidia-cudnn-cu12"], "torch==2.13.0 --index-url https://download.pytorch.org/whl/cu126"),
+        (["nvidia-cudnn-cu13"], "torch==2.13.0"),
+        ([], "torch==2.13.0"),
+        (["xformers"], "torch==2.9.1"),
+        (["torchvision", "torchaudio"], "torch==2.9.1 torchvision torchaudio"),
+        (["peft", "nvidia-cudnn-cu12"], "torch==2.13.0 --index-url https://download.pytorch.org/whl/cu126"),
+    ],
+    ids=lambda one: "-".join(one) if isinstance(one, list) else "",
+)
+def test_a_pytorch_for_the_cpu_becomes_one_for_cuda_of_the_release_that_belongs_here(packages, words):
+    """What pins another release decides, then the release that is here; never the newest that is known."""
+    facts = {"packages": _package("torch", "2.13.0+cpu"), "driver": {"version": "580.65.06"}}
+    asked = {"peft": "torch>=1.13", "nvidia-cudnn-cu12": "", "nvidia-cudnn-cu13": ""}
+    for name in packages:
+        facts["packages"] |= _package(name, "9.20.0.48", [asked.get(name, "torch==2.9.1")])
+    assert _ends(facts, "framework-cpu-build", id="P03", stage="torch") == ["--force-reinstall " + words]
+
+
+def test_a_release_for_one_cuda_is_named_although_no_driver_is_known():
+    facts = {"packages": _package("torch", "2.11.0+cpu")}
+    (words,) = _ends(facts, "framework-cpu-build", id="P03", stage="torch")
+    assert words == "--force-reinstall torch==2.11.0 --index-url https://download.pytorch.org/whl/cu126"
+    facts = {"packages": _package("torch", "2.15.0+cpu"), "python": {"version": "3.12.3"}}
+    (words,) = _ends(facts, "framework-cpu-build", id="P03", stage="torch")
+    assert words == "--force-reinstall torch==2.15.0"
+
+
+def test_what_a_framework_opens_by_name_is_installed_and_led_to_at_once(monkeypatch):
+    """CTranslate2 looks in no wheel: after the installation alone the next run said so."""
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    site = sysconfig.get_path("purelib")
+    cudnn = f"{site}/nvidia/cudnn/lib"
+    row = {"name": "nvidia-cublas-cu12", "wants": "nvidia-cublas-cu12"}
+    facts = {"packages": {**_package("ctranslate2", "4.8.5"), **_package("nvidia-cudnn-cu12", "9.28.0.42")}}
+    facts |= {"not_installed": [row], "wheel_folders": [cudnn]}
+    absent = [{"name": "libcublas.so.12"}, {"name": "libcublasLt.so.12"}]
+    path = f"export LD_LIBRARY_PATH={site}/nvidia/cublas/lib:{cudnn}"
+    texts = _ends(facts, "toolkit-library-missing", id="R02", stage="runtime", absent=absent)
+    assert texts == ["--no-deps nvidia-cublas-cu12", path]
+    lost = {"lost": [row], "id": "P01"}
+    assert _ends(facts, "toolkit-library-missing", **lost) == ["--no-deps nvidia-cublas-cu12", path]
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{site}/nvidia/cublas/lib")
+    assert _ends(facts, "toolkit-library-missing", **lost) == ["--no-deps nvidia-cublas-cu12"]
+    facts["packages"] |= _package("torch", "2.9.1")
+    del facts["packages"]["ctranslate2"]
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert _ends(facts, "toolkit-library-missing", **lost) == ["--no-deps nvidia-cublas-cu12"]
+
+
+def test_all_libraries_that_are_nowhere_are_installed_by_one_command(monkeypatch):
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    site = sysconfig.get_path("purelib")
+    facts = {"packages": _package("cupy-cuda12x", "13.6.0")}
+    missing = {"libcudart.so.12": "", "libnvrtc.so.12": ""}
+    check = {"id": "R02", "stage": "cupy", "cannot be opened": missing}
+    check["summary"] = "CuPy asks for libcudart.so.12, libnvrtc.so.12, which cannot be opened"
+    install, path = _ends(facts, "toolkit-library-missing", **check)
+    assert install == "nvidia-cuda-runtime-cu12 nvidia-cuda-nvrtc-cu12"
+    assert path == f"export LD_LIBRARY_PATH={site}/nvidia/cuda_runtime/lib:{site}/nvidia/cuda_nvrtc/lib"
+
+
+def test_headers_that_are_installed_are_led_to_and_not_installed_again(tmp_path):
+    """CuPy takes the folder above an nvcc on PATH, whether it has headers or not."""
+    facts = {"packages": {**_package("cupy-cuda12x", "13.4.1"), **_package("nvidia-cudnn-cu12", "9.10.2.21")}}
+    check = {"id": "F01", "stage": "cupy", "header": "cuda_fp16.h"}
+    assert _ends(facts, "kernel-compiler-missing", **check) == ["nvidia-cuda-runtime-cu12"]
+    facts["packages"] |= _package("nvidia-cuda-runtime-cu12", "12.9.79")
+    facts["packages"]["nvidia-cuda-runtime-cu12"]["location"] = str(tmp_path)
+    header = tmp_path / "nvidia/cuda_runtime/include/cuda_fp16.h"
+    header.parent.mkdir(parents=True)
+    header.touch()
+    path = f"export CUDA_PATH={tmp_path}/nvidia/cuda_runtime"
+    assert _ends(facts, "kernel-compiler-missing", **check) == [path]
+
+
+def test_a_package_that_two_others_ask_for_is_named_once():
+    facts = {"packages": _package("numpy", "1.24.4"), "unmet": []}
+    missed = [{"name": "numpy", "wants": "numpy" + pins} for pins in (">=2.0", ">=1.26.0", ">=2.0")]
+    (text,) = _ends(facts, "package-pin-mismatch", missed=missed, id="F01", stage="jax")
+    assert text == "--no-deps 'numpy>=2.0,>=1.26.0'"
+
+
+def test_only_the_companions_that_are_installed_are_installed_anew():
+    facts = {"packages": {**_package("torch", "2.9.1+cu128"), **_package("torchvision", "0.20.0")}}
+    check = {"id": "P04", "stage": "packages", "cause": "extension-mismatch", "evidence": {}}
+    check["summary"] = "torchvision 0.20.0 does not load: undefined symbol: _ZN3c10"
+    (row,) = commands_here(facts, check)
+    assert " torch==2.9.1 torchvision --index-url https://download.pytorch.org/whl/cu128" in row["text"]
 
 
 def test_the_file_that_preloads_is_named_and_not_the_variable():
@@ -175,3 +283,170 @@ def test_packages_that_a_text_alone_names_are_uninstalled_and_none_is_made_up():
         commands = Remedies(here, detail).commands("package-overwritten")
         assert commands[0].text.startswith("pip " + first)
     assert Remedies(here, {}).commands("package-overwritten") == [], "nothing says whose files"
+
+
+EMPTY = ("", " ", "''", [], (), [""], ("",), ["--upgrade", ""], None, False)
+"""What a fact may be where nothing is known."""
+CUT_OFF = ("torch==", "nvidia-cudnn-cu12==.*", "cudnn>=,<10", "export LD_PRELOAD=", "nvidia-cudnn-cuNone")
+"""What is put together of a name and a version, or a path, that is empty."""
+UNSET = re.compile(r"%env [A-Z_]+=")
+"""The one command that gives a variable nothing, on purpose: a notebook has no ``unset``."""
+
+
+def lacks(text):
+    """What a command lacks, as a shell and pip would read it; nothing if it is whole."""
+    words = shlex.split(text)
+    if "" in words or (re.search(r"\{[\w.-]+\}", text) and "${" not in text and "$(" not in text):
+        return "an empty argument or a placeholder"
+    if re.search(r"(?:^|\s|;)(?:export\s+)?\w+=(?=\s|;|$)", text) and not UNSET.fullmatch(text):
+        return "a variable with nothing"
+    for word in (word for word in words if re.match(r"[\w.\[\],-]+(==|>=|<=|~=|!=)", word)):
+        try:
+            Requirement(word)
+        except InvalidRequirement:
+            return f"a requirement: {word}"
+    if words[-1] in ("install", "uninstall", "-y", "--no-deps", "--force-reinstall", "unset", "--index-url"):
+        return "what it is about"
+    return "None" if re.search(r"(\b|-cu)(None|True|False)\b", text) else ""
+
+
+LINES = [(cause, *line) for cause in CAUSES for line in command_lines(cause) if line[1] != "see"]
+
+
+@pytest.mark.parametrize("nothing", [*EMPTY, *CUT_OFF], ids=repr)
+def test_no_command_is_made_of_a_fact_that_is_empty(nothing, monkeypatch):
+    """Of every line of every cause, with each of its facts in turn empty and the others known."""
+    facts = MachineRemedies.FACTS
+    asked = 0
+    for cause, conditions, where, text, note in LINES:
+        for empty in sorted(set(re.findall(r"\{([\w.-]+)\}", text + note))):
+            known = {name: lambda _: "1.2" for name in facts}
+            known |= {name[1:]: lambda _: None for name in conditions.split() if name.startswith("!")}
+            known[empty] = lambda _: nothing
+            monkeypatch.setattr(MachineRemedies, "FACTS", known)
+            remedies = MachineRemedies({}, {"id": "E01", "stage": "files", "summary": "", "cause": cause})
+            assert remedies._filled(where, text, note) == [], (cause, empty)
+            asked += 1
+    assert asked > 100
+
+
+def test_what_a_line_says_by_itself_is_whole(monkeypatch):
+    monkeypatch.setattr(MachineRemedies, "FACTS", {name: lambda _: "1.2" for name in MachineRemedies.FACTS})
+    remedies = MachineRemedies({}, {"id": "E01", "stage": "files", "summary": "", "cause": "crash"})
+    for cause, _, where, text, note in LINES:
+        for command in remedies._filled(where, text, note):
+            assert lacks(command.text) == "", (cause, command.text)
+    for text in (
+        "pip install",
+        "unset",
+        "export LD_PRELOAD=",
+        "pip install torch==",
+        "pip install ''",
+        "rm {path}",
+    ):
+        assert lacks(text), text
+
+
+DRAWS = 25
+"""For each cause, of each kind."""
+DETAILS = re.findall(
+    r"\w+",
+    "line matched library path variable flag what wanted name listed pin module compiled loaded minimum "
+    "part jaxlib requirement names stem soname toolkit package instead cubin branch last host arch major "
+    "minor old header object own number variant torch_cuda printed_by",
+)
+"""Names of what is known of a fault in a text."""
+FAULTY = (
+    "libcublas.so.12: cannot open shared object file",
+    "torch",
+    "torchvision",
+    "jax",
+    "tensorflow",
+    "onnxruntime",
+    "cupy",
+    "ctranslate2",
+    "12",
+    "2.9.1",
+    "13.0",
+)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_no_command_for_a_text_lacks_anything_whatever_is_not_known(cause):
+    """Facts and details of a text, drawn at random, each of them empty as often as not."""
+    draw = random.Random(cause)
+    for _ in range(DRAWS):
+        here = TextFacts([])
+        some = draw.sample(["torch", "torchvision", "jax", "jaxlib", "tensorflow", "onnxruntime", "cupy"], 3)
+        some += ["ctranslate2", "nvidia-cudnn-cu12", "vllm", "triton"][draw.randrange(4) :]
+        here.packages = {name: draw.choice(["", "2.9.1", "2.9.1+cu128", "2.9.1+cpu", "0"]) for name in some}
+        here.cuda_majors = draw.choice([set(), {12}, {13}, {11, 12}])
+        here.driver, here.driver_cuda = draw.choice(["", None, "580.65"]), draw.choice(["", None, "12.4"])
+        here.capability, here.python = draw.choice([None, "", "9.0"]), draw.choice([None, "", "3.11"])
+        here.printed_by = set(draw.sample(["torch", "jax", "vllm", "cupy", "torchcodec"], 2))
+        here.library_path = draw.choice([None, "", "/x"])
+        detail = {name: draw.choice([None, "", draw.choice(FAULTY)]) for name in DETAILS}
+        for name, number in (("wanted", "14"), ("arch", "90"), ("major", "12"), ("minor", "8")):
+            detail[name] = draw.choice([None, "", number])  # numbers by their signatures
+        for command in Remedies(here, detail, [draw.choice(["torch", "jax", "cupy"])]).commands(cause):
+            assert lacks(command.text) == "", (command, detail)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_no_command_of_the_probe_lacks_anything_whatever_was_not_read(cause, monkeypatch):
+    """Facts of a machine and the evidence of a check, drawn at random, each empty as often as not."""
+    draw = random.Random(cause)
+    names = [
+        "torch",
+        "torchvision",
+        "jax",
+        "jaxlib",
+        "tensorflow",
+        "onnxruntime-gpu",
+        "cupy-cuda12x",
+        "ctranslate2",
+        "triton",
+    ]
+    names += ["nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-cuda-runtime-cu12", "nvidia-cuda-nvrtc-cu12"]
+    asked = [
+        "",
+        "torch",
+        "torch==2.9.1",
+        "nvidia-cudnn-cu12",
+        "nvidia-cudnn-cu12==9.1.0.70; extra == 'x'",
+        ";",
+    ]
+    known = ["libcublas.so.12", "libnvrtc.so.12", "libcudnn.so.9", "libcupti.so", "", None]
+    for _ in range(DRAWS):
+        monkeypatch.setenv("LD_LIBRARY_PATH", draw.choice(["", ":", "/x/stubs", "/x/stubs:/y", "/a b:"]))
+        some = draw.sample(names, 5)
+        packages = {}
+        for name in some:
+            packages |= _package(name, draw.choice(["", "2.9.1", "2.9.1+cpu", "0"]), draw.sample(asked, 2))
+        changed = [{"path": "/x/a.so", "not_as_in": some[:1], "as_in": draw.choice([[], some[1:2]])}]
+        evidence = {
+            "packages": draw.choice([None, [], some[:2], [""]]),
+            "changed": draw.choice([[], changed]),
+            "missed": draw.choice([[], [{"name": "torch", "wants": draw.choice(["", "torch==2.9.1"])}]]),
+            "off": draw.choice([None, [], [""], ["TORCH_CUDNN_V8_API_DISABLED"]]),
+            "closed": draw.choice([None, [], [""], ["/x/ptxas"]]),
+            "cannot be opened": draw.choice([{}, {draw.choice(known) or "": ""}]),
+            "absent": draw.choice([[], [{"name": draw.choice(known)}]]),
+            "variable": draw.choice([None, "", "JAX_PLATFORMS"]),
+            "compiled": draw.choice([None, "", "9.1"]),
+            "loaded": draw.choice([None, "", "8.9"]),
+            "header": draw.choice([None, "cuda_fp16.h"]),
+        }
+        facts = {
+            "packages": packages,
+            "wheel_folders": draw.choice([[], ["/x/nvidia/cublas/lib"]]),
+            "driver": {"version": draw.choice([None, "", "580.65"]), "api": draw.choice([None, "", "13.0"])},
+            "gpus": draw.choice([[], [{"compute_capability": draw.choice([None, "", "9.0"])}]]),
+            "not_installed": draw.choice([[], [{"name": "nvidia-cublas-cu12", "wants": ""}]]),
+            "copies": draw.choice([[], [{"major": 9, "folder": draw.choice(["", "/x/nvidia/cudnn/lib"])}]]),
+        }
+        check = {"id": draw.choice(["R02", "P01", "P02", "E06", "F02"]), "cause": cause, "evidence": evidence}
+        check["stage"] = draw.choice(["runtime", "packages", "torch", "cupy", "ctranslate2"])
+        check["summary"] = draw.choice(["", "CuPy asks for libcublas.so.12", "torch opens libcudnn.so.9"])
+        for row in commands_here(facts, check):
+            assert lacks(row["text"]) == "", (row, facts, evidence)
