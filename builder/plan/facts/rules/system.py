@@ -137,12 +137,21 @@ def index(stack: Stack) -> Iterator[Finding]:
         known = "`rtbuild check --read` asks the indexes of your own configuration"
         yield unknown(f"{text}: {none}; {known}", Value("requirement", text, CELL))
     for framework in stack.frameworks:
-        row = framework.row
-        if framework.name == "jax" and row is not None and not row.default and truth.wheel("jaxlib") is None:
+        if _on_its_makers_page(framework) and truth.wheel("jaxlib") is None:
             page = "a page of its maker's that is no package index"
             way = "name an index that has it in `index`"
             text = f"{framework.label}: its jaxlib with CUDA lies on {page}: {way}"
             yield unknown(text, Value("requirement", framework.requirement, CELL))
+
+
+def _on_its_makers_page(framework: CellFramework) -> bool:
+    """Whether it is a JAX that has its CUDA in jaxlib, as all before those on record."""
+    row, table, version = framework.row, framework.table, framework.version
+    if framework.name != "jax" or table is None or version is None or framework.variant == "cpu":
+        return False
+    if row is not None:
+        return not row.default
+    return not at_least(version, min((one.version for one in table.rows), key=key))
 
 
 def last_lock(stack: Stack) -> Iterator[Finding]:

@@ -550,3 +550,14 @@ def test_a_jaxlib_that_is_on_no_package_index_is_no_yes(make) -> None:
     assert summary(check(named)) is Outcome.POSSIBLE
     (refused,) = (f for f in check(make("jax==0.4.16", **options)) if f.rule == "framework-known")
     assert refused.message.endswith("ask for jax[cuda11-pip] or jax[cuda12-pip]")
+
+
+@pytest.mark.parametrize("asked", ["jax[cuda11_cudnn86]==0.3.25", "jax[cuda]==0.3.25"])
+def test_a_jax_before_those_on_record_is_unknown_and_what_would_decide_is_named(make, asked) -> None:
+    base = "nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04"
+    findings = check(make(asked, python="3.10", base=base, cuda="base"))
+    assert summary(findings) is Outcome.UNKNOWN
+    (decides,) = (f.message for f in findings if f.rule == "index")
+    assert decides.endswith(
+        "lies on a page of its maker's that is no package index: name an index that has it in `index`"
+    )
