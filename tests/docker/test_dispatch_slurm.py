@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -214,19 +215,55 @@ def test_a_controller_that_dies_and_a_dispatcher_that_is_killed(scene: Scene, cl
             killed.kill()
     cluster.kill("ctld")
     time.sleep(2)
-    cluster.start("ctld")
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        try:
-            cluster.call("squeue")
-            break
-        except subprocess.SubprocessError:
-            time.sleep(1)
+    _start_controller(cluster)
     code, rows = scene.dispatch()
     assert (code, {row["verdict"] for row in rows}) == (0, {"works"}), cluster.logs()
     # a controller that lost its last seconds runs again what was running then; nothing else is done twice
     again = sum(scene.runs().values()) - len(rows)
     assert 0 <= again <= len(NODES)
+
+
+@pytest.mark.nightly
+def test_an_old_job_does_not_speak_for_a_new_one_that_the_controller_lost(
+    small: Scene, cluster: Cluster, server: RegistryDouble
+) -> None:
+    """It shows the COMPLETED jobs of a run whose reports were removed; those submitted since are gone."""
+    assert small.dispatch()[0] == 0
+    for digest, (_, content) in list(server.manifests.items()):
+        if "subject" in json.loads(content):
+            del server.manifests[digest]
+    cluster.call("scontrol", "shutdown", "slurmctld")
+    cluster.processes.pop("ctld").wait(60)
+    state, saved = cluster.srv / "state", small.folder / "state"
+    shutil.copytree(state, saved)
+    _start_controller(cluster)
+    small.ask({f"{cell_of(small, 0)} on {name}": ["slow"] for name in ("T4", "A100", "L4", "H100")})
+    with small.start() as waiting:
+        assert waiting.stderr is not None
+        for _ in range(4):
+            while "submitted as job" not in (line := waiting.stderr.readline()):
+                assert line, "it ended"
+        cluster.kill("ctld")
+        shutil.rmtree(state)
+        shutil.copytree(saved, state)
+        _start_controller(cluster)
+        assert "COMPLETED" in cluster.call("squeue", "--noheader", "--states=all", "--format=%T")
+        until = time.monotonic() + 400
+        while waiting.poll() is None and time.monotonic() < until:
+            cluster.resume()
+            time.sleep(2)
+        text, talk = waiting.communicate(timeout=10)
+    rows = json.loads(text)["tasks"]
+    assert (waiting.returncode, {row["verdict"] for row in rows}) == (0, {"works"}), talk
+    assert "submitted as job" in talk, "once more"
+
+
+def _start_controller(cluster: Cluster) -> None:
+    cluster.start("ctld")
+    until = time.monotonic() + 60
+    while subprocess.run([cluster.bin / "squeue"], capture_output=True, check=False).returncode:
+        assert time.monotonic() < until, cluster.logs()
+        time.sleep(1)
 
 
 @pytest.mark.nightly

@@ -303,6 +303,7 @@ class OnSlurm(_Dispatched):
             if jobs:
                 taken = sum(task.key not in new.refused for task in part)
                 self.say(f"{name}: submitted as job {', '.join(jobs)}, tasks: {taken}")
+        self.queue.supersede(task.key for task in fresh if task.key not in new.refused)
         return new.refused
 
 

@@ -7,7 +7,7 @@ Options: https://slurm.schedmd.com/sbatch.html
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builder.core.documents import shown
@@ -239,6 +239,14 @@ class Queue:
     _keys: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """The tasks of each job that was seen, by its id and the time of its submission: a controller that was
     killed and lost its newest jobs gives their ids again."""
+    _ended: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    """The jobs of each task that had ended when they were seen, named as in ``_keys``."""
+    _past: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    """Those of them before the task's last submission."""
+
+    def supersede(self, keys: Iterable[str]) -> None:
+        """Slurm took these tasks anew: how their jobs before ended says nothing of them any more."""
+        self._past |= {key: set(self._ended.get(key, ())) for key in keys}
 
     def tasks(self) -> dict[str, Scheduled]:
         """Every task that waits, runs or ended lately, by key, with Slurm's word: ``PENDING (Resources)``."""
@@ -248,15 +256,20 @@ class Queue:
             state, alive = row.state, row.state not in _ENDED
             keys = self._keys_of(row, alive=alive)
             if row.index.isdecimal() and int(row.index) < len(keys):
+                key, job = keys[int(row.index)], (str(row.job), row.submitted)
+                if not alive:
+                    if job in self._past.get(key, ()):
+                        continue
+                    self._ended.setdefault(key, set()).add(job)
                 word = f"{state} ({row.reason})" if row.reason != "None" else state
                 told = _COMMENT.fullmatch(row.comment)
-                # else the script decided: there is a verdict, or it has tried as often as it may, and says so
-                cut = state not in {"CANCELLED", "COMPLETED"} and (
-                    row.reason != "NonZeroExitCode" or told is None
-                )
+                # else somebody decided: by scancel, or the script, which tried as often as it may and said so
+                # COMPLETED is no decision: its verdict is in the registry, or it handed its task over to a
+                # job that is gone, or it reported to another registry
+                cut = state != "CANCELLED" and (row.reason != "NonZeroExitCode" or told is None)
                 # a held job may have run before: Slurm holds what it could not start again
                 queued = state == "PENDING" and not re.search("held|JobHold", row.reason, re.IGNORECASE)
-                found[keys[int(row.index)]] = Scheduled(
+                found[key] = Scheduled(
                     word=f"{word}: {shown(told[2])}" if told and alive else word,
                     queued=queued,
                     ended=not alive,

@@ -167,7 +167,7 @@ def test_an_array_that_is_too_large_is_submitted_in_halves(desk: Desk) -> None:
         ("FAILED|RaisedSignal:9(Killed)", True, True),
         ("TIMEOUT|TimeLimit", True, True),
         ("CANCELLED|None", True, False),
-        ("COMPLETED|None", True, False),
+        ("COMPLETED|None", True, True),
     ],
 )
 def test_what_slurm_says_of_a_job_that_it_has_or_had(
@@ -473,6 +473,20 @@ def test_a_controller_that_gives_an_id_again_is_not_taken_at_its_old_word(desk: 
     desk.program("squeue", line.format("t4", "09"))
     (after,) = queue.tasks()
     assert before != after
+
+
+@pytest.mark.parametrize("state", ["COMPLETED|None", "CANCELLED|None", "FAILED|NonZeroExitCode"])
+def test_how_an_old_job_ended_says_nothing_of_a_new_one_that_is_gone(desk: Desk, state: str) -> None:
+    """The controller shows ended jobs for minutes; it was killed, and lost those submitted since."""
+    jobs = desk.slurm()
+    desk.call()
+    row = "echo '{}|{}|rtbuild-{}|" + state + "|2026-01-01T00:00:01|rtbuild: n7: exit 22'"
+    old = [row.format(job, index, name) for job, name in ((1, "a100"), (2, "t4")) for index in (0, 1)]
+    desk.program("squeue", "; ".join(old))
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert (code, {row["state"] for row in rows}) == (5, {"lost"})
+    assert {row["scheduler"] for row in rows} == {"ended without a verdict: it is gone"}
+    assert len(list(jobs.glob("*.after"))) == 2 + 2 * 3, "each class as often as `attempts` says"
 
 
 @pytest.mark.parametrize(
