@@ -29,7 +29,7 @@ from builder.pipeline.run_context import RunContext
 from builder.pipeline.schedule import CellRun
 from builder.pipeline.stages import image_of, refuse_large
 from builder.pipeline.upload import EngineLoad, RegistryUpload, sign_pushed
-from builder.sources.oci import MANIFEST, Manifest, Staged, push_image, staged_tag, write_layout
+from builder.sources.oci import Staged, write_layout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,40 +170,29 @@ class ImageBuild:
 
     def _pushed(self, image: ComposedImage, upload: RegistryUpload) -> str:
         """Push the image under its unlisted tag; its reference by digest."""
-        repository = upload.repository
-        context, cell_run, shared = self.context, self.cell_run, self.context.layer_cache.source
+        context, cell_run, reference = self.context, self.cell_run, f"{upload.repository}@{image.digest}"
         with cell_run.stage(Stage.PUSH):
             if self.staged is not None and self.staged.digest == image.digest:
-                sign_pushed(context, self.staged.reference)
-                cell_run.done(f"there already, {self.staged.digest[:19]}")
-                return self.staged.reference
-            by_digest = {layer.digest: layer for layer in image.layers}
-            cell_run.progress(repository, quiet=False)
-            with cell_run.span("wait for uploads"):
-                sent = upload.finish()
+                said = f"there already, {image.digest[:19]}"
+            else:
+                cell_run.progress(upload.repository, quiet=False)
+                with cell_run.span("wait for uploads"):
+                    upload.finish()
+                sent = upload.push(image, self.recipe.inputs, self._blob, cell_run.progress)
+                said = f"{image.digest[:19]}, {sent} blobs sent"
+                self._leave_layers(image)
+            sign_pushed(context, reference)
+            cell_run.done(said)
+        return reference
 
-            def advance(how: str, size: int) -> None:
-                nonlocal sent
-                sent += how == "sent"
-                cell_run.progress(f"{how} {size / 1e6:.0f} MB")
-
-            push_image(
-                context.sources.writing,
-                repository,
-                Manifest(digest=image.digest, media_type=MANIFEST, content=image.manifest),
-                lambda one: image.config if one == image.config_digest else self._blob(by_digest[one]),
-                tag=staged_tag(self.recipe.inputs),
-                mount_from={d: shared.repository for d in by_digest if shared.has(d)} if shared else {},
-                advance=advance,
-            )
-            try:
-                if context.layer_cache.target is not None:
-                    context.layer_cache.target.publish(image.own)
-            except RegistryError as problem:
-                cell_run.note(f"its layers are not left for other machines: {problem.message}", warning=True)
-            sign_pushed(context, f"{repository}@{image.digest}")
-            cell_run.done(f"{image.digest[:19]}, {sent} blobs sent")
-        return f"{repository}@{image.digest}"
+    def _leave_layers(self, image: ComposedImage) -> None:
+        """Leave the image's own layers for other machines, if there is a place; a failure is a warning."""
+        try:
+            if self.context.layer_cache.target is not None:
+                self.context.layer_cache.target.publish(image.own)
+        except RegistryError as problem:
+            text = f"its layers are not left for other machines: {problem.message}"
+            self.cell_run.note(text, warning=True)
 
     def _blob(self, layer: Layer) -> Path:
         """The file of a layer: in the store, or brought there now."""

@@ -16,7 +16,7 @@ from builder.image.engine import Engine, passing_names
 from builder.image.layers import Layer, LayerStore
 from builder.pipeline.layer_cache import LayerRepository
 from builder.pipeline.run_context import RunContext
-from builder.sources.oci import Registry, plain_image, read_image
+from builder.sources.oci import OciImage, Registry, plain_image, push_image, read_image, staged_reference
 from builder.verify.evidence import sign_built
 
 _CONNECTIONS = 4
@@ -25,9 +25,9 @@ _CONNECTIONS = 4
 
 @dataclass
 class RegistryUpload:
-    """Sends layers as they are ready, several at a time.
+    """An image on its way into a repository: layers as they are ready, several at a time, then the rest.
 
-    What is left when the block ends is not begun: whoever pushes the image sends it.
+    What is left when the block ends is not begun.
     """
 
     lowest_first: ClassVar[bool] = False
@@ -60,6 +60,30 @@ class RegistryUpload:
     def finish(self) -> int:
         """Wait until all are there. How many were sent; raises what went wrong with one."""
         return sum(future.result() for future in self._futures)
+
+    def push(
+        self,
+        image: OciImage[Layer],
+        inputs: str,
+        blob: Callable[[Layer], Path],
+        progress: Callable[[str], None],
+    ) -> int:
+        """Have all of the image there under the unlisted tag of its ``inputs``; how many blobs were sent.
+
+        Raises RegistryError.
+        """
+        sent = self.finish()
+
+        def advance(how: str, size: int) -> None:
+            nonlocal sent
+            sent += how == "sent"
+            progress(f"{how} {size / 1e6:.0f} MB")
+
+        digests, shared = [layer.digest for layer in image.layers], self.shared
+        there = {one: shared.repository for one in digests if shared.has(one)} if shared else {}
+        reference = staged_reference(self.repository, inputs)
+        push_image(self.registry, reference, image, blob, mount_from=there, advance=advance)
+        return sent
 
 
 def sign_pushed(context: RunContext, reference: str) -> None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.core.errors import RegistryError
+from builder.sources.oci.layout import Blob, OciImage
 from builder.sources.oci.registry import Registry
-from builder.sources.oci.spec import Manifest, blobs_of
+from builder.sources.oci.spec import MANIFEST, Manifest, blobs_of
 from builder.sources.oci.staging import Staged
 
 Advance = Callable[[str, int], None]
@@ -46,30 +47,31 @@ class Tally:
 
 def push_image(
     registry: Registry,
-    repository: str,
-    manifest: Manifest,
-    blob: Callable[[str], Path | bytes],
+    reference: str,
+    image: OciImage[Blob],
+    blob: Callable[[Blob], Path],
     *,
-    tag: str,
     mount_from: Mapping[str, str],
     advance: Advance,
 ) -> None:
-    """Put an image into a repository out of files, under a tag.
+    """Put an image into a repository out of files, under the tag of ``reference``.
 
-    ``blob`` gives the file with a digest, only for blobs that the repository lacks. ``mount_from``
-    says for some digests in which repository of the same registry they are. The tag is put after all else,
-    and read back. Raises RegistryError.
+    ``blob`` gives the file of a layer, only of one that the repository lacks. ``mount_from`` says for some
+    digests in which repository of the same registry they are. The tag is put after all else, and read back.
+    Raises RegistryError.
     """
-    _fill(
-        registry,
-        repository,
-        dict(blobs_of(manifest.document)),
-        lambda one: contextlib.nullcontext(blob(one)),
-        mount_from=mount_from,
-        advance=advance,
-    )
+    repository = reference.rpartition(":")[0]
+    manifest = Manifest(digest=image.digest, media_type=MANIFEST, content=image.manifest)
+    layers = {layer.digest: layer for layer in image.layers}
+
+    def opened(digest: str) -> contextlib.AbstractContextManager[Path | bytes]:
+        layer = layers.get(digest)
+        return contextlib.nullcontext(image.config if layer is None else blob(layer))
+
+    blobs = dict(blobs_of(manifest.document))
+    _fill(registry, repository, blobs, opened, mount_from=mount_from, advance=advance)
     _put_by_digest(registry, repository, manifest)
-    put_tag(registry, f"{repository}:{tag}", manifest)
+    put_tag(registry, reference, manifest)
 
 
 def copy_image(
