@@ -30,12 +30,21 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _ORDER = re.compile(r"^\s*:(?=:)|##(?=\[)", re.MULTILINE)
+_TOML_PLACE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)", re.DOTALL)
+"""How Python's reader of TOML says where; up to 3.13 it says it in no other way."""
 _LONG_NUMBER = re.compile(r"[0-9]{19}")
 _LARGEST_NUMBER = 1 << 63
 
 
 class MalformedError(ValueError):
-    """A document that cannot be read, or not in one way alone."""
+    """A document that cannot be read, or not in one way alone.
+
+    ``place`` is ``:LINE:COLUMN`` in it, to stand behind the file's name; empty where that is not known.
+    """
+
+    def __init__(self, text: str, *, place: str = "") -> None:
+        super().__init__(text)
+        self.place = place
 
 
 def parse_json(content: bytes | str, *, strict: bool = False) -> Any:
@@ -79,7 +88,9 @@ def parse_toml(content: bytes) -> dict[str, Any]:
     except RecursionError as problem:
         raise MalformedError(f"it is nested more than {DEEPEST} deep") from problem
     except ValueError as problem:
-        raise MalformedError(f"it is no TOML: {problem}") from problem
+        at = _TOML_PLACE.fullmatch(str(problem))
+        text, place = (at[1], f":{at[2]}:{at[3]}") if at else (str(problem), "")
+        raise MalformedError(f"it is no TOML: {text}", place=place) from problem
     _refuse_deep(found)
     return found
 

@@ -66,7 +66,9 @@ def build_system(source: Path, *, what: str) -> BuildSystem:
         document = parse_toml(read_file(path, most=1 << 20)) if path.is_file() else {}
         system = BuildSystem.model_validate(document.get("build-system", {}))
     except MalformedError as problem:
-        raise CellError(f"{what}: its pyproject.toml cannot be read: {problem}", hint=_HINT) from problem
+        raise CellError(
+            f"{what}: its pyproject.toml{problem.place} cannot be read: {problem}", hint=_HINT
+        ) from problem
     except pydantic.ValidationError as problem:
         said = f"{what}: [build-system] of its pyproject.toml is not as PEP 518 has it: "
         raise CellError(said + shown(problem.errors()[0]["msg"], most=100), hint=_HINT) from problem

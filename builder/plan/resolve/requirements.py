@@ -375,9 +375,7 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
     try:
         return parse_toml(text.encode())
     except MalformedError as problem:
-        at = re.search(r" \(at line (\d+), column (\d+)\)", str(problem))
-        where, said = (f":{at[1]}:{at[2]}", str(problem).replace(at[0], "")) if at else ("", str(problem))
-        raise UsageError(f"{path}{where}: {said}", hint="its syntax: https://toml.io") from problem
+        raise UsageError(f"{path}{problem.place}: {problem}", hint="its syntax: https://toml.io") from problem
 
 
 def _table(document: dict[str, Any], name: str, path: Path) -> dict[str, Any]:

@@ -91,6 +91,7 @@ def test_a_project_that_says_nothing_is_built_by_setuptools(tmp_path: Path) -> N
     ("text", "said"),
     [
         ("[build-system", "cannot be read"),
+        ("[build-system]\nrequires = =", "pyproject.toml:2:12 cannot be read: it is no TOML: Invalid value"),
         ("[build-system]\nrequires = 7", "PEP 518"),
         ('[build-system]\nrequires = ["x @ https://host.invalid/x.whl"]', "from an address"),
         ('[build-system]\nrequires = ["=="]', "wants '=='"),
