@@ -95,7 +95,7 @@ def _newest(ways: Sequence[Choice], gpus: Sequence[str], driver: str | None) -> 
             continue
         findings = check(cell, driver=driver, only=OF_MACHINE)
         worst = max(findings, key=lambda one: one.outcome.severity, default=None)
-        if worst is None or worst.outcome.severity < Outcome.UNKNOWN.severity:
+        if worst is None or worst.outcome.is_possible:
             since, dropped = _after(refused, choice)
             return Newest(choice=choice, dropped=dropped, since=since)
         refused.append((choice.row.version, worst))

@@ -174,8 +174,7 @@ class Proposal:
 
     @property
     def possible(self) -> bool:
-        """Whether nothing refuses it, and no value that decides is unknown."""
-        return self.outcome.severity < Outcome.UNKNOWN.severity
+        return self.outcome.is_possible
 
 
 @dataclass(kw_only=True)

@@ -83,7 +83,7 @@ def _distinct(framework: str, rows: Sequence[FrameworkRow]) -> list[FrameworkRow
 def judgement(findings: Sequence[Finding]) -> Judgement:
     """The worst finding decides, and says why; reservations about a yes are warnings."""
     outcome = summary(findings)
-    if outcome.answer == "possible":
+    if outcome.is_possible:
         warned = (finding for finding in findings if finding.outcome is Outcome.WARNS)
         return Judgement(answer="possible", warnings=tuple(map(_remark, warned)))
     worst = _remark(next(finding for finding in findings if finding.outcome is outcome))
@@ -163,7 +163,7 @@ def _platform(model: str) -> str | None:
 
 
 def _is_possible(cell: Cell) -> bool:
-    return summary(check(cell, suggest=False)).answer == "possible"
+    return summary(check(cell, suggest=False)).is_possible
 
 
 def _on_card(cell: Cell, model: str, known: Sequence[Remark]) -> Judgement:

@@ -188,18 +188,14 @@ def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tupl
     """
     stack = stack_of(cell, Truth.of_offer(cell), driver)
     found = _until_refused(stack)
-    if companions and not _is_possible(found) and (other := _with_fitting_releases(stack)) != cell:
+    if companions and not summary(found).is_possible and (other := _with_fitting_releases(stack)) != cell:
         fitting = stack_of(other, Truth.of_offer(other), driver)
         instead = _until_refused(fitting)
         if summary(instead).severity < summary(found).severity:
             stack, found = fitting, instead
-    if companions and _is_possible(found):
+    if companions and summary(found).is_possible:
         return beside.settled(stack.cell, stack.beside), found
     return stack.cell, found
-
-
-def _is_possible(found: Sequence[Finding]) -> bool:
-    return summary(found).severity < Outcome.UNKNOWN.severity
 
 
 def _until_refused(stack: Stack) -> tuple[Finding, ...]:
@@ -207,7 +203,7 @@ def _until_refused(stack: Stack) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for finding in _findings(stack):
         found.append(finding)
-        if finding.outcome.severity >= Outcome.UNKNOWN.severity:
+        if not finding.outcome.is_possible:
             break
     return tuple(found)
 

@@ -28,6 +28,11 @@ class Outcome(enum.StrEnum):
         return _SEVERITY[self]
 
     @property
+    def is_possible(self) -> bool:
+        """Nothing refuses it, and no value that decides is unknown."""
+        return self in (Outcome.POSSIBLE, Outcome.WARNS)
+
+    @property
     def answer(self) -> str:
         """``possible``, ``impossible`` or ``unknown``: the word for a whole cell.
 
