@@ -16,9 +16,10 @@ from builder.cli import options as opt
 from builder.cli.console import print_json, say, show
 from builder.core import resources
 from builder.core.errors import CommandError, MissingToolError, UsageError
-from builder.image.engine import Engine, StoredImage, ca_bundle, proxies
+from builder.image.engine import Engine, StoredImage
 from builder.plan.matrix import matches
 from builder.release.colab import LaunchPlan, Machine, Wish, address_in, plan, verdict_exit
+from builder.sources.net import ca_bundle, proxies
 
 _LISTS = "`rtbuild list` shows the cells, `docker images` the images here"
 _SECONDS_TO_STOP = 10

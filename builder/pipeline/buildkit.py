@@ -11,12 +11,13 @@ from pathlib import Path
 
 from builder.core.errors import CellError
 from builder.core.model import Cell, RegistryBase
-from builder.image.engine import Engine, SavedImage, built_stage, ca_bundle, proxies
+from builder.image.engine import Engine, SavedImage, built_stage
 from builder.image.layers import BaseLayers, Layer, Lease, SystemLayers, codec, tar_layer
 from builder.image.recipe import Recipe, write
 from builder.pipeline.options import BuildOptions, EngineOptions
 from builder.pipeline.run_context import RunContext
 from builder.pipeline.schedule import CellRun
+from builder.sources.net import ca_bundle, proxies
 from builder.sources.oci import plain_image, write_layout
 
 

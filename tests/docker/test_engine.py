@@ -18,10 +18,11 @@ import tiny
 import zstandard
 
 from builder.core.errors import CancelledError, CellError, CommandError
-from builder.image.engine.build import BuildRequest, ca_bundle, proxies
+from builder.image.engine.build import BuildRequest
 from builder.image.engine.container import LABEL, MAX_OUTPUT
 from builder.image.engine.doctor import diagnose
 from builder.image.engine.engine import Engine
+from builder.sources.net import ca_bundle, proxies
 
 pytestmark = pytest.mark.docker
 

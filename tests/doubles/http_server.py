@@ -188,4 +188,4 @@ class _Handler(BaseHTTPRequestHandler):
         for block in answer.body:
             self.wfile.write(block)
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
+    do_CONNECT = do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _serve

@@ -1,4 +1,4 @@
-from .build import ca_bundle, hint_for, proxies
+from .build import hint_for
 from .container import ProbeRun
 from .doctor import diagnose, gpu_checks
 from .engine import Engine
@@ -17,12 +17,10 @@ __all__ = [
     "SavedImage",
     "StoredImage",
     "built_stage",
-    "ca_bundle",
     "diagnose",
     "gpu_checks",
     "hint_for",
     "nvidia_smi",
     "passing_names",
-    "proxies",
     "sweep_passing",
 ]

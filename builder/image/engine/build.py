@@ -17,9 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.core.errors import CancelledError, CellError, CommandError, UsageError
+from builder.core.errors import CancelledError, CellError, CommandError
 from builder.image.engine.facts import EngineFacts
-from builder.sources.index import pip_settings
 
 _POLL_SECONDS = 0.1
 _ESCALATION = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 3600.0))
@@ -35,37 +34,6 @@ _HINTS = (
 """Remedies of failures that are not the Dockerfile's, by a part of their text."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
-
-
-def ca_bundle(env: Mapping[str, str]) -> Path | None:
-    """The certificate bundle that the environment, or else pip's configuration, names.
-
-    None if no bundle is named: a base's own is as good as this machine's. Raises UsageError for a bundle that
-    does not exist.
-    """
-    variables = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
-    named = [(name, env[name]) for name in variables if env.get(name)]
-    if configured := " ".join(pip_settings(env).get("cert", ())):
-        named.append(("cert in pip's configuration", configured))
-    if not named:
-        return None
-    name, value = named[0]
-    path = Path(value).expanduser()
-    if not path.is_file():
-        raise UsageError(f"{name} names {value}, which is no file", hint=f"unset {name}, or correct it")
-    return path.resolve()
-
-
-def proxies(env: Mapping[str, str]) -> dict[str, str]:
-    """Proxy settings in both spellings, since curl reads one and others read the other."""
-    found: dict[str, str] = {}
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
-        # Where both are set, the small one: curl does not read HTTP_PROXY, which a web server sets for its
-        # CGI programs from a header of the request.
-        value = env.get(name.lower()) or env.get(name)
-        if value:
-            found[name] = found[name.lower()] = value
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from builder.core.errors import MissingToolError, PackageIndexError
 from builder.core.files import read_cached, write_cached
 from builder.core.model import Deb
 from builder.core.temporary import locked
+from builder.sources.net import authorities, proxies, remedy
 
 _HINTS = {
     "Unable to locate package|was not found": "check the name: the suite's archive does not have the package",
@@ -163,8 +164,9 @@ class Apt:
         (self._folder / "status").write_text("")
         # The host's own settings, apart from its credentials for private mirrors
         empty = ("main", "parts", "sourceparts", "preferences", "preferencesparts", "trusted", "trustedparts")
+        options = host_acquire_options()
         lines = [
-            *host_acquire_options(),
+            *options,
             f'Dir "{self._folder}";',
             f'Dir::State "{self._folder}";',
             f'Dir::State::status "{self._folder}/status";',
@@ -180,12 +182,14 @@ class Apt:
             f'APT::Architectures {{ "{self._architecture}"; }};',
             'APT::Install-Recommends "false";',
             'APT::Sandbox::User "root";',
+            *_own_authorities(options),
             'Acquire::Languages "none";',
         ]
         (self._folder / "apt.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _run(self, *arguments: str, program: str = "apt-get") -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"APT_CONFIG": str(self._folder / "apt.conf"), "LC_ALL": "C.UTF-8"}
+        environment = os.environ | _proxies() | {"LC_ALL": "C.UTF-8"}
+        environment["APT_CONFIG"] = str(self._folder / "apt.conf")
         command = [program, *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
@@ -193,8 +197,23 @@ class Apt:
     def _failure(what: str, said: str) -> PackageIndexError:
         wanted = ("E:", "W:", " ", "The following packages have unmet dependencies")
         lines = [line for line in redact(said).splitlines() if line.startswith(wanted)]
-        hint = next(hint for pattern, hint in _HINTS.items() if re.search(pattern, said))
+        hint = remedy(said) or next(hint for pattern, hint in _HINTS.items() if re.search(pattern, said))
         return PackageIndexError("\n".join([what, *(f"  {line.rstrip()}" for line in lines)]), hint=hint)
+
+
+def _own_authorities(options: Sequence[str]) -> Iterator[str]:
+    """The lines that name this machine's certificate authorities, unless the host's apt names its own."""
+    known = authorities(os.environ)
+    theirs = any(re.search(r"::CA(?:Info|Path) ", line, re.IGNORECASE) for line in options)
+    if known is not None and not theirs:
+        yield f'Acquire::https::{"CaPath" if known.is_dir() else "CaInfo"} "{known}";'
+
+
+def _proxies() -> dict[str, str]:
+    """In the spelling that apt reads; it knows no ``all_proxy``."""
+    found = proxies(os.environ)
+    every = {name: found["all_proxy"] for name in ("http_proxy", "https_proxy") if "all_proxy" in found}
+    return every | found
 
 
 def _moment(field: str, text: str) -> int | None:

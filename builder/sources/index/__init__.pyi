@@ -3,7 +3,6 @@ from .client import Index, LocalWheel, cache_path
 from .pythons import PythonArchives, choose_python, machine_platform, offered
 from .remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
 from .sdist_reading import SdistContents, sdist_contents, sdist_files
-from .settings import pip_settings
 from .simple_api import IndexFile
 from .target import MACHINES, Target, environment, glibc_of, rank, takes, wheel_name
 
@@ -31,7 +30,6 @@ __all__ = [
     "offered",
     "page",
     "pages",
-    "pip_settings",
     "rank",
     "sdist_contents",
     "sdist_files",

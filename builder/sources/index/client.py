@@ -27,7 +27,7 @@ from builder.sources.index import settings as index_settings
 from builder.sources.index import simple_api, uv
 from builder.sources.index.settings import IndexSettings
 from builder.sources.index.target import Target, rank
-from builder.sources.net import READ_TIMEOUT, Client, Download, explain, together
+from builder.sources.net import READ_TIMEOUT, Client, Download, explain, remedy, together
 
 _THREADS = 4
 """Downloads at a time: enough to fill a line, few enough for a small mirror."""
@@ -56,9 +56,7 @@ class Index:
     ) -> None:
         """``note`` receives remarks for the user that stop nothing, such as a yanked version."""
         self.settings = settings
-        self.client = client or Client(
-            ca=settings.ca, read_timeout=max(READ_TIMEOUT, settings.timeout or 0.0)
-        )
+        self.client = client or Client(read_timeout=max(READ_TIMEOUT, settings.timeout or 0.0))
         """With the user's proxies and certificate authorities."""
         self._note = note
         # sha256 → address, from resolutions of this process: saves asking for the project's page again.
@@ -81,7 +79,6 @@ class Index:
         if once:
             settings = replace(settings, believed=60)
             client = Client(
-                ca=settings.ca,
                 retries=2,
                 connection_retries=0,
                 connect_timeout=2,
@@ -89,7 +86,7 @@ class Index:
                 gives_up=True,
             )
         elif brief:
-            client = Client(ca=settings.ca, retries=2, connection_retries=1, read_timeout=15)
+            client = Client(retries=2, connection_retries=1, read_timeout=15)
         return cls(settings, client=client, note=note)
 
     def with_extra(self, extra: Sequence[str]) -> Self:
@@ -295,8 +292,9 @@ class Index:
                 response = self.client.get(url, headers=headers, stream=True)
                 response.close()
         except requests.RequestException as problem:
-            hint = "check the network and the proxy variables"
-            raise PackageIndexError(f"{file} from {redact(url)}: {explain(problem)}", hint=hint) from problem
+            why = explain(problem)
+            hint = remedy(why) or "check the network and the proxy variables"
+            raise PackageIndexError(f"{file} from {redact(url)}: {why}", hint=hint) from problem
         size = response.headers.get("Content-Length", "")
         if response.status_code != 200 or not size.isdigit():
             raise PackageIndexError(

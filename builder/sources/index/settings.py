@@ -4,7 +4,6 @@ The default index is the first that is set of: uv's (``UV_DEFAULT_INDEX``, ``uv.
 (``PIP_INDEX_URL``, ``pip.conf``), uv's built-in one. Extra indexes of both are added.
 """
 
-import configparser
 import dataclasses
 import functools
 import os
@@ -12,12 +11,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from uv import find_uv_bin
 
 from builder.core.documents import redact
 from builder.core.errors import MissingToolError, UsageError
+from builder.sources.net import pip_settings
 
 _UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_NO_INDEX")
 
@@ -29,8 +28,6 @@ class IndexSettings:
     default: str
     extra: tuple[str, ...] = ()
     """Asked before the default, in this order."""
-    ca: str | None = None
-    """pip's ``cert``: a file with certificate authorities."""
     timeout: float | None = None
     """The user's limit for a silent server, in seconds: ``UV_HTTP_TIMEOUT`` or pip's ``timeout``."""
     notes: tuple[str, ...] = ()
@@ -63,7 +60,6 @@ def from_user() -> IndexSettings:
         notes.append("UV_FIND_LINKS is not used: a lock must work on every machine")
     plain = IndexSettings(
         default=default.rstrip("/"),
-        ca=" ".join(pip.get("cert", ())) or None,
         timeout=_timeout(environ, pip),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -124,43 +120,3 @@ def _ask_uv(environ: Mapping[str, str], *options: str) -> tuple[list[str], list[
     for option, _, url in (line.partition(" ") for line in done.stdout.splitlines()):
         found.get(option, []).append(url.strip())
     return found["--index-url"], found["--extra-index-url"]
-
-
-def pip_settings(environ: Mapping[str, str]) -> dict[str, list[str]]:
-    """pip's options that concern indexes: its files in its order of precedence, then its variables.
-
-    https://pip.pypa.io/en/stable/topics/configuration/ (sections ``global`` and ``install``).
-    """
-    found: dict[str, list[str]] = {}
-    options = ("index-url", "extra-index-url", "find-links", "no-index", "cert", "default-timeout", "timeout")
-    for path in _pip_files(environ):
-        parser = configparser.RawConfigParser()
-        try:
-            parser.read(path, encoding="utf-8")
-        except (configparser.Error, UnicodeDecodeError) as problem:
-            raise UsageError(f"{path} cannot be read: {problem}", hint="pip refuses it as well") from problem
-        for section in ("global", "install"):
-            if parser.has_section(section):
-                values = {key.replace("_", "-"): value for key, value in parser.items(section)}
-                found |= {name: values[name].split() for name in options if values.get(name)}
-    for name in options:
-        value = environ.get("PIP_" + name.upper().replace("-", "_"))
-        if value:
-            found[name] = value.split()
-    if found.get("no-index", ["0"])[0].lower() in ("0", "false", "no", "off"):
-        found.pop("no-index", None)
-    return found
-
-
-def _pip_files(environ: Mapping[str, str]) -> list[Path]:
-    """From the weakest to the strongest: machine, user, environment, ``PIP_CONFIG_FILE``."""
-    named = environ.get("PIP_CONFIG_FILE")
-    if named == os.devnull:
-        return []
-    home = Path(environ.get("HOME") or Path.home())
-    own = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-    shared = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
-    files = [Path(folder) / "pip/pip.conf" for folder in shared]
-    files += [Path("/etc/pip.conf"), home / ".pip/pip.conf", own / "pip/pip.conf"]
-    files += [Path(sys.prefix) / "pip.conf", *([Path(named)] if named else [])]
-    return [path for path in files if path.is_file()]

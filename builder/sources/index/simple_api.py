@@ -21,7 +21,7 @@ from builder.core import resources
 from builder.core.documents import parse_object, redact, shown
 from builder.core.errors import PackageIndexError
 from builder.core.files import read_cached, write_cached
-from builder.sources.net import Client, explain
+from builder.sources.net import Client, explain, remedy
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
@@ -79,8 +79,11 @@ def files(client: Client, index: str, project: str) -> tuple[IndexFile, ...]:
     except requests.RequestException as problem:
         raise unanswered(url, problem) from problem
     status, where = response.status_code, f"package index {redact(url)}"
+    if status == 403 and "html" in response.headers.get("Content-Type", "").lower():
+        hint = "ask who runs the proxy to allow this index, or name a mirror that it allows"
+        raise PackageIndexError(f"{where}: HTTP 403 with a web page, as a proxy refuses", hint=hint)
     if status in (403, 404, 410):
-        return ()  # PyTorch's index answers 403 for a name it does not carry
+        return ()  # PyTorch's index answers 403, with S3's XML, for a name it does not carry
     if page is None or status != 304:
         if status != 200:
             hint = "the index has a problem of its own: try again later"
@@ -103,8 +106,9 @@ def files(client: Client, index: str, project: str) -> tuple[IndexFile, ...]:
 
 
 def unanswered(url: str, problem: requests.RequestException) -> PackageIndexError:
-    hint = "check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
-    return PackageIndexError(f"package index {redact(url)}: {explain(problem)}", hint=hint)
+    why = explain(problem)
+    hint = remedy(why) or "check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
+    return PackageIndexError(f"package index {redact(url)}: {why}", hint=hint)
 
 
 def parse(body: str, content_type: str, url: str) -> tuple[IndexFile, ...]:

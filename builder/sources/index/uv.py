@@ -23,6 +23,7 @@ from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Wheel
 from builder.sources.index.settings import IndexSettings
 from builder.sources.index.target import Target
+from builder.sources.net import authorities, remedy
 
 _CONNECTION_VARIABLES = (
     *("UV_CACHE_DIR", "UV_CONCURRENT_DOWNLOADS", "UV_EXCLUDE_NEWER", "UV_HTTP_CONNECT_TIMEOUT"),
@@ -121,9 +122,8 @@ def _environment(settings: IndexSettings) -> dict[str, str]:
         or name in _CONNECTION_VARIABLES
         or name.endswith(("_USERNAME", "_PASSWORD"))
     }
-    authorities = kept.get("SSL_CERT_FILE") or kept.get("REQUESTS_CA_BUNDLE") or settings.ca
-    if authorities:
-        kept["SSL_CERT_FILE"] = authorities
+    if (known := authorities(os.environ)) is not None:
+        kept["SSL_CERT_DIR" if known.is_dir() else "SSL_CERT_FILE"] = str(known)
     # A matrix's own index comes first, and the default fills in what it does not have in a fitting version:
     # PyTorch's indexes carry a few old versions of other packages too, and uv's default would stop at those.
     kept.setdefault("UV_INDEX_STRATEGY", "unsafe-first-match")
@@ -152,7 +152,8 @@ def _failure(
     indented = "\n".join(f"  {line}".rstrip() for line in lines)
     if "No solution found" not in text:
         urls = ", ".join(map(redact, settings.all))
-        hint = f"asked: {urls}; check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
+        hint = remedy(text) or "check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf"
+        hint = f"asked: {urls}; {hint}"
         return PackageIndexError(f"the package index gave no answer to resolve with\n{indented}", hint=hint)
     names = {line: re.escape(canonicalize_name(Requirement(line).name)) for line in requirements}
     clashing = [line for line, name in names.items() if re.search(rf"(?<![\w.-]){name}(?![\w-])", text)]

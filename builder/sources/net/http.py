@@ -20,12 +20,13 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import LocationParseError
+from urllib3.exceptions import LocationParseError, MaxRetryError, ProxyError
 from urllib3.util import parse_url
 from urllib3.util.retry import Retry
 
 from builder import __version__
 from builder.core.documents import redact, shown
+from builder.sources.net.surroundings import authorities
 
 CONNECT_TIMEOUT = 5.0
 """Seconds until a server must have answered the connection."""
@@ -58,8 +59,8 @@ def explain(error: requests.RequestException) -> str:
     if isinstance(error, requests.exceptions.SSLError):
         found = re.search(r"certificate verify failed[^(\"']*", text)
         return f"TLS: {found.group(0).strip(': ')}" if found else "TLS handshake failed"
-    if isinstance(error, requests.exceptions.ProxyError):
-        return "the proxy did not answer"
+    if isinstance(error, ProxyProblemError):
+        return text
     if isinstance(error, requests.exceptions.ConnectTimeout):
         allowed = re.search(r"connect timeout=([\d.]+)", text)
         return f"no connection within {float(allowed[1]) if allowed else CONNECT_TIMEOUT:g} s"
@@ -69,8 +70,47 @@ def explain(error: requests.RequestException) -> str:
     return next(reasons, redact(text))
 
 
+def _proxy(session: requests.Session, url: str) -> str:
+    """The proxy that a request to ``url`` takes."""
+    settings = session.merge_environment_settings(url, {}, None, None, None)
+    found = requests.utils.select_proxy(url, settings["proxies"]) or "in between"
+    return found if "://" in found else f"http://{found}"
+
+
+def _past_proxy(
+    session: requests.Session, method: str, url: str, options: Mapping[str, Any]
+) -> requests.Response:
+    """One request. Raises ProxyProblemError for what a proxy says instead of the server."""
+    try:
+        answer = session.request(method, url, **options)
+    except requests.exceptions.ProxyError as problem:
+        raise _proxy_problem(url, _proxy(session, url), str(problem)) from problem
+    if answer.status_code == 407:
+        answer.close()
+        raise _proxy_problem(url, _proxy(session, url), f"HTTP: 407 {answer.reason}")
+    return answer
+
+
 def _server(url: str) -> str:
     return url.partition("://")[2].partition("/")[0]
+
+
+class ProxyProblemError(requests.exceptions.ProxyError):
+    """A proxy refused or did not answer; the text names it, without its login, and says which."""
+
+
+def _proxy_problem(url: str, proxy: str, said: str) -> ProxyProblemError:
+    """From what urllib3 or the proxy's own answer to a plain request says."""
+    name = f"the proxy {redact(proxy)}"
+    refusal = re.search(r"(?:Tunnel connection failed|HTTP): (\d{3}) ?([^'\")]*)", said)
+    if refusal is None:
+        reasons = (reason for words, reason in _REASONS.items() if re.search(words, said, re.IGNORECASE))
+        why = next(reasons, "timed out" if "timed out" in said else "no connection")
+        return ProxyProblemError(f"{name} did not answer: {why}")
+    status = f"HTTP {refusal[1]} {shown(refusal[2], most=80)}".strip()
+    if refusal[1] == "407":
+        return ProxyProblemError(f"{name} wants a login, or refuses the one that its address has ({status})")
+    return ProxyProblemError(f"{name} refuses a connection to {_server(redact(url))} ({status})")
 
 
 class TooLargeError(requests.RequestException):
@@ -140,12 +180,20 @@ _POOLS = {"http": _HttpPool, "https": _HttpsPool}
 
 
 class _Again(Retry):
-    """Retries without reading the refused answer to its end."""
+    """Retries without reading the refused answer to its end; what a proxy refuses is not asked for again."""
 
     def increment(
-        self, method: Any = None, url: Any = None, response: Any = None, *rest: Any, **more: Any
+        self,
+        method: Any = None,
+        url: Any = None,
+        response: Any = None,
+        error: Any = None,
+        _pool: Any = None,
+        _stacktrace: Any = None,
     ) -> Self:
-        left = super().increment(method, url, response, *rest, **more)
+        if isinstance(error, ProxyError) and re.search(r"Tunnel connection failed: 4\d\d", str(error)):
+            raise MaxRetryError(_pool, url or "", error)
+        left = super().increment(method, url, response, error, _pool, _stacktrace)
         if response is not None:
             response.close()
         return left
@@ -220,6 +268,8 @@ class _Session(requests.Session):
         self._settings: dict[tuple[object, ...], dict[str, Any]] = {}
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+        # Named, since requests puts REQUESTS_CA_BUNDLE before what a session was given.
+        verify = self.verify if verify is None else verify
         if proxies:
             return super().merge_environment_settings(url, proxies, stream, verify, cert)
         parts = parse_url(url)
@@ -235,8 +285,8 @@ class _Session(requests.Session):
 class Client:
     """One ``requests`` session a thread; sessions are not promised to be safe across threads.
 
-    Proxies, ``.netrc`` and ``REQUESTS_CA_BUNDLE`` come from the environment, as in every program built on
-    ``requests``; ``SSL_CERT_FILE`` is honoured if that is unset.
+    Proxies and ``.netrc`` come from the environment, as in every program built on ``requests``, certificate
+    authorities as of :func:`~builder.sources.net.surroundings.authorities`.
     """
 
     ca: str | None = None
@@ -261,7 +311,7 @@ class Client:
         if failure := self.given_up(url):
             raise type(failure)(*failure.args)
         try:
-            return self._session().request(method, url, **options)
+            return _past_proxy(self._session(), method, url, options)
         except (requests.ConnectionError, requests.Timeout) as problem:
             if self.gives_up:
                 self._silent[_server(url)] = problem
@@ -284,8 +334,8 @@ class Client:
             return found
         session = self._local.session = _Session()
         session.headers["User-Agent"] = f"rtbuild/{__version__}"
-        if authorities := self.ca or os.environ.get("SSL_CERT_FILE"):
-            session.verify = authorities
+        if known := self.ca or authorities(os.environ):
+            session.verify = str(known)
         session.proxies.update(self.proxies)
         session.max_redirects = 10
         connecting = self.retries if self.connection_retries is None else self.connection_retries

@@ -11,7 +11,7 @@ import requests
 
 from builder.core.documents import MalformedError, parse_object, redact, shown
 from builder.core.errors import RegistryError
-from builder.sources.net import Client, explain
+from builder.sources.net import Client, explain, remedy
 from builder.sources.oci.spec import DOCKER_HUB, is_loopback
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
@@ -122,8 +122,9 @@ def answer(
             hint="a proxy may stand in between and want a login of its own",
         ) from None
     except requests.RequestException as problem:
-        hint = "check the network and the proxy variables"
-        raise RegistryError(f"the token service of {where}: {explain(problem)}", hint=hint) from problem
+        why = explain(problem)
+        hint = remedy(why) or "check the network and the proxy variables"
+        raise RegistryError(f"the token service of {where}: {why}", hint=hint) from problem
     token = document.get("token") or document.get("access_token")
     if isinstance(token, str) and _TOKEN.fullmatch(token):
         return f"Bearer {token}"

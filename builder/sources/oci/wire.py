@@ -18,7 +18,7 @@ import requests
 
 from builder.core.documents import parse_object, redact, shown
 from builder.core.errors import ImageMissingError, RegistryError, RegistryLoginError, RegistrySilentError
-from builder.sources.net import Client, explain
+from builder.sources.net import Client, explain, remedy
 from builder.sources.oci.auth import Login, answer, docker_login
 from builder.sources.oci.spec import Place, Reference, is_loopback, parse_reference, place_of
 
@@ -157,9 +157,11 @@ class Wire:
             raise RegistrySilentError(silent.message, hint=silent.hint)
 
     def _unreachable(self, place: Place, problem: requests.RequestException) -> RegistryError:
+        why = explain(problem)
         error = RegistrySilentError(
-            f"registry {place} did not answer: {explain(problem)}",
-            hint=self.hint
+            f"registry {place} did not answer: {why}",
+            hint=remedy(why)
+            or self.hint
             or f"if this network has a mirror: --registry-mirror {place.name.host}=HOST[:PORT][/PREFIX], or "
             f"{MIRROR_VARIABLE}; a base of rootfs:debian/<suite> needs no registry",
         )

@@ -10,6 +10,7 @@ import pytest
 from builder.core.errors import UsageError
 from builder.sources.index.client import Index
 from builder.sources.index.settings import from_user, with_extra
+from builder.sources.net import pip_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +68,7 @@ def test_pip_files_from_weak_to_strong(own_configuration: Path, monkeypatch: pyt
     settings = from_user()
     assert settings.default == "https://strong.invalid/simple"
     assert settings.extra == ("https://a.invalid/simple", "https://b.invalid/simple")
-    assert settings.ca == "/ca.pem"
+    assert pip_settings(os.environ)["cert"] == ["/ca.pem"]
 
     monkeypatch.setenv("PIP_INDEX_URL", "https://variable.invalid/simple")
     assert from_user().default == "https://variable.invalid/simple"
@@ -79,9 +80,10 @@ def test_pip_files_from_weak_to_strong(own_configuration: Path, monkeypatch: pyt
     named = own_configuration / "named.conf"
     named.write_text("[global]\nindex-url = https://named.invalid/simple\n[install]\ncert = /other.pem\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(named))
-    assert (from_user().default, from_user().ca) == ("https://named.invalid/simple", "/other.pem")
+    assert from_user().default == "https://named.invalid/simple"
+    assert pip_settings(os.environ)["cert"] == ["/other.pem"]
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    assert from_user().ca is None
+    assert "cert" not in pip_settings(os.environ)
 
 
 def test_what_only_this_machine_understands_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

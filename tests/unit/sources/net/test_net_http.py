@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
 import requests.sessions
 
 from builder.sources.net.http import Client
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -57,11 +60,23 @@ def test_what_one_request_changes_of_its_proxies_the_next_does_not_see(asked: li
     assert len(asked) == 1
 
 
-def test_certificates_of_the_environment_count(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/own.pem")
-    assert settings(Client(), "https://far.invalid/")["verify"] == "/etc/own.pem"
-    assert asked == ["https://far.invalid/"]
+def test_certificates_of_the_environment_count(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In the order of docs/behind-a-proxy.md, and all of them before pip's configuration."""
+    for number, name in enumerate(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")):
+        monkeypatch.setenv(name, str(tmp_path / f"{number}.pem"))
+        (tmp_path / f"{number}.pem").write_text("-")
+    (tmp_path / "conf.pem").write_text("-")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    (tmp_path / "pip.conf").write_text(f"[global]\ncert = {tmp_path}/conf.pem\n")
+    found = []
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"):
+        found.append(settings(Client(), "https://far.invalid/")["verify"])
+        monkeypatch.delenv(name)
+    found.append(settings(Client(), "https://far.invalid/")["verify"])
+    assert found == [str(tmp_path / f"{name}.pem") for name in (0, 1, 2, 3, "conf")]
+    assert asked == ["https://far.invalid/"] * 5
 
 
 def test_a_server_that_is_silent_costs_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
