@@ -88,10 +88,10 @@ kills: setup  ## kill -9 at 50 random moments of builds and publications, and wh
 	$(BIN)/python tests/kills.py /var/tmp/rtbuild-kills
 
 test-slow: setup  ## faults of the probe on doubles of a driver, each option of each command, escapes from the sandbox, fuzzing; ten minutes
-	$(PYTEST) $(WORKERS) -m 'slow and not docker and not wheels and not long'
+	$(PYTEST) $(WORKERS) -m 'slow and not docker and not wheels and not long' --durations 15
 
 test-docker: setup  ## the part that needs an engine or a registry
-	$(PYTEST) -q -m 'docker and not wheels and not long'
+	$(PYTEST) -q -m 'docker and not wheels and not long' --durations 15
 
 test-long: setup  ## publication, evidence, several machines, plain docker build, Colab in a browser, engines that die
 	scripts/ensure-tools chromium
