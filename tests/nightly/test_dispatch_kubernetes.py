@@ -81,7 +81,7 @@ class Scene(DispatchScene):
 
     def ended(self, process: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]], str]:
         text, talk = process.communicate(timeout=600)
-        assert text, talk + self.control.logs()
+        assert '"tasks"' in text, text + talk + self.control.logs()
         return process.returncode, json.loads(text)["tasks"], talk
 
     def dispatch(self) -> tuple[int, list[dict[str, Any]], str]:

@@ -219,7 +219,10 @@ def _state(row: TaskState) -> str:
 def _give_reason(text: str) -> None:
     """For the batch script, which puts it into the scheduler's own field."""
     if place := os.environ.get("RTBUILD_REASON"):
-        Path(place).write_text(shown(" ".join(text.split()), most=400), encoding="utf-8")
+        try:
+            Path(place).write_text(shown(" ".join(text.split()), most=400), encoding="utf-8")
+        except OSError as error:  # a full disk is no reason to lose a verdict
+            say(f"the reason cannot be handed to the job's script: {error}")
 
 
 def _word(row: TaskState) -> str:

@@ -46,7 +46,7 @@ def script(tasks: Sequence[Task], fleet: Fleet, lane: BuildLane, files: Files) -
         for name, text in zip((f"{matrix}.yaml", f"{matrix}.lock.json"), files[matrix], strict=True):
             end = f"END-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
             whole = text if text.endswith("\n") else text + "\n"
-            run.append(f"cat >\"$folder\"/{shlex.quote(name)} <<'{end}'\n{whole}{end}")
+            run.append(f"cat >\"$folder\"/{shlex.quote(name)} <<'{end}' || exit 5\n{whole}{end}")
     command = [fleet.command, "build", "--locked", "--engine", "none", "--progress", "plain"]
     keys = ["--layers-key", lane.layers_key, "--key", lane.key]
     run.append("repository=${subject#*=} matrix=${subject%%=*}")

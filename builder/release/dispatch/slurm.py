@@ -123,15 +123,19 @@ def batch_script(
     gres = [f"--gres={card}"] if card else []
     again = shlex.join(["sbatch", "--parsable", *gres])
     lines += [
-        'read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"',
+        "# Through a pipe: bash before 5.1 makes a temporary file of <<<, for which a node may have no room.",
+        'read -r key subject cell suites < <(echo "${tasks[$SLURM_ARRAY_TASK_ID]}")',
         'echo "$key $cell${suites:+ ($suites)} on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"',
         *setup,
-        "RTBUILD_REASON=$(mktemp) || exit 1",
-        "export RTBUILD_REASON",
         "code=0",
+        "if RTBUILD_REASON=$(mktemp); then",
+        "export RTBUILD_REASON",
         run,
         'reason=$(head -c 500 "$RTBUILD_REASON")',
         'rm -f "$RTBUILD_REASON"',
+        "else",
+        'code=1 reason="no temporary file can be made on this node"',
+        "fi",
         f'[ "$code" -ne 127 ] || reason="{fleet.command} is not on this node"',
         'reason="rtbuild: $SLURMD_NODENAME: ${reason:-exit $code}"',
         "# Its job's comment is what squeue shows of it, and whoever waits reads why without a login here.",

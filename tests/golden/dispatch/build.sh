@@ -13,25 +13,29 @@ tasks=(
   '395b69c5d6f06d66d73e torch=registry.example/staging tf2.8'
   'facadfee026f1e618105 torch=registry.example/staging torch2.3'
 )
-read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
+# Through a pipe: bash before 5.1 makes a temporary file of <<<, for which a node may have no room.
+read -r key subject cell suites < <(echo "${tasks[$SLURM_ARRAY_TASK_ID]}")
 echo "$key $cell${suites:+ ($suites)} on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
-RTBUILD_REASON=$(mktemp) || exit 1
-export RTBUILD_REASON
 code=0
+if RTBUILD_REASON=$(mktemp); then
+export RTBUILD_REASON
 folder=$(mktemp -d) || exit 5
 trap 'rm -rf "$folder"' EXIT
-cat >"$folder"/torch.yaml <<'END-10c0948842cbf646'
+cat >"$folder"/torch.yaml <<'END-10c0948842cbf646' || exit 5
 version: 1
 name: torch
 # it's $HOME `id`
 END-10c0948842cbf646
-cat >"$folder"/torch.lock.json <<'END-991f99bdda71cb38'
+cat >"$folder"/torch.lock.json <<'END-991f99bdda71cb38' || exit 5
 {"cells": {}}
 END-991f99bdda71cb38
 repository=${subject#*=} matrix=${subject%%=*}
 cd "$folder" && rtbuild build --locked --engine none --progress plain "$matrix.yaml" --select "$cell" --push "$repository" --layers-from "$repository" --layers-key /etc/rtbuild/cosign.pub --key env://COSIGN_KEY || code=$?
 reason=$(head -c 500 "$RTBUILD_REASON")
 rm -f "$RTBUILD_REASON"
+else
+code=1 reason="no temporary file can be made on this node"
+fi
 [ "$code" -ne 127 ] || reason="rtbuild is not on this node"
 reason="rtbuild: $SLURMD_NODENAME: ${reason:-exit $code}"
 # Its job's comment is what squeue shows of it, and whoever waits reads why without a login here.

@@ -10,14 +10,18 @@
 tasks=(
   '077a58018f12ede2d72c registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
 )
-read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
+# Through a pipe: bash before 5.1 makes a temporary file of <<<, for which a node may have no room.
+read -r key subject cell suites < <(echo "${tasks[$SLURM_ARRAY_TASK_ID]}")
 echo "$key $cell${suites:+ ($suites)} on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
-RTBUILD_REASON=$(mktemp) || exit 1
-export RTBUILD_REASON
 code=0
+if RTBUILD_REASON=$(mktemp); then
+export RTBUILD_REASON
 rtbuild verify-digest --card A100 --runtime auto --timeout 3540 ${RTBUILD_HAND_IN:+--hand-in} ${suites:+--suite "$suites"} "$subject" || code=$?
 reason=$(head -c 500 "$RTBUILD_REASON")
 rm -f "$RTBUILD_REASON"
+else
+code=1 reason="no temporary file can be made on this node"
+fi
 [ "$code" -ne 127 ] || reason="rtbuild is not on this node"
 reason="rtbuild: $SLURMD_NODENAME: ${reason:-exit $code}"
 # Its job's comment is what squeue shows of it, and whoever waits reads why without a login here.
@@ -68,14 +72,18 @@ tasks=(
   '0517abf563fbc09a30e0 registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
   '7522f0c48a5ae4ea28b2 registry.example/staging@sha256:2222222222222222222222222222222222222222222222222222222222222222 torch2.2.0-py3.11-bookworm'
 )
-read -r key subject cell suites <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
+# Through a pipe: bash before 5.1 makes a temporary file of <<<, for which a node may have no room.
+read -r key subject cell suites < <(echo "${tasks[$SLURM_ARRAY_TASK_ID]}")
 echo "$key $cell${suites:+ ($suites)} on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
-RTBUILD_REASON=$(mktemp) || exit 1
-export RTBUILD_REASON
 code=0
+if RTBUILD_REASON=$(mktemp); then
+export RTBUILD_REASON
 rtbuild verify-digest --card T4 --runtime auto --timeout 1740 ${RTBUILD_HAND_IN:+--hand-in} ${suites:+--suite "$suites"} "$subject" || code=$?
 reason=$(head -c 500 "$RTBUILD_REASON")
 rm -f "$RTBUILD_REASON"
+else
+code=1 reason="no temporary file can be made on this node"
+fi
 [ "$code" -ne 127 ] || reason="rtbuild is not on this node"
 reason="rtbuild: $SLURMD_NODENAME: ${reason:-exit $code}"
 # Its job's comment is what squeue shows of it, and whoever waits reads why without a login here.

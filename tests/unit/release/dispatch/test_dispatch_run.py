@@ -12,7 +12,9 @@ import pytest
 from doubles.project import A100, T4, report
 from doubles.small_image import moment
 from rtbuild_command import RTBUILD
+from typer.testing import CliRunner
 
+from builder.cli.app import app
 from builder.core.errors import (
     CellError,
     CommandError,
@@ -519,8 +521,13 @@ class ScriptRun:
     comments: list[str]
 
 
-def run_script(desk: Desk, code: int, *, submits: bool = True, **variables: str) -> ScriptRun:
-    """Run the batch script of the first class by bash, with doubles of what it calls."""
+def run_script(
+    desk: Desk, code: int, *, submits: bool = True, before: tuple[str, ...] = (), **variables: str
+) -> ScriptRun:
+    """Run the batch script of the first class by bash, with doubles of what it calls.
+
+    ``before``: the words of what starts bash.
+    """
     _, text = desk.call("--dry-run")
     script = desk.folder / "script"
     script.write_text(text[: text.index("#!/bin/bash", 1)])
@@ -538,7 +545,10 @@ def run_script(desk: Desk, code: int, *, submits: bool = True, **variables: str)
     given = {"SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_JOB_ID": "5", "SLURMD_NODENAME": "n7"}
     path = f"{desk.bin}:/usr/bin:/bin"
     done = subprocess.run(
-        ["bash", str(script)], env={"PATH": path, **given, **variables}, capture_output=True, check=False
+        [*before, "bash", str(script)],
+        env={"PATH": path, **given, **variables},
+        capture_output=True,
+        check=False,
     )
     lines = log.read_text().splitlines() if log.exists() else []
     return ScriptRun(
@@ -570,6 +580,32 @@ def test_a_script_submits_its_task_again_and_says_why(desk: Desk) -> None:
 def test_a_node_without_rtbuild_is_named(desk: Desk) -> None:
     done = run_script(desk, 127, RTBUILD_ATTEMPT="3")
     assert done.comments == ["rtbuild: n7: rtbuild is not on this node"]
+
+
+@pytest.mark.parametrize("compatible", ["", "4.4"], ids=["bash", "as bash 4.4"])
+def test_a_node_without_room_for_a_temporary_file_is_named_and_left(desk: Desk, compatible: str) -> None:
+    """It was a task without a subject, which no other node was asked to run, or an exit without a word."""
+    full = desk.folder / "full"
+    full.mkdir()
+    alone = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
+    mount = f'mount -t tmpfs -o size=4k,nr_inodes=1 none {full}; exec "$@"'
+    before = (*alone, mount, "sh")
+    if subprocess.run([*before, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs a namespace of its own")
+    done = run_script(desk, 0, before=before, TMPDIR=str(full), BASH_COMPAT=compatible)
+    said = "rtbuild: n7: no temporary file can be made on this node"
+    assert (done.code, len(done.submitted)) == (0, 1)
+    assert "--exclude=n7" in done.submitted[0]
+    assert said in done.submitted[0]
+
+
+def test_a_reason_that_cannot_be_written_costs_no_verdict(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    desk.monkeypatch.setenv("RTBUILD_REASON", "/dev/full")
+    words = ["verify-digest", desk.images()[0].reference, "--card", "T4", "--runtime", "docker"]
+    result = CliRunner().invoke(app, words, standalone_mode=False)
+    assert result.return_value == 0, result.exception
+    assert "No space left on device" in result.stderr
 
 
 def test_where_no_node_may_submit_the_dispatcher_does(desk: Desk) -> None:
