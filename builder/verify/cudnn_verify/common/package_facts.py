@@ -376,7 +376,22 @@ def _package_built(remedies):
     return remedies.detail.get("package") or getattr(remedies.here, "asked_build", None)
 
 
+_DISTRIBUTIONS = {"flashinfer": "flashinfer-python"}
+"""Names of packages by the names that messages give them."""
+
+
+def _needed_release(remedies):
+    """``bitsandbytes>=0.46.1``: the package and the oldest release that the line asks for, or None."""
+    for name, floor in (("needed", "floor"), ("asks", "least"), ("who", "at")):
+        package, version = remedies.detail.get(name), remedies.detail.get(floor)
+        if re.match(r"[A-Za-z][\w-]*$", package or "") and numbers(version):
+            name = package.lower().replace("_", "-")
+            return "%s>=%s" % (_DISTRIBUTIONS.get(name, name), version)
+    return None
+
+
 PACKAGE_FACTS = {
+    "needed-release": _needed_release,
     "told-old": _told_old,
     "agreed": _with_its_pin,
     "override": _override,

@@ -1,5 +1,6 @@
 """Threads of public issue trackers with a confirmed cause: what ``diagnose`` answers to each."""
 
+import json
 import re
 import shlex
 import textwrap
@@ -25,6 +26,12 @@ HEALTHY = (Path(__file__).parent / "healthy.txt").read_text("utf-8").split("---\
 
 CLASSES = [row.split("\t") for row in (Path(__file__).parent / "classes.txt").read_text("utf-8").splitlines()]
 """(cause, or - for none of ours; a message of a library or package that no exact signature names)."""
+MESSAGES = [
+    json.loads(row) for row in (Path(__file__).parent / "messages.jsonl").read_text("utf-8").splitlines()
+]
+"""What releases of the programs print of an environment that does not fit, out of their own files (package,
+version, file), with values in the places of those that a program fills in; several causes if one is as good.
+"""
 REMARKS = (
     "Failed to decode the picture on the card, falling back to CPU decoding",
     "SM120 MXFP8 only supports swizzled (1D) scale format",
@@ -39,6 +46,14 @@ REMARKS = (
     "Please adjust the fraction if you hit OOM",
     "Reinstall with pip install --no-build-isolation",
     "Triton MoE runner does not support MXFP8; use another one",
+    "Custom allreduce is disabled because your platform lacks GPU P2P capability or P2P test failed.",
+    "flash-attn may provide important feature support or performance improvement.",
+    "ptxas info    : Compiling entry function '_Z6kernelv' for 'sm_90'",
+    '-- Found CUDNN: libcudnn.so (found suitable version "9.10.2", minimum required is "8.5")',
+    "SM100 dedicated kernel only supports tile_m=128 and tile_n=128",
+    "Requirement already satisfied: numpy>=1.26 in ./venv/lib (from transformers) (2.3.1)",
+    "architecture: this model architecture is not supported",
+    "NVIDIA driver 580.95.05 is loaded, CUDA 13.0",
 )
 
 
@@ -127,6 +142,24 @@ def test_a_message_that_a_window_broke_within_words_is_read():
 @pytest.mark.parametrize("text", HEALTHY, ids=lambda text: text[:30])
 def test_what_a_sound_machine_prints_names_no_cause(text):
     assert diagnose_score.answer(text)["causes"] == []
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda row: row["text"][:50])
+def test_a_message_out_of_a_programs_own_files_gets_its_cause_first(message):
+    assert diagnose_score.answer(message["text"])["cause"] in message["cause"].split(",")
+
+
+def test_a_package_of_which_a_newer_release_is_asked_for_gets_it():
+    for text, wanted in (
+        ("bitsandbytes version is wrong. Please install bitsandbytes>=0.46.1.", "bitsandbytes>=0.46.1"),
+        ("quantization requires FlashInfer 0.6.17, found 0.6.1", "flashinfer-python>=0.6.17"),
+        ("SM120 FMHA requires nvidia-cutlass-dsl>=4.7.0; found 4.3.1", "nvidia-cutlass-dsl>=4.7.0"),
+    ):
+        command = diagnose_score.answer(text)["causes"][0]["commands"][0]["text"]
+        assert command == f'pip install --upgrade "{wanted}"'
+    # a newer PyTorch would be another fault for all that is compiled for the one that is here
+    torch = diagnose_score.answer("this requires torch 2.7.0, found 2.6.0")
+    assert not any("torch" in command["text"] for row in torch["causes"] for command in row["commands"])
 
 
 def test_what_counts_as_right_half_wrong_and_silent():
