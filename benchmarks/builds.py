@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import ours, peers, quick, sessions, sizes, table
+from benchmarks import growth, ours, peers, pulls, quick, sessions, sizes, table
 from benchmarks.rig import ALONE, BenchError, enter_private_network
 from builder.core import resources
 from builder.core.model import RootfsBase
@@ -58,6 +58,8 @@ def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
         "ours-family-engine": partial(ours.family, site, "containerd"),
         "ours-matrix-engine": partial(ours.matrix, site, "containerd"),
     }
+    found |= {f"pull-{store}": partial(pulls.pulls, site, store) for store in table.STORES}
+    found["growth"] = partial(growth.growth, site)
     for store in site.plan.matrix_stores:
         found.setdefault(f"peer-matrix-{store}", partial(peers.matrix, site, store))
     return found
@@ -108,7 +110,7 @@ def main() -> int:
         if name in results and not args.again:
             _say(f"== {name}: measured before")
             continue
-        full = sessions.room(site)
+        full = sessions.room(site, name)
         if full is not None:
             _say(f"== {name}: left out: {full}")
             left_out.append(name)

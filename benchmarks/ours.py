@@ -153,7 +153,7 @@ def hundred(site: Site, store: Store | None) -> Figures:
     """A hundred locked cells whose images an engine, or a registry, is known to have: nothing to do."""
     with site.rig(store) as (_, engine):
         ours = Ours(site, engine, "small")
-        _hundred_cells(ours.folder)
+        many_cells(ours.folder, 100)
         built = ours.build(push=engine is None)
         site.say(f"hundred cells built: {built['seconds']:.1f} s")
         figures = _nothing(ours, push=engine is None)
@@ -161,18 +161,18 @@ def hundred(site: Site, store: Store | None) -> Figures:
         return {"hundred": figures | {"built": built["seconds"]}}
 
 
-def _hundred_cells(folder: Path) -> None:
-    """Make the matrix of small wheels, and its lock, one of a hundred cells that differ in a variable."""
+def many_cells(folder: Path, count: int) -> None:
+    """Make the matrix of small wheels, and its lock, one of ``count`` cells that differ in a variable."""
     path, lockfile = folder / "small.yaml", folder / "small.lock.json"
     text = path.read_text().partition("include:")[0]
     rows = "".join(
         f"  - {{framework: six==1.16.0, variant: v{number}, env: {{NUMBER: '{number}'}}}}\n"
-        for number in range(100)
+        for number in range(count)
     )
     path.write_text(f"{text}include:\n{rows}")
     lock = json.loads(lockfile.read_text())
     entry = next(value for key, value in lock["cells"].items() if key.startswith("six1.16.0"))
-    lock["cells"] = {f"six1.16.0-py3.9-bullseye-cpu-v{number}": entry for number in range(100)}
+    lock["cells"] = {f"six1.16.0-py3.9-bullseye-cpu-v{number}": entry for number in range(count)}
     lockfile.write_text(json.dumps(lock))
 
 

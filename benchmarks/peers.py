@@ -115,10 +115,10 @@ def family(site: Site, store: Store) -> Figures:
     with tempfile.TemporaryDirectory(dir=site.work) as folder, site.rig(store) as (registry, engine):
         assert engine is not None  # a store was named
         wheels = site.wheels([pinned])
-        base = _base(site, engine, pinned)
+        base = base_image(site, engine, pinned)
         context = plain(pinned, Path(folder) / "first", wheels=wheels, base=base, env={})
-        _warm(engine, context, base)
-        first = _plain(engine, context)
+        warm(engine, context, base)
+        first = push_plain(engine, context)
         site.say(f"{store} first: {first['seconds']:.1f} s")
         changed = _changed(engine, context, pinned, wheels, base)
         return {"first": first | {"registry": registry.blob_bytes()}, "environment": changed}
@@ -137,22 +137,29 @@ def uv(site: Site, kind: str) -> Figures:
     with tempfile.TemporaryDirectory(dir=site.work) as folder, site.rig("containerd") as (registry, engine):
         assert engine is not None  # a store was named
         wheels = site.wheels([pinned])
-        base = _base(site, engine, pinned)
+        base = base_image(site, engine, pinned)
         context = plain(
             pinned, Path(folder) / "first", wheels=wheels, base=base, env={}, dockerfile=UV_DOCKERFILE
         )
-        _warm(engine, context, base)
-        output = f"type=image,name={REPOSITORY}/uv:{kind},compression=zstd,{UV_OUTPUTS[kind]}"
-        uv_folder = f"uv={Path(find_uv_bin()).parent}"
-        seconds, _ = engine.docker(
-            "buildx", "build", "--build-context", uv_folder, "--provenance=false", "--output", output,
-            *context.build[1:],
-        )  # fmt: skip
+        warm(engine, context, base)
+        seconds = push_uv(engine, context, f"{REPOSITORY}/uv:{kind}", UV_OUTPUTS[kind])
         site.say(f"uv, {kind}: {seconds:.1f} s")
         return {kind: {"seconds": seconds, "registry": registry.blob_bytes()}}
 
 
-def _plain(engine: Engine, context: Plain) -> Figures:
+def push_uv(engine: Engine, context: Plain, tag: str, output: str) -> float:
+    """Build with uv in one RUN, and have BuildKit export the image as zstd; seconds."""
+    # Without OCI's media types a layer's is one that Docker 28 counts as none, and the pull is refused.
+    whole = f"type=image,name={tag},compression=zstd,oci-mediatypes=true,{output}"
+    uv_folder = f"uv={Path(find_uv_bin()).parent}"
+    seconds, _ = engine.docker(
+        "buildx", "build", "--build-context", uv_folder, "--provenance=false", "--output", whole,
+        *context.build[1:],
+    )  # fmt: skip
+    return seconds
+
+
+def push_plain(engine: Engine, context: Plain) -> Figures:
     tag = f"{REPOSITORY}/plain:{context.name}"
     build, _ = engine.docker(*context.build[:1], "--tag", tag, *context.build[1:])
     push, _ = engine.docker("push", "--quiet", tag)
@@ -163,10 +170,10 @@ def _plain(engine: Engine, context: Plain) -> Figures:
 def _changed(engine: Engine, context: Plain, pinned: Pinned, wheels: Path, base: str) -> Figures:
     """The peer's own best case: a variable changed after the RUN that pip is in."""
     again = plain(pinned, context.folder, wheels=wheels, base=base, env={CHANGED: "1"})
-    return _plain(engine, again)
+    return push_plain(engine, again)
 
 
-def _base(site: Site, engine: Engine, pinned: Pinned) -> str:
+def base_image(site: Site, engine: Engine, pinned: Pinned) -> str:
     """The operating system as an image in the engine and in the registry, before the clock runs."""
     tag = f"{REPOSITORY}/plain:base-{'apt' if pinned.cell.apt else 'plain'}"
     with tempfile.TemporaryDirectory(dir=site.work) as folder:
@@ -177,7 +184,7 @@ def _base(site: Site, engine: Engine, pinned: Pinned) -> str:
     return tag
 
 
-def _warm(engine: Engine, context: Plain, base: str) -> None:
+def warm(engine: Engine, context: Plain, base: str) -> None:
     """Have BuildKit receive the wheels, and unpack the base, before the clock runs."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "Dockerfile").write_text(
@@ -192,18 +199,18 @@ def matrix(site: Site, store: Store) -> Figures:
     with tempfile.TemporaryDirectory(dir=site.work) as folder, site.rig(store) as (registry, engine):
         assert engine is not None  # a store was named
         wheels = site.wheels(cells)
-        base = _base(site, engine, cells[0])
+        base = base_image(site, engine, cells[0])
         contexts = [
             plain(
                 pinned,
                 Path(folder) / str(number),
                 wheels=wheels,
-                base=_base(site, engine, pinned),
+                base=base_image(site, engine, pinned),
                 env={},
             )
             for number, pinned in enumerate(cells)
         ]
-        _warm(engine, contexts[0], base)
+        warm(engine, contexts[0], base)
         bake = Path(folder) / "docker-bake.json"
         tags = bake_file(contexts, bake, f"{REPOSITORY}/plain")
         build, _ = engine.docker("buildx", "bake", "--file", str(bake))

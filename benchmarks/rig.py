@@ -133,6 +133,30 @@ class Engine:
                 subprocess.run(["umount", "--lazy", place], check=False)
         shutil.rmtree(self.root, ignore_errors=True)
 
+    def totals(self) -> dict[str, float]:
+        """What the engine's processes used until now: processor seconds, bytes written to files.
+
+        One that has ended counts in its parent (man proc_pid_stat, proc_pid_io). BenchError without any.
+        """
+        if self.process is None:
+            raise BenchError("the engine is not running")
+        parents: dict[int, int] = {}
+        used: dict[int, tuple[float, int]] = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                stat = (folder / "stat").read_text().rpartition(")")[2].split()
+                rows = dict(line.split(": ") for line in (folder / "io").read_text().splitlines())
+            except OSError:  # it has ended
+                continue
+            pid, ticks = int(folder.name), sum(map(int, stat[11:15]))
+            parents[pid] = int(stat[1])
+            used[pid] = ticks / os.sysconf("SC_CLK_TCK"), int(rows["write_bytes"])
+        own = {self.process.pid}
+        while more := {pid for pid, parent in parents.items() if parent in own} - own:
+            own |= more
+        mine = [used[pid] for pid in own if pid in used]
+        return {"processor": sum(one[0] for one in mine), "written": float(sum(one[1] for one in mine))}
+
     def docker(self, *arguments: str) -> tuple[float, str]:
         return run(["docker", *arguments], env=self.env)
 
@@ -180,10 +204,13 @@ class Registry:
         """The manifest behind a tag, out of the storage: no client has to agree."""
         base = self.root / "data/docker/registry/v2"
         link = base / f"repositories/{repository}/_manifests/tags/{tag}/current/link"
-        digest = link.read_text().removeprefix("sha256:")
-        document: dict[str, Any] = json.loads(
-            (base / f"blobs/sha256/{digest[:2]}/{digest}/data").read_bytes()
-        )
+        return self.by_digest(link.read_text())
+
+    def by_digest(self, digest: str) -> dict[str, Any]:
+        """The manifest of this digest."""
+        name = digest.removeprefix("sha256:")
+        blob = self.root / f"data/docker/registry/v2/blobs/sha256/{name[:2]}/{name}/data"
+        document: dict[str, Any] = json.loads(blob.read_bytes())
         return document
 
     def destroy(self) -> None:

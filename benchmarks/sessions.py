@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.pipeline.site import Locks
-
 from benchmarks.rig import BenchError, Engine, Registry
 from benchmarks.slow_index import download
 from builder.core import resources
 from builder.core.model import RootfsBase
 from builder.image.compose.rootfs import cached_rootfs
+from builder.pipeline import Locks
 from builder.plan.matrix import load
 
 if TYPE_CHECKING:
@@ -47,7 +46,13 @@ class Plan:
     """A matrix of four cells."""
     matrix_stores: tuple[Store, ...]
     disk: int
-    """Bytes that the hungriest session takes."""
+    """Bytes that the hungriest session takes, but for the pulls."""
+    pull_disk: int
+    """Bytes that the pulls take: five images in a registry, and two in an engine, packed and unpacked."""
+    pull_limits: tuple[float, float, float]
+    """Of a first pull by the plain one and by that of uv; of each later one by the plain one."""
+    imports: str
+    """The module whose first import counts."""
     describe: str
 
 
@@ -56,6 +61,9 @@ FULL = Plan(
     matrix="cupy4",
     matrix_stores=("overlay2",),
     disk=20_000_000_000,
+    pull_disk=28_000_000_000,
+    pull_limits=(0.35, 0.8, 0.08),
+    imports="tensorflow",
     describe="TensorFlow 2.8.4, and 2.11.1 after it, on Debian 11 with NVIDIA's wheels for CUDA 11.8 and "
     "cuDNN 8.6 (4.5 GB unpacked); four releases of CuPy on the same CUDA wheels, baked on overlay2 alone: "
     "four plain images do not fit on the disk with the containerd store, which keeps them packed as well",
@@ -65,6 +73,9 @@ SMALL = Plan(
     matrix="small",
     matrix_stores=("overlay2", "containerd"),
     disk=3_000_000_000,
+    pull_disk=2_000_000_000,
+    pull_limits=(0.55, 0.8, 0.55),
+    imports="numpy",
     describe="small wheels, whose figures say nothing",
 )
 
@@ -151,9 +162,10 @@ class Site:
         return path
 
 
-def room(site: Site) -> str | None:
-    """Why a session does not fit on the disk; None where it does."""
+def room(site: Site, name: str) -> str | None:
+    """Why the session of this name does not fit on the disk; None where it does."""
     free = shutil.disk_usage(site.work).free
-    if free >= site.plan.disk + _MARGIN:
+    need = site.plan.pull_disk if name.startswith("pull-") else site.plan.disk
+    if free >= need + _MARGIN:
         return None
-    return f"it takes up to {site.plan.disk / 1e9:.0f} GB at {site.work}, and {free / 1e9:.0f} GB are free"
+    return f"it takes up to {need / 1e9:.0f} GB at {site.work}, and {free / 1e9:.0f} GB are free"

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.pulls import bound, spread
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from benchmarks.rig import Store
     from benchmarks.sessions import Plan
 
-STORES = ("containerd", "overlay2")
+STORES: tuple[Store, ...] = ("containerd", "overlay2")
 
 _INTRODUCTION = """\
 # What a build costs, beside what people do today
@@ -32,6 +36,10 @@ A second peer is the strongest that a user could write: one RUN with `uv pip ins
 `docker buildx build --output type=image,push=true,compression=zstd,unpack=false` straight into the registry,
 or without a push into the engine's store. On empty caches, the wheels come over a line of 36 MB/s on
 loopback, and the base is put together from packages that are there; the peer is the downloads alone.
+
+Pulls are from a registry on loopback into an engine with nothing in it, and the first import is that of the
+framework in a new container, with `--network=none`. The next release is held against the peer's next release;
+another base and another probe against its first image, which shares nothing with one on another base.
 """
 
 
@@ -88,7 +96,7 @@ class _Results:
         return ("containerd", figures) if figures is not None else None
 
 
-def rows(results: Mapping[str, Any]) -> Iterator[Row]:
+def rows(results: Mapping[str, Any], plan: Plan) -> Iterator[Row]:
     """The lines for which there are figures, in the order of the list of what must be reached."""
     found = _Results(results)
     against = found.peer("family", "first")
@@ -134,6 +142,7 @@ def rows(results: Mapping[str, Any]) -> Iterator[Row]:
     thousand = found.get("thousand", "thousand") or {}
     for command in ("list", "check"):
         yield from _alone(thousand.get(command), f"a matrix of 1,000 cells: {command}", 1.0)
+    yield from _pull_rows(found, plan)
     yield from _bytes(found)
     start = found.get("commands", "help")
     if start is not None:
@@ -173,6 +182,86 @@ def _split(figures: Mapping[str, Any]) -> str:
     return f": {figures['build']:.1f} and {figures['push']:.1f}" if "push" in figures else ""
 
 
+PULLS = (
+    ("first", "the first image"),
+    ("next", "the next release of its family"),
+    ("base", "the same wheels on another base"),
+    ("probe", "only the probe changed"),
+)
+
+
+def _pull_rows(found: _Results, plan: Plan) -> Iterator[Row]:
+    """A value is the median of the rounds' own ratios: what slows a round slows both."""
+    for store in STORES:
+        figures = found.get(f"pull-{store}", "pull")
+        if figures is None:
+            continue
+        of_plain, of_uv, later = plan.pull_limits
+        for name, what in PULLS:
+            work = f"pull into {store}: {what}"
+            if name != "first":
+                yield _pulled(work, figures, name, "plain", later)
+                continue
+            for kind, limit in (("plain", of_plain), ("uv", of_uv)):
+                yield _pulled(work, figures, name, kind, limit)
+                yield _pulled(f"{work}, and its first import", figures, name, kind, limit, "import")
+
+
+def _pulled(work: str, figures: Mapping[str, Any], name: str, kind: str, limit: float, *more: str) -> Row:
+    against, parts, rounds = "next" if name == "next" else "first", ("pull", *more), figures["rounds"]
+    ours = [sum(one["ours"][name][part] for part in parts) for one in rounds]
+    theirs = [sum(one[kind][against][part] for part in parts) for one in rounds]
+    least = [bound(one["ours"][name], one["disk"]) for one in rounds]
+    return Row(
+        work=work,
+        ours=f"{spread(ours)}" + ("" if more else f"; bound {statistics.median(least):.1f} s"),
+        peer=f"{kind}: {spread(theirs)}",
+        value=statistics.median([mine / other for mine, other in zip(ours, theirs, strict=True)]),
+        limit=limit,
+    )
+
+
+_GROWTH = """\
+## As work grows
+
+Locked cells of small wheels that differ in a variable, their images in a registry; the median of three
+runs, by processor.
+
+| command | cells | seconds | of processor | memory |
+|---|---|---|---|---|"""
+
+
+def _growth(results: Mapping[str, Any]) -> Iterator[str]:
+    figures = _Results(results).get("growth", "growth")
+    if figures is None:
+        return
+    yield _GROWTH
+    for command, counts in figures.items():
+        for count, one in counts.items():
+            cells = (f"{int(count):,}", f"{one['seconds']:.2f}", f"{one['processor']:.2f}")
+            yield f"| {command} | {' | '.join(cells)} | {one['memory'] / 1e6:.0f} MB |"
+    yield ""
+
+
+def _loads(results: Mapping[str, Any]) -> Iterator[str]:
+    """How pulls were measured: rounds, load, what a first one brings."""
+    for store in STORES:
+        figures = _Results(results).get(f"pull-{store}", "pull")
+        if figures is None:
+            continue
+        loads, sizes = [one["load"] for one in figures["rounds"]], figures["sizes"]
+        brought = ", ".join(
+            f"{kind} {one['bytes'] / 1e6:.0f} MB in {one['layers']} layers" for kind, one in sizes.items()
+        )
+        yield (
+            f"Pulls into {store}: {len(loads)} rounds of all kinds in turns, medians (smallest to largest), "
+            f"load {min(loads):g} to {max(loads):g}. First images: {brought}. A bound is the bytes that the "
+            "engine wrote by the disk's speed, or its processor seconds by the cores, whichever is longer, "
+            "measured in the same round."
+        )
+        yield ""
+
+
 def _bytes(found: _Results) -> Iterator[Row]:
     registry = found.get("ours-matrix", "registry")
     if registry is not None:
@@ -203,9 +292,9 @@ def document(results: Mapping[str, Any], plan: Plan, *, sessions: Iterable[str])
         *(_INTRODUCTION, f"{_machine()}. Families: {plan.describe}.", ""),
         "| work | rtbuild | peer | measured | at most | reached |",
         "|---|---|---|---|---|---|",
-        *(row.line() for row in rows(results)),
+        *(row.line() for row in rows(results, plan)),
         *(["", f"Not measured in this run: {', '.join(missing)}."] if missing else []),
-        *("", "## All figures", ""),
+        *("", *_loads(results), *_growth(results), "## All figures", ""),
         "| session | row | seconds | of these | bytes in the registry |",
         "|---|---|---|---|---|",
         *_raw(results),

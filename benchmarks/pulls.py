@@ -1,0 +1,130 @@
+"""What whoever starts an image waits for: its pull into an empty engine, and the first import in it.
+
+One registry on loopback has rtbuild's images, the plain ones and those by uv as zstd. In each round every
+kind is pulled into an engine of its own with nothing in it: the first image, then the next release of its
+family, and of rtbuild's also the same wheels on another base and the first with another probe. Rounds begin
+with another kind each time, so that a disk or a neighbour that is slow for a while is slow for all.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.ours import Ours
+from benchmarks.peers import DOCKERFILE, UV_DOCKERFILE, base_image, plain, push_plain, push_uv, warm
+from benchmarks.rig import BenchError, Engine
+from benchmarks.sessions import REPOSITORY, Figures, Site
+
+if TYPE_CHECKING:
+    from benchmarks.rig import Registry, Store
+
+ROUNDS = 5
+KINDS = ("ours", "plain", "uv")
+_PROBED = 256 << 20
+"""Bytes by which the disk's speed is measured."""
+
+
+def pulls(site: Site, store: Store) -> Figures:
+    """Every round's figures by kind and image, and medians of them. BenchError if an image is not pulled."""
+    with site.rig("containerd") as (registry, engine):
+        if engine is None:
+            raise BenchError("no engine was started to build the peers' images")
+        images = {"ours": _ours(site), **_peers(site, engine)}
+        engine.destroy()  # the peers are in the registry alone from here on
+        rounds = [_round(site, store, images, number) for number in range(ROUNDS)]
+        return {"pull": {"rounds": rounds, "registry": registry.blob_bytes(), **_sizes(registry, images)}}
+
+
+def _ours(site: Site) -> dict[str, str]:
+    """rtbuild's images in the registry, by what they are."""
+    first, following, other = (pinned.cell.id for pinned in site.cells(site.plan.family)[:3])
+    ours, found = Ours(site, None, site.plan.family), {}
+    for name, cell in (("first", first), ("next", following), ("base", other)):
+        found[name] = ours.build(cell)["digests"][cell]
+    ours.change_probe()
+    found["probe"] = ours.build(first)["digests"][first]
+    return {name: f"{REPOSITORY}/ours@{digest}" for name, digest in found.items()}
+
+
+def _peers(site: Site, engine: Engine) -> dict[str, dict[str, str]]:
+    """The plain images and those of uv in the registry: the first and the next release."""
+    cells = dict(zip(("first", "next"), site.cells(site.plan.family)[:2], strict=True))
+    found: dict[str, dict[str, str]] = {"plain": {}, "uv": {}}
+    with tempfile.TemporaryDirectory(dir=site.work) as folder:
+        wheels = site.wheels(cells.values())
+        for name, pinned in cells.items():
+            base = base_image(site, engine, pinned)
+            for kind, text in (("plain", DOCKERFILE), ("uv", UV_DOCKERFILE)):
+                place = Path(folder) / f"{kind}-{name}"
+                context = plain(pinned, place, wheels=wheels, base=base, env={}, dockerfile=text)
+                warm(engine, context, base)
+                if kind == "plain":
+                    push_plain(engine, context)
+                    found[kind][name] = f"{REPOSITORY}/plain:{context.name}"
+                else:
+                    found[kind][name] = f"{REPOSITORY}/uv:{name}"
+                    push_uv(engine, context, found[kind][name], "push=true,unpack=false")
+                site.say(f"{found[kind][name]} is in the registry")
+    return found
+
+
+def _round(site: Site, store: Store, images: dict[str, dict[str, str]], number: int) -> Figures:
+    figures: Figures = {"load": round(os.getloadavg()[0], 1), "disk": round(_disk_speed(site.work))}
+    for kind in KINDS[number % len(KINDS) :] + KINDS[: number % len(KINDS)]:
+        engine = Engine(site.work / "engine", store)
+        try:
+            engine.start()
+            figures[kind] = {name: _pulled(engine, image, site) for name, image in images[kind].items()}
+        finally:
+            engine.destroy()
+        said = (f"{name} {one['pull']:.1f} + {one['import']:.1f} s" for name, one in figures[kind].items())
+        site.say(f"{store}, round {number + 1}: {kind}: {', '.join(said)}")
+    return figures
+
+
+def _pulled(engine: Engine, image: str, site: Site) -> dict[str, float]:
+    """Seconds of the pull and of the first import, and what the engine used for the pull."""
+    before = engine.totals()
+    pull, _ = engine.docker("pull", "--quiet", image)
+    used = {name: value - before[name] for name, value in engine.totals().items()}
+    command = ["run", "--rm", "--network=none", image, "python3", "-c", f"import {site.plan.imports}"]
+    first, _ = engine.docker(*command)
+    return {"pull": pull, "import": first, **used}
+
+
+def _disk_speed(folder: Path) -> float:
+    """Bytes a second that the disk takes now, written once and brought to it."""
+    block = os.urandom(1 << 20)
+    start = time.perf_counter()
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(_PROBED >> 20):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    return _PROBED / (time.perf_counter() - start)
+
+
+def _sizes(registry: Registry, images: dict[str, dict[str, str]]) -> dict[str, Any]:
+    """What a first pull brings: bytes and layers of each kind's first image."""
+    found = {}
+    for kind, named in images.items():
+        name = named["first"].removeprefix(f"{registry.host}/")
+        _, at, reference = name.partition("@")
+        document = registry.by_digest(reference) if at else registry.manifest(*name.rsplit(":", 1))
+        layers = document["layers"]
+        found[kind] = {"layers": len(layers), "bytes": sum(layer["size"] for layer in layers)}
+    return {"sizes": found}
+
+
+def bound(one: dict[str, float], disk: float) -> float:
+    """Seconds below which this machine could not do what was done: disk or cores, whichever takes longer."""
+    return max(one["written"] / disk, one["processor"] / len(os.sched_getaffinity(0)))
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.1f} s ({min(values):.1f} to {max(values):.1f})"

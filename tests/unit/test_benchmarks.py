@@ -1,0 +1,87 @@
+"""The benchmark can be started, and its page says of made-up figures what is true of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import builds, rig, sessions, table
+from benchmarks.pulls import KINDS, ROUNDS, bound
+
+
+def _round(ours: float, plain: float, uv: float) -> dict[str, Any]:
+    images = {"ours": ("first", "next", "base", "probe"), "plain": ("first", "next"), "uv": ("first", "next")}
+    seconds = {"ours": ours, "plain": plain, "uv": uv}
+    return {"load": 1.5, "disk": 100e6} | {
+        kind: {
+            name: {"pull": seconds[kind], "import": 1.0, "processor": 0.5, "written": 100e6}
+            for name in images[kind]
+        }
+        for kind in KINDS
+    }
+
+
+RESULTS = {
+    "pull-overlay2": {
+        "figures": {
+            "pull": {
+                "rounds": [_round(2.0, 10.0, 4.0), _round(3.0, 10.0, 3.0), _round(4.0, 40.0, 2.0)],
+                "sizes": {kind: {"layers": 3, "bytes": 70e6} for kind in KINDS},
+            }
+        }
+    },
+    "growth": {
+        "figures": {
+            "growth": {"list": {"1000": {"seconds": 1.5, "processor": 1.25, "memory": 60_000_000}}},
+        }
+    },
+}
+
+
+def test_a_row_of_pulls_is_the_median_of_pairs_with_the_spread_and_the_bound() -> None:
+    first, first_import, by_uv, *_ = table.rows(RESULTS, sessions.SMALL)
+    assert first.ours == "3.0 s (2.0 to 4.0); bound 1.0 s"
+    assert first.peer == "plain: 10.0 s (10.0 to 40.0)"
+    assert first.value == pytest.approx(0.2)
+    assert first_import.value == pytest.approx(3 / 11)
+    assert by_uv.value == pytest.approx(1.0)
+    assert by_uv.line().endswith("| **no** |"), "0.8 is wanted"
+
+
+def test_the_page_says_the_load_and_how_work_grows() -> None:
+    page = table.document(RESULTS, sessions.SMALL, sessions=["growth"])
+    assert "load 1.5 to 1.5" in page
+    assert "uv 70 MB in 3 layers" in page
+    assert "| list | 1,000 | 1.50 | 1.25 | 60 MB |" in page
+
+
+def test_a_bound_is_the_slower_of_disk_and_cores() -> None:
+    cores = len(os.sched_getaffinity(0))
+    assert bound({"written": 300.0, "processor": 0.0}, 100.0) == 3.0
+    assert bound({"written": 0.0, "processor": 8.0 * cores}, 100.0) == 8.0
+
+
+def test_every_session_has_a_plan() -> None:
+    site = sessions.Site(work=Path("/nowhere"), plan=sessions.FULL, say=lambda _text: None)
+    assert {"growth", "pull-containerd", "pull-overlay2", "ours-family"} <= builds.plan_of(site).keys()
+    assert ROUNDS == 5
+    for plan in (sessions.FULL, sessions.SMALL):
+        assert len(site.cells(plan.family)) >= 3, "their locks fit their matrices"
+
+
+def test_what_an_engines_programs_used_is_counted_with_it() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'sum(range(10**7))']); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
+        engine = rig.Engine(Path("/nowhere"), "containerd", process=process)
+        try:
+            while not engine.totals()["processor"]:
+                assert process.poll() is None
+        finally:
+            process.kill()
+    with pytest.raises(rig.BenchError):
+        rig.Engine(Path("/nowhere"), "containerd").totals()
