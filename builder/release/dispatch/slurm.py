@@ -72,7 +72,10 @@ def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
         free=lane.options,
         setup=(*fleet.setup, *lane.setup),
         run=f"{shlex.join(command)} ${{RTBUILD_HAND_IN:+--hand-in}}"
-        ' ${suites:+--suite "$suites"} "$subject" || code=$?',
+        ' ${suites:+--suite "$suites"} "$subject" || code=$?\n'
+        "# It gives its reason unless it did not understand the command, which another node's may.\n"
+        'if [ "$code" -eq 2 ] && [ ! -s "$RTBUILD_REASON" ]; then\n'
+        f'code=64 && echo "{fleet.command} on this node is of another version" >"$RTBUILD_REASON"\nfi',
         # a verdict, or a fleet file that is wrong about a card: no other node would say anything else
         final="2 | 20 | 21",
         card=gres,

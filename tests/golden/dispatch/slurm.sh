@@ -17,6 +17,10 @@ code=0
 if RTBUILD_REASON=$(mktemp); then
 export RTBUILD_REASON
 rtbuild verify-digest --card A100 --runtime auto --timeout 3540 ${RTBUILD_HAND_IN:+--hand-in} ${suites:+--suite "$suites"} "$subject" || code=$?
+# It gives its reason unless it did not understand the command, which another node's may.
+if [ "$code" -eq 2 ] && [ ! -s "$RTBUILD_REASON" ]; then
+code=64 && echo "rtbuild on this node is of another version" >"$RTBUILD_REASON"
+fi
 reason=$(head -c 500 "$RTBUILD_REASON")
 rm -f "$RTBUILD_REASON"
 else
@@ -79,6 +83,10 @@ code=0
 if RTBUILD_REASON=$(mktemp); then
 export RTBUILD_REASON
 rtbuild verify-digest --card T4 --runtime auto --timeout 1740 ${RTBUILD_HAND_IN:+--hand-in} ${suites:+--suite "$suites"} "$subject" || code=$?
+# It gives its reason unless it did not understand the command, which another node's may.
+if [ "$code" -eq 2 ] && [ ! -s "$RTBUILD_REASON" ]; then
+code=64 && echo "rtbuild on this node is of another version" >"$RTBUILD_REASON"
+fi
 reason=$(head -c 500 "$RTBUILD_REASON")
 rm -f "$RTBUILD_REASON"
 else

@@ -522,18 +522,24 @@ class ScriptRun:
 
 
 def run_script(
-    desk: Desk, code: int, *, submits: bool = True, before: tuple[str, ...] = (), **variables: str
+    desk: Desk,
+    code: int,
+    *,
+    said: str = "no driver on this node",
+    submits: bool = True,
+    before: tuple[str, ...] = (),
+    **variables: str,
 ) -> ScriptRun:
     """Run the batch script of the first class by bash, with doubles of what it calls.
 
-    ``before``: the words of what starts bash.
+    ``said``: the reason that rtbuild hands over; ``before``: the words of what starts bash.
     """
     _, text = desk.call("--dry-run")
     script = desk.folder / "script"
     script.write_text(text[: text.index("#!/bin/bash", 1)])
     log = desk.folder / "calls"
     log.unlink(missing_ok=True)
-    desk.program("rtbuild", f"echo 'no driver on this node' >$RTBUILD_REASON; exit {code}")
+    desk.program("rtbuild", f"printf '{said}' >$RTBUILD_REASON; exit {code}")
     if code == 127:
         (desk.bin / "rtbuild").unlink()
     here = 'gres=$(grep -c "^#SBATCH --gres" "${@: -1}" 2>/dev/null || grep -c "^#SBATCH --gres")'
@@ -575,6 +581,14 @@ def test_a_script_submits_its_task_again_and_says_why(desk: Desk) -> None:
     last = run_script(desk, 22, RTBUILD_ATTEMPT="3")
     assert (last.code, last.submitted) == (1, [])
     assert last.comments == ["rtbuild: n7: no driver on this node"]
+
+
+def test_a_node_whose_rtbuild_does_not_know_an_option_is_named_and_left(desk: Desk) -> None:
+    """An older one ends as a fleet file that is wrong about a card does, which is so on every node."""
+    done = run_script(desk, 2, said="")
+    assert (done.code, len(done.submitted)) == (0, 1)
+    assert "--exclude=n7" in done.submitted[0]
+    assert "rtbuild: n7: rtbuild on this node is of another version" in done.submitted[0]
 
 
 def test_a_node_without_rtbuild_is_named(desk: Desk) -> None:
