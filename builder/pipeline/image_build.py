@@ -12,7 +12,6 @@ from builder.image.compose import (
     BaseCache,
     ComposedImage,
     ComposeInput,
-    Elsewhere,
     LayerBuild,
     LayerSink,
     Plan,
@@ -20,7 +19,7 @@ from builder.image.compose import (
     compose_image,
     plan,
 )
-from builder.image.layers import BaseLayers, Layer, Lease, SystemLayers
+from builder.image.layers import BaseLayers, Lease, SystemLayers
 from builder.image.recipe import Recipe
 from builder.pipeline.events import Stage
 from builder.pipeline.fetch import fetch_wheels, python_tar, rootfs_tar
@@ -56,7 +55,9 @@ class ImageBuild:
                 upload = stack.enter_context(self._uploads(options.push))
             if context.engine is not None and context.engine.facts().store == "containerd":
                 load = stack.enter_context(
-                    EngineLoad(context.engine, blob=self._blob, cancel=cell_run.cancel, span=cell_run.span)
+                    EngineLoad(
+                        context.engine, blob=self._lease.path, cancel=cell_run.cancel, span=cell_run.span
+                    )
                 )
             planned, base = self._layers([sink for sink in (upload, load) if sink is not None])
             with cell_run.stage(Stage.BUILD):
@@ -71,7 +72,7 @@ class ImageBuild:
             if options.output is not None:
                 with cell_run.stage(Stage.PUSH):
                     loaded = f"docker.io/{self._name}"
-                    write_layout(options.output, cell_run.cell.id, loaded, image, self._blob)
+                    write_layout(options.output, cell_run.cell.id, loaded, image, self._lease.path)
                     cell_run.done(f"oci:{options.output}:{cell_run.cell.id}")
         reference = made.pushed or f"oci:{options.output}:{cell_run.cell.id}"
         return made if context.engine is not None else replace(made, reference=reference)
@@ -86,7 +87,7 @@ class ImageBuild:
 
         with ExitStack() as stack:
             with cell_run.stage(Stage.FETCH):
-                planned = plan(pinned, self._lease, self._elsewhere)
+                planned = plan(pinned, self._lease)
                 if planned.missing:
                     self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
                 python = None
@@ -134,8 +135,6 @@ class ImageBuild:
                 plan=planned,
                 base=base,
                 system=system,
-                blob=self._blob,
-                elsewhere=self._elsewhere,
                 progress=lambda text: cell_run.progress(text, quiet=False),
                 span=cell_run.span,
                 cancel=cell_run.cancel,
@@ -154,7 +153,7 @@ class ImageBuild:
         with cell_run.span("load the image"):
             stored = engine.receive(
                 image,
-                self._blob,
+                self._lease.path,
                 name,
                 cancel=cell_run.cancel,
                 progress=cell_run.counter("into the engine", sum(layer.size for layer in image.layers)),
@@ -178,7 +177,7 @@ class ImageBuild:
                 cell_run.progress(upload.repository, quiet=False)
                 with cell_run.span("wait for uploads"):
                     upload.finish()
-                sent = upload.push(image, self.recipe.inputs, self._blob, cell_run.progress)
+                sent = upload.push(image, self.recipe.inputs, self._lease.path, cell_run.progress)
                 said = f"{image.digest[:19]}, {sent} blobs sent"
                 self._leave_layers(image)
             sign_pushed(context, reference)
@@ -194,17 +193,10 @@ class ImageBuild:
             text = f"its layers are not left for other machines: {problem.message}"
             self.cell_run.note(text, warning=True)
 
-    def _blob(self, layer: Layer) -> Path:
-        """The file of a layer: in the store, or brought there now."""
-        shared = self.context.layer_cache.source
-        if shared is not None and shared.has(layer.digest):
-            return shared.fetch(layer, self._lease, self.cell_run.counter(f"of {layer.title}", layer.size))
-        return self.context.stores.layers.blob(layer.digest)
-
     @cached_property
     def _lease(self) -> Lease:
         """Keeps the layers of the image while it is made."""
-        return self.context.stores.layers.lease()
+        return self.context.stores.layers.lease(self.context.layer_cache.source, self.cell_run.counter)
 
     def _uploads(self, repository: str) -> RegistryUpload:
         context = self.context
@@ -215,10 +207,6 @@ class ImageBuild:
             context.sources.writing,
             self.cell_run.span,
         )
-
-    @property
-    def _elsewhere(self) -> Elsewhere | None:
-        return self.context.layer_cache.source.find if self.context.layer_cache.source is not None else None
 
     @property
     def _name(self) -> str:

@@ -78,7 +78,6 @@ def composed(folder: Path, system: Path, runner: StepRunner, steps: tuple[Recipe
                 recipe=recipe,
                 plan=made,
                 base=base,
-                blob=lambda layer: store.blob(layer.digest),
                 cancel=threading.Event(),
                 base_cache=bench,
                 runner=runner,

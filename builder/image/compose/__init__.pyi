@@ -1,7 +1,7 @@
 from .compose import ComposedImage, compose_image
 from .differ import ImageDifference, compare
 from .layer_build import LayerBuild, LayerSink, LayersReady
-from .layer_plan import Elsewhere, Plan, layer_keys_of, plan, python_key, ready_wheels
+from .layer_plan import Plan, layer_keys_of, plan, python_key, ready_wheels
 from .pythons import FOLDER, Pythons
 from .rootfs import cached_rootfs, rootfs_key
 from .run_steps import BaseCache, ComposeInput
@@ -17,7 +17,6 @@ __all__ = [
     "CellSize",
     "ComposeInput",
     "ComposedImage",
-    "Elsewhere",
     "ImageDifference",
     "LayerBuild",
     "LayerSink",

@@ -1,10 +1,9 @@
 """Which layers a lock's wheels are, and which of them somebody has."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import product
 
 from builder.core.digests import digest_of
 from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
@@ -18,9 +17,6 @@ from builder.plan.lock import Group, groups_of, stands_alone
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
 """The rule for files that are left out, as a part of layers' keys."""
-
-Elsewhere = Callable[[str], Layer | None]
-"""Gives the layer of a key of the store, if another place has it, such as a registry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,24 +68,17 @@ class Plan:
         return sum(map(stands_alone, self.groups))
 
 
-def plan(pinned: Pinned, lease: Lease, elsewhere: Elsewhere | None = None) -> Plan:
-    """Look for every layer of ``pinned``, first in the store; nothing is made."""
+def plan(pinned: Pinned, lease: Lease) -> Plan:
+    """Look for every layer of ``pinned``; nothing is made."""
     for wheel in pinned.wheels:
         check_tags(wheel, pinned.cell)
-    places: list[Elsewhere] = [lease.find]
-    places += [elsewhere] if elsewhere is not None else []
-
-    def look(keys: Sequence[str]) -> Layer | None:
-        found = (find(key) for find, key in product(places, keys))
-        return next(filter(None, found), None)
-
     groups, cell = groups_of(pinned), pinned.cell
     base = [rootfs_key(pinned.base, cell)] if isinstance(pinned.base, RootfsBase) else []
     interpreter = [python_key(pinned.python, cell)] if pinned.python is not None else []
-    with ThreadPoolExecutor(8 if elsewhere else 1, thread_name_prefix="look") as pool:
-        wanted = {group: pool.submit(look, layer_keys_of(group, pinned)) for group in groups}
-        rootfs = pool.submit(look, base)
-        python = pool.submit(look, interpreter)
+    with ThreadPoolExecutor(8 if lease.remote else 1, thread_name_prefix="look") as pool:
+        wanted = {group: pool.submit(lease.look, layer_keys_of(group, pinned)) for group in groups}
+        rootfs = pool.submit(lease.look, base)
+        python = pool.submit(lease.look, interpreter)
         found = {group: future.result() for group, future in wanted.items()}
     return Plan(
         pinned=pinned,

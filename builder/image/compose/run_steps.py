@@ -21,7 +21,7 @@ from builder.core.errors import CellError
 from builder.core.spans import Span
 from builder.core.temporary import disk_errors
 from builder.image.compose.bytecode import compile_sources, compiler, unpack_sources
-from builder.image.compose.layer_plan import Elsewhere, Plan
+from builder.image.compose.layer_plan import Plan
 from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.compose.step_runners import StepRunner
 from builder.image.layers import (
@@ -55,9 +55,6 @@ class ComposeInput:
     cancel: threading.Event
     base_cache: BaseCache
     runner: StepRunner
-    blob: Callable[[Layer], Path]
-    """The file of a layer of base or wheels; called only if a step has to run."""
-    elsewhere: Elsewhere | None = None
     progress: Callable[[str], None] = field(default=lambda _text: None)
     span: Span = nullcontext
 
@@ -74,9 +71,7 @@ class ComposeInput:
 def added_layers(work: ComposeInput) -> tuple[Layer, ...]:
     """The recipe's own layers, lowest first. Raises MissingToolError if this machine cannot run the steps."""
     keys = layer_keys(work.recipe, work.below, work.wheels)
-    found = {name: work.plan.lease.find(key) for name, key in keys.items()}
-    if work.elsewhere is not None:
-        found = {name: layer or work.elsewhere(keys[name]) for name, layer in found.items()}
+    found = {name: work.plan.lease.look([key]) for name, key in keys.items()}
     missing = {name: keys[name] for name, layer in found.items() if layer is None}
     if missing:
         work.runner.check()  # before anything is laid out
@@ -138,7 +133,7 @@ def _unpacked_base(work: ComposeInput, *, memory: bool) -> Iterator[RootfsTree]:
         for layer in work.below:
             work.progress(f"looking into {layer.title}")
             with work.span(f"unpack {layer.title}"):
-                rootfs.unpack(work.blob(layer), layer.media_type)
+                rootfs.unpack(work.plan.lease.path(layer), layer.media_type)
         yield rootfs
 
 
@@ -208,7 +203,7 @@ def _unpack_wheels(work: ComposeInput, rootfs: RootfsTree) -> list[Pack]:
     for layer in work.wheels:
         work.progress(f"looking at {layer.title}")
         with work.span(f"excerpt of {layer.title}"):
-            pack = excerpt_of(layer, work.blob, work.plan.lease, work.cancel)
+            pack = excerpt_of(layer, work.plan.lease, work.cancel)
             for folder in pack.notes["folders"]:
                 rootfs.folder(folder)
             rootfs.write(pack.contents(lambda file: is_library(file.path)))

@@ -18,9 +18,11 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Protocol
 
 from builder.core import temporary
 from builder.core.digests import file_sha256
@@ -30,6 +32,22 @@ from builder.core.items import item
 from builder.core.temporary import disk_errors, locked, try_lock
 from builder.image.layers import tmpfs as memory
 from builder.image.layers.types import Layer
+
+Counter = Callable[[str, int], Callable[[int], None]]
+"""Of what and its size in bytes, a function that is told of each piece's bytes."""
+
+
+class RemoteLayers(Protocol):
+    """Layers that another place has, such as a registry."""
+
+    def find(self, key: str) -> Layer | None:
+        """The layer made of ``key``, described and not fetched."""
+
+    def has(self, digest: str) -> bool:
+        """Whether :meth:`find` met a layer with this digest."""
+
+    def fetch(self, layer: Layer, lease: Lease, advance: Callable[[int], None]) -> Path:
+        """The file of a layer that :meth:`find` met, now in the store of ``lease``."""
 
 
 class LayerStore:
@@ -49,10 +67,13 @@ class LayerStore:
         """Where the blob with this digest is, or would be."""
         return self.root / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
-    def lease(self) -> Lease:
-        """A new lease; close it when the blobs are no longer needed."""
+    def lease(self, remote: RemoteLayers | None = None, counter: Counter | None = None) -> Lease:
+        """A new lease, which finds layers in ``remote``, too; close it when they are no longer needed.
+
+        ``counter`` is told of what is fetched.
+        """
         with self._lock():  # else a prune could take it for a dead one before its lock is held
-            return Lease(self)
+            return Lease(self, remote, counter)
 
     def sweep(self) -> None:
         """Remove what dead processes began: unfinished files, leases, and systems laid out in memory."""
@@ -208,9 +229,11 @@ class Lease(LayerStore, contextlib.ExitStack[bool | None]):
     The end of its process closes it, too.
     """
 
-    def __init__(self, store: LayerStore) -> None:
+    def __init__(self, store: LayerStore, remote: RemoteLayers | None, counter: Counter | None) -> None:
         LayerStore.__init__(self, store.root, limit=store.limit)
         contextlib.ExitStack.__init__(self)
+        self.remote = remote
+        self._counter = counter or (lambda _what, _size: lambda _count: None)
         path = self.folder("leases") / f"{os.getpid()}-{uuid.uuid4().hex}"
         self._file = self.enter_context(locked(path))
         self.callback(path.unlink, missing_ok=True)
@@ -224,6 +247,17 @@ class Lease(LayerStore, contextlib.ExitStack[bool | None]):
             self._add(layer.digest)
             os.utime(self._index(key))
         return layer if self._is_sound(layer.digest, layer.size) else None
+
+    def look(self, keys: Sequence[str]) -> Layer | None:
+        """The first layer made of one of ``keys``: one that is here, else one that the other place has."""
+        places = (self.find,) if self.remote is None else (self.find, self.remote.find)
+        return next(filter(None, (find(key) for find, key in product(places, keys))), None)
+
+    def path(self, layer: Layer) -> Path:
+        """The file of a layer that :meth:`look` gave: it is here, or brought here now."""
+        if self.remote is not None and self.remote.has(layer.digest):
+            return self.remote.fetch(layer, self, self._counter(f"of {layer.title}", layer.size))
+        return self.blob(layer.digest)
 
     def obtain(self, key: str, make: Callable[[Path], Layer]) -> Layer:
         """The layer made of ``key``.

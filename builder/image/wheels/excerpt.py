@@ -206,11 +206,11 @@ def keep_excerpt(layer: Layer, excerpt: Excerpt, lease: Lease) -> None:
         keep_pack(_key(layer), _title(layer), excerpt.contents, lease)
 
 
-def excerpt_of(layer: Layer, blob: Callable[[Layer], Path], lease: Lease, cancel: threading.Event) -> Pack:
-    """The excerpt of a layer, taken from its ``blob`` if the store lacks it."""
+def excerpt_of(layer: Layer, lease: Lease, cancel: threading.Event) -> Pack:
+    """The excerpt of a layer, taken from its file if the store lacks it."""
 
     def make() -> tuple[Sequence[Content], Mapping[str, Any]]:
-        path = blob(layer)
+        path = lease.path(layer)
         first = _read(path, layer.media_type, frozenset(), cancel)
         unclear = first.unclear()
         return (_read(path, layer.media_type, unclear, cancel) if unclear else first).contents()

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from builder.image.engine.container import ProbeRun
+    from builder.image.layers.store import Lease
 
 OTHERS = """\
 version: 1
@@ -483,9 +484,8 @@ class _Missing:
 def _record_making(world: World) -> None:
     """Layers and images are made of nothing; what is sent, signed, written and asked for is recorded."""
 
-    def planned(_pinned: object, _lease: object, elsewhere: Any) -> Any:
-        if elsewhere is not None:
-            elsewhere("a layer")
+    def planned(_pinned: object, lease: Lease) -> Any:
+        lease.look(["a layer"])
         return SimpleNamespace(missing=(), python=None)
 
     patch = world.monkeypatch.setattr

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
+from doubles.remote_layers import RemoteLayersDouble
 from layer_wheels import Builder, make_missing, pinned
 
 from builder.core.errors import CellError, CommandError, MissingToolError, UsageError
@@ -108,13 +109,9 @@ class Bench:
         files = {"probe": RecipeFile(content=probe)}
         return Recipe(cell=lock.cell, pinned=lock, files=files, blobs={}, inputs="sha256:0", **values)
 
-    def blob(self, layer: Layer) -> Path:
-        self.looked.append(layer.title)
-        return self.store.blob(layer.digest)
-
     def compose(self, lock: Pinned | None = None, **changes: Any) -> ComposedImage:
         lock = lock or dataclasses.replace(pinned(self.builder.made), epoch=1_700_000_000)
-        lease = self.store.lease()
+        lease = self.store.lease(RemoteLayersDouble(self.store, self.looked))
         paths = {one.wheel.sha256: one.path for one in self.builder.made}
         made, base = make_missing(plan(lock, lease), wheel_paths=paths, rootfs_tar=self.system)
         self.looked.clear()
@@ -124,7 +121,6 @@ class Bench:
                     recipe=self.recipe(lock, **changes),
                     plan=made,
                     base=base,
-                    blob=self.blob,
                     cancel=threading.Event(),
                     base_cache=bench,
                     runner=NamespaceRunner(),
@@ -271,7 +267,10 @@ def test_layouts_share_blobs_and_keep_each_other(bench: Bench, tmp_path: Path) -
     folder = tmp_path / "layout"
     one, two = bench.compose(), bench.compose(probe=b"2")
     threads = [
-        threading.Thread(target=write_layout, args=(folder, tag, f"r/{tag}", image, bench.blob))
+        threading.Thread(
+            target=write_layout,
+            args=(folder, tag, f"r/{tag}", image, lambda one: bench.store.blob(one.digest)),
+        )
         for tag, image in (("one", one), ("two", two), ("one", one))
     ]
     for thread in threads:
@@ -284,15 +283,15 @@ def test_layouts_share_blobs_and_keep_each_other(bench: Bench, tmp_path: Path) -
     for path in (folder / "blobs/sha256").iterdir():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
     with pytest.raises(UsageError, match="no OCI layout"):
-        write_layout(tmp_path, "one", "r/one", one, bench.blob)
+        write_layout(tmp_path, "one", "r/one", one, lambda one: bench.store.blob(one.digest))
 
 
 def test_a_layout_that_was_cut_short_is_mended(bench: Bench, tmp_path: Path) -> None:
     image = bench.compose()
-    write_layout(tmp_path / "layout", "one", "r/one", image, bench.blob)
+    write_layout(tmp_path / "layout", "one", "r/one", image, lambda one: bench.store.blob(one.digest))
     blob = tmp_path / "layout/blobs/sha256" / image.layers[0].digest.partition(":")[2]
     blob.write_bytes(blob.read_bytes()[:1000])
-    write_layout(tmp_path / "layout", "one", "r/one", image, bench.blob)
+    write_layout(tmp_path / "layout", "one", "r/one", image, lambda one: bench.store.blob(one.digest))
     assert "sha256:" + hashlib.sha256(blob.read_bytes()).hexdigest() == image.layers[0].digest
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
+from doubles.remote_layers import RemoteLayersDouble
 from layer_wheels import Builder, Content, make_missing, pinned
 
 from builder.core.errors import CancelledError, CellError
@@ -51,11 +52,8 @@ def layers(made: Plan) -> list[Layer]:
 
 
 def look(layer: Layer, made: Plan, blobs: list[str] | None = None) -> Pack:
-    def blob(layer: Layer) -> Path:
-        (blobs if blobs is not None else []).append(layer.title)
-        return made.lease.blob(layer.digest)
-
-    return excerpt_of(layer, blob, lease=made.lease, cancel=threading.Event())
+    made.lease.remote = RemoteLayersDouble(made.lease, [] if blobs is None else blobs)
+    return excerpt_of(layer, made.lease, threading.Event())
 
 
 @pytest.fixture
@@ -94,21 +92,17 @@ def test_it_is_set_aside_as_the_layer_is_made(made: Plan, library: Path) -> None
 def test_taken_from_a_layer_it_is_the_same(made: Plan, tmp_path: Path) -> None:
     """As with layers that came from a registry."""
     other = LayerStore(tmp_path / "other")
+    remote = RemoteLayersDouble(made.lease)
     for layer in layers(made):
-        blobs: list[str] = []
-
-        def blob(layer: Layer, blobs: list[str] = blobs) -> Path:
-            blobs.append(layer.title)
-            return made.lease.blob(layer.digest)
-
-        found = excerpt_of(layer, blob, lease=other.lease(), cancel=threading.Event())
-        assert blobs == [layer.title]
+        remote.fetched.clear()
+        found = excerpt_of(layer, other.lease(remote), threading.Event())
+        assert remote.fetched == [layer.title]
         assert found.path.name == look(layer, made).path.name, "the same bytes"
     cancel = threading.Event()
     cancel.set()
     third = LayerStore(tmp_path / "third")
     with pytest.raises(CancelledError):
-        excerpt_of(layer, blob, lease=third.lease(), cancel=cancel)
+        excerpt_of(layer, third.lease(remote), cancel)
 
 
 @pytest.mark.parametrize("damage", ["cut", "turned", "gone"])
