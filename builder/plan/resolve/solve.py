@@ -298,10 +298,16 @@ def _absent(wish: NamedRequirement, available: Mapping[str, Sequence[str]] | Non
     if since is not None and meant_for is not None and release(meant_for) >= release(since):
         reason = f"of {wish} ({wish.place}) nothing is on record: {table.title} has it on an index of its own"
         return Absent(wish=wish, reason=f"{reason}; {span}", outcome=Outcome.UNKNOWN)
+    before, exact = table.elsewhere_before, pinned(wish.parsed)
+    if before is not None and exact is not None and release(exact) < release(before):
+        reason = f"of {wish} ({wish.place}) nothing is on record: its build with CUDA lies on a page of its"
+        reason += (
+            " maker's that is no package index; `rtbuild check` of a matrix whose `index` has it decides"
+        )
+        return Absent(wish=wish, reason=f"{reason}; {span}", outcome=Outcome.UNKNOWN)
     if available and _is_not_listed(wish, available):
         reason = f"no release on record that the package index has fits {wish} ({wish.place})"
         return Absent(wish=wish, reason=reason, outcome=Outcome.IMPOSSIBLE)
-    exact = pinned(wish.parsed)
     listed = [v for project in distributions([wish]) for v in (available or {}).get(project, ())]
     none = table.no_such_release(exact, wish.name) if exact is not None and exact not in listed else None
     if none is not None:

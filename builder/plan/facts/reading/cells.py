@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag
+from packaging.utils import parse_sdist_filename
 from packaging.version import Version
 
 from builder.core import versions
@@ -34,6 +35,9 @@ Offered = Mapping[tuple[str, tuple[str, ...]], Files]
 """A project's files by its name and a cell's own indexes."""
 
 _THREADS = 4
+_ONLY_SOURCES = (
+    ", only sources: name an index that has a wheel of it in `index`, or the package in `from-source`"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +162,8 @@ def _absent(cell: Cell, told: Iterable[WheelTruth], offered: Offered) -> Iterato
         wanted += "" if by is None else f", which {by.name} {by.version} asks for"
         meeting = [file for file in files if _meets(file, parsed)]
         if not meeting:
-            yield wanted
+            sources = by is None and any(_is_source(file, parsed) for file in files)
+            yield wanted + _ONLY_SOURCES * sources
         elif fitting and all(rank(file.name, fitting) is None for file in meeting):
             yield f"{wanted} for {_where(cell)}"
 
@@ -178,6 +183,15 @@ def _tags(cell: Cell) -> dict[Tag, int]:
 def _meets(file: IndexFile, parsed: Requirement) -> bool:
     wheel = wheel_name(file.name)
     return wheel is not None and parsed.specifier.contains(wheel.version, prereleases=True)
+
+
+def _is_source(file: IndexFile, parsed: Requirement) -> bool:
+    """Whether a file holds the sources of a release that a requirement admits."""
+    try:
+        _, version = parse_sdist_filename(file.name)
+    except ValueError:  # a wheel, or a name of long ago
+        return False
+    return parsed.specifier.contains(version)
 
 
 def _newest(parsed: Requirement, offered: Offered, fitting: dict[Tag, int], cell: Cell) -> Wheel | str:

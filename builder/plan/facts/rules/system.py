@@ -145,13 +145,13 @@ def index(stack: Stack) -> Iterator[Finding]:
 
 
 def _on_its_makers_page(framework: CellFramework) -> bool:
-    """Whether it is a JAX that has its CUDA in jaxlib, as all before those on record."""
+    """Whether it is a JAX that has its CUDA in jaxlib."""
     row, table, version = framework.row, framework.table, framework.version
     if framework.name != "jax" or table is None or version is None or framework.variant == "cpu":
         return False
     if row is not None:
         return not row.default
-    return not at_least(version, min((one.version for one in table.rows), key=key))
+    return table.elsewhere_before is not None and not at_least(version, table.elsewhere_before)
 
 
 def last_lock(stack: Stack) -> Iterator[Finding]:

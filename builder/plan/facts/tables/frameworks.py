@@ -192,6 +192,8 @@ class FrameworkTable:
     """The oldest release that the index has; None if older ones than the rows' may lie there."""
     elsewhere_since: str | None = None
     """From this release on it lies on an index of its maker's, which nobody reads; None if on none."""
+    elsewhere_before: str | None = None
+    """Before this release its build with CUDA lay on a page of its maker's alone; None if on none."""
     variants_since: str | None = None
     variants_before: str | None = None
     """Of the releases between the two every CUDA variant has a row, on whichever index of its maker's."""

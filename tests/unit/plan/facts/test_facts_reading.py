@@ -161,6 +161,17 @@ def test_without_a_lock_a_wheel_that_is_not_there_is_said(world: World, changes,
     assert summary(check(cell, truth)) is Outcome.IMPOSSIBLE
 
 
+def test_a_release_of_which_an_index_has_only_sources_comes_with_the_way(world: World) -> None:
+    """JAX had no wheel before 0.4."""
+    world.page(filename="torch-2.9.1.tar.gz")
+    cell = locked(world)[0]
+    (absent,) = world.read((cell, None)).truths[0].absent
+    assert absent.startswith("torch==2.9.1, only sources: ")
+    assert absent.endswith("or the package in `from-source`")
+    other = replace(cell, frameworks=("torch==2.9.7",))
+    assert world.read((other, None)).truths[0].absent == ("torch==2.9.7",)
+
+
 def test_what_an_index_lacks_is_impossible_and_what_a_silent_one_lacks_is_not_known(world: World) -> None:
     cell = replace(locked(world)[0], frameworks=("torch==2.9.1+cu118",))
     truth = world.read((cell, None)).truths[0]

@@ -188,6 +188,10 @@ def test_what_an_index_answered_that_it_lacks_is_impossible() -> None:
         said = refusal(text, available={"paddlepaddle-gpu": ["2.5.2", "2.6.2"]})
         assert isinstance(said, NotKnownError), text
         assert "PaddlePaddle has it on an index of its own" in said.reasons[0]
+    for text in ("jax==0.3.25", "jax[cuda11_cudnn86]==0.3.25", "jax[cuda]==0.4.1"):
+        said = refusal(text, available={"jax": ["0.4.16", "0.9.0"]})
+        assert isinstance(said, NotKnownError), text
+        assert "`rtbuild check` of a matrix whose `index` has it decides" in said.reasons[0]
     for text in ("torch==0.4.1", "torch==1.9.0+cu999", "torch==2.0.0rc1"):
         assert isinstance(refusal(text, available={"torch": ["0.4.1", "2.0.0"]}), NotKnownError), text
 
