@@ -3,6 +3,7 @@
 import importlib.machinery
 import os
 import re
+import shlex
 import sys
 import sysconfig
 from shlex import quote
@@ -13,7 +14,7 @@ from ..common.framework_builds import torch_index
 from ..common.isolation import user_path
 from ..common.remedies import Command, Remedies
 from ..common.tables import cuda_family, cuda_major_of, cuda_package, read_facts, read_frameworks
-from ..common.versions import dotted, numbers
+from ..common.versions import dotted, numbers, satisfies
 from .library_files import in_folders, read_elf
 
 _NOT_FOUND = ("cudnn-missing", "cudnn-sublibrary-missing", "toolkit-library-missing", "nvrtc-missing")
@@ -134,6 +135,20 @@ class MachineRemedies(Remedies):
             c._replace(note="; ".join(filter(None, (c.note, first)))) if " -m pip " in c.text else c
             for c in found
         ]
+
+    def _done(self, command):
+        """Whether all that a command installs is here, in versions that it admits: pip changes nothing."""
+        words = shlex.split(command.text)
+        if command.where != "pip" or words[:2] != ["pip", "install"] or len(words) < 3:
+            return super(MachineRemedies, self)._done(command)
+        rows = [requirement(word) for word in words[2:] if word != "--no-deps"]
+        return all(
+            row is not None
+            and not row["extras"]
+            and row["name"] in self.here.packages
+            and satisfies(self.here.packages[row["name"]], row["pins"])
+            for row in rows
+        )
 
     def _lying(self):
         """(paths of the libraries that cannot be opened and lie in wheels, names of those that do not)."""

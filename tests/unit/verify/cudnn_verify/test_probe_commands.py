@@ -210,6 +210,18 @@ def test_headers_that_are_installed_are_led_to_and_not_installed_again(tmp_path)
     assert _ends(facts, "kernel-compiler-missing", **check) == [path]
 
 
+def test_what_is_here_in_a_version_that_will_do_is_not_installed_again():
+    """pip would say "already satisfied", and the fault would stay."""
+    facts = {"packages": {**_package("triton", "3.5.1"), **_package("torch", "2.9.1")}}
+    check = {"id": "K02", "stage": "kernels"}
+    install, path = _ends(facts, "kernel-compiler-too-old", **check)
+    assert install == "'nvidia-cuda-nvcc>=13'"
+    facts["packages"] |= _package("nvidia-cuda-nvcc", "13.0.88")
+    assert _ends(facts, "kernel-compiler-too-old", **check) == [path]
+    facts["packages"] |= _package("nvidia-cuda-nvcc", "12.9.86")
+    assert _ends(facts, "kernel-compiler-too-old", **check) == [install, path]
+
+
 def test_a_package_that_two_others_ask_for_is_named_once():
     facts = {"packages": _package("numpy", "1.24.4"), "unmet": []}
     missed = [{"name": "numpy", "wants": "numpy" + pins} for pins in (">=2.0", ">=1.26.0", ">=2.0")]
