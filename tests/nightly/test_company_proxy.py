@@ -102,7 +102,7 @@ class Company:
 
     def __init__(self, namespace: str, proxy: Path, folder: Path) -> None:
         self.folder = folder
-        self._enter = ["ip", "netns", "exec", namespace]
+        self.enter = ["ip", "netns", "exec", namespace]
         address = f"http://{LOGIN}@{OUTSIDE}:{PORT}"
         kept = {
             name: text
@@ -117,7 +117,7 @@ class Company:
         rtbuild = str(Path(sys.executable).parent / "rtbuild")
         environment = {name: text for name, text in (self.environment | changed).items() if text}
         done = subprocess.run(
-            [*self._enter, rtbuild, *command],
+            [*self.enter, rtbuild, *command],
             cwd=self.folder,
             env=environment,
             capture_output=True,
@@ -169,6 +169,19 @@ def test_resolve_and_check(company: Company) -> None:
     assert "possible" in company.ask("check", "matrices/t.yaml")
 
 
+def without_a_network(company: Company) -> None:
+    """With the cache that is filled now; then without one of its files."""
+    there = Company("", Path(company.environment["RTBUILD_CACHE"]).parent, company.folder)
+    there.enter = ["unshare", "--net"]
+    build = ("build", "matrices/company.yaml", "--locked", "--engine", "none", "--output", "carried")
+    there.ask(*build)
+    empty = company.folder / "empty"
+    told = there.run(*build, RTBUILD_CACHE=str(empty), HTTPS_PROXY="", HTTP_PROXY="")
+    assert told.returncode != 0
+    assert f"missing here: {empty}/" in told.stderr
+    assert "RTBUILD_CACHE" in told.stderr
+
+
 def test_lock_build_and_outdated(company: Company) -> None:
     company.ask("lock", "matrices/company.yaml")
     (lock,) = (company.folder / "matrices").glob("company.lock.json")
@@ -181,6 +194,7 @@ def test_lock_build_and_outdated(company: Company) -> None:
         ["docker", "image", "inspect", cell["image"]["reference"]], capture_output=True, text=True, check=True
     )
     assert OUTSIDE not in shown.stdout
+    without_a_network(company)
     newer = company.ask("outdated", "matrices/company.yaml")
     assert "unknown" not in newer
     assert "not known" not in newer

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +19,7 @@ from builder.core.documents import redact, shown
 from builder.core.errors import CancelledError, CellError, MissingToolError
 from builder.core.temporary import locked
 from builder.sources.net.http import Client, explain
+from builder.sources.net.surroundings import remedy
 
 _Item = TypeVar("_Item")
 
@@ -25,6 +27,12 @@ _CHUNK = 1 << 18
 """Bytes written at a time: the most that a broken connection repeats."""
 _WORTH_ANOTHER_TRY = 1 << 20
 """An attempt that received this many bytes does not count towards the limit of attempts."""
+
+
+_CUT_OFF = re.compile(
+    "host name is unknown|no network leads there|no connection within|proxy \\S+ did not answer"
+)
+"""What is said of a server that was not reached at all."""
 
 
 class StoppedError(CancelledError):
@@ -150,14 +158,28 @@ class Download:
 
     def _tried(self) -> Path:
         problems: list[str] = []
-        for url in self.urls():
-            try:
-                return self._from(url)
-            except _MissingError as problem:
-                problems.append(f"{redact(url)}: {problem}")
+        kind = self.error
+        try:
+            for url in self.urls():
+                try:
+                    return self._from(url)
+                except _MissingError as problem:
+                    problems.append(f"{redact(url)}: {problem}")
+        except self.error as problem:  # nobody was reached who knows an address
+            if not _CUT_OFF.search(problem.message):
+                raise
+            problems.append(problem.message)
+            kind = type(problem)
         self._report(0)
         tried = "".join(f"\n  {line}" for line in problems)
-        raise self.error(f"{self.what} could not be downloaded{tried}", hint=self.hint)
+        hint = self.hint
+        if problems and all(map(_CUT_OFF.search, problems)):
+            tried += f"\n  missing here: {self.to}"
+            hint = (
+                "check the network and the proxy; a machine without a network wants this file brought there"
+            )
+            hint += ", or the whole cache (RTBUILD_CACHE) of one where the same command ran"
+        raise kind(f"{self.what} could not be downloaded{tried}", hint=remedy(tried) or hint)
 
     def _from(self, url: str) -> Path:
         attempts = self.client.retries + 1
@@ -228,7 +250,10 @@ class Download:
                     raise _BrokenError(f"the answer broke off after {have} of {self.size} bytes")
                 return digest.hexdigest(), _describe(have, self.size, response)
         except requests.RequestException as problem:
-            raise _BrokenError(explain(problem)) from None
+            why = explain(problem)
+            if have == 0 and _CUT_OFF.search(why):  # the client has tried several times itself
+                raise _MissingError(why) from None
+            raise _BrokenError(why) from None
 
     def _open(self, url: str, have: int) -> requests.Response:
         # Identity: a transparently decompressed body would have another length and another hash.

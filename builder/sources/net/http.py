@@ -46,6 +46,7 @@ _SENT = 128 << 10
 must go out within the time limit of connecting, 5 s, on a slow line, too."""
 _REASONS = {
     "Name or service not known|getaddrinfo failed|NameResolution|nodename nor": "the host name is unknown",
+    "Network is unreachable|No route to host": "no network leads there",
     "Connection refused": "connection refused",
     "IncompleteRead|ended prematurely|response ended": "the answer broke off",
     "Connection reset|Connection aborted|RemoteDisconnected": "the connection was cut",

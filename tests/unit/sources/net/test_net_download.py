@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from doubles.http_server import Answer, Request, Server
 from doubles.package_index import sha256
 
-from builder.core.errors import MissingToolError, PackageIndexError
+from builder.core.errors import MissingToolError, PackageIndexError, RegistryError, RegistrySilentError
 from builder.sources.net import download
 
 if TYPE_CHECKING:
@@ -48,6 +49,43 @@ def test_arrives_and_is_not_asked_for_again(server: Server, client: Client, tmp_
     assert len(server.requests) == 1
     assert again == [len(BODY)]
     assert not list(path.parent.glob("*.part"))
+
+
+def test_without_a_network_the_missing_file_is_named(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the file's server is not known, or nobody can say where the file is."""
+
+    def nobody() -> list[str]:
+        raise RegistrySilentError("package index https://far.invalid/: the host name is unknown")
+
+    asked = []
+
+    def unknown(*_: object, **__: object) -> None:
+        asked.append(1)
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    to = tmp_path / "wheels/ab/thing.whl"
+    with pytest.raises(PackageIndexError) as found:
+        bring(client, ["http://far.invalid/thing.whl"], to)
+    assert len(asked) == client.retries + 1, "tried as often as a request is, and not each time anew"
+    wanted = download.Download(
+        client=client, urls=nobody, what="thing", sha256="", size=0, to=to, error=RegistryError, hint=""
+    )
+    with pytest.raises(RegistrySilentError) as other:
+        wanted.fetch()
+    for error in (found.value, other.value):
+        assert "host name is unknown" in error.message
+        assert f"missing here: {to}" in error.message
+        assert "RTBUILD_CACHE" in str(error.hint)
+
+
+def test_a_server_that_was_reached_keeps_its_own_hint(server: Server, client: Client, tmp_path: Path) -> None:
+    with pytest.raises(PackageIndexError) as found:
+        bring(client, [f"{server.url}/absent", "http://127.0.0.1:1/"], tmp_path / "thing.whl")
+    assert found.value.hint == "do this"
+    assert "missing here" not in found.value.message
 
 
 def test_a_broken_line_is_resumed_where_it_broke(server: Server, client: Client, tmp_path: Path) -> None:
