@@ -16,6 +16,7 @@ import faults_real_frameworks
 import pytest
 
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results
+from builder.verify.cudnn_verify.measure.suite_reference import CHANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,18 +61,24 @@ def faults_of(row: Row, before: Row | None) -> Iterator[tuple[str, Row]]:
         if tile != found:  # whole numbers may be the same by chance
             yield "one tile is stale", {**sound, "found": tile}
         yield "all of it is of the call before", {**sound, "found": before["found"]}
-    if not row["basis"].startswith("whole numbers") and "uniform" not in row["what"]:
+    if not row["basis"].startswith("whole numbers") and row["basis"] != CHANCE:
         bits = _COARSER[stored_in(row["what"])]
         yield "another type's error", {**sound, "found": [cut(value, bits) for value in found]}
 
 
-def suites_of(scene: Scene, framework: str, suites: str) -> dict[str, Any]:
+def said_by(scene: Scene, framework: str, script: str, *arguments: str, timeout: int = 600) -> list[Any]:
+    """The lines of JSON that a script prints under the framework's own Python."""
     faults_real_frameworks.install(scene, framework)
-    command = [str(scene.venv / "bin" / "python"), str(HERE / "suites_on_cpu.py"), str(HERE.parent.parent)]
-    command += [framework, *suites.split()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=ENVIRONMENT)
+    command = [str(scene.venv / "bin" / "python"), str(HERE / script), str(HERE.parent.parent), *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, check=False, env=ENVIRONMENT
+    )
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def suites_of(scene: Scene, framework: str, suites: str) -> dict[str, Any]:
+    return said_by(scene, framework, "suites_on_cpu.py", framework, *suites.split())[-1]
 
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "USER": "nobody"}
@@ -114,3 +121,41 @@ def test_right_results_pass_and_faults_do_not(framework: str, suites: str, scene
     assert blamed == []
     assert not passed, "\n".join(passed)
     assert sound >= 2
+
+
+@pytest.mark.parametrize(
+    ("framework", "chosen", "count"),
+    [
+        pytest.param("onnxruntime", "", 6, id="infer"),
+        *(
+            pytest.param("torch", suite, count, id=suite, marks=EVERY)
+            for suite, count in [
+                ("conv", 30),
+                ("linalg", 31),
+                ("attention", 24),
+                ("train", 11),
+                ("vision", 7),
+                ("loader", 6),
+                ("comm", 3),
+            ]
+        ),
+        *(
+            pytest.param("torch", f"compile:{fault}", 1, id=f"compile-{fault}", marks=EVERY)
+            for fault in ("first-inputs", "tail", "operation-skipped", "half-between", "not-compiled")
+        ),
+    ],
+)
+def test_faults_written_before_the_judge_was_read(
+    framework: str, chosen: str, count: int, scene: Scene
+) -> None:
+    """suites_outside.toml: each is refused where it can be put in, and the sound run beside it passes."""
+    script = f"suites_outside_{framework}.py"
+    told = said_by(scene, framework, script, *filter(None, [chosen]), timeout=1200)
+    sound, wrong = (
+        [one for one in told if (one["fault"] == "sound") is is_sound] for is_sound in (True, False)
+    )
+    assert [one["faults"] for one in sound] == [[]] * (0 if ":" in chosen else 1)
+    assert len(wrong) == count
+    left = [one for one in wrong if "reason" in one]
+    print(f"{chosen or 'infer'}: {count - len(left)} faults, {len(left)} need a card")
+    assert [one for one in wrong if not one.get("reason") and not one.get("faults")] == []

@@ -158,7 +158,26 @@ class Kind(object):
             data[name], state = _signs(len(list(product(*map(range, shape)))), one_in, state)
         return answers(dict(data, how=(self.stride, self.dilation, self.groups)))
 
+    def fresh_real(self, bits):
+        """:func:`answers` of fresh numbers from -1 to 1 of this many bits, and ``sizes``: the sums of the
+        products' absolute values. Whole numbers do not show the precision of operands and of sums; these do.
+        A stride of 2 keeps algorithms away that transform what they multiply.
+        """
+        data = {"how": (self.stride, self.dilation, self.groups)}
+        for name in ("x", "w", "dy"):
+            shape = data[name + "_shape"] = self.shapes[name]
+            drawn = [int.from_bytes(os.urandom(4), "little") for _ in product(*map(range, shape))]
+            data[name] = [(number % 2 ** (bits + 1) - 2**bits) / 2.0**bits for number in drawn]
+        sizes = dict(data)
+        for name in ("x", "w", "dy"):
+            sizes[name] = [abs(value) for value in data[name]]
+        return dict(answers(data), sizes=answers(sizes))
 
+
+STRIDED = Kind("strided, real numbers", (2, 8, 9, 9), (4, 8, 3, 3), stride=2)
+"""Of :meth:`Kind.fresh_real`."""
+STRIDED_TERMS = {"y": 72, "dx": 16, "dw": 50}
+"""{answer: products in an element of it at most}"""
 CONVOLUTION_KINDS = (
     Kind("3D", (1, 3, 4, 5, 6), (4, 3, 3, 3, 3)),
     Kind("depthwise", (2, 8, 9, 7), (8, 1, 3, 3), groups=8),

@@ -11,7 +11,6 @@ from .reference import CONVOLUTION_KINDS, ROUNDING
 from .suite_judge import suite_row
 from .suite_place import place_of_address
 from .suite_reference import (
-    ATTENTION_TIMES,
     CHANCE,
     EXACT,
     FOURIER,
@@ -19,12 +18,15 @@ from .suite_reference import (
     MOVED,
     NEEDS,
     PRODUCT,
+    TIMES,
     UNIT,
     WHOLE,
     attention_reference,
     boxes_to_suppress,
     fused_reference,
     moved_bounds,
+    normal_bounds,
+    normal_moments,
     product_bound,
     resize_bound,
     resized,
@@ -150,7 +152,7 @@ class ArraySuites(object):
 
     def linalg(self):
         """``product(a, b, dtype)``, ``svd(a)``: u, s, v with a = u s v, ``cholesky(a)``; ``fourier(x)``: the
-        parts in a last axis; ``uniform(count)``, or None.
+        parts in a last axis; ``uniform(count)`` and ``normal(count)``, or None.
         """
         rows = []
         for dtype in filter(self.offered, self.products):
@@ -188,18 +190,26 @@ class ArraySuites(object):
     def uniform(self, count):  # noqa: ARG002
         return None
 
+    def normal(self, count):  # noqa: ARG002
+        return None
+
     def _random_numbers(self):
-        count = 1 << 16
-        before = self.uniform(count)
-        if before is None:
-            return []
-        older = self.numbers(before)
-        self.poison("float32", (count,))
-        drawn = self.uniform(count)
-        values = self.numbers(drawn)
-        found = uniform_moments(values, older, len(self.np.unique(values)))
-        wanted, bounds = uniform_bounds(count)
-        return [self.row("uniform numbers", drawn, wanted, CHANCE, found, largest=bounds)]
+        count, rows = 1 << 16, []
+        for name, draw, moments, expected in (
+            ("uniform", self.uniform, uniform_moments, uniform_bounds),
+            ("normal", self.normal, normal_moments, normal_bounds),
+        ):
+            before = draw(count)
+            if before is None:
+                continue
+            older = self.numbers(before)
+            self.poison("float32", (count,))
+            drawn = draw(count)
+            values = self.numbers(drawn)
+            found = moments(values, older, len(self.np.unique(values)))
+            wanted, bounds = expected(count)
+            rows.append(self.row(name + " numbers", drawn, wanted, CHANCE, found, largest=bounds))
+        return rows
 
     # -- attention
 
@@ -228,7 +238,7 @@ class ArraySuites(object):
                     found = self.tried(what, dtype, self.attend, name, operands, asked, what)
                     if found is not None:
                         rows += self.moved_rows(
-                            what, ("output", "dq", "dk", "dv"), found, wanted, ATTENTION_TIMES
+                            what, ("output", "dq", "dk", "dv"), found, wanted, [TIMES] * 4
                         )
         return rows
 
@@ -268,7 +278,7 @@ class ArraySuites(object):
         names = ["first gradient of " + name for name in ("w1", "b1", "w2")]
         names += [name + " at the end" for name in ("w1", "b1", "w2")] + ["losses"]
         found = list(first) + list(weights) + [losses]
-        rows = self.moved_rows("training in %s" % dtype, names, found, wanted, [2.0] * 3 + [8.0] * 4)
+        rows = self.moved_rows("training in %s" % dtype, names, found, wanted, [TIMES] * 3 + [8.0] * 4)
         falls = dict(rows[-1], what="the loss falls", basis=EXACT, norm=None, largest=0.0)
         fell = rows[-1]["found"][-1] < 0.9 * rows[-1]["found"][0]
         return rows + [dict(falls, found=[float(fell)], wanted=[1.0])]

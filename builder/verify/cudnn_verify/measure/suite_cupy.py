@@ -54,6 +54,9 @@ class CupySuites(ArraySuites):
     def uniform(self, count):
         return self.api.random.random(count).astype("float32")
 
+    def normal(self, count):
+        return self.api.random.standard_normal(count).astype("float32")
+
     def fused(self, how, x, w, b):
         """NVRTC compiles the kernel anew: a comment with a fresh number is in it, so no cache has it."""
         if how == "eager":

@@ -11,7 +11,7 @@ import tempfile
 
 from .fw_inference import CUDA_PROVIDER, encoder_model
 from .suite_arrays import ArraySuites
-from .suite_reference import UNIT, encoder_reference
+from .suite_reference import TIMES, UNIT, encoder_reference
 
 _TOKENS, _WIDTH, _HEADS, _INNER = 24, 64, 4, 128
 
@@ -26,7 +26,7 @@ class InferSuites(ArraySuites):
             unit = self.rounding(dtype)
             wanted = self.moved(lambda values, r: encoder_reference(values, r, _HEADS), arrays, unit)
             found = [self.inferred(arrays, dtype)]
-            rows += self.moved_rows("encoder in %s" % dtype, ("output",), found, wanted, [1.5])
+            rows += self.moved_rows("encoder in %s" % dtype, ("output",), found, wanted, [TIMES])
         return rows
 
     def _model(self, dtype):

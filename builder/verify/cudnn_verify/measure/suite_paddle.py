@@ -40,6 +40,9 @@ class PaddleSuites(ArraySuites):
     def uniform(self, count):
         return self.api.rand([count])
 
+    def normal(self, count):
+        return self.api.randn([count])
+
     def leaves(self, *tensors):
         """The tensors with a gradient to come."""
         for tensor in tensors:

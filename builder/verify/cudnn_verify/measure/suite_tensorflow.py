@@ -53,6 +53,9 @@ class TensorflowSuites(ArraySuites):
     def uniform(self, count):
         return self.api.random.uniform([count])
 
+    def normal(self, count):
+        return self.api.random.normal([count])
+
     def attend(self, name, operands, seen, what):  # noqa: ARG002 - one implementation
         tf, (q, k, v, dy) = self.api, operands
         if seen is None:

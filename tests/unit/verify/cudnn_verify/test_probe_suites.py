@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
+import random
 import signal
 import struct
 import time
@@ -15,7 +17,7 @@ from builder.core.suites import SUITES
 from builder.verify.cudnn_verify.measure import suite_stages
 from builder.verify.cudnn_verify.measure.convolution import Bench
 from builder.verify.cudnn_verify.measure.cuda import CudaError
-from builder.verify.cudnn_verify.measure.reference import CONVOLUTION_KINDS
+from builder.verify.cudnn_verify.measure.reference import CONVOLUTION_KINDS, STRIDED, STRIDED_TERMS, answers
 from builder.verify.cudnn_verify.measure.run import Run
 from builder.verify.cudnn_verify.measure.runner import execute, find_stage
 from builder.verify.cudnn_verify.measure.suite_arrays import ArraySuites
@@ -26,7 +28,14 @@ from builder.verify.cudnn_verify.measure.suite_judge import (
     suite_row,
     suite_rows,
 )
-from builder.verify.cudnn_verify.measure.suite_reference import resized, suppressed
+from builder.verify.cudnn_verify.measure.suite_reference import (
+    convolution_bounds,
+    moved_bounds,
+    normal_bounds,
+    normal_moments,
+    resized,
+    suppressed,
+)
 from builder.verify.cudnn_verify.measure.suite_tensorflow import TensorflowSuites, address_of
 from builder.verify.cudnn_verify.page import Style, render_page
 from builder.verify.runner import parse
@@ -393,3 +402,106 @@ def test_the_page_shows_each_suite_with_its_worst_result_or_its_reason(bare):
     assert line in " ".join(page.split())
     assert "comm (no framework): not run: no GPU" in page
     assert "Suites" not in render_page({key: bare[key] for key in bare if key != "suites"}, Style())
+
+
+def kept(value, bits):
+    """A number rounded to this many bits of a significand."""
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(round(fraction * 2**bits), exponent - bits)
+
+
+def real_faults(data, found, dtype):
+    bounds = convolution_bounds(data, STRIDED_TERMS, dtype)
+    return {
+        name
+        for name in STRIDED.answers
+        if judge_results([row(found[name], data[name], largest=bounds[name])])["faults"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "fewer"), [("float32", 24, 11), ("float16", 11, 8), ("bfloat16", 8, 5)]
+)
+def test_a_convolution_in_real_numbers_shows_the_precision_of_its_result(dtype, bits, fewer):
+    data = STRIDED.fresh_real(bits)
+    assert all(kept(value, bits) == value for name in ("x", "w", "dy") for value in data[name])
+    stored = {name: [kept(value, bits) for value in data[name]] for name in STRIDED.answers}
+    assert real_faults(data, stored, dtype) == set()
+    coarser = {name: [kept(value, fewer) for value in data[name]] for name in STRIDED.answers}
+    assert "y" in real_faults(data, coarser, dtype)
+
+
+def test_operands_in_tf32_where_float32_is_asked_for_are_refused():
+    data = STRIDED.fresh_real(24)
+    cut = {name: [kept(value, 11) for value in data[name]] for name in ("x", "w", "dy")}
+    assert real_faults(data, answers({**data, **cut}), "float32") == {"y", "dx", "dw"}
+
+
+def test_the_terms_of_the_convolution_in_real_numbers():
+    ones = {
+        name: [1] * len(values) for name, values in STRIDED.fresh_real(8).items() if name in ("x", "w", "dy")
+    }
+    counted = answers({**STRIDED.fresh_real(8), **ones})
+    assert {name: max(counted[name]) for name in STRIDED.answers} == STRIDED_TERMS
+
+
+class Moments(list):
+    """The operations of an array that :func:`normal_moments` asks for."""
+
+    def __getitem__(self, index):
+        return Moments(list.__getitem__(self, index))
+
+    def __pow__(self, power):
+        return Moments(value**power for value in self)
+
+    def __mul__(self, other):
+        return Moments(a * b for a, b in zip(self, other, strict=True))
+
+    def __eq__(self, other):
+        return SimpleNamespace(sum=lambda: sum(a == b for a, b in zip(self, other, strict=True)))
+
+    __hash__ = None
+
+    def mean(self):
+        return sum(self) / len(self)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "refused"),
+    [
+        (lambda values: values, False),
+        (lambda values: [0.95 * value for value in values], True),
+        (lambda values: [(random.Random(1).random() - 0.5) * 12**0.5] * len(values), True),
+        (lambda values: [math.copysign(1.0, value) * (abs(value) % 1.0 + 0.62) for value in values], True),
+        (lambda values: values[: len(values) // 2] * 2, True),
+    ],
+)
+def test_normal_numbers_are_told_by_their_moments(spoil, refused):
+    draw = random.Random(28)
+    older, values = ([draw.gauss(0.0, 1.0) for _ in range(1 << 14)] for _ in range(2))
+    spoilt = Moments(spoil(values))
+    wanted, bounds = normal_bounds(len(spoilt))
+    found = normal_moments(spoilt, Moments(older), len(set(spoilt)))
+    assert bool(judge_results([row(found, wanted, largest=bounds)])["faults"]) is refused
+
+
+def test_the_norm_s_bound_is_the_root_mean_square_of_the_moves():
+    class Square(Moments):
+        def sum(self):
+            return sum(self)
+
+        def __sub__(self, other):
+            return Square(a - b for a, b in zip(self, other, strict=True))
+
+        def __mul__(self, other):
+            return Square(a * b for a, b in zip(self, other, strict=True))
+
+        def __abs__(self):
+            return self
+
+        def max(self):
+            return max(abs(value) for value in self)
+
+    moves = iter([0.0, 3.0, 4.0, 5.0])
+    (found,) = moved_bounds(lambda arrays, r: [Square([next(moves), 0.0])], None, 1.0, None, rounds=3)
+    assert found[1:] == (5.0, pytest.approx((50 / 3) ** 0.5))

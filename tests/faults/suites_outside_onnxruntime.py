@@ -1,0 +1,101 @@
+"""Run by ONNX Runtime's own Python: the faults of ``infer`` in suites_outside.toml, in a real ONNX Runtime.
+
+Usage: suites_outside_onnxruntime.py REPOSITORY; prints lines as suites_outside_torch.py does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+import types
+from pathlib import Path
+from unittest import mock
+
+repository = sys.argv[1]
+for package in ("builder", "builder.core", "builder.verify", "builder.verify.cudnn_verify"):
+    module = types.ModuleType(package)
+    module.__path__ = [str(Path(repository, *package.split(".")))]
+    sys.modules[package] = module
+
+import numpy as np  # noqa: E402
+
+from builder.verify.cudnn_verify.measure import fw_inference, suite_infer  # noqa: E402
+from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
+from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
+from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
+from builder.verify.cudnn_verify.measure.suite_stages import SUITES_OF, run_suite  # noqa: E402
+
+framework = FRAMEWORKS["onnxruntime"](Ctx("onnxruntime", {}, os.open(os.devnull, os.O_WRONLY)))
+framework.load()
+APPLIED = [0]
+
+
+def output(change):
+    """The session writes a changed output."""
+    real = framework.api.InferenceSession
+
+    class Session(real):
+        def run_with_iobinding(self, binding, run_options=None):
+            super().run_with_iobinding(binding, run_options)
+            (y,) = binding.get_outputs()
+            y.update_inplace(np.ascontiguousarray(change(y.numpy())))
+            APPLIED[0] += 1
+
+    return mock.patch.object(framework.api, "InferenceSession", Session)
+
+
+def edit(array, place, value):
+    copy = array.copy()
+    copy[place] = value
+    return copy
+
+
+def activation_skipped():
+    real = fw_inference._onnx
+
+    def message(*fields):
+        APPLIED[0] += (4, "Relu") in fields
+        return real(*[(4, "Identity") if field == (4, "Relu") else field for field in fields])
+
+    return mock.patch.object(fw_inference, "_onnx", message)
+
+
+def narrow():
+    real = suite_infer.encoder_model
+
+    def model(dtype, arrays, heads):
+        APPLIED[0] += 1
+        cut = [(array.astype("float32").view("uint32") & 0xFFFF0000).view("float32") for array in arrays]
+        return real(dtype, cut, heads)
+
+    return mock.patch.object(suite_infer, "encoder_model", model)
+
+
+FAULTS = {
+    "transposed": lambda: output(lambda y: y.T.reshape(y.shape)),
+    "activation-skipped": activation_skipped,
+    "last-class": lambda: output(lambda y: edit(y, (slice(None), -1), 0.0)),
+    "row-repeated": lambda: output(lambda y: edit(y, 1, y[0])),
+    "narrow": narrow,
+    "silent-cpu": lambda: mock.patch.object(framework, "api", framework.api),
+    "sound": lambda: mock.patch.object(framework, "api", framework.api),
+}
+
+
+for name, entry in [
+    ("sound", {"dtypes": [""]}),
+    *tomllib.loads(Path(__file__).with_name("suites_outside.toml").read_text("utf-8"))["infer"].items(),
+]:
+    for dtype in entry["dtypes"]:
+        APPLIED[0] = 0
+        with FAULTS[name]():
+            rows = run_suite(SUITES_OF["onnxruntime"][0], framework, "CPUExecutionProvider", "infer")[0]
+        if dtype:
+            rows = [row for row in rows if "float32" in row["what"]]
+        if name != "silent-cpu":
+            rows = [{**row, "devices": ["cuda:0"], "memory": [ON_CARD + "0"]} for row in rows]
+        told = {"suite": "infer", "fault": name, "dtype": dtype, "rows": len(rows), "applied": APPLIED[0]}
+        told["faults"] = [one["says"] for one in judge_results(rows)["faults"]][:3]
+        print(json.dumps(told), flush=True)
