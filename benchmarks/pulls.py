@@ -116,6 +116,8 @@ def _sizes(registry: Registry, images: dict[str, dict[str, str]]) -> dict[str, A
         name = named["first"].removeprefix(f"{registry.host}/")
         _, at, reference = name.partition("@")
         document = registry.by_digest(reference) if at else registry.manifest(*name.rsplit(":", 1))
+        if "manifests" in document:  # an index: BuildKit puts a provenance beside the image
+            document = registry.by_digest(document["manifests"][0]["digest"])
         layers = document["layers"]
         found[kind] = {"layers": len(layers), "bytes": sum(layer["size"] for layer in layers)}
     return {"sizes": found}

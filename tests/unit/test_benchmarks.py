@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchmarks import builds, rig, sessions, table
-from benchmarks.pulls import KINDS, ROUNDS, bound
+from benchmarks.pulls import KINDS, ROUNDS, _sizes, bound
 
 
 def _round(ours: float, plain: float, uv: float) -> dict[str, Any]:
@@ -64,6 +65,18 @@ def test_a_bound_is_the_slower_of_disk_and_cores() -> None:
     cores = len(os.sched_getaffinity(0))
     assert bound({"written": 300.0, "processor": 0.0}, 100.0) == 3.0
     assert bound({"written": 0.0, "processor": 8.0 * cores}, 100.0) == 8.0
+
+
+def test_an_index_stands_for_its_image() -> None:
+    image = {"layers": [{"size": 5}, {"size": 7}]}
+    registry: Any = SimpleNamespace(
+        host="r",
+        manifest=lambda *_: {"manifests": [{"digest": "sha256:a"}, {"digest": "sha256:provenance"}]},
+        by_digest={"sha256:a": image}.__getitem__,
+    )
+    images = {"plain": {"first": "r/plain:x"}, "ours": {"first": "r/ours@sha256:a"}}
+    both = {"layers": 2, "bytes": 12}
+    assert _sizes(registry, images) == {"sizes": {"plain": both, "ours": both}}
 
 
 def test_every_session_has_a_plan() -> None:
