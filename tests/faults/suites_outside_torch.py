@@ -685,10 +685,18 @@ def main() -> None:
                         put = FAULTS[suite, fault_name]
                     for patch in put(TYPES.get(dtype)):
                         patches.enter_context(patch)
-                    rows = run_suite(SUITES_OF["torch"][0], framework, "cpu", name)[0]
+                    try:
+                        rows, raised = run_suite(SUITES_OF["torch"][0], framework, "cpu", name)[0], []
+                    except (
+                        AttributeError,
+                        RuntimeError,
+                        TypeError,
+                        ValueError,
+                    ) as problem:  # the probe's check of the suite has failed then
+                        rows, raised = [], [f"{type(problem).__name__}: {problem}"]
                 if fault_name != "silent-cpu":
                     rows = [{**row, "devices": ["cuda:0"], "memory": [ON_CARD + "0"]} for row in rows]
-                faults = [one["says"] for one in judge_results(rows)["faults"]]
+                faults = raised or [one["says"] for one in judge_results(rows)["faults"]]
                 print(
                     json.dumps({**told, "rows": len(rows), "applied": APPLIED[0], "faults": faults[:3]}),
                     flush=True,
