@@ -379,6 +379,7 @@ class Remedies(FrameworkBuilds):
         "tensorflow-brings": lambda r: not r.version or numbers(r.version) >= (2, 14),
         "asks-11": lambda r: numbers(r.detail.get("number"))[:1] == (11,),
         "asks-12": lambda r: numbers(r.detail.get("number"))[:1] == (12,),
+        "asks-13": lambda r: numbers(r.detail.get("number"))[:1] == (13,),
         "system-toolkit": lambda r: "/usr/local/cuda" in str(r.detail.get("line")),
         "cupy-for-library": lambda r: r._cupy(r._toolkit_major()),
         "cupy-for-nvrtc": lambda r: r._cupy(r._nvrtc_major()),

@@ -171,6 +171,38 @@ def test_a_list_of_packages_outweighs_a_status_that_fits_three_causes():
     assert document["decided"]
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("12.0a", "12.0"),
+        ("120a", "12.0"),
+        ("89", "8.9"),
+        ("8.6.", "8.6"),
+        ("12.x", None),
+        ("12 or newer", None),
+    ],
+)
+def test_a_compute_capability_is_read_as_people_write_it(written, read):
+    document = ask(f"no kernel binaries compatible with compute capability {written}")
+    assert document["read"]["capability"] == read
+
+
+def test_a_command_for_jax_mends_no_tensorflow():
+    """https://github.com/TaterTotterson/microWakeWord-Trainer-Nvidia-Docker/issues/56: XLA is in both."""
+    line = (
+        "LLVM ERROR: PTX version 8.5 does not support target 'sm_120'. Minimum required PTX version is 8.7."
+    )
+    assert commands(ask(f"W: TensorFlow was not built with CUDA kernel binaries\n{line}")) == []
+    assert commands(ask(line)) == ['pip install --upgrade "jax[cuda13]"']
+
+
+def test_a_toolkit_is_as_new_as_the_text_asks():
+    (one,) = {text for text in commands(ask("this kernel requires CUDA 13+, got CUDA 12.8")) if "apt" in text}
+    assert one.endswith("cuda-toolkit-13")
+    (one,) = {text for text in commands(ask("FP4 paths require CUDA 12.8 or newer")) if "apt" in text}
+    assert one.endswith("cuda-toolkit-12-9")
+
+
 def test_a_library_that_is_here_in_another_number_is_not_missing():
     """https://github.com/sgl-project/sglang/issues/29646: the same line, with and without what find tells."""
     line = "ImportError: libnvrtc.so.12: cannot open shared object file: No such file or directory\n"
