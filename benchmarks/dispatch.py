@@ -120,7 +120,7 @@ def _followed(count: int) -> dict[str, Any]:
             for job in sorted((folder / "jobs").iterdir(), key=lambda path: int(path.name))
             for index, key in enumerate(slurm.keys_in(job.read_text()))
         ]
-        looked = 0.0
+        looked, states = 0.0, set[str]()
         for look in range(1, LOOKS + 1):
             ended = len(rows) * look // LOOKS
             done |= {key for _, key in rows[:ended]}
@@ -131,9 +131,9 @@ def _followed(count: int) -> dict[str, Any]:
                 )
             )
             began = time.process_time()
-            states = follower.look()
+            states = {row.state for row in follower.look()}
             looked += time.process_time() - began
-    assert {row.state for row in states} == {"verdict"}
+        assert states == {"verdict"}
     return {
         "submit_s": round(submitted, 2),
         "looks_s": round(looked, 2),
@@ -363,7 +363,7 @@ What helps is a registry mirror beside the nodes, and layers in common.
 
 
 def _each(one: dict[str, Any], command: dict[str, Any]) -> float:
-    return float(one["requests"]) / (command["tasks"] / 4)
+    return float(one["requests"]) / (float(command["tasks"]) / 4)
 
 
 def _bill(seconds: float, tasks: int) -> str:

@@ -34,9 +34,10 @@ def lock(
 ) -> int:
     """Exit 4 with ``--check`` if a lock is missing or stale; then nothing is changed."""
     loaded, cells = opt.choose(matrices, select, skip)
-    if check_ and trace is not None:
-        raise UsageError("--check runs nothing that --trace could record")
     if check_:
+        given = {"--upgrade": upgrade, "--upgrade-only": upgrade_only, "--trace": trace}
+        if idle := [name for name, value in given.items() if value]:
+            raise UsageError(f"--check changes and records nothing: {idle[0]} has no part in it")
         Locks(loaded).fresh(cells)
         say(f"{counted(cells, 'cell')}: the lock is up to date")
         if json_:

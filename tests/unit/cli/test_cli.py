@@ -118,6 +118,9 @@ def test_a_cell_is_built_once_and_verified_on_each_gpu_that_it_claims(tmp_path: 
             "'loud' is not one of 'auto', 'tty', 'plain', 'json', 'none'",
         ),
         (["lock", TF28, "--registry-mirror", "docker.io"], 2, "docker.io=localhost:5000"),
+        (["lock", TF28, "--check", "--upgrade"], 2, "--upgrade has no part in it"),
+        (["lock", TF28, "--check", "--upgrade-only", "numpy"], 2, "--upgrade-only has no part in it"),
+        (["lock", TF28, "--check", "--trace", "trace.json"], 2, "--trace has no part in it"),
     ],
 )
 def test_wrong_usage_ends_with_its_code_and_a_way_on(args: list[str], code: int, says: str) -> None:
