@@ -123,6 +123,7 @@ class Kernel:
             "version": "5.3",
         }
         content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
+        content["stop_on_error"] = False  # else, after an error, what arrives within 0.1 s is not run
         message = {
             "channel": "shell",
             "header": header,
