@@ -121,7 +121,12 @@ def _companions(remedies):
 
 def _pinned_wheel(remedies):
     words = re.findall(r"\w+", _failing_words(remedies).lower())
-    return next((name for module, name in _PINNED.items() if module in words), None)
+    name = next((name for module, name in _PINNED.items() if module in words), None)
+    if not name or "windows" not in remedies.here.places:
+        return name
+    # the PyTorch of the default index has no CUDA on Windows
+    index = torch_index(_torch_told(remedies)[1])
+    return [name] + index if name == "xformers" and index else None
 
 
 def _compiled_anew(remedies):

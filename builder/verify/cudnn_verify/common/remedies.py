@@ -243,6 +243,13 @@ class Remedies(FrameworkBuilds):
         named = any(name.startswith("cupy") for name in names)
         return bool(named and major and self.cuda and major != self.cuda)
 
+    def _nvcc_of_13(self):
+        """Whether the nvcc of CUDA 13 is asked for, or the newest, by a package that starts nvcc itself."""
+        if self.detail.get("requirement"):
+            return self.known("wants-nvcc") and numbers(self.detail.get("number"))[:1] == (13,)
+        by_triton = getattr(self.here, "compiled_by_triton", False)
+        return getattr(self.here, "compiled_by_nvcc", False) and not by_triton
+
     def _owned_stem(self):
         stem = "nvidia-%s-cu" % (self.detail.get("stem") or "cudnn")
         return "cupy-cuda" if self.framework == "cupy" else stem
@@ -379,11 +386,12 @@ class Remedies(FrameworkBuilds):
         "tensorflow-brings": lambda r: not r.version or numbers(r.version) >= (2, 14),
         "asks-11": lambda r: numbers(r.detail.get("number"))[:1] == (11,),
         "asks-12": lambda r: numbers(r.detail.get("number"))[:1] == (12,),
-        "asks-13": lambda r: numbers(r.detail.get("number"))[:1] == (13,),
+        "nvcc-of-13": _nvcc_of_13,
         "system-toolkit": lambda r: "/usr/local/cuda" in str(r.detail.get("line")),
         "cupy-for-library": lambda r: r._cupy(r._toolkit_major()),
         "cupy-for-nvrtc": lambda r: r._cupy(r._nvrtc_major()),
         "cupy-of-other-cuda": _cupy_of_other_cuda,
+        "cupy-of-toolkit": lambda r: "cupy" in r.here.printed_by and getattr(r.here, "toolkit", None),
         "undefined-symbol": lambda r: "undefined symbol" in str(r.detail.get("line") or ""),
         "libcuda": lambda r: "libcuda" in str(r.detail.get("line") or "libcuda"),
         "owners": lambda r: r.owners(),

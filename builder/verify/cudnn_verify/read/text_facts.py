@@ -58,6 +58,8 @@ def printed_by(text):
 
 
 _MOST_REQUIREMENTS = 200
+# Libraries of Windows whose number is CUDA's major
+_DLL_OF_CUDA = re.compile(r"(?:cublas(?:Lt)?|cudart|npp\w+)64_(\d\d)\.dll")
 # CUDA's libraries with its major in their names, those that are here, and words for what is not there
 _CUDA_NUMBERED = re.compile(r"(lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so)\.(\d+)")
 _HERE = re.compile(
@@ -89,6 +91,9 @@ class TextFacts(object):
         self._visible(text)
         self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
         self.named = set(_fitting("named", text))
+        folders = {int(found["major"]) for found in _find_all("toolkit_folder", text)}
+        self.toolkit = folders.pop() if len(folders) == 1 else None
+        self.cuda_named = {int(found["major"]) for found in _find_all("cuda_named", text)}
         self.wheels = {found["name"] for found in islice(_find_all("wheel", text), _MOST_REQUIREMENTS)}
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]
         self.libraries = {found.groups() for text in present for found in _HERE.finditer(text)}
@@ -242,6 +247,23 @@ def _cuda_other(facts, detail):
         return None
     here = (detail["library"], major, next(iter(facts.cuda_majors)))
     return "%s is of CUDA %d, and the packages here are built for CUDA %d" % here
+
+
+def _cuda_named_other(facts, detail):
+    """The library of Windows is of another CUDA than the one that the text names."""
+    found = _DLL_OF_CUDA.search(detail["matched"])
+    if not found or len(facts.cuda_named) != 1 or int(found.group(1)) in facts.cuda_named:
+        return None
+    here = found.groups() + tuple(facts.cuda_named)
+    return "the library is of CUDA %s, and the text is about CUDA %d" % here
+
+
+def _toolkit_other(facts, detail):
+    """CuPy takes NVRTC out of the toolkit: https://docs.cupy.dev/en/stable/install.html"""
+    major = Remedies(facts, detail).known("cupy-of-toolkit") and Remedies(facts, detail).library_major()
+    if not major or not facts.toolkit or major == facts.toolkit:
+        return None
+    return "%s is of CUDA %d, and the toolkit here is of CUDA %d" % (detail["library"], major, facts.toolkit)
 
 
 def _cuda_of_library(facts, detail):
@@ -443,6 +465,11 @@ CONDITIONS = {
     "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
     "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
     "in-build": lambda facts, _: facts.building and "a package is compiled here",
+    "driver-told": lambda facts, _: facts.driver and "driver %s is here" % facts.driver,
+    "tensorflow's-xla": lambda facts, _: (
+        {"tensorflow", "jax"} & facts.named == {"tensorflow"}
+        and "TensorFlow's own XLA writes PTX of the CUDA that this build was made with, whatever the ptxas"
+    ),
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
     "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",
@@ -498,6 +525,8 @@ CONDITIONS = {
     "cudnn-other-here": _cudnn_other_here,
     "cuda-same": _cuda_same,
     "cuda-other": _cuda_other,
+    "toolkit-other": _toolkit_other,
+    "cuda-named-other": _cuda_named_other,
     "cuda-of-library": _cuda_of_library,
     "ort-load-failed": lambda facts, _: facts.ort_load_failed and "its CUDA part is here and did not load",
     "no-ffmpeg": lambda facts, _: facts.no_ffmpeg and "no library of FFmpeg is found",

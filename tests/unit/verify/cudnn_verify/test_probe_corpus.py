@@ -682,6 +682,116 @@ def test_a_symbol_of_pytorch_and_a_removed_name_bring_no_command_for_another_pac
     assert not any(row["commands"] for row in diagnose_score.answer(text)["causes"])
 
 
+XLA_PTX = "LLVM ERROR: PTX version 8.5 does not support target 'sm_120'."
+NO_NVRTC = "CuPy failed to load libnvrtc.so.12: OSError: libnvrtc.so.12: cannot open shared object file"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            "Error: crun: cannot stat `/lib64/libEGL_nvidia.so.550.54.14`: No such file or directory",
+            "container-no-gpu",
+            "nvidia-ctk cdi generate",
+        ),
+        (
+            "error stat'ing file /lib/x86_64-linux-gnu/libcuda.so.535.161.07: No such file or directory",
+            "container-no-gpu",
+            "nvidia-ctk cdi generate",
+        ),
+        (
+            "after the upgrade of the graphics card's driver, podman containers cannot see the GPU",
+            "container-no-gpu",
+            "nvidia-ctk cdi generate",
+        ),
+        ("the driver was updated, and the container runs on the GPU", None, None),
+        (
+            "OCI runtime create failed: failed to check if link exists: unexpected link target: libcuda.so.1",
+            "toolkit-known-bad",
+            "install -y nvidia-container-toolkit",
+        ),
+        (
+            "Error: OCI runtime error\n$ nvidia-ctk --version\nNVIDIA Container Toolkit CLI version 1.17.0",
+            "toolkit-known-bad",
+            "install -y nvidia-container-toolkit",
+        ),
+        ("NVIDIA Container Toolkit CLI version 1.17.0", None, None),
+        (
+            "ptxas error: Value 'sm_103a' is not defined for option 'gpu-name'",
+            "kernel-compiler-too-old",
+            "nvcc",
+        ),
+        (
+            "flashinfer: Value 'sm_107a' is not defined for option 'gpu-name'",
+            "kernel-compiler-too-old",
+            "cuda-toolkit-13",
+        ),
+        ("NVCC version should be >= 12.9", "kernel-compiler-too-old", "cuda-toolkit-12-9"),
+        (
+            "Assertion error (jit/kernel_runtime.hpp:31): exit_code == 0",
+            "kernel-compiler-missing",
+            "cuda-cuobjdump-",
+        ),
+        ("TensorFlow\n" + XLA_PTX, "framework-arch-missing", None),
+        ("jax\n" + XLA_PTX, "kernel-compiler-too-old", "jax[cuda13]"),
+        ("a C++ ABI mismatch of the two packages", "extension-mismatch", None),
+        (
+            "pip pulled torch 2.8.0 (no CUDA), overwriting the one that was here",
+            "framework-cpu-build",
+            "torch",
+        ),
+        ("onnxruntime overwrites the files of onnxruntime-gpu", "package-overwritten", "onnxruntime"),
+        ("jobs are degraded to CPU with a warning", "framework-cpu-build", "torch"),
+        ("it can not find the cuda-13.3 asset", None, None),
+        (
+            "CUDA SETUP ERROR: Missing dependency: libcusparse.so.13",
+            "toolkit-library-missing",
+            None,
+        ),
+        (
+            "CUDA SETUP ERROR: Missing dependency: libnvJitLink.so.13",
+            "toolkit-library-missing",
+            "nvidia-nvjitlink",
+        ),
+        ("on CUDA 13: nppicc64_12.dll is missing", "cuda-major-mixed", None),
+        ("nppicc64_12.dll is missing", "toolkit-library-missing", None),
+        (
+            "/usr/local/cuda -> /usr/local/cuda-13.1\n" + NO_NVRTC,
+            "cuda-major-mixed",
+            "install cupy-cuda13x",
+        ),
+        ("/usr/local/cuda -> /usr/local/cuda-12.8\n" + NO_NVRTC, "nvrtc-missing", "cupy-cuda12x[ctk]"),
+        ("llama-b7000-bin-ubuntu-cpu-x64.zip\nlibcudart.so.13 is missing", "framework-cpu-build", None),
+    ],
+)
+def test_classes_of_faults_that_the_fifth_held_out_set_showed(text, cause, command):
+    document = diagnose_score.answer(text)
+    assert document["cause"] == cause
+    commands = [row["text"] for named in document["causes"][:1] for row in named["commands"]]
+    assert any(command in text for text in commands) if command else not any("torch=" in t for t in commands)
+
+
+def test_a_driver_is_read_by_its_new_label_and_is_not_missing():
+    read = diagnose_score.answer("Driver Version: 610.47    CUDA UMD Version: 13.3")["read"]
+    assert (read["driver"], read["driver_cuda"]) == ("610.47", "13.3")
+    rows = diagnose_score.answer("- **Driver**: 610.47\nGPU not found, using CPU")["causes"]
+    assert [row["cause"] for row in rows] == ["framework-cpu-build", "container-no-gpu"]
+
+
+def test_points_of_a_list_as_long_as_a_window_are_not_put_together():
+    first = "the asset has another version than what was asked for: a mismatch"
+    second = "- PyTorch is here, and works".ljust(len(first) + 1, ".")
+    assert diagnose_score.answer(f"{first}\n{second}")["causes"] == []
+    assert diagnose_score.answer(f"{first}\n{second[2:]}..")["cause"] == "extension-mismatch"
+
+
+def test_no_pytorch_without_cuda_is_installed_on_windows():
+    text = "xformers: ABI mismatch of torch{}, Entry Point Not Found in xformers/_C.pyd"
+    assert diagnose_score.answer(text.format(" 2.9.0"))["causes"][0]["commands"] == []
+    rows = diagnose_score.answer(text.format("==2.9.0+cu128"))["causes"][0]["commands"]
+    assert rows[0]["text"].endswith("xformers --index-url https://download.pytorch.org/whl/cu128")
+
+
 def test_a_wheel_that_is_installed_is_led_to():
     text = "pip install nvidia-cublas-cu12\nC:\\x\nLibrary cublas64_12.dll is not found or cannot be loaded"
     document = diagnose_score.answer(text)
