@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from doubles.unreliable import Proxy
 
-pytestmark = [pytest.mark.docker]
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 
