@@ -7,7 +7,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 CELLS ?= *bullseye*
-PYTEST ?= $(BIN)/pytest
+PYTEST_OPTIONS ?=
+PYTEST ?= $(BIN)/pytest $(PYTEST_OPTIONS)
 # Each worker begins with one half: what a module prepares for its tests is prepared once.
 WORKERS := -q -n 2 --dist worksteal
 

@@ -113,6 +113,14 @@ def test_the_kernel_says_what_thread_process_and_machine_used() -> None:
         assert totals["processor_s"] > 0
 
 
+def test_the_clock_of_the_process_is_as_fine_as_that_of_a_thread() -> None:
+    for _ in range(20):
+        process, thread = traces.process_totals()["processor_s"], time.thread_time()
+        while time.thread_time() < thread + 0.002:
+            pass
+        assert traces.process_totals()["processor_s"] >= process + 0.002
+
+
 def test_a_stage_that_fails_ends_with_its_error(tmp_path: Path) -> None:
     def fails(cell_run: CellRun) -> CellResult:
         with cell_run.stage(Stage.BUILD), cell_run.span("step"):
