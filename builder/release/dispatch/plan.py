@@ -44,8 +44,11 @@ class Task:
 
     @property
     def key(self) -> str:
-        """20 hex digits over digest, class, probe, lock and suites; of a build over repository and lock."""
-        parts = [self.digest, self.column, self.probe, self.inputs, *self.suites]
+        """20 hex digits over image, class, probe, lock and suites; of a build over repository and lock.
+
+        The repository counts: a report in one registry is none in its mirror.
+        """
+        parts = [self.image, self.column, self.probe, self.inputs, *self.suites]
         if self.column == BUILD:
             parts = [BUILD, self.repository, self.inputs]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]

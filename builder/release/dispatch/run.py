@@ -167,21 +167,26 @@ def verifying(
         if image is not None
         for name in one.claims()
     )
-    images = {image.digest: image for _, image in found if image is not None}
+    images = {image.reference: image for _, image in found if image is not None}
 
     def beside(image: Staged) -> list[SealedReport] | CellError:
         return _or_error(image.reference, lambda: reports_beside(registry, image, reporters))
 
     def reported(tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
-        mine = [images[digest] for digest in dict.fromkeys(task.digest for task in tasks)]
+        of: dict[str, list[Task]] = {}
+        for task in tasks:
+            of.setdefault(task.image, []).append(task)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            lists = list(pool.map(beside, mine))
+            lists = list(pool.map(beside, [images[reference] for reference in of]))
         failed = [found for found in lists if isinstance(found, CellError)]
         if failed and len(failed) == len(lists):
             raise failed[0]
         for error in failed:
             warn(error.message)
-        return verdicts(tasks, [one for found in lists if not isinstance(found, CellError) for one in found])
+        known: dict[str, TaskVerdict] = {}
+        for mine, found in zip(of.values(), lists, strict=True):
+            known |= {} if isinstance(found, CellError) else verdicts(mine, found)
+        return known
 
     given: dict[str, Any] = {
         "noted": partial(_noted, registry, images),
@@ -200,10 +205,10 @@ def verifying(
 def _noted(registry: Registry, images: Mapping[str, Staged], tasks: Sequence[Task]) -> dict[str, str]:
     """The newest note on each of these tasks, by key."""
     beside: dict[str, Mapping[str, str]] = {}
-    for digest in dict.fromkeys(task.digest for task in tasks):
-        found = _or_error(digest, partial(notes_beside, registry, images[digest]))
-        beside[digest] = {} if isinstance(found, CellError) else found  # it only says more of what is lost
-    words = {task.key: beside[task.digest].get(task.column) for task in tasks}
+    for name in dict.fromkeys(task.image for task in tasks):
+        found = _or_error(name, partial(notes_beside, registry, images[name]))
+        beside[name] = {} if isinstance(found, CellError) else found  # it only says more of what is lost
+    words = {task.key: beside[task.image].get(task.column) for task in tasks}
     return {key: said for key, said in words.items() if said}
 
 
@@ -312,14 +317,14 @@ class _ByLogs(_Dispatched):
     """Verifications whose reports are read from logs, and attached here."""
 
     images: Mapping[str, Staged]
-    """By digest."""
+    """By :attr:`Task.image`."""
 
     def collect(self, task: Task, report: bytes, *, exit_code: int | None = None) -> bool:
         """Put a report out of a log beside its image; whether it is new there.
 
         Raises CellError if it is no verdict on the task, and CommandError if the fleet's key does not sign.
         """
-        image, key = self.images[task.digest], self.fleet.key
+        image, key = self.images[task.image], self.fleet.key
         signer = None if key is None else Signer(key=key)
         verdict, seen, reports = report_on(image, report, signer, exit_code=exit_code)
         new = bool(share(self.registry, image, reports))

@@ -8,7 +8,7 @@
 #SBATCH --requeue
 
 tasks=(
-  '077a58018f12ede2d72c registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
+  '88141d550072123afdfd registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
 )
 # Through a pipe: bash before 5.1 makes a temporary file of <<<, for which a node may have no room.
 read -r key subject cell suites < <(echo "${tasks[$SLURM_ARRAY_TASK_ID]}")
@@ -73,8 +73,8 @@ exit 1
 #SBATCH --requeue
 
 tasks=(
-  '0517abf563fbc09a30e0 registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
-  '7522f0c48a5ae4ea28b2 registry.example/staging@sha256:2222222222222222222222222222222222222222222222222222222222222222 torch2.2.0-py3.11-bookworm'
+  '16c4db08ad8adc506e8c registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
+  '49514d058b5f4f7b3e76 registry.example/staging@sha256:2222222222222222222222222222222222222222222222222222222222222222 torch2.2.0-py3.11-bookworm'
 )
 # Through a pipe: bash before 5.1 makes a temporary file of <<<, for which a node may have no room.
 read -r key subject cell suites < <(echo "${tasks[$SLURM_ARRAY_TASK_ID]}")

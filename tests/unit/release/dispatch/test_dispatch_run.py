@@ -48,6 +48,16 @@ def test_saying_it_twice_submits_once(desk: Desk) -> None:
     assert [row["scheduler"] for row in rows] == ["PENDING (Resources)"] * 4
 
 
+def test_a_mirror_s_tasks_are_not_those_of_the_registry_that_it_mirrors(desk: Desk) -> None:
+    jobs = desk.slurm()
+    desk.call()
+    desk.fleet.write_text(desk.fleet.read_text().replace("/staging", "/mirror"))  # the double has no others
+    code, rows = desk.tasks()
+    assert (code, {row["scheduler"] for row in rows}) == (0, {"PENDING (Resources)"})
+    assert "under way" not in desk.said
+    assert len(list(jobs.glob("*.after"))) == 4
+
+
 @pytest.mark.slow
 def test_two_dispatchers_at_the_same_moment_submit_once(desk: Desk) -> None:
     """Two processes: the second begins while sbatch holds up the first, whose tasks no queue shows yet."""
