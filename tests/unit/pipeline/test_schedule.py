@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 
 import pytest
 
@@ -49,10 +48,13 @@ def done(walk: CellRun) -> CellResult:
 
 def test_results_come_in_the_order_of_the_cells_not_of_their_ends() -> None:
     events: list[Event] = []
-    cancel = threading.Event()
+    cancel, ended = threading.Event(), threading.Event()
 
     def function(walk: CellRun) -> CellResult:
-        time.sleep(0.05 if walk.cell.id == "a" else 0)
+        if walk.cell.id == "a":
+            assert ended.wait(60)
+        if walk.cell.id == "c":
+            ended.set()
         return done(walk)
 
     results = each(
@@ -95,7 +97,7 @@ def test_what_the_machine_lacks_stops_all_and_is_raised() -> None:
             ran.append(walk.cell.id)
             if walk.cell.id == "a":
                 raise MissingToolError("disk full")
-            time.sleep(0.4)
+            assert cancel.wait(60), "the run was not told to stop"
         return done(walk)
 
     with pytest.raises(MissingToolError, match="disk full"):
@@ -114,7 +116,7 @@ def test_ctrl_c_keeps_what_has_finished_and_cancels_the_rest() -> None:
         with walk.stage(Stage.BUILD):
             if walk.cell.id == "b":
                 os.kill(os.getpid(), signal.SIGINT)
-                assert cancel.wait(5), "the run was not told to stop"
+                assert cancel.wait(60), "the run was not told to stop"
         with walk.stage(Stage.VERIFY):
             return done(walk)
 

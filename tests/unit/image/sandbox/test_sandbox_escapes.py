@@ -324,7 +324,7 @@ def test_the_sessions_keyring_is_left_even_if_the_filter_lets_all_through(
 
 def test_no_process_of_the_machine_is_reached(tmp_path: Path) -> None:
     """By signal, by ptrace, by its memory or by a handle on it."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as victim:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as victim:
         try:
             held(
                 attack(
@@ -531,7 +531,8 @@ def test_a_daemon_ends_with_its_build(tmp_path: Path) -> None:
         "    if os.fork() == 0:\n"
         "        for number in range(3): os.close(number)\n"
         "        while True: open('/alive', 'a').write('x'); time.sleep(0.05)\n"
-        "time.sleep(0.3); print('done')",
+        "while not os.path.exists('/alive'): time.sleep(0.05)\n"
+        "print('done')",
         writable=True,
     )
     size = (tmp_path / "home/root/alive").stat().st_size

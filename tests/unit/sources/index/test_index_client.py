@@ -9,6 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import requests
 from doubles.http_server import Answer, Request, Server
 from doubles.package_index import PackageIndexDouble, make_wheel, sha256
 
@@ -172,6 +173,9 @@ def test_an_index_that_was_given_up_is_not_waited_for_by_uv(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         extra = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
         once = Client(retries=0, connect_timeout=1, read_timeout=0.3, gives_up=True)
+        with pytest.raises(requests.ConnectionError, match="timed out"):
+            once.get(f"{extra}/thing/")
+        once.read_timeout = 60  # for the server that answers
         index = Index(IndexSettings(default=fake_index.url, extra=(extra,)), client=once)
         with pytest.raises(PackageIndexError, match="stopped answering"):
             index.offers("thing")

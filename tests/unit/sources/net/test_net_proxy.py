@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,11 +53,9 @@ def refuse(proxy: Server, status: int) -> None:
 def test_an_index_behind_a_proxy_that_refuses(proxy: Server, status: int) -> None:
     refuse(proxy, status)
     words, advice = REFUSALS[status]
-    began = time.monotonic()
     with pytest.raises(PackageIndexError) as found:
         files(Client(backoff=0.2), "https://far.invalid/simple", "torch")
-    assert time.monotonic() - began < 0.2, "a refusal is no weather: it is not asked for again"
-    assert len(proxy.requests) == 1
+    assert len(proxy.requests) == 1, "a refusal is no weather: it is not asked for again"
     assert words in found.value.message
     assert f"http://{proxy.host} " in found.value.message
     assert advice in str(found.value.hint)
