@@ -14,6 +14,7 @@ import stat
 import sys
 import time
 from collections import namedtuple
+from html import unescape
 
 from ..common.tables import read_patterns
 from .signatures import read_signatures
@@ -35,9 +36,13 @@ _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|
 _LISTED = re.compile(r"^\[(?:pip3?|conda)\] ")
 """Before each package in the answer of PyTorch's collect_env."""
 _PREFIX = re.compile(
-    r"^(?:(?:[>\u2502]\s)+|#\d+ \d+\.\d+ |\d{4}-\d\d-\d\dT[\d:.]+Z |[A-Za-z][\w.-]*-\d+ +\| )"
+    r"^(?:(?:[>\u2502]\s)+|#\d+ \d+\.\d+ |\d{4}-\d\d-\d\dT[\d:.]+Z (?:std(?:err|out) [FP] )?|"
+    r"[A-Za-z][\w.-]*-\d+ +\| |\([\w ]{0,60}\bpid=\d+[^)\n]{0,80}\) |\[rank\d+\]: ?)"
 )
-"""What a quotation, docker's build, a cluster's log and docker compose put before each line."""
+"""What quotations, docker's build, a cluster's log, docker compose, vLLM, Ray, torchrun put before lines."""
+_TYPESET = str.maketrans("\u2018\u2019\u201a\u201c\u201d\u201e", "'''\"\"\"")
+"""Quotation marks as word processors and forums set them, and as programs print them."""
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#0?3[49]|#x2[27]);")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 _PREFIXES = r"hf_|gh[pousr]_|github_pat_|sk-|xox[abpr]-|AKIA|ya29\.|glpat-|eyJ[\w-]+\.[\w-]+\."
 _SECRET = re.compile(
@@ -204,8 +209,12 @@ def clean(text):
     """A line without colours, control characters, characters that change the direction of writing and what
     stands before each line of a quotation or a container's log; the loader's own messages in English.
     """
-    text = _CONTROL.sub("", _ANSI.sub("", text)).rstrip()
-    text = _LISTED.sub("", _PREFIX.sub("", text))
+    text = _CONTROL.sub("", _ANSI.sub("", text))
+    if "&" in text:
+        text = _ENTITY.sub(lambda found: unescape(found.group(0)), text)
+    text = _LISTED.sub("", _PREFIX.sub("", text)).rstrip()
+    if text and max(text) > "~":
+        text = text.translate(_TYPESET)
     for here, abroad in read_patterns()["abroad"].items() if text and max(text) > "~" else ():
         text = re.sub(abroad, here, text)
     return text

@@ -1,5 +1,6 @@
 """Threads of public issue trackers with a confirmed cause: what ``diagnose`` answers to each."""
 
+import html
 import json
 import re
 import shlex
@@ -797,3 +798,67 @@ def test_a_wheel_that_is_installed_is_led_to():
     document = diagnose_score.answer(text)
     assert document["cause"] == "toolkit-library-missing"
     assert "env:PATH" in document["causes"][0]["commands"][0]["note"]
+
+
+def _each(change):
+    return lambda text: "\n".join(map(change, text.split("\n")))
+
+
+_AROUND = {
+    "entities": html.escape,
+    "typeset": lambda text: text.replace("'", "\u2019").replace('"', "\u201d"),
+    "vllm": _each("(EngineCore_DP0 pid=1234) {}".format),
+    "ray": _each("\x1b[36m(RayWorkerWrapper pid=331, ip=192.0.2.3)\x1b[0m {}".format),
+    "torchrun": _each("[rank3]: {}".format),
+    "kubernetes": _each("2026-05-12T12:00:01.123456789Z stderr F {}".format),
+}
+
+
+@pytest.mark.parametrize("around", _AROUND)
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("version 'GLIBC_2.41' not found (required by /x/libfoo.so)", "libc-too-old"),
+        ("nvcc fatal : Unsupported gpu architecture 'compute_35'", "build-toolkit-mismatch"),
+        ('could not select device driver "" with capabilities: [[gpu]]', "container-no-gpu"),
+        ("ModuleNotFoundError: No module named 'torch._some'", "package-pin-mismatch"),
+        ("error: Can't find libdevice directory ${CUDA_DIR}/nvvm/libdevice", "ptxas-missing"),
+        (
+            (
+                "PackagesNotFoundError: The following packages are not available from current channels:\n\n"
+                "  - pytorch-cuda=12.9"
+            ),
+            "build-not-published",
+        ),
+    ],
+)
+def test_what_a_program_or_a_forum_puts_around_a_message_changes_nothing(around, text, cause):
+    assert diagnose_score.answer(text)["cause"] == cause
+    assert diagnose_score.answer(_AROUND[around](text))["cause"] == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("ImportError: libnvjpeg.so.13: cannot open shared object file", "toolkit-library-missing"),
+        ("OSError: libcutensorMg.so.2: cannot open shared object file", "toolkit-library-missing"),
+        ("libnvshmem_transport_ibrc.so.3: cannot open shared object file", "toolkit-library-missing"),
+        ("libgomp.so.1: version `GOMP_5.0' not found (required by /x/lib.so)", "libc-too-old"),
+        ("AttributeError: _ARRAY_API not found", "package-pin-mismatch"),
+        (
+            "foo-1.0-cp310-cp310-linux_x86_64.whl is not a supported wheel on this platform",
+            "build-not-published",
+        ),
+        ("RuntimeError: This version of jaxlib (0.4.30) requires jax >= 0.4.30", "package-pin-mismatch"),
+        ("No module named 'transformers.models.some_model'", "package-pin-mismatch"),
+        ("g++: fatal error: Killed signal terminated program cc1plus", "host-memory"),
+        ("nvcc error : 'ptxas' died due to signal 9 (Kill signal)", "host-memory"),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: 'x86_64-linux-gnu-gcc'",
+            "kernel-compiler-missing",
+        ),
+        ("No such file or directory: '/usr/bin/clang++-18'", "kernel-compiler-missing"),
+    ],
+)
+def test_any_member_of_a_class_is_answered(text, cause):
+    assert diagnose_score.answer(text)["cause"] == cause
