@@ -34,7 +34,7 @@ from builder.image.layers import (
     workplace,
     write_folder,
 )
-from builder.image.recipe import Recipe, RecipeFile, RecipeStep
+from builder.image.recipe import Recipe, RecipeStep
 from builder.image.sandbox import environment
 from builder.image.wheels import excerpt_of, is_library
 
@@ -86,7 +86,7 @@ def added_layers(work: ComposeInput) -> tuple[Layer, ...]:
 
 def _made(work: ComposeInput, keys: Mapping[str, str], *, memory: bool) -> dict[str, Layer]:
     """The folders with these keys, each as a layer in the store."""
-    needed = {step for name in keys for step in work.recipe.steps_of(name)}
+    needed = {step for name in keys for step in work.recipe.steps_of[name]}
     with work.base_cache.system(work, alone=_see_wheels(needed), memory=memory) as rootfs:
         _run(work, needed, rootfs)
         return {name: _keep(work, key, name, rootfs.root / "out" / name) for name, key in keys.items()}
@@ -140,9 +140,8 @@ def _unpacked_base(work: ComposeInput, *, memory: bool) -> Iterator[RootfsTree]:
 def layer_keys(recipe: Recipe, base: Sequence[Layer], wheels: Sequence[Layer]) -> dict[str, str]:
     """The key of each folder below ``/out``: its steps, the files that they see, the layers below."""
     keys = {}
-    for name in recipe.added:
-        steps = recipe.steps_of(name)
-        seen = {path: file for step in steps for path, file in _seen(recipe, step).items()}
+    for name, steps in recipe.steps_of.items():
+        seen = {path: file for step in steps for path, file in recipe.files_of(step).items()}
         document = {
             "format": _FORMAT,
             "folder": name,  # steps that look at one another make several
@@ -157,17 +156,6 @@ def layer_keys(recipe: Recipe, base: Sequence[Layer], wheels: Sequence[Layer]) -
     return keys
 
 
-def _seen(recipe: Recipe, step: RecipeStep) -> dict[str, RecipeFile]:
-    """The recipe's files that a step sees, by their paths in the image; a folder stands for what is in it."""
-    seen = {}
-    for source, target in step.files:
-        if source in recipe.files:
-            seen[target] = recipe.files[source]
-        below = (name for name in recipe.files if name.startswith(f"{source}/"))
-        seen |= {target + name.removeprefix(source): recipe.files[name] for name in below}
-    return seen
-
-
 def _see_wheels(steps: Iterable[RecipeStep]) -> bool:
     return any(step.reads != "nothing" for step in steps)
 
@@ -176,7 +164,7 @@ def _run(work: ComposeInput, needed: set[RecipeStep], rootfs: RootfsTree) -> Non
     packs = _unpack_wheels(work, rootfs) if _see_wheels(needed) else []
     for step in (one for one in work.recipe.steps if one in needed):
         work.progress(f"making {', '.join(step.makes)}")
-        for path, file in _seen(work.recipe, step).items():
+        for path, file in work.recipe.files_of(step).items():
             rootfs.put(path, file.content, file.mode)
         run = partial(
             work.runner.run,

@@ -264,16 +264,15 @@ class Lease(LayerStore, contextlib.ExitStack[bool | None]):
 
         ``make`` writes the blob to the path it is given. Only one process or thread makes a key; others wait.
         """
-        with locked(self.folder("locks") / key):
+        with locked(self.folder("locks") / key), disk_errors(self.folder("tmp") / key):
             found = self.find(key)
             if found is not None:
                 return found
             with self._lock():
                 target = self.beside()
             try:
-                with disk_errors(target):
-                    layer = replace(make(target), key=key, new=True)
-                    self._put(layer, target)
+                layer = replace(make(target), key=key, new=True)
+                self._put(layer, target)
             finally:
                 target.unlink(missing_ok=True)
         if self.limit is not None:

@@ -3,12 +3,11 @@ from .probe_file import bundle, kept_bundle
 from .quote import env_name, value
 from .rendering import pip_of, render
 from .slim import LEFT_OUT, left_out
-from .values import Recipe, RecipeFile, RecipeSetting, RecipeStep, write
+from .values import Recipe, RecipeSetting, RecipeStep, write
 
 __all__ = [
     "LEFT_OUT",
     "Recipe",
-    "RecipeFile",
     "RecipeSetting",
     "RecipeStep",
     "bundle",

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -74,14 +75,28 @@ class Recipe:
     """Folders below ``/out`` that are the image's upper layers, lowest first."""
     settings: tuple[RecipeSetting, ...] = ()
 
-    def steps_of(self, folder: str) -> tuple[RecipeStep, ...]:
-        """The steps that make ``/out/<folder>``: its own, and those whose folders that one looks at."""
-        wanted, found = {folder}, list[RecipeStep]()
-        for step in reversed(self.steps):
-            if wanted & {*step.makes}:
-                found.insert(0, step)
-                wanted |= {*step.needs}
-        return tuple(found)
+    @cached_property
+    def steps_of(self) -> Mapping[str, tuple[RecipeStep, ...]]:
+        """By each added folder the steps that make it: its own, and those whose folders that one looks at."""
+        every: dict[str, tuple[RecipeStep, ...]] = {}
+        for folder in self.added:
+            wanted, found = {folder}, list[RecipeStep]()
+            for step in reversed(self.steps):
+                if wanted & {*step.makes}:
+                    found.insert(0, step)
+                    wanted |= {*step.needs}
+            every[folder] = tuple(found)
+        return every
+
+    def files_of(self, step: RecipeStep) -> dict[str, RecipeFile]:
+        """The files that a step sees, by their paths in the image; a folder stands for what is in it."""
+        seen = {}
+        for source, target in step.files:
+            if source in self.files:
+                seen[target] = self.files[source]
+            below = (name for name in self.files if name.startswith(f"{source}/"))
+            seen |= {target + name.removeprefix(source): self.files[name] for name in below}
+        return seen
 
 
 def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None:

@@ -41,8 +41,8 @@ def test_steps_that_look_at_one_another_make_layers_of_their_own() -> None:
     recipe = rendered("colab")
     assert recipe.added == ("bytecode", "environment", "probe", "profile", "writable")
     assert len(set(layer_keys(recipe, (), ()).values())) == 5
-    assert [step.name for step in recipe.steps_of("writable")] == ["environment", "bytecode", "profile"]
-    assert [step.name for step in recipe.steps_of("environment")] == ["environment"]
+    assert [step.name for step in recipe.steps_of["writable"]] == ["environment", "bytecode", "profile"]
+    assert [step.name for step in recipe.steps_of["environment"]] == ["environment"]
 
 
 def test_layers_depend_on_the_wheels_only_where_their_steps_look_at_them() -> None:
