@@ -94,12 +94,22 @@ class FrameworkBuilds(object):
         return None
 
     def torch_has_code(self):
-        """Whether the build of PyTorch that a text names, by its variant, has code for all cards in it."""
+        """Whether the build of PyTorch that a text names has code for all cards in it: by the list that
+        ``torch.cuda.get_arch_list()`` gave there, else by its variant.
+        """
+        listed, wanted = getattr(self.here, "arch_list", None), getattr(self.here, "capabilities", ())
+        if listed and wanted:
+            return all(self._listed(listed, numbers(capability)) for capability in wanted)
         release, _, variant = (self.here.packages.get("torch") or "").partition("+")
         cards = [numbers(capability) for capability in getattr(self.here, "capabilities", ())]
         rows = self.releases.builds("torch", release) if variant and cards else []
         rows = [row for row in rows if row["variant"] == variant]
         return bool(rows) and all(serves(rows[0], capability) for capability in cards)
+
+    @staticmethod
+    def _listed(listed, capability):
+        """Machine code runs on the same major version with an equal or higher minor one."""
+        return any(has[0] == capability[0] and has[1] <= capability[1] for has in listed)
 
     def driver_that_serves(self, major):
         """The driver in words if it is known and serves all of a CUDA major; None otherwise."""

@@ -389,6 +389,9 @@ def _needed_release(remedies):
     """``bitsandbytes>=0.46.1``: the package and the oldest release that the line asks for, or None."""
     for name, floor in (("needed", "floor"), ("asks", "least"), ("who", "at")):
         package, version = remedies.detail.get(name), remedies.detail.get(floor)
+        ceiling = re.escape(version or "") + r"\s+or\s+(?:less|older|lower|earlier|below)\b"
+        if version and re.search(ceiling, _failing_words(remedies)):
+            return None
         if re.match(r"[A-Za-z][\w-]*$", package or "") and numbers(version):
             name = package.lower().replace("_", "-")
             return "%s>=%s" % (_DISTRIBUTIONS.get(name, name), version)

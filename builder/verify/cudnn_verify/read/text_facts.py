@@ -145,6 +145,9 @@ class TextFacts(object):
         digits = _groups("capability", text).get("cc")
         self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else by_card
         self.capabilities = set(cards.values()) | {self.capability} - {None}
+        listed = " ".join(found["list"] for found in _find_all("arch_list", text))
+        self.arch_list = {divmod(int(digits), 10) for digits in re.findall(r"sm_(\d{2,3})", listed)}
+        """Compute capabilities that ``torch.cuda.get_arch_list()`` gave."""
         self.asked_build = _groups("asked_build", text).get("name")
         self.index_asked = _groups("index_asked", text).get("name")
         self.python = _groups("python", text).get("version")
@@ -427,7 +430,8 @@ def _torch_serves_card(facts, detail):
     if not Remedies(facts, detail).torch_has_code():
         return None
     cards = " and ".join(sorted(facts.capabilities))
-    has = "PyTorch %s has code for compute capability %s" % (facts.packages["torch"], cards)
+    release = facts.packages.get("torch", "here")
+    has = "PyTorch %s has code for compute capability %s" % (release, cards)
     named = [name for name in KERNEL_PACKAGES if name in facts.printed_by]
     return "%s: %s, whose kernel failed, has none" % (has, " or ".join(named) or "another package")
 

@@ -862,3 +862,25 @@ def test_what_a_program_or_a_forum_puts_around_a_message_changes_nothing(around,
 )
 def test_any_member_of_a_class_is_answered(text, cause):
     assert diagnose_score.answer(text)["cause"] == cause
+
+
+NO_IMAGE = "CUDA error: no kernel image is available for execution on the device\nRTX 5090, torch == 2.8.0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (">>> torch.cuda.get_arch_list()\n['sm_75', 'sm_90', 'sm_120']", False),
+        ("`torch.cuda.get_arch_list()` says that it should be compatible with `sm_120`", False),
+        ("`torch.cuda.get_arch_list()` does not have sm_120", True),
+        (">>> torch.cuda.get_arch_list()\n['sm_75', 'sm_86', 'sm_90']", True),
+    ],
+)
+def test_pytorch_that_lists_the_card_is_not_replaced(text, changes):
+    row = diagnose_score.answer(NO_IMAGE + text)["causes"][0]
+    assert any("torch" in command["text"] for command in row["commands"]) is changes
+
+
+def test_a_ceiling_of_a_requirement_is_no_floor():
+    text = "ImportError: Numba needs NumPy {} or less. Got NumPy 2.4."
+    assert diagnose_score.answer(text.format("2.2"))["causes"][0]["commands"] == []
