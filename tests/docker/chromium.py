@@ -115,7 +115,7 @@ def opened(address: str) -> Iterator[Tab]:
                 tab.close()
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 def _debugger(told: Path) -> str:

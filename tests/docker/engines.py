@@ -164,7 +164,7 @@ def _inside(pid: int, listen: str, target: str) -> Iterator[None]:
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(30)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

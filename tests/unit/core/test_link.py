@@ -447,4 +447,4 @@ def test_a_hash_table_finds_what_the_table_of_symbols_has() -> None:
     some = set(sorted(every)[::7])
     start = time.process_time()
     assert facts.defines({*some, b"nobody_has_it", b""}) == some
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 5

@@ -188,7 +188,7 @@ def test_cancel_ends_the_whole_group(double, tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(CancelledError):
         build(folder, cancel=cancel, on_line=lambda _: cancel.set())
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert gone(int((folder / "pid").read_text()))
 
 

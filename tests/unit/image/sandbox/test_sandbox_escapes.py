@@ -439,7 +439,7 @@ def test_a_fork_bomb_stays_small_and_ends(tmp_path: Path) -> None:
     script = "import time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.01)"
     with pytest.raises(CommandError, match="was not done after 3 s"):
         attack(tmp_path, script, processes=50, seconds=3)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 def test_memory_is_bounded_in_sum(tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ def test_a_failure_shows_its_last_lines(tmp_path: Path) -> None:
 def test_an_endless_build_is_stopped(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(CommandError, match="was not done after 1 s"):
-        run(tmp_path, "exec 2>&- 1>&-; sleep 60", seconds=1)
-    assert time.monotonic() - began < 10
+        run(tmp_path, "exec 2>&- 1>&-; sleep 600", seconds=1)
+    assert time.monotonic() - began < 60
 
 
 def test_endless_output_is_stopped(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_nothing_outlives_a_run_that_is_killed() -> None:
 
 
 def until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not done():
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -361,9 +361,9 @@ def test_a_thousand_cells_are_judged_without_reading_again(world: World) -> None
     pairs = [
         (replace(cell, id=f"c{n}"), replace(pinned, cell=replace(cell, id=f"c{n}"))) for n in range(1000)
     ]
-    started = time.perf_counter()
+    started = time.process_time()
     readings = world.readings()
     outcomes = {summary(check(one, readings.truth(one, pin))) for one, pin in pairs}
     # a fraction of a second; a file read for each cell takes longer
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     assert outcomes == {Outcome.POSSIBLE}

