@@ -24,6 +24,7 @@ from .suite_reference import (
     attention_reference,
     boxes_to_suppress,
     fused_reference,
+    invertible,
     moved_bounds,
     normal_bounds,
     normal_moments,
@@ -170,7 +171,7 @@ class ArraySuites(object):
 
     def _decompositions(self, dtype):
         size, np = 32, self.np
-        a = self.rounded(self.fresh(size, size), dtype)
+        a = self.rounded(invertible(*np.linalg.svd(self.fresh(size, size))), dtype)
         near = 30.0 * size * UNIT[dtype] * np.linalg.norm(a)
         u, s, v = self.svd(self.send(a, dtype))
         back = self.numbers(u) * self.numbers(s) @ self.numbers(v)

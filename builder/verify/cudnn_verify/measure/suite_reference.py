@@ -52,6 +52,13 @@ def product_bound(a, b, dtype):
     return off + UNIT[stored] * (abs(a @ b) + off) if stored else off
 
 
+def invertible(u, s, v):
+    """The matrix of a decomposition with 1 added to each singular value: none is so small that a result
+    without it is near enough.
+    """
+    return u * (s + 1.0) @ v
+
+
 def moved_bounds(compute, arrays, unit, noise, rounds=MOVES):
     """[(reference, largest, norm)] of each result of ``compute(arrays, r)``.
 
@@ -187,21 +194,27 @@ def normal_bounds(count):
 
 
 def convolution_bounds(data, terms, dtype):
-    """{answer: how far each element may be off} of a convolution that multiplies and adds: Higham 3.5.
+    """{answer: {"largest": how far each element may be off, "norm": the 2-norm of all or None}} of a
+    convolution that multiplies and adds: Higham 3.5.
 
     ``data``: :func:`reference.fresh_real`'s; ``terms``: {answer: products in an element at most}. The output
-    is summed in float32 and rounded once; a gradient in a short type may be summed in that type.
+    is summed in float32 and rounded once; a gradient in a short type may be summed in that type. Then each
+    partial sum is rounded, with a mean square of at most u^2 / 3 of its own: ``norm`` is ``TIMES`` the root
+    of their sum.
     """
     bounds = {}
     for name, most in terms.items():
-        inner, stored = (most + 2) * 2 * UNIT["float32"], 0.0
+        inner, stored, norm = (most + 2) * 2 * UNIT["float32"], 0.0, None
         if dtype != "float32":
             stored = UNIT[dtype]
-            inner += 0.0 if name == "y" else most * stored
-        bounds[name] = [
+        if stored and name != "y":
+            inner += most * stored
+            norm = TIMES * stored * (data["walks"][name] / 3.0) ** 0.5
+        largest = [
             inner * size + stored * (abs(value) + inner * size)
             for size, value in zip(data["sizes"][name], data[name])
         ]
+        bounds[name] = {"largest": largest, "norm": norm}
     return bounds
 
 

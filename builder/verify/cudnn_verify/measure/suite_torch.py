@@ -29,6 +29,7 @@ from .suite_reference import (
     boxes_to_suppress,
     convolution_bounds,
     fused_reference,
+    invertible,
     moved_bounds,
     normal_bounds,
     normal_moments,
@@ -179,7 +180,7 @@ class TorchSuites(object):
             self.skipped["decompositions"] = "PyTorch %s has no torch.linalg" % self.api.__version__
             return []
         size, linalg = 32, self.api.linalg
-        a = self.rounded(self.fresh(size, size), dtype)
+        a = self.rounded(invertible(*linalg.svd(self.fresh(size, size))), dtype)
         near = 30.0 * size * UNIT[dtype] * float((a * a).sum()) ** 0.5
         u, s, v = linalg.svd(self.send(a, dtype))
         back = u.double().cpu() * s.double().cpu() @ v.double().cpu()
@@ -433,7 +434,7 @@ class TorchSuites(object):
             self.poison(*tensors)
             for name, tensor in zip(kind.answers, self._convolved(kind, *tensors)):
                 what = "%s in %s: %s" % (kind.name, dtype, name)
-                rows.append(self.row(what, tensor, data[name], PRODUCT, largest=bounds[name]))
+                rows.append(self.row(what, tensor, data[name], PRODUCT, **bounds[name]))
         if allowed is not None:
             cudnn.allow_tf32 = allowed
         return rows
