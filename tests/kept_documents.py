@@ -1,4 +1,4 @@
-"""Documents that rtbuild 0.1.0 wrote, kept in ``tests/documents``; see ``tests/unit/test_upgrades.py``."""
+"""Documents of rtbuild's releases, kept in ``tests/documents``; see ``tests/unit/test_upgrades.py``."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from doubles.registry import RegistryDouble, serve
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DOCUMENTS = Path(__file__).parent / "documents" / "0.1.0"
+DOCUMENTS = Path(__file__).parent / "documents"
+RELEASES = tuple(sorted(path.name for path in DOCUMENTS.iterdir()))
 REPOSITORIES = ("signed", "signed-referrers", "against")
 """As ``publish`` left them: signed, without and with the referrers API, and one that was found broken."""
 
 
 @contextmanager
-def repository(name: str) -> Iterator[str]:
-    """Serve a repository as ``publish`` left it, and give its name."""
-    kept = json.loads((DOCUMENTS / f"{name}.registry.json").read_text())
+def repository(release: str, name: str) -> Iterator[str]:
+    """Serve a repository as a release's ``publish`` left it, and give its name."""
+    kept = json.loads((DOCUMENTS / release / f"{name}.registry.json").read_text())
     double = RegistryDouble(
         referrers=name.endswith("referrers"),
         tags=kept["tags"],

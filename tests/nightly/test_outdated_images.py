@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import resource
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 IMAGES = 20
 LIMIT = 30.0
-"""Seconds, on a machine with nothing else to do; it takes 18 of one processor."""
+"""Seconds by the clock on a machine with nothing else to do, and of one processor on any."""
 
 
 def locks() -> Iterator[Pinned]:
@@ -63,6 +65,12 @@ def published(registry: Registry, repository: str, folder: Path, pinned: Pinned)
     return image
 
 
+def _spent() -> float:
+    """Seconds of processor of all commands that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_twenty_images_are_asked_about_in_half_a_minute(tmp_path: Path) -> None:
     with serve(tmp_path / "registry") as server:
         repository = f"{server.host}/team/kept"
@@ -70,11 +78,12 @@ def test_twenty_images_are_asked_about_in_half_a_minute(tmp_path: Path) -> None:
         for pinned in itertools.islice(locks(), IMAGES):
             published(registry, repository, tmp_path, pinned)
         rtbuild(tmp_path, "outdated", repository)
-        started = time.monotonic()
+        load, before, started = os.getloadavg()[0], _spent(), time.monotonic()
         done = rtbuild(tmp_path, "outdated", repository, "--json")
-        took = time.monotonic() - started
+        took, spent = time.monotonic() - started, _spent() - before
     cells = json.loads(done.stdout)["cells"]
-    print(f"{len(cells)} images: {took:.1f} s")
+    print(f"{len(cells)} images: {took:.1f} s, {spent:.1f} s of processor, load {load:.1f} before")
     assert len(cells) == IMAGES
     assert all(cell["lists"] for cell in cells)
-    assert took <= LIMIT
+    assert spent <= LIMIT
+    assert took <= LIMIT or load > 0.5, "nothing else ran here"

@@ -1,9 +1,9 @@
-"""Documents that rtbuild 0.1.0 wrote on 2026-11-22 are read by every later one.
+"""Documents that rtbuild 0.1.0 (2026-11-22) and 0.2.0 (2026-11-23) wrote are read by every later one.
 
-``tests/documents/0.1.0`` was written once, by its commands: ``lock`` and ``build`` of a small cell without an
-engine, ``publish`` with cosign's signatures to a registry with the referrers API and to one without, and a
-``publish`` that found an image broken. Its reports are test doubles of a T4 and an A100. A document that has
-to change is not written anew here: the reader has to know both.
+Each folder of ``tests/documents`` was written once, by that release's commands: ``lock`` and ``build`` of a
+small cell without an engine, ``publish`` with cosign's signatures to a registry with the referrers API and
+to one without, and a ``publish`` that found an image broken. Its reports are test doubles of a T4 and an
+A100. A document that has to change is not written anew here: the reader has to know both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from kept_documents import DOCUMENTS, REPOSITORIES, repository
+from kept_documents import DOCUMENTS, RELEASES, REPOSITORIES, repository
 from rtbuild_command import rtbuild
 
 from builder.core.errors import UsageError
@@ -36,66 +36,78 @@ if TYPE_CHECKING:
     from builder.release.audit.run import Audit
 
 SCHEMAS = Path(__file__).parents[2] / "docs"
+CONTENTS = {
+    "0.1.0": "sha256:3c1dfa7d13d208a1d171a7d09214f50a3be3050a0ecef867fbda2db3168c9b73",
+    "0.2.0": "sha256:24eb6ad3522710bbf1ecf484d002311f76b81b31e646bd216489e49eec339d7b",
+}
+"""Of the image that each release's ``build`` made."""
+EACH_RELEASE = pytest.mark.parametrize("release", RELEASES)
 
 
-def ask(name: str, **question: Any) -> Audit:
-    with repository(name) as where:
+def ask(release: str, name: str, **question: Any) -> Audit:
+    with repository(release, name) as where:
         registry = Registry(client=Client(retries=0), login=lambda _host: None)
         return audit(registry, f"{where}:latest", Question(**question))
 
 
+@EACH_RELEASE
 @pytest.mark.parametrize("name", REPOSITORIES)
-def test_a_published_image_audits(name: str) -> None:
-    found = ask(name)
+def test_a_published_image_audits(release: str, name: str) -> None:
+    found = ask(release, name)
     assert found.works == (name != "against")
     assert not [finding for finding in found.findings if finding.what == "unread"]
     assert len(found.against) == (1 if name == "against" else 0)
 
 
 @pytest.mark.slow
+@EACH_RELEASE
 @pytest.mark.parametrize("name", REPOSITORIES)
-def test_its_signatures_are_verified_by_cosign(name: str) -> None:
+def test_its_signatures_are_verified_by_cosign(release: str, name: str) -> None:
     if shutil.which("cosign") is None:
         pytest.skip("needs cosign: scripts/ensure-tools")
-    found = ask(name, verifier=Verifier(key=str(DOCUMENTS / "cosign.pub")))
+    found = ask(release, name, verifier=Verifier(key=str(DOCUMENTS / release / "cosign.pub")))
     assert found.works == (name != "against")
     assert [finding.outcome for finding in found.findings if finding.what == "signature"] == ["passes"]
 
 
 def test_a_report_from_before_suites_counts_for_its_convolution_alone() -> None:
-    assert ask("signed", suites=("conv",)).works
-    assert not ask("signed", suites=("attention",)).works
+    assert ask("0.1.0", "signed", suites=("conv",)).works
+    assert not ask("0.1.0", "signed", suites=("attention",)).works
 
 
+@EACH_RELEASE
 @pytest.mark.parametrize("path", ["tf.yaml", "build/small.yaml"])
-def test_a_matrix_and_its_lock_are_read(path: str, tmp_path: Path) -> None:
-    shutil.copytree(DOCUMENTS, tmp_path, dirs_exist_ok=True)
+def test_a_matrix_and_its_lock_are_read(release: str, path: str, tmp_path: Path) -> None:
+    shutil.copytree(DOCUMENTS / release, tmp_path, dirs_exist_ok=True)
     listed = json.loads(rtbuild(tmp_path, "lock", path, "--check", "--json").stdout)
     assert [cell["locked"] for cell in listed["cells"]] == [True]
 
 
-def test_reports_are_read_from_the_results_of_a_run() -> None:
-    found = list(ReportStore(DOCUMENTS / "results" / "reports").entries())
+@EACH_RELEASE
+def test_reports_are_read_from_the_results_of_a_run(release: str) -> None:
+    found = list(ReportStore(DOCUMENTS / release / "results" / "reports").entries())
     assert {type(one) for one in found} == {SealedReport}
     assert sorted(one.verdict for one in found if isinstance(one, SealedReport)) == ["broken", "works"]
 
 
+@EACH_RELEASE
 @pytest.mark.parametrize("kind", ["run", "publication"])
-def test_records_fit_todays_schemas(kind: str) -> None:
-    (path,) = (DOCUMENTS / "results").glob(f"{kind}-*.json")
+def test_records_fit_todays_schemas(release: str, kind: str) -> None:
+    (path,) = (DOCUMENTS / release / "results").glob(f"{kind}-*.json")
     schema = json.loads((SCHEMAS / f"{kind}.schema.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(json.loads(path.read_text()))
 
 
-def test_a_build_asks_a_cache_for_the_layers_that_are_in_it(tmp_path: Path) -> None:
+@EACH_RELEASE
+def test_a_build_asks_a_cache_for_the_layers_that_are_in_it(release: str, tmp_path: Path) -> None:
     """All but the probe's, whose text changes; whichever zstandard is installed here."""
-    shutil.copytree(DOCUMENTS / "cache", tmp_path, dirs_exist_ok=True)
-    lockfile = read_lock(DOCUMENTS / "build" / "small.lock.json")
-    (cell,) = load(DOCUMENTS / "build" / "small.yaml").cells
+    shutil.copytree(DOCUMENTS / release / "cache", tmp_path, dirs_exist_ok=True)
+    lockfile = read_lock(DOCUMENTS / release / "build" / "small.lock.json")
+    (cell,) = load(DOCUMENTS / release / "build" / "small.yaml").cells
     assert lockfile is not None
     pinned = pinned_cell(cell, lockfile)
     assert pinned is not None
-    recipe = render(pinned, probe=b"#!/usr/bin/env python3\n", version="0.1.0")
+    recipe = render(pinned, probe=b"#!/usr/bin/env python3\n", version=release)
     store = LayerStore(tmp_path / "layers")
     kept = {path.name.partition("-zstd")[0]: path.stem for path in store.folder("index").glob("*.json")}
     with store.lease() as lease:
@@ -111,20 +123,21 @@ def test_a_build_asks_a_cache_for_the_layers_that_are_in_it(tmp_path: Path) -> N
         assert small.size == store.blob(small.digest).stat().st_size
 
 
-def test_images_that_were_made_here_are_remembered() -> None:
-    made = MadeImages(DOCUMENTS / "cache" / "made")
-    content = made.content("sha256:2b5a21bcc066c82945bc8b3befcdf1451002973f1ba75ceadbdc210aab1c7b8a")
-    assert content == "sha256:3c1dfa7d13d208a1d171a7d09214f50a3be3050a0ecef867fbda2db3168c9b73"
+@EACH_RELEASE
+def test_images_that_were_made_here_are_remembered(release: str) -> None:
+    folder = DOCUMENTS / release / "cache" / "made"
+    (path,) = folder.iterdir()
+    assert MadeImages(folder).content(f"sha256:{path.stem}") == CONTENTS[release]
 
 
 def test_a_document_of_the_future_names_what_reads_it(tmp_path: Path) -> None:
-    lock = json.loads((DOCUMENTS / "tf.lock.json").read_text())
+    lock = json.loads((DOCUMENTS / RELEASES[-1] / "tf.lock.json").read_text())
     path = tmp_path / "tf.lock.json"
     path.write_text(json.dumps(lock | {"schema": 9}))
     with pytest.raises(UsageError, match="has schema 9, and this rtbuild knows up to") as refused:
         read_lock(path)
     assert refused.value.hint == "a newer rtbuild wrote it: install that one"
-    text = (DOCUMENTS / "tf.yaml").read_text()
+    text = (DOCUMENTS / RELEASES[-1] / "tf.yaml").read_text()
     (tmp_path / "tf.yaml").write_text(text.replace("version: 1", "version: 9"))
     refusal = rtbuild(tmp_path, "check", "tf.yaml", check=2).stderr
     assert "this rtbuild does not know version '9' of the format" in refusal

@@ -56,6 +56,9 @@ class ReleaseFile(NamedTuple):
     valid_until: int | None
     newest: int
     """The newest date of this suite's lists that this machine ever had."""
+    answered: int | None = None
+    """The date of the lists that the archive answers with: apt keeps its own if they are newer, and says
+    nothing. None if the archive does not tell."""
 
 
 class ListedVersion(NamedTuple):
@@ -138,7 +141,7 @@ class Apt:
         for path in sorted((self._folder / "lists").glob("*_dists_*Release")):
             suite = path.name.rpartition("_dists_")[2].rpartition("_")[0]
             text = path.read_text(encoding="utf-8")
-            date = _moment("Date", text)
+            date = release_date(text)
             if date is None:
                 raise PackageIndexError(f"the Release file of {suite} has no date")
             newest[suite] = max(date, newest.get(suite, date))
@@ -214,6 +217,11 @@ def _proxies() -> dict[str, str]:
     found = proxies(os.environ)
     every = {name: found["all_proxy"] for name in ("http_proxy", "https_proxy") if "all_proxy" in found}
     return every | found
+
+
+def release_date(text: str) -> int | None:
+    """The date of a Release file, in seconds since 1970; None without one that can be read."""
+    return _moment("Date", text)
 
 
 def _moment(field: str, text: str) -> int | None:

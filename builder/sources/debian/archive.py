@@ -13,11 +13,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+import requests
+
 from builder.core import resources
 from builder.core.documents import redact, shown
 from builder.core.errors import CellError, MissingToolError, PackageIndexError
 from builder.core.model import Deb, RootfsBase
-from builder.sources.debian.apt import Apt, AptSource, HostSource, ReleaseFile, host_proxies, host_sources
+from builder.sources.debian.apt import (
+    Apt,
+    AptSource,
+    HostSource,
+    ReleaseFile,
+    host_proxies,
+    host_sources,
+    release_date,
+)
 from builder.sources.net import Client, Download, together
 
 VARIABLES = {"debian": "RTBUILD_DEBIAN_MIRROR", "debian-security": "RTBUILD_DEBIAN_SECURITY_MIRROR"}
@@ -39,6 +49,8 @@ _MERGED_USR: Mapping[str, tuple[str, ...]] = {
 }
 _SUITE = re.compile(r"[a-z][a-z0-9-]*")
 """It comes from a matrix or a published image, and stands in apt's configuration."""
+_HEAD = 4096
+"""Bytes of a Release file that are asked for its date, which stands before the list of files."""
 _SUITES = {"bullseye", "bookworm", "trixie", "forky", "sid"}
 _SUITES |= {"oldoldstable", "oldstable", "stable", "testing", "unstable"}
 
@@ -131,11 +143,8 @@ class Debian:
         return [paths[deb] for deb in ordered]
 
     def _fetch_one(self, deb: Deb, progress: Callable[[int], None], stop: Callable[[], bool]) -> Path:
-        with self._guard:
-            if self.client is None:
-                self.client = Client(proxies=host_proxies())
         return Download(
-            client=self.client,
+            client=self._http(),
             urls=lambda: [f"{self._archives()[deb.archive]}/{quote(deb.file)}"],
             what=f"{deb.package} {deb.version}",
             sha256=deb.sha256,
@@ -147,6 +156,26 @@ class Debian:
             progress=progress,
             stop=stop,
         ).fetch()
+
+    def _http(self) -> Client:
+        with self._guard:
+            if self.client is None:
+                self.client = Client(proxies=host_proxies())
+            return self.client
+
+    def _answered(self, source: AptSource) -> int | None:
+        """The date of a source's lists as the archive has them now; None if it does not tell.
+
+        The text is not verified: it can only raise a doubt.
+        """
+        url = f"{source.uri}/dists/{source.suite}/InRelease"
+        try:
+            answer = self._http().get(url, headers={"Range": f"bytes=0-{_HEAD - 1}"}, stream=True)
+            with answer:
+                head = next(answer.iter_content(_HEAD), b"") if answer.ok else b""
+        except requests.RequestException:
+            return None
+        return release_date(head.decode("utf-8", "replace"))
 
     def _apt(self, suite: str, platform: str) -> tuple[Apt, tuple[ReleaseFile, ...]]:
         """The suite's apt and its lists' heads, fetched once in this process."""
@@ -164,6 +193,8 @@ class Debian:
         with apt.alone():
             found = apt.update(sources)
             releases = apt.releases()
+        answers = {one.suite: self._answered(one) for one in found}
+        releases = tuple(one._replace(answered=answers.get(one.suite)) for one in releases)
         for absent in sources:
             if absent not in found and self.note is not None:
                 self.note(f"{redact(absent.uri)} has no suite {absent.suite}: resolved without it")
@@ -211,12 +242,14 @@ def security_suite(suite: str) -> str:
 
 def older_lists(found: ReleaseFile) -> str | None:
     """A sentence, if an archive answered with older lists than this machine had before."""
-    if found.date == found.newest:
+    if found.date < found.newest:
+        what = f"the lists of {found.suite} are of {day(found.date)}, and this machine had some of"
+    elif found.answered is not None and found.answered < found.newest:
+        answered = day(found.answered)
+        what = f"the archive has lists of {found.suite} of {answered}, and this machine keeps those of"
+    else:
         return None
-    return (
-        f"the lists of {found.suite} are of {day(found.date)}, and this machine had some of "
-        f"{day(found.newest)}: a mirror that lags, or an old answer"
-    )
+    return f"{what} {day(found.newest)}: a mirror that lags, or an old answer"
 
 
 def day(moment: int) -> str:

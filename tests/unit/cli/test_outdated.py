@@ -91,7 +91,7 @@ class Published:
     def ask(self, tag: str, repository: str = "signed", **options: Any) -> tuple[int, str]:
         """The exit code, and what is printed."""
         printed = io.StringIO()
-        with serve_repository(repository) as where, contextlib.redirect_stdout(printed):
+        with serve_repository("0.1.0", repository) as where, contextlib.redirect_stdout(printed):
             code = called(module.outdated, [where + tag], **options)
         return code, printed.getvalue().replace(where, "team/tf")
 

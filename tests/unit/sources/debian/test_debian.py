@@ -17,7 +17,7 @@ from doubles.http_server import Server
 
 from builder.core.errors import CellError, MissingToolError, PackageIndexError
 from builder.sources.debian import archive as debian
-from builder.sources.debian.apt import HostSource, host_sources
+from builder.sources.debian.apt import AptSource, HostSource, host_sources
 from builder.sources.debian.archive import Debian, archives_of, cache_path, older_lists
 
 if TYPE_CHECKING:
@@ -102,6 +102,10 @@ def _publish(root: Path, archive: str, suite: str, gpg: list[str]) -> None:
     )
     signed = subprocess.run([*gpg, "--clearsign"], input=release.encode(), check=True, capture_output=True)
     (folder / "InRelease").write_bytes(signed.stdout)
+    dates = [email.utils.formatdate(DATES[archive] - ago, usegmt=True) for ago in (0, 86400)]
+    older = release.replace(f"Date: {dates[0]}", f"Date: {dates[1]}").encode()
+    signed = subprocess.run([*gpg, "--clearsign"], input=older, check=True, capture_output=True)
+    (root / "older-InRelease").write_bytes(signed.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +204,39 @@ def test_what_the_lists_have_today(archives: Archives, tmp_path: Path, client: C
     )  # fmt: skip
     assert "2023-11-14 22:13, and this machine had some of 2023-11-15 22:13" in older
     assert older in notes
+
+
+@needs_apt
+def test_an_older_answer_than_the_last_one_is_said(
+    archives: Archives, tmp_path: Path, client: Client
+) -> None:
+    """apt takes the older lists for none, keeps its own, and prints what it does for lists without news."""
+    suite = {"suite": "bullseye", "platform": "linux/amd64", "packages": ["libthing"]}
+    first = archives.debian(tmp_path, client).today(**suite)  # type: ignore[arg-type]
+    assert [older_lists(one) for one in first.releases] == [None, None]
+    path = "/debian-security/dists/bullseye-security/InRelease"
+    now = (archives.root / path[1:]).read_bytes()
+    try:
+        archives.server.file(path, (archives.root / "older-InRelease").read_bytes())
+        notes: list[str] = []
+        again = archives.debian(tmp_path, client, note=notes.append).today(**suite)  # type: ignore[arg-type]
+    finally:
+        archives.server.file(path, now)
+    assert again.security == first.security
+    security, main = again.releases
+    assert security.date == security.newest == DATES["debian-security"]
+    assert older_lists(main) is None
+    assert older_lists(security) == (
+        "the archive has lists of bullseye-security of 2023-11-13 22:13, and this machine keeps those of "
+        "2023-11-14 22:13: a mirror that lags, or an old answer"
+    )
+    assert older_lists(security) in notes
+
+
+def test_an_archive_that_does_not_answer_has_no_date(tmp_path: Path, client: Client) -> None:
+    archive = Debian({"debian": "http://127.0.0.1:1"}, cache=tmp_path, client=client)
+    source = AptSource("http://127.0.0.1:1", "bookworm", optional=False, check_valid_until=True)
+    assert archive._answered(source) is None
 
 
 @pytest.mark.parametrize("suite", ["", "..", "x y", "x\ndeb [trusted=yes] file:. x", "--help"])
