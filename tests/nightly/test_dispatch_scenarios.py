@@ -10,12 +10,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,9 @@ from slurm_cluster import Cluster
 from slurm_scene import Scene, made
 
 from builder.release.dispatch.node import reports_beside
+from builder.sources.oci import Artifact, attach, parse_reference
 from builder.sources.oci.staging import CELL_LABEL
+from builder.verify.evidence.report_exchange import REPORT_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 CELLS = int(os.environ.get("RTBUILD_TEST_CELLS", "2"))
 """On four classes each."""
+CLASSES = ("T4", "A100", "L4", "H100")
 LONGEST = 60.0
 """Seconds for which a dispatcher may say nothing while something is away."""
 
@@ -46,9 +51,12 @@ class Dispatcher:
     scene: Scene
     lines: list[tuple[float, str]] = field(default_factory=list)
 
+    words: tuple[str, ...] = ()
+    """Further options."""
+
     def __post_init__(self) -> None:
         self.began = time.monotonic()
-        self.process = self.scene.start()
+        self.process = self.scene.start(*self.words)
         self.out = ""
         self.threads = [threading.Thread(target=one, daemon=True) for one in (self._hear, self._read)]
         for thread in self.threads:
@@ -92,9 +100,22 @@ class Bench:
     visited: set[str] = field(default_factory=set)
     """Tasks on whose node those of another class run, too."""
 
-    def dispatch(self) -> Dispatcher:
-        self.dispatchers.append(Dispatcher(self.scene))
+    told: str = ""
+    """What a dispatcher has to have said, as a pattern."""
+    after: list[Callable[[], None]] = field(default_factory=list)
+    """What is put back in its order."""
+
+    def dispatch(self, *words: str) -> Dispatcher:
+        self.dispatchers.append(Dispatcher(self.scene, words=words))
         return self.dispatchers[-1]
+
+    def until_said(self, pattern: str, seconds: float = LONGEST) -> None:
+        """Wait until the last dispatcher says it; a user is not to wait longer for a word."""
+        told, end = self.dispatchers[-1], time.monotonic() + seconds
+        while not any(re.search(pattern, line) for _, line in told.lines):
+            assert time.monotonic() < end, (pattern, told.lines)
+            assert told.process.poll() is None, (pattern, told.lines)
+            time.sleep(0.1)
 
     def task(self, number: int, name: str) -> str:
         return f"{self.scene.project.matrix.cells[number % CELLS].id} on {name}"
@@ -318,6 +339,302 @@ def four_nodes_attach_at_once(bench: Bench) -> None:
     bench.dispatch()
 
 
+def out_of_time(bench: Bench) -> None:
+    """Each attempt of a task is ended by its limit."""
+    _fleet(bench, "attempts: 3", "attempts: 1")
+    _fleet(bench, "H100: {}", "H100: {minutes: 1}")
+    bench.hopeless = {bench.task(0, "H100")}
+    bench.scene.ask({bench.task(0, "H100"): ["hangs"]})
+    bench.told = "TIMEOUT|was not done after 60 s"
+    bench.dispatch()
+
+
+def _fleet(bench: Bench, old: str, new: str) -> None:
+    text = bench.scene.fleet.read_text()
+    assert old in text
+    bench.scene.fleet.write_text(text.replace(old, new))
+
+
+def partition_with_less_time(bench: Bench) -> None:
+    _fleet(bench, "H100: {}", "H100: {minutes: 90}")
+    bench.dispatch()
+    bench.until_said("PartitionTimeLimit")
+    bench.after.append(lambda: _partition(bench, "MaxTime=60"))
+    _partition(bench, "MaxTime=120")
+
+
+def _partition(bench: Bench, setting: str) -> None:
+    bench.cluster.call("scontrol", "update", "PartitionName=gpu", setting)
+
+
+def disk_full(bench: Bench) -> None:
+    """On one of two nodes of a class: Docker pulls nothing there."""
+    _on_node(bench, "n0", "docker: failed to register layer: write /x: no space left on device", 125)
+    bench.dispatch()
+
+
+def _on_node(bench: Bench, node: str, said: str, code: int) -> None:
+    folder = bench.scene.folder / "first"
+    folder.mkdir()
+    (folder / "docker").write_text(
+        f"#!/bin/bash\n"
+        f'[ "$SLURMD_NODENAME" = {node} ] && [ "$1" = run ] && {{ echo "{said}" >&2; exit {code}; }}\n'
+        f'exec {bench.scene.folder}/bin/docker "$@"\n'
+    )
+    (folder / "docker").chmod(0o755)
+    bench.scene.write_node(f"{folder}:{bench.scene.folder}/bin:$PATH")
+
+
+def configured(bench: Bench, *lines: str) -> None:
+    """Other lines in slurm.conf, by a controller that starts again."""
+    conf = bench.cluster.srv / "slurm.conf"
+    text = conf.read_text()
+    names = {line.partition("=")[0] for line in lines}
+    kept = [line for line in text.splitlines() if line.partition("=")[0] not in names]
+
+    def write(content: str) -> None:
+        conf.write_text(content)
+        _without_controller(bench, 0)
+        bench.away.pop()  # nobody waits
+
+    write("\n".join([*kept[:3], *lines, *kept[3:]]) + "\n")
+    bench.after.append(lambda: write(text))
+
+
+def small_arrays(bench: Bench) -> None:
+    configured(bench, "MaxArraySize=1")
+    bench.dispatch()
+
+
+def forgotten_at_once(bench: Bench) -> None:
+    configured(bench, "MinJobAge=2")
+    bench.dispatch()
+
+
+def renamed_by_the_site(bench: Bench) -> None:
+    """A plug-in of the site gives each job its own name, and takes comments away."""
+    (bench.cluster.srv / "job_submit.lua").write_text(
+        "function slurm_job_submit(job, partitions, uid)\n"
+        '  job.name = "site-" .. uid\n  job.comment = ""\n  return slurm.SUCCESS\nend\n'
+        "function slurm_job_modify(job, record, partitions, uid) return slurm.SUCCESS end\n"
+    )
+    configured(bench, "JobSubmitPlugins=lua")
+    bench.slow("T4")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "T4"))
+    bench.dispatch()
+
+
+def clocks_differ(bench: Bench) -> None:
+    """Nodes are an hour ahead of the dispatcher."""
+    node = bench.scene.node.read_text()
+    ahead = "FAKETIME=+3600s FAKETIME_DONT_FAKE_MONOTONIC=1 LD_PRELOAD=libfaketimeMT.so.1"
+    path = "LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/faketime"
+    bench.scene.node.write_text(node.replace("env HOME", f"env {path} {ahead} HOME"))
+    bench.slow("T4")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "T4"))
+    bench.dispatch()
+
+
+def outsiders_reports(bench: Bench) -> None:
+    """Somebody puts what is no report beside each image, and a report on an image that is not there."""
+    bench.slow("T4", "A100", "L4", "H100")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "T4"))
+    for image in bench.scene.images():
+        for content in (b"{", b'{"verdict": "works"}', b"\0" * 9000):
+            artifact = Artifact(artifact_type=REPORT_TYPE, content=content)
+            attach(
+                bench.scene.registry, parse_reference(image.reference), image.manifest.descriptor, artifact
+            )
+
+
+def node_reinstalled(bench: Bench) -> None:
+    """Its disk is new after it kept reports: they are made again, which is no fault of anybody's."""
+    kept = bench.scene.folder / "kept"
+    node = bench.scene.node.read_text()
+    bench.scene.node.write_text(node.replace("env HOME", f"env RTBUILD_CACHE={kept} HOME"))
+    bench.slow("T4")
+    bench.visited = {bench.task(number, name) for number in range(CELLS) for name in CLASSES}
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "T4"))
+    with bench.is_away():
+        bench.server.fault = lambda request: 403 if request.method != "GET" else None
+        end = time.monotonic() + 300
+        while not list(kept.glob("reports-to-hand-in/*.json")):
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        time.sleep(35)  # so that a node gives up, and a job is to hand it in
+        shutil.rmtree(kept)
+        bench.server.fault = None
+
+
+def registry_swapped(bench: Bench) -> None:
+    """Its mirror has the images and no reports; the tasks for the first are under way."""
+    bench.slow("T4")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "T4"))
+    held = ExitStack()
+    mirror = held.enter_context(serve(RegistryDouble()))
+    bench.visited = {bench.task(number, name) for number in range(CELLS) for name in CLASSES}
+    for name in ("blobs", "manifests", "tags"):
+        getattr(mirror, name).update(getattr(bench.server, name))
+    images = {digest for tag, digest in mirror.tags.items() if tag.startswith("staged-")}
+    for digest, (_, content) in list(mirror.manifests.items()):
+        if json.loads(content).get("subject"):
+            del mirror.manifests[digest]
+    bench.dispatch("--from", f"{mirror.host}/staging")
+
+    def reported_there() -> None:
+        with held:
+            counts = {digest: len(mirror.refers_to(digest)) for digest in images}
+            assert set(counts.values()) == {len(CLASSES)}, counts
+
+    bench.after.append(reported_there)
+
+
+def queue_cleared(bench: Bench) -> None:
+    """Somebody cancels whatever waits: a decision, as for what runs."""
+    bench.slow("T4", "A100", "L4", "H100")
+    bench.dispatch()
+    for name in ("A100", "L4", "H100"):
+        bench.scene.until(bench.task(0, name))
+    rows = bench.cluster.call("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i|%j|%K")
+    waiting = [row.split("|") for row in rows.splitlines()]
+    bench.hopeless = {
+        bench.task(int(index), name.removeprefix("rtbuild-").upper()) for _, name, index in waiting
+    }
+    bench.cluster.call("scancel", "--state=PENDING", *(job for job, _, _ in waiting))
+
+
+def _pending(bench: Bench) -> list[str]:
+    return bench.cluster.call("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i").split()
+
+
+def held(bench: Bench) -> None:
+    bench.slow("A100")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "A100"))
+    waiting = _pending(bench)
+    for job in waiting:
+        with suppress(subprocess.CalledProcessError):  # it has begun
+            bench.cluster.call("scontrol", "hold", job)
+    if _pending(bench):
+        bench.until_said("JobHeld")
+    time.sleep(20)
+    for job in waiting:
+        with suppress(subprocess.CalledProcessError):
+            bench.cluster.call("scontrol", "release", job)
+
+
+def cold_start(bench: Bench) -> None:
+    """The controller's state is gone, and its ids begin again: what ran is killed by its nodes."""
+    bench.slow("T4", "A100", "L4", "H100")
+    bench.dispatch()
+    for name in CLASSES:
+        bench.scene.until(bench.task(0, name))
+    with bench.is_away():
+        bench.cluster.kill("ctld")
+        shutil.rmtree(bench.cluster.srv / "state")
+        (bench.cluster.srv / "state").mkdir()
+    bench.cluster.start("ctld")
+
+
+def partition_down(bench: Bench) -> None:
+    bench.slow("A100")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "A100"))
+    with bench.is_away():
+        _partition(bench, "State=DOWN")
+        time.sleep(40)
+        _partition(bench, "State=UP")
+
+
+def suspended(bench: Bench) -> None:
+    bench.slow("H100")
+    bench.dispatch()
+    bench.scene.until(bench.task(0, "H100"))
+    assert _jobs(bench, "suspend", "h100")
+    time.sleep(30)
+    stopped = ["--noheader", "--array", "--states=SUSPENDED", "--format=%i"]
+    bench.cluster.call("scontrol", "resume", ",".join(bench.cluster.call("squeue", *stopped).split()))
+
+
+def requeued_twice(bench: Bench) -> None:
+    tasks = [bench.task(number, name) for number in range(CELLS) for name in CLASSES]
+    bench.scene.ask({task: ["slow", "slow"] for task in tasks})
+    bench.dispatch()
+    for count in (1, 2):
+        for name in CLASSES:
+            bench.scene.until(bench.task(0, name), count)
+            _jobs(bench, "requeue", name.lower())
+
+
+def job_of_the_same_name(bench: Bench) -> None:
+    """Somebody's job is called as ours are, and is an array."""
+    bench.cluster.call(
+        "sbatch", "--job-name=rtbuild-t4", "--array=0-1", "--output=/dev/null", "--wrap=sleep 600"
+    )
+    bench.after.append(bench.cluster.clear)
+    bench.dispatch()
+
+
+def two_without_a_shared_folder(bench: Bench) -> None:
+    """Two machines of one user: neither sees the other's lock, and both have looked before either submits."""
+    folder, real = bench.scene.folder / "meet", bench.cluster.bin / "sbatch"
+    folder.mkdir()
+    (folder / "sbatch").write_text(
+        f"#!/bin/bash\ntouch {folder}/$PPID.here\nfor i in $(seq 600); do\n"
+        f"  [ $(ls {folder}/*.here | wc -l) -ge 2 ] && break\n  sleep 0.1\ndone\n"
+        f'exec {real} "$@"\n'
+    )
+    (folder / "sbatch").chmod(0o755)
+    bench.scene.first = f"{folder}:"
+    # beside the slow one a card is free for a second job of it
+    bench.scene.ask({bench.task(0, "T4"): ["slow", "slow"]})
+    bench.told = "withdrawn"
+    environment = bench.scene.env()
+    for name in ("one", "two"):
+        place = {"RTBUILD_CACHE": str(bench.scene.folder / name)}
+        bench.scene.env = lambda place=place: environment | place  # type: ignore[method-assign,misc]
+        bench.dispatch()
+
+
+def maintenance(bench: Bench) -> None:
+    """All nodes are reserved for somebody else for a time."""
+    reserved = ["reservation=maint", "starttime=now", "duration=60", "users=nobody", "nodes=ALL"]
+    bench.cluster.call("scontrol", "create", *reserved, "flags=maint,ignore_jobs")
+    bench.dispatch()
+    try:
+        bench.until_said("[Rr]eserv|ReqNodeNotAvail")
+        time.sleep(15)
+    finally:
+        bench.cluster.call("scontrol", "delete", "reservation=maint")
+
+
+OUTSIDE: dict[str, Callable[[Bench], None]] = {
+    "time limit": out_of_time,
+    "partition with less time": partition_with_less_time,
+    "disk full on a node": disk_full,
+    "MaxArraySize=1": small_arrays,
+    "ended jobs forgotten after 2 s": forgotten_at_once,
+    "a site's plug-in renames jobs": renamed_by_the_site,
+    "clocks of nodes an hour ahead": clocks_differ,
+    "an outsider's reports": outsiders_reports,
+    "node reinstalled, with reports kept": node_reinstalled,
+    "registry swapped for a mirror": registry_swapped,
+    "scancel of what waits": queue_cleared,
+    "what waits is held, and released": held,
+    "slurmctld without its state": cold_start,
+    "partition down for 40 s": partition_down,
+    "suspended for 30 s": suspended,
+    "each task requeued twice": requeued_twice,
+    "somebody's job of the same name": job_of_the_same_name,
+    "two dispatchers without a shared folder": two_without_a_shared_folder,
+    "reservation over all nodes": maintenance,
+}
+"""Written from what users are told, before the dispatcher was read."""
 SCENARIOS: dict[str, Callable[[Bench], None]] = {
     "clean": clean,
     "slurmctld killed for 15 s": controller_away,
@@ -341,6 +658,7 @@ SCENARIOS: dict[str, Callable[[Bench], None]] = {
     "wrong gres": lambda bench: wrong(bench, "gres: 'gpu:h200:1'"),
     "a node with another card": lambda bench: wrong(bench, "gres: 'gpu:l4:1'"),
     "four nodes attach to one image at once": four_nodes_attach_at_once,
+    **OUTSIDE,
 }
 
 
@@ -367,10 +685,14 @@ def table() -> Iterator[list[str]]:
 def test_what_is_said_at_the_end_is_true(name: str, cluster: Cluster, table: list[str]) -> None:
     with serve() as server, made(cluster, server, CELLS) as scene:
         bench = Bench(scene, cluster, server)
-        SCENARIOS[name](bench)
-        bench.end()
-        server.fault = None
-        tasks = {bench.task(number, card) for number in range(CELLS) for card in ("T4", "A100", "L4", "H100")}
+        try:
+            SCENARIOS[name](bench)
+            bench.end()
+        finally:
+            server.fault = None
+            for mended in bench.after:
+                mended()
+        tasks = {bench.task(number, card) for number in range(CELLS) for card in CLASSES}
         last = {f"{row['cell']} on {row['class']}": row for row in bench.dispatchers[-1].rows()}
         ends = {
             path.name: [one.read_text() for one in path.iterdir()]
@@ -385,6 +707,9 @@ def test_what_is_said_at_the_end_is_true(name: str, cluster: Cluster, table: lis
         table.append(f"{name:<42} {row}")
         sys.stderr.write(table[-1] + "\n")
         said = [line for one in bench.dispatchers for _, line in one.lines]
+        rows = [row for one in bench.dispatchers for row in one.rows()]
+        words = "\n".join([*said, *(str(row["scheduler"]) for row in rows)])
+        assert re.search(bench.told, words), words
         assert not lost, "\n".join([*(f"{task}: {last[task]['scheduler']}" for task in lost), *said])
         assert not vanished
         assert not twice

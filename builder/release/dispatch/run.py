@@ -308,7 +308,12 @@ class OnSlurm(_Dispatched):
             if jobs:
                 taken = sum(task.key not in new.refused for task in part)
                 self.say(f"{name}: submitted as job {', '.join(jobs)}, tasks: {taken}")
+        own = {job for jobs in made.values() for job in jobs}
+        self.queue.own |= own
         self.queue.supersede(task.key for task in fresh if task.key not in new.refused)
+        # builds of later waves wait for these jobs
+        if own and fresh[0].column != BUILD and (twice := self.queue.withdraw(own)):
+            self.say(f"{twice} tasks are withdrawn: another dispatcher submitted them a moment before")
         return new.refused
 
 

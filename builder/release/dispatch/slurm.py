@@ -7,7 +7,7 @@ Options: https://slurm.schedmd.com/sbatch.html
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builder.core.documents import shown
@@ -30,6 +30,10 @@ _LATER = 20
 AGAIN = "again, "
 """Begins the comment of a job whose node could not submit its task again."""
 _COMMENT = re.compile(rf"({AGAIN})?rtbuild: (.+)")
+_STRANGE = 100
+"""Jobs of other names whose scripts are read at a look, each once."""
+_TWICE = "rtbuild: withdrawn"
+"""Begins the comment of a job whose tasks another dispatcher submitted first."""
 _ENDED = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()  # noqa: SIM905
 )
@@ -233,6 +237,7 @@ class _Row:
 
     job: int
     index: str
+    name: str
     state: str
     reason: str
     submitted: str = ""
@@ -250,22 +255,52 @@ class Queue:
     """The jobs of each task that had ended when they were seen, named as in ``_keys``."""
     _past: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     """Those of them before the task's last submission."""
+    own: set[str] = field(default_factory=set)
+    """The ids of jobs that were submitted here."""
+    _strange: int = 0
+    """Scripts of jobs of other names that may be read at this look."""
 
     def supersede(self, keys: Iterable[str]) -> None:
         """Slurm took these tasks anew: how their jobs before ended says nothing of them any more."""
         self._past |= {key: set(self._ended.get(key, ())) for key in keys}
 
+    def withdraw(self, jobs: Collection[str]) -> int:
+        """Cancel the tasks of these new jobs that an earlier job has, too; their number.
+
+        Another dispatcher, whose lock this one does not see, submitted them between this one's look and its
+        submission. The controller numbers jobs in order, so one of two such sees the other's.
+        Raises SchedulerError, MissingToolError.
+        """
+        at: dict[str, list[tuple[int, str]]] = {}
+        for row in (row for row in self._array_tasks() if row.state not in _ENDED):
+            keys = self._keys_of(row, alive=True)
+            if int(row.index) < len(keys):
+                at.setdefault(keys[int(row.index)], []).append((row.job, row.index))
+        twice: dict[int, list[str]] = {}
+        for places in at.values():
+            first = min(job for job, _ in places)
+            for job, index in places:
+                if job != first and str(job) in jobs:
+                    twice.setdefault(job, []).append(index)
+        for job, indexes in twice.items():
+            name = f"{job}_[{','.join(indexes)}]"
+            # else whoever looks takes it for somebody's decision
+            comment = f"Comment={_TWICE}, an earlier job has the task"
+            for command in (["scontrol", "update", f"JobId={name}", comment], ["scancel", name]):
+                _SLURM.ask(command, harmless="Invalid job id")
+        return sum(map(len, twice.values()))
+
     def tasks(self) -> dict[str, Scheduled]:
         """Every task that waits, runs or ended lately, by key, with Slurm's word: ``PENDING (Resources)``."""
         found = {}
         # the newest job of a task last, and a live one
-        for row in sorted(_rows(), key=lambda row: (row.state not in _ENDED, row.job, row.index)):
+        for row in sorted(self._array_tasks(), key=lambda row: (row.state not in _ENDED, row.job, row.index)):
             state, alive = row.state, row.state not in _ENDED
             keys = self._keys_of(row, alive=alive)
-            if row.index.isdecimal() and int(row.index) < len(keys):
+            if int(row.index) < len(keys):
                 key, job = keys[int(row.index)], (str(row.job), row.submitted)
                 if not alive:
-                    if job in self._past.get(key, ()):
+                    if job in self._past.get(key, ()) or row.comment.startswith(_TWICE):
                         continue
                     self._ended.setdefault(key, set()).add(job)
                 word = f"{state} ({row.reason})" if row.reason != "None" else state
@@ -285,18 +320,28 @@ class Queue:
                 )
         return found
 
+    def _array_tasks(self) -> Iterator[_Row]:
+        """The tasks of this user's arrays, ours and others."""
+        self._strange = _STRANGE
+        return (row for row in _rows() if row.index.isdecimal())
+
     def _keys_of(self, row: _Row, *, alive: bool) -> tuple[str, ...]:
         """The keys in a job's batch script; none if it is gone with the job. Raises SchedulerError."""
         name = str(row.job), row.submitted
         if name not in self._keys:
+            ours = row.name.startswith(PREFIX) or name[0] in self.own
+            if not ours:
+                if not alive or not self._strange:
+                    return ()
+                self._strange -= 1
             command = ["scontrol", "write", "batch_script", name[0], "-"]
             try:
                 keys = keys_in(_SLURM.ask(command, harmless="Invalid job id"))
             except SchedulerError:
-                if alive:
+                if alive and ours:
                     raise
                 return ()  # asked again at the next look
-            if alive and not keys:
+            if alive and ours and not keys:
                 return ()
             self._keys[name] = keys
         return self._keys[name]
@@ -307,12 +352,13 @@ def jobs_named(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(row.job) for row in _rows(PREFIX + name) if row.state not in _ENDED))
 
 
-def _rows(prefix: str = PREFIX) -> Iterator[_Row]:
+def _rows(prefix: str = "") -> Iterator[_Row]:
+    """This user's jobs whose names begin so: a site's plug-in may rename them."""
     command = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%F|%K|%j|%T|%r|%V|%k"]
     for line in _SLURM.ask(command).splitlines():
-        job, index, name, *rest = [*line.strip().split("|", 6), "", "", ""][:7]
-        if job.isdecimal() and name.startswith(prefix) and all(rest[:2]):
-            yield _Row(int(job), index, *rest)
+        job, *rest = [*line.strip().split("|", 6), "", "", ""][:7]
+        if job.isdecimal() and rest[1].startswith(prefix) and all(rest[2:4]):
+            yield _Row(int(job), *rest)
 
 
 def try_lane(name: str, fleet: Fleet) -> str | None:

@@ -91,6 +91,64 @@ def test_two_dispatchers_at_the_same_moment_submit_once(desk: Desk) -> None:
     assert {row["scheduler"] for found in rows for row in found} == {"PENDING (Resources)"}
 
 
+def test_what_another_dispatcher_submitted_in_between_is_withdrawn(desk: Desk) -> None:
+    """Of two that share no folder, each finds the tasks missing: the later job goes."""
+    jobs = desk.slurm()
+    (desk.bin / "sbatch").rename(desk.bin / "sbatch-double")
+    asked = desk.folder / "asked"
+    desk.program(
+        "sbatch",
+        'text=$(cat); case $text in *gpu:t4*) sbatch-double "$@" <<<"$text" >/dev/null ;; esac;'
+        ' sbatch-double "$@" <<<"$text"',
+    )
+    desk.program("scancel", f'echo "scancel $*" >>{asked}; rm {jobs}/${{1%_*}}')
+    desk.program(
+        "scontrol",
+        f'case "$1" in write) cat {jobs}/$3 ;; update) echo "$*" >>{asked} ;;'
+        ' show) echo "MaxArraySize = 1001" ;; esac',
+    )
+    code, rows = desk.tasks()
+    assert (code, {row["scheduler"] for row in rows}) == (0, {"PENDING (Resources)"})
+    assert asked.read_text().splitlines() == [
+        "update JobId=3_[0,1] Comment=rtbuild: withdrawn, an earlier job has the task",
+        "scancel 3_[0,1]",
+    ]
+    assert "2 tasks are withdrawn" in desk.said
+
+
+def test_jobs_that_the_site_renames_are_found(desk: Desk) -> None:
+    """Also by a dispatcher that did not submit them; somebody's arrays of other scripts are none of ours."""
+    jobs = desk.slurm()
+    (desk.bin / "squeue").rename(desk.bin / "squeue-double")
+    desk.program("squeue", "squeue-double | sed 's/rtbuild-[a-z0-9]*/site/'; echo '77|0|x|RUNNING|None'")
+    desk.program(
+        "scontrol",
+        f'case "$1" in write) [ $3 != 77 ] || {{ echo 77 >>{desk.folder}/read; echo true; exit; }};'
+        f" cat {jobs}/$3 ;;"
+        ' show) echo "MaxArraySize = 1001" ;; esac',
+    )
+    for _ in range(2):
+        code, rows = desk.tasks()
+        assert (code, [row["scheduler"] for row in rows]) == (0, ["PENDING (Resources)"] * 4)
+    assert len(list(jobs.glob("*.after"))) == 2
+    queue = slurm.Queue()
+    before = (desk.folder / "read").read_text()
+    for _ in range(3):
+        assert len(queue.tasks()) == 4
+    assert (desk.folder / "read").read_text() == before + "77\n", "another's script is read once"
+
+
+def test_a_job_that_was_withdrawn_says_nothing_of_its_task(desk: Desk) -> None:
+    desk.slurm()
+    desk.call()
+    failed = "1|0|rtbuild-a100|FAILED|NonZeroExitCode|now|"
+    withdrawn = "2|0|rtbuild-a100|CANCELLED|None|now|rtbuild: withdrawn, an earlier job has the task"
+    desk.program("scontrol", f"cat {desk.folder}/jobs/1")
+    desk.program("squeue", f"echo '{failed}'; echo '{withdrawn}'")
+    (found,) = slurm.Queue().tasks().values()
+    assert (found.word, found.again) == ("FAILED (NonZeroExitCode)", True)
+
+
 def test_what_has_a_verdict_is_not_submitted(desk: Desk) -> None:
     jobs = desk.slurm()
     for image in desk.images():
