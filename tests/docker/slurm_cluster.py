@@ -175,7 +175,7 @@ class Cluster:
 
     def clear(self) -> None:
         """Cancel every job, also one that Slurm has queued again for later, and wait until none is left."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while ids := self.call("squeue", "--noheader", "--array", "--format=%i").split():
             assert time.monotonic() < until, self.logs()
             with contextlib.suppress(subprocess.CalledProcessError):  # it ended meanwhile
@@ -199,7 +199,7 @@ class Cluster:
         self.start("ctld")
         for name in NODES:
             self.start(name)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while time.monotonic() < until:
             try:
                 states = self.call("sinfo", "--noheader", "--Node", "--format", "%N %T").splitlines()

@@ -83,7 +83,7 @@ class Scene(DispatchScene):
 
     def until(self, name: str, count: int = 1) -> Path:
         """The last run of a task, once it has run so often."""
-        end = time.monotonic() + 90
+        end = time.monotonic() + 300
         while self.runs().get(name, 0) < count:
             assert time.monotonic() < end, self.cluster.logs()
             time.sleep(0.2)

@@ -231,7 +231,7 @@ def test_the_reader_of_a_pipe_may_leave() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.stdout == "{"

@@ -287,7 +287,7 @@ def test_processes_that_make_use_and_prune_at_once(store: LayerStore) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(300)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     assert sum(size for _, size in store._blobs()) <= 600
     assert LayerStore(store.root).verify() == []
