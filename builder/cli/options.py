@@ -110,12 +110,30 @@ def matrix_files() -> list[Path]:
 def matrix_paths(given: list[Path]) -> list[Path]:
     """The files named, or all of ``matrices/``; naming the same file twice counts once."""
     paths = given or matrix_files()
+    for path in paths:
+        _refuse_framework(path)
     if not paths:
         raise UsageError(
             "no matrix file given, and there is no matrices/*.yaml here",
             hint="`rtbuild init torch` writes a first one; or name a file: rtbuild list path/to/matrix.yaml",
         )
     return list(dict.fromkeys(paths))
+
+
+def _refuse_framework(path: Path) -> None:
+    """UsageError for a requirement in a matrix file's place, as in ``check torch==1.12``."""
+    word = str(path)
+    name = re.match(r"[A-Za-z][\w-]*(?=$|[\[=<>~!])", word)
+    if name is None or path.exists():
+        return
+    from builder.plan.facts.tables import load
+
+    if name.end() < len(word) or load().is_framework(name[0]):
+        raise UsageError(
+            f"{word} is a requirement, and this command reads matrix files",
+            hint=f"`rtbuild resolve '{word}'` says for which --gpu and --driver it can be had; "
+            f"`rtbuild init '{word}'` writes a matrix of it",
+        )
 
 
 def load_all(given: list[Path] | None) -> list[Matrix]:

@@ -1,11 +1,13 @@
 """The probe, asked in a process of its own: nothing of rtbuild imports it."""
 
 import difflib
+import os
 import re
 import subprocess
 import sys
 
 from builder.cli.console import say
+from builder.core import resources
 from builder.core.errors import UsageError
 
 HOW_TO_PROBE = (
@@ -27,7 +29,12 @@ def ask_probe(*arguments: str, said: str | None = None) -> int:
     """
     # -P: the module is rtbuild's, whatever lies in this folder
     command = [sys.executable, "-P", "-m", "builder.verify.cudnn_verify", *arguments]
-    done = subprocess.run(command, stderr=subprocess.PIPE, input=said, text=True, check=False)
+    env = dict(os.environ)
+    try:
+        env["RTBUILD_SITE"] = resources.site()
+    except UsageError as problem:  # an error of the project's settings is not the one that is asked about
+        say(f"warning: {problem.message}")
+    done = subprocess.run(command, stderr=subprocess.PIPE, input=said, text=True, check=False, env=env)
     if done.returncode == 30:  # called wrongly, or it failed itself: docs/verdicts.md
         message = done.stderr.strip().removeprefix("cudnn-verify: ")
         hint = HOW_TO_PROBE

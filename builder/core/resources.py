@@ -4,6 +4,9 @@ import os
 import re
 from pathlib import Path
 
+from builder.core.documents import MalformedError, parse_toml, read_file, shown
+from builder.core.errors import UsageError
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -45,6 +48,36 @@ def runtime() -> Path:
 def facts() -> Path:
     """The folder with the compatibility tables."""
     return _PACKAGE / "plan" / "facts" / "tables" / "data"
+
+
+def site() -> str:
+    """The address of the project's site, without a slash at its end; empty if none is set.
+
+    ``RTBUILD_SITE``, else ``site`` in ``[tool.rtbuild]`` of this folder's ``pyproject.toml``. Raises
+    UsageError for a file that is no TOML, and for what is no address.
+    """
+    where, named = "RTBUILD_SITE", os.environ.get("RTBUILD_SITE")
+    found: object = named
+    if not named:
+        where, found = "tool.rtbuild.site of pyproject.toml", _project_site(Path("pyproject.toml"))
+    text = "" if found is None else str(found)
+    if text and not (isinstance(found, str) and re.fullmatch(r"https?://[^\s\"'<>@?#]{1,500}", text)):
+        said = f"{where} is no address of a site: {shown(text, most=100)}"
+        raise UsageError(said, hint="as in https://docs.example/rtbuild, without login, ? and #")
+    return text.rstrip("/")
+
+
+def _project_site(path: Path) -> object:
+    try:
+        found: object = parse_toml(read_file(path, most=1 << 20))
+    except FileNotFoundError:
+        return None
+    except (OSError, MalformedError) as problem:
+        place = getattr(problem, "place", "")
+        raise UsageError(f"{path}{place}: {problem}", hint="or name the site by RTBUILD_SITE") from problem
+    for name in ("tool", "rtbuild", "site"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
 
 
 def cache() -> Path:

@@ -1,7 +1,6 @@
 """``rtbuild catalogue``: the static site of working, possible and impossible combinations."""
 
 import os
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def catalogue(
     """Write a static site: which image, release and card work together, and how that is known."""
     # it counts first: https://reproducible-builds.org/specs/source-date-epoch/
     when = _moment(os.environ.get("SOURCE_DATE_EPOCH", ""))
-    site = _address(os.environ.get("RTBUILD_SITE", ""))
+    site = resources.site()
     chosen = opt.load_all(matrices) if matrices or (opt.matrix_files() and not repositories) else []
     registered: list[CataloguedImage] = []
     notes: list[str] = []
@@ -71,14 +70,6 @@ def catalogue(
         said = ", ".join(f"{count} {name}" for name, count in counts.items())
         show(f"{output / 'index.html'}: {said}")
     return 0
-
-
-def _address(site: str) -> str:
-    """Of ``RTBUILD_SITE``, where the folder is to be published. Raises UsageError for one that is none."""
-    if site and not re.fullmatch(r"https?://[^\s\"'<>@?#]{1,500}", site):
-        said = f"RTBUILD_SITE is no address of a site: {shown(site, most=100)}"
-        raise UsageError(said, hint="RTBUILD_SITE=https://docs.example/rtbuild, without login, ? and #")
-    return site.rstrip("/")
 
 
 def _moment(epoch: str) -> datetime:

@@ -1,5 +1,6 @@
 """``rtbuild outdated``: what has appeared or gone since cells were locked."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,10 +114,14 @@ def _document(cell: str, found: Outdated) -> dict[str, Any]:
 
 
 def _page(found: Mapping[str, Outdated]) -> Iterator[str]:
+    times = Counter(text for one in found.values() for text in one.unknown)
+    shared = {text: count for text, count in times.items() if count > 1}
+    for text, count in shared.items():  # no network, and a line of it for each cell would be the whole page
+        yield f"unknown for {count} of {len(found)}: {text}"
     for cell, one in found.items():
         yield f"{cell}: {one.summary}" + (f" (Debian's lists of {one.dated})" if one.dated else "")
         for change in one.changes:
             versions = f"{change.locked} → {change.newer}" if change.newer else change.locked
             yield f"  {change.kind:<9} {change.name} {versions}{f': {change.why}' if change.why else ''}"
-        yield from (f"  unknown   {text}" for text in one.unknown)
+        yield from (f"  unknown   {text}" for text in one.unknown if text not in shared)
         yield from (f"  unasked   {text}" for text in one.unasked)

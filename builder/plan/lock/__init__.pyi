@@ -1,5 +1,5 @@
 from .changes import LockChange, Outdated, in_order, outdated
-from .export import Form, lost_by, written
+from .export import Form, Place, lost_by, written
 from .file import LockEntry, LockStatus, lock_path, merge, pinned_cell, read_lock, state, status
 from .pinning import movable, pin, requirements
 from .sources import (
@@ -22,6 +22,7 @@ __all__ = [
     "LockEntry",
     "LockStatus",
     "Outdated",
+    "Place",
     "SdistBuilder",
     "build_root",
     "choose_sdist",

@@ -107,10 +107,11 @@ def outdated(
                     unknown.append(f"{name}: {answer}")
         except RtbuildError as problem:
             unknown.append(f"{name}: {problem.message}")
+    silent: dict[str, list[str]] = {}
     for wheel in pinned.wheels:
         files = pages[canonicalize_name(wheel.name)]
         if isinstance(files, str):
-            unknown.append(f"{wheel.name}: {files}")
+            silent.setdefault(files.replace(f"/{canonicalize_name(wheel.name)}/", "/"), []).append(wheel.name)
             continue
         changes = list(_wheel(wheel, files))
         if beside is not None and pinned.cell.index and any(change.kind == "gone" for change in changes):
@@ -119,6 +120,9 @@ def outdated(
             )
         else:
             found += changes
+    for why, names in silent.items():
+        every = len(names) == len(pinned.wheels) > 1
+        unknown.append(f"{'the packages' if every else ', '.join(names)}: {why}")
     inside = isinstance(pinned.base, RegistryBase)
     unasked = (f"the packages inside {pinned.cell.base}: no lock lists them",) * inside
     return Outdated(changes=in_order(found), unknown=tuple(unknown), unasked=unasked, lists=tuple(lists))

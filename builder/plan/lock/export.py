@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
 from packaging.utils import canonicalize_name
@@ -22,8 +23,9 @@ from packaging.utils import canonicalize_name
 from builder.core.model import Pinned, Sdist, Wheel
 
 Form = Literal["pylock", "requirements", "constraints", "uv", "conda"]
-Place = Callable[[Wheel | Sdist], tuple[str, str]]
-"""The address of the index that has a file, and that of the file, without logins: :meth:`Index.place`."""
+Place = Callable[[Wheel | Sdist], tuple[str, str]] | Mapping[str, Path]
+"""The address of the index that has a file, and that of the file, without logins (:meth:`Index.place`); or
+files of this machine, each package's own, by sha256."""
 
 _MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 
@@ -55,7 +57,7 @@ def lost_by(pinned: Pinned) -> list[str]:
 
 
 def written(pinned: Pinned, form: Form, place: Place) -> str:
-    """The text of the file. For pylock and uv, which name addresses, ``place`` is asked about each package's.
+    """The text of the file. pylock and uv name addresses: ``place`` has each package's file.
 
     Raises what ``place`` raises.
     """
@@ -97,15 +99,19 @@ def _pylock(pinned: Pinned, place: Place) -> Iterator[str]:
     yield 'created-by = "rtbuild"'
     for wheel in _by_name(pinned):
         file = _file(wheel)
-        index, url = place(file)
         yield from ("", "[[packages]]", f"name = {_text(canonicalize_name(wheel.name))}")
         yield f"version = {_text(wheel.version)}"
-        yield f"index = {_text(index)}"
+        if isinstance(place, Mapping):
+            where = f"path = {_text(str(place[file.sha256]))}"
+        else:
+            index, url = place(file)
+            yield f"index = {_text(index)}"
+            where = f"url = {_text(url)}"
         uploaded = ""
         if isinstance(file, Wheel) and file.uploaded:
             uploaded = f", upload-time = {datetime.fromtimestamp(file.uploaded, UTC):%Y-%m-%dT%H:%M:%SZ}"
         row = (
-            f"{{ name = {_text(file.file)}, url = {_text(url)}{uploaded}, size = {file.size}, "
+            f"{{ name = {_text(file.file)}, {where}{uploaded}, size = {file.size}, "
             f'hashes = {{ sha256 = "{file.sha256}" }} }}'
         )
         yield f"wheels = [{row}]" if isinstance(file, Wheel) else f"sdist = {row}"
@@ -136,15 +142,22 @@ def _uv(pinned: Pinned, place: Place) -> Iterator[str]:
     yield from ("", "[tool.uv]", "package = false", f"environments = [{_text(_marker(pinned))}]")
     yield "# Other releases than a package declares stay: the lock was tried with these."
     yield from _array("override-dependencies", pins)
-    names = {url.rstrip("/"): f"index-{number}" for number, url in enumerate(cell.index, 1)}
-    for url, name in names.items():
-        yield from ("", "[[tool.uv.index]]", f'name = "{name}"', f"url = {_text(url)}", "explicit = true")
-    indexes = {wheel.name: place(_file(wheel))[0] for wheel in _by_name(pinned)}
-    rows = [
-        f'{canonicalize_name(wheel)} = {{ index = "{names[url]}" }}'
-        for wheel, url in indexes.items()
-        if url in names
-    ]
+    rows = []
+    if isinstance(place, Mapping):
+        rows = [
+            f"{canonicalize_name(wheel.name)} = {{ path = {_text(str(place[_file(wheel).sha256]))} }}"
+            for wheel in _by_name(pinned)
+        ]
+    elif cell.index:
+        names = {url.rstrip("/"): f"index-{number}" for number, url in enumerate(cell.index, 1)}
+        for url, name in names.items():
+            yield from ("", "[[tool.uv.index]]", f'name = "{name}"', f"url = {_text(url)}", "explicit = true")
+        indexes = {wheel.name: place(_file(wheel))[0] for wheel in _by_name(pinned)}
+        rows = [
+            f'{canonicalize_name(wheel)} = {{ index = "{names[url]}" }}'
+            for wheel, url in indexes.items()
+            if url in names
+        ]
     yield from ("", "[tool.uv.sources]", *rows) if rows else ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,8 +21,6 @@ from builder.plan.facts.reading.observed import BaseTruth
 from builder.plan.matrix import load
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from builder.core.model import Matrix
 
 TAG = "nvidia/cuda:12.8.1-base-ubuntu24.04"
@@ -42,6 +41,16 @@ def matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Matrix:
 def said(base: BaseTruth) -> None:
     """A registry's answer, as an earlier reading kept it."""
     ReadingCache().keep_base(TAG, "linux/amd64", base)
+
+
+@pytest.mark.parametrize("word", ["torch", "torch==1.12", "tf==2.10", "jax[cuda12]"])
+def test_a_requirement_in_a_matrix_files_place_leads_to_resolve(word: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="is a requirement, and this command reads matrix files") as caught:
+        called(check, [Path(word)])
+    assert f"`rtbuild resolve '{word}'`" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="no matrix file"):
+        called(check, [Path("nothing")])
 
 
 def test_check_names_the_table_until_something_was_read(matrix: Matrix, capsys) -> None:

@@ -93,6 +93,7 @@ ROWS: dict[str, str] = {
     "resolve --notebook": "notebook.ipynb",
     "resolve --from-pylock": "pylock.toml",
     "export --format": f"conda | {CELL}",
+    "export --offline": f" | {CELL} --format pylock",
     "outdated --registry-mirror": f"docker.io=REGISTRY | {OTHERS}",
     "outdated --fail-on": f"any | {TF}",
     "resolve --conda": "environment.yml",

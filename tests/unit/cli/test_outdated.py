@@ -108,7 +108,8 @@ def test_a_published_image_is_asked_about_by_its_provenance(published: Published
     assert code == 1
     assert title.startswith(f"team/tf{tag}:")
     assert "  gone      libc6 2.36-9+deb12u9: the lists of bookworm have it no more" in page
-    assert sum(line.endswith("the index is down") for line in lines) == 6
+    (down,) = (line for line in lines if "the index is down" in line)
+    assert down == "  unknown   the packages: the index is down"
     assert published.indexes == [Index.from_user().settings.extra]
 
 
@@ -166,3 +167,16 @@ def test_a_repository_without_an_image_is_not_known(
 def test_a_key_without_a_published_image_is_a_mistake() -> None:
     with pytest.raises(UsageError, match="none is named"):
         called(module.outdated, [str(MATRICES / "tf.yaml")], key="cosign.pub")
+
+
+def test_what_is_unknown_for_all_is_said_once(
+    answer: dict[str, tuple[str, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer["unknown"] = (
+        "the packages: package index https://index.example/simple/: the host name is unknown",
+    )
+    assert called(module.outdated, [str(MATRICES / "tf.yaml")]) == 0
+    first, *cells = capsys.readouterr().out.splitlines()
+    assert first == f"unknown for 3 of 3: {answer['unknown'][0]}"
+    assert len(cells) == 3
+    assert all(line.endswith(": not known") for line in cells)

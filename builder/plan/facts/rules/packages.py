@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core.model import Cell
 from builder.core.versions import apart, canonical, contains, key, major, pinned, requirement, short
+from builder.plan.facts.rules.beside import Beside
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack, component_versions
@@ -97,7 +98,9 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
             and not one.chosen
             and (not stack.truth.locked or cell.dependencies == "listed")
         ):
-            every += [(one.label, requirement(line), one.row.source) for line in one.row.requires]
+            every += [
+                (one.label, _of_build(requirement(line), one), one.row.source) for line in one.row.requires
+            ]
     for framework in stack.frameworks:
         every += [(framework.label, parsed, source) for parsed, source in framework.wants]
         if (row := framework.row) is not None:
@@ -108,6 +111,19 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
         if parsed is not None and (parsed.marker is None or parsed.marker.evaluate(values)):
             asked.setdefault(canonical(parsed.name), []).append((who, parsed, source))
     return asked
+
+
+def _of_build(asked: Requirement | None, one: Beside) -> Requirement | None:
+    """What a build asks for, as far as the record of the default index's build tells.
+
+    A build of PyTorch's own index (``0.11.0+cu111``) goes with the release of PyTorch, and not with the other
+    build that the default index's names: torchvision 0.11.0 is there for ``torch==1.10.0+cu102`` alone.
+    """
+    if asked is None or not one.variant or not load().is_framework(asked.name):
+        return asked
+    plain = Requirement(str(asked))
+    plain.specifier = SpecifierSet(",".join(str(clause).partition("+")[0] for clause in asked.specifier))
+    return plain
 
 
 def pins(stack: Stack) -> Iterator[Finding]:

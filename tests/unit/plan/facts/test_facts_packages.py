@@ -221,3 +221,14 @@ def test_the_first_pytorch_with_a_stable_interface_is_that_of_the_tables() -> No
     rows = [row for table in tables.load().packages.values() for row in table.rows if row.abi == "stable"]
     clauses = [clause for row in rows for asked in row.asks("torch") for clause in asked.specifier]
     assert min((clause.version for clause in clauses), key=key) in {FIRST_STABLE, f"{FIRST_STABLE}.0"}
+
+
+def test_another_build_of_a_package_goes_with_the_release_and_not_with_the_build_that_the_default_index_names(
+    beside,
+) -> None:
+    """torchvision 0.11.0 of the default index asks for ``torch==1.10.0+cu102``."""
+    cell = beside("torch==1.10.0+cu111", "torchvision==0.11.0+cu111", python="3.9")
+    cell = replace(cell, index=("https://download.pytorch.org/whl/cu111",))
+    assert [found for found in check(cell) if found.rule == "pins"] == []
+    other = replace(cell, pip=("torchvision==0.12.0+cu111",))
+    assert any(found.rule == "pins" for found in check(other))

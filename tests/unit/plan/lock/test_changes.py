@@ -204,3 +204,16 @@ def test_rules_that_judge_otherwise_today(monkeypatch: pytest.MonkeyPatch) -> No
     found = _ask(_pinned(), Outside(SAME))
     assert [one.kind for one in found.changes] == ["rules", "rules"]
     assert found.unknown == ("check: known-bad: said",)
+
+
+def test_an_index_that_is_down_is_told_once() -> None:
+    wheels = [lock_wheel(name) for name in ("numpy", "torch", "jax")]
+    down = {
+        wheel.name: f"package index https://index.example/simple/{wheel.name}/: the host name is unknown"
+        for wheel in wheels
+    }
+    outside = Outside(SAME)
+    why = "package index https://index.example/simple/: the host name is unknown"
+    assert _ask(_pinned(*wheels), outside, **down).unknown == (f"the packages: {why}",)
+    del down["torch"]
+    assert _ask(_pinned(*wheels), outside, **down).unknown == (f"numpy, jax: {why}",)

@@ -16,11 +16,14 @@ import yaml
 from doubles.package_index import PackageIndexDouble, sha256
 from lock_values import lock_cell
 from packaging.pylock import Pylock
+from rtbuild_command import called
 from uv import find_uv_bin
 
+from builder.cli.commands.export import export
 from builder.core.errors import PackageIndexError
 from builder.core.model import Base, Cuda, Pinned, RootfsBase, Wheel
 from builder.plan.lock.export import FORMATS, Form, lost_by, written
+from builder.plan.matrix import load
 from builder.sources.index import Index
 from builder.sources.index.settings import IndexSettings
 
@@ -127,6 +130,51 @@ def test_uv_keeps_the_releases_that_were_locked(pinned: Pinned, index: Index, tm
     (tmp_path / "pyproject.toml").write_text(_text(pinned, index, "uv"))
     _uv("sync", "-q", "--python", sys.executable, folder=tmp_path)
     assert _installed(tmp_path) == LOCKED
+
+
+@pytest.mark.parametrize("form", ["pylock", "uv"])
+def test_without_a_network_the_cache_s_files_are_installed(
+    form: Form, pinned: Pinned, server: Server, tmp_path: Path
+) -> None:
+    kept = {sha256(path.read_bytes()): path for path in tmp_path.rglob("*.whl")}
+    text = written(pinned, form, kept)
+    assert server.url not in text
+    folder = tmp_path / "there"
+    folder.mkdir()
+    offline = ("--offline", "--no-cache", "-q")
+    _uv("venv", "-q", "--python", sys.executable, folder=folder)
+    if form == "uv":
+        (folder / "pyproject.toml").write_text(text)
+        _uv("sync", *offline, "--python", sys.executable, folder=folder)
+    else:
+        Pylock.from_dict(tomllib.loads(text))
+        (folder / "pylock.toml").write_text(text)
+        _uv("pip", "sync", *offline, "--python", ".venv", "pylock.toml", folder=folder)
+    assert _installed(folder) == LOCKED
+
+
+def test_a_file_that_the_cache_lacks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matrix = Path(__file__).resolve().parents[4] / "benchmarks" / "matrices" / "tf.yaml"
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("RTBUILD_CACHE", str(cache))
+    first = load(matrix).cells[0].id
+    with pytest.raises(PackageIndexError, match="files are not in the cache") as caught:
+        called(export, first, [matrix], offline=True)
+    paths = [Path(line.split(": ", 1)[1]) for line in caught.value.message.splitlines()[1:]]
+    for path in paths:
+        assert path.is_relative_to(cache)
+        path.parent.mkdir(parents=True)
+        path.touch()
+    assert called(export, first, [matrix], offline=True) == 0
+    packages = tomllib.loads(capsys.readouterr().out)["packages"]
+    assert {Path(one["wheels"][0]["path"]) for one in packages} == set(paths)
+    paths[0].unlink()
+    with pytest.raises(PackageIndexError, match=r"1 of \d+ files are not in the cache"):
+        called(export, first, [matrix], offline=True)
+    for form in ("requirements", "constraints", "conda"):
+        assert called(export, first, [matrix], form, offline=True) == 0
 
 
 def test_constraints_and_conda_name_the_same_versions(pinned: Pinned, index: Index) -> None:

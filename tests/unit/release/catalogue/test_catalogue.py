@@ -15,6 +15,7 @@ import pytest
 from catalogue_scene import gathered, one_release, published, releases, reported
 from doubles.project import Project
 from jsonschema import Draft202012Validator, ValidationError
+from rtbuild_command import rtbuild
 
 from builder.cli.commands import catalogue as command
 from builder.core import resources
@@ -389,6 +390,35 @@ def test_an_address_that_is_none_is_refused_before_the_work(
     monkeypatch.setenv("RTBUILD_SITE", site)
     with pytest.raises(UsageError, match="RTBUILD_SITE is no address of a site"):
         command.catalogue(None, Path("site"), Path("results"), None, None, None, False)
+
+
+def test_the_site_of_the_project_counts_after_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RTBUILD_SITE", raising=False)
+    assert resources.site() == ""
+    settings = tmp_path / "pyproject.toml"
+    settings.write_text('[tool.rtbuild]\nsite = "https://docs.example/rt/"\n')
+    assert resources.site() == "https://docs.example/rt"
+    said = rtbuild(tmp_path, "diagnose", "--json", "CUDA out of memory").stdout
+    assert json.loads(said)["causes"][0]["page"] == "https://docs.example/rt/causes/out-of-memory.html"
+    monkeypatch.setenv("RTBUILD_SITE", "https://other.example")
+    assert resources.site() == "https://other.example"
+    monkeypatch.setenv("RTBUILD_SITE", "")
+    for text, said in (
+        ("[tool.rtbuild]\nsite = 3\n", "tool.rtbuild.site of pyproject.toml is no address of a site: 3"),
+        ("[tool.rtbuild]\nsite = 'javascript:1'\n", "is no address of a site"),
+        ("[tool\n", r"pyproject.toml:1:6: it is no TOML"),
+    ):
+        settings.write_text(text)
+        with pytest.raises(UsageError, match=said):
+            resources.site()
+        done = rtbuild(tmp_path, "diagnose", "--json", "CUDA out of memory")
+        assert json.loads(done.stdout)["causes"][0]["page"] is None
+        assert "warning: " in done.stderr
+    settings.write_text("tool = 1\n")
+    assert resources.site() == ""
 
 
 def test_the_same_catalogue_gives_the_same_bytes(project: Project, tmp_path: Path) -> None:
