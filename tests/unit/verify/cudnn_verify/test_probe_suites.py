@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from builder.core.suites import SUITES
-from builder.verify.cudnn_verify.measure import suite_stages
+from builder.verify.cudnn_verify.measure import suite_stages, suite_torch
 from builder.verify.cudnn_verify.measure.convolution import Bench
 from builder.verify.cudnn_verify.measure.cuda import CudaError
 from builder.verify.cudnn_verify.measure.reference import (
@@ -408,6 +408,39 @@ def test_the_page_shows_each_suite_with_its_worst_result_or_its_reason(bare):
     assert line in " ".join(page.split())
     assert "comm (no framework): not run: no GPU" in page
     assert "Suites" not in render_page({key: bare[key] for key in bare if key != "suites"}, Style())
+
+
+class LoadedNccl:
+    """NCCL 2.21.5, by the number that nccl.h gives it."""
+
+    def ncclGetVersion(self, number):
+        number._obj.value = 22105
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("wheel", "faults"),
+    [
+        ("2.21.5", 0),
+        ("2.21.5.post1", 0),
+        ("2.27.3", 1),
+        ("2.21.4", 1),
+    ],
+)
+def test_the_nccl_that_is_loaded_is_the_wheel_s(monkeypatch, wheel, faults):
+    loaded = [{"name": "libnccl.so.2", "path": "/site/nvidia/nccl/lib/libnccl.so.2"}]
+    monkeypatch.setattr(suite_torch, "mapped_libraries", lambda: loaded)
+    monkeypatch.setattr(suite_torch, "open_library", {loaded[0]["path"]: LoadedNccl()}.__getitem__)
+    packages = {"nvidia-nccl-cu12": {"name": "nvidia-nccl-cu12", "version": wheel}}
+    suites = suite_torch.TorchSuites.__new__(suite_torch.TorchSuites)
+    suites.ctx = SimpleNamespace(facts={"packages": packages})
+    suites.api = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 1))
+    suites.skipped = {}
+    (told,) = suites._nccl(row(largest=0.0))
+    assert len(judge_results([told])["faults"]) == faults
+    suites.ctx.facts = {}
+    assert suites._nccl(row()) == []
+    assert list(suites.skipped) == ["version of NCCL"]
 
 
 def kept(value, bits):
