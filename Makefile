@@ -82,7 +82,7 @@ dstack: $(BIN)/rtbuild  ## the scripts for rented cards, beside the newest dstac
 test-kubernetes: setup  ## dispatch on a real API server of Kubernetes 1.20, kubelets a stand-in: 24 tasks and faults; root, on Debian, builds it once
 	$(PYTEST) -q tests/nightly/test_dispatch_kubernetes.py --durations 9
 
-dispatch-scenarios: setup  ## 41 faults of a cluster on a real Slurm, and a table of what was lost, vanished, ran twice; root, on Debian, an hour
+dispatch-scenarios: setup  ## 39 faults of a cluster on a real Slurm, and a table of what was lost, vanished, ran twice; root, on Debian, an hour
 	$(PYTEST) -q -s tests/nightly/test_dispatch_scenarios.py
 
 kills: setup  ## kill -9 at 50 random moments of builds and publications, and what the next run finds; five minutes

@@ -561,25 +561,6 @@ def suspended(bench: Bench) -> None:
     bench.cluster.call("scontrol", "resume", ",".join(bench.cluster.call("squeue", *stopped).split()))
 
 
-def requeued_twice(bench: Bench) -> None:
-    tasks = [bench.task(number, name) for number in range(CELLS) for name in CLASSES]
-    bench.scene.ask({task: ["slow", "slow"] for task in tasks})
-    bench.dispatch()
-    for count in (1, 2):
-        for name in CLASSES:
-            bench.scene.until(bench.task(0, name), count)
-            _jobs(bench, "requeue", name.lower())
-
-
-def job_of_the_same_name(bench: Bench) -> None:
-    """Somebody's job is called as ours are, and is an array."""
-    bench.cluster.call(
-        "sbatch", "--job-name=rtbuild-t4", "--array=0-1", "--output=/dev/null", "--wrap=sleep 600"
-    )
-    bench.after.append(bench.cluster.clear)
-    bench.dispatch()
-
-
 def two_without_a_shared_folder(bench: Bench) -> None:
     """Two machines of one user: neither sees the other's lock, and both have looked before either submits."""
     folder, real = bench.scene.folder / "meet", bench.cluster.bin / "sbatch"
@@ -629,8 +610,6 @@ OUTSIDE: dict[str, Callable[[Bench], None]] = {
     "slurmctld without its state": cold_start,
     "partition down for 40 s": partition_down,
     "suspended for 30 s": suspended,
-    "each task requeued twice": requeued_twice,
-    "somebody's job of the same name": job_of_the_same_name,
     "two dispatchers without a shared folder": two_without_a_shared_folder,
     "reservation over all nodes": maintenance,
 }
