@@ -11,7 +11,6 @@ from typing import ClassVar, Self
 
 from builder.core.errors import CellError
 from builder.core.spans import Span
-from builder.image.compose import LayersReady
 from builder.image.engine import Engine, passing_names
 from builder.image.layers import Layer, LayerStore
 from builder.pipeline.layer_cache import LayerRepository
@@ -47,9 +46,9 @@ class RegistryUpload:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def add(self, ready: LayersReady) -> None:
+    def add(self, _place: int, *layers: Layer) -> None:
         """Send layers, unless the repository has them, or has them mounted later. From any thread."""
-        for layer in ready.layers:
+        for layer in layers:
             if self.shared is None or not self.shared.has(layer.digest):
                 self._futures.append(self._pool.submit(self._push, layer))
 
@@ -142,12 +141,12 @@ class EngineLoad:
         self._engine.forget(self._begun)
         self._passing.close()
 
-    def add(self, ready: LayersReady) -> None:
+    def add(self, place: int, *layers: Layer) -> None:
         """Give the engine layers, and the lowest as a part of the image. From any thread."""
-        for layer in ready.layers:  # first, so that no part is made with a layer that is on its way
+        for layer in layers:  # first, so that no part is made with a layer that is on its way
             self._begin(layer)
         with self._guard:
-            self._known[ready.place] = ready.layers
+            self._known[place] = layers
         with suppress(RuntimeError):  # it was stopped
             self._parts.submit(self._give)
 

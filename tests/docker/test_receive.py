@@ -17,7 +17,6 @@ import tiny
 
 from builder.core.digests import canonical_json, digest_of, sha256_of
 from builder.core.errors import CancelledError, CommandError
-from builder.image.compose.layer_build import LayersReady
 from builder.image.engine import receive
 from builder.image.engine.engine import Engine
 from builder.image.layers.store import LayerStore
@@ -213,18 +212,14 @@ def test_parts_of_an_image_go_in_before_the_whole(
 ) -> None:
     image = images.image("fed")
     with feed:
-        feed.add(part(0, *image.layers[:1]))
+        feed.add(0, *image.layers[:1])
         parts(engine, 1)
-        feed.add(part(0, *image.layers[:1]))  # nothing new
+        feed.add(0, *image.layers[:1])  # nothing new
         feed.finish()
         stored = images.give(engine, image, called := name())
         assert images.sent < 10_000
     assert stored.digest == image.digest
     assert word(called) == "fed"
-
-
-def part(place: int, *layers: Layer) -> LayersReady:
-    return LayersReady(place=place, layers=layers)
 
 
 def listed() -> set[str]:
@@ -234,7 +229,7 @@ def listed() -> set[str]:
 
 
 def kept(engine: Engine, feed: EngineLoad, layer: Layer) -> None:
-    feed.add(part(9, layer))  # above others, of which nothing is known
+    feed.add(9, layer)  # above others, of which nothing is known
     deadline = time.monotonic() + 60
     while layer.digest not in engine._kept:
         assert time.monotonic() < deadline
@@ -292,7 +287,7 @@ def test_a_part_that_fails_is_left_to_the_whole(
     good = blob.read_bytes()
     with feed:
         blob.write_bytes(good[:-4] + b"evil")
-        feed.add(part(0, *image.layers))
+        feed.add(0, *image.layers)
         deadline = time.monotonic() + 60
         while feed._given < len(image.layers) and time.monotonic() < deadline:
             time.sleep(0.1)

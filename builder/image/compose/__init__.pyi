@@ -1,6 +1,6 @@
 from .compose import ComposedImage, compose_image
 from .differ import ImageDifference, compare
-from .layer_build import LayerBuild, LayerSink, LayersReady
+from .layer_build import LayerBuild, LayerSink
 from .layer_plan import Plan, layer_keys_of, plan, python_key, ready_wheels
 from .pythons import FOLDER, Pythons
 from .rootfs import cached_rootfs, rootfs_key
@@ -21,7 +21,6 @@ __all__ = [
     "LayerBuild",
     "LayerSink",
     "LayerSize",
-    "LayersReady",
     "Plan",
     "Pythons",
     "StepRunner",

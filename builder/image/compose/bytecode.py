@@ -6,7 +6,6 @@ script and the interpreter, which is what they are looked up by here. What sever
 none, is compiled together, and looked up in the same way.
 """
 
-import functools
 import hashlib
 import itertools
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from builder.core.digests import digest_of
 from builder.image.compose.rootfs_tree import RootfsTree
-from builder.image.layers import FORMAT, MTIME, Content, Lease, Pack, Packed, find_pack, keep_pack
+from builder.image.layers import FORMAT, Lease, Pack, Packed, find_pack, keep_pack
 from builder.image.recipe import RecipeStep
 from builder.image.wheels import SITE, is_source
 
@@ -39,25 +38,48 @@ class BytecodePart:
 
 
 def compile_sources(
+    step: RecipeStep,
     packs: Sequence[Pack],
     rootfs: RootfsTree,
     lease: Lease,
     *,
-    made_by: str,
+    env: Mapping[str, str],
     run: Callable[[], None],
     progress: Callable[[str], None],
 ) -> list[BytecodePart]:
-    """Have ``run``, the bytecode step, compile the parts that the store lacks, and store these.
+    """Have ``run``, the bytecode ``step``, compile the parts that the store lacks, and store these.
 
-    ``made_by`` is of :func:`compiler`. Returns the parts that were compiled now.
+    ``env`` are the base's variables. Returns the parts that were compiled now.
     """
-    missing = unpack_known(parts_of(packs, made_by=made_by), rootfs, lease)
-    wanted = {file.path for part in missing for file in part.files}
-    if wanted:
-        unpack_sources(packs, rootfs, lambda file: file.path in wanted or not file.path.endswith(".py"))
+    missing = []
+    for part in parts_of(packs, made_by=compiler(step, rootfs.root, env)):
+        pack = find_pack(part.key, lease)
+        if pack is None:
+            missing.append(part)
+        else:
+            rootfs.write(pack.contents(), _OUT)
+    if wanted := {file.path for part in missing for file in part.files}:
+
+        def read(file: Packed) -> bool:
+            """With them every RECORD: by these the step knows whose a file is."""
+            return file.path in wanted or (is_source(file.path) and not file.path.endswith(".py"))
+
+        for pack in packs:
+            rootfs.write(pack.contents(read))
         progress(f"compiling {len(wanted)} files")
     run()
-    store_compiled(missing, rootfs.root, lease)
+    out = rootfs.root / _OUT
+    made = _compiled(out) if missing else {}
+    for part in missing:
+
+        def make(part: BytecodePart = part) -> tuple[list[Packed], dict[str, str]]:
+            paths = [(made[file.path], out / made[file.path]) for file in part.files if file.path in made]
+            files = [
+                Packed.whole(name, path.stat().st_mode & 0o777, path.read_bytes()) for name, path in paths
+            ]
+            return files, {}
+
+        keep_pack(part.key, part.title, make, lease)
     return missing
 
 
@@ -87,21 +109,19 @@ def parts_of(packs: Sequence[Pack], *, made_by: str) -> list[BytecodePart]:
 
 
 def compiler(step: RecipeStep, root: Path, env: Mapping[str, str]) -> str:
-    """A digest of all that decides what a source becomes: the script, Python, and what it is told."""
-    return digest_of({"script": step.script, "env": dict(sorted(env.items())), "python": _interpreter(root)})
+    """A digest of all that decides what a source becomes: the script, Python, and what it is told.
 
-
-def _interpreter(root: Path) -> str:
-    """A digest of every file of Python below ``root``, and of the libraries that it counts with."""
-    found = hashlib.sha256()
+    Of Python that is every file of it below ``root``, and the libraries that it counts with.
+    """
+    python = hashlib.sha256()
     for path in _python_files(root):
         name = str(path.relative_to(root))
         content = bytes(path.readlink()) if path.is_symlink() else path.read_bytes()
-        found.update(
+        python.update(
             f"{len(name)} {name} {path.is_symlink()} {len(content)} ".encode("utf-8", "surrogateescape")
         )
-        found.update(content)
-    return found.hexdigest()
+        python.update(content)
+    return digest_of({"script": step.script, "env": dict(sorted(env.items())), "python": python.hexdigest()})
 
 
 def _python_files(root: Path) -> list[Path]:
@@ -124,47 +144,12 @@ def _python_files(root: Path) -> list[Path]:
     return sorted(found)
 
 
-def unpack_known(parts: Sequence[BytecodePart], rootfs: RootfsTree, lease: Lease) -> list[BytecodePart]:
-    """Lay out the bytecode that is in the store, and return the parts that have to be compiled."""
-    missing = []
-    for part in parts:
-        pack = find_pack(part.key, lease)
-        if pack is None:
-            missing.append(part)
-        else:
-            rootfs.write(pack.contents(), _OUT)
-    return missing
-
-
-def unpack_sources(
-    packs: Sequence[Pack], rootfs: RootfsTree, wanted: Callable[[Packed], bool] = lambda _file: True
-) -> None:
-    """Lay out sources that are ``wanted``, with the RECORDs, as old as they are in their layers."""
-    for pack in packs:
-        rootfs.write(pack.contents(lambda file: is_source(file.path) and wanted(file)), mtime=MTIME)
-
-
-def store_compiled(parts: Sequence[BytecodePart], root: Path, lease: Lease) -> None:
-    @functools.cache
-    def made(folder: str) -> dict[str, Path]:
-        """The files of a cache by the names of their modules: ``module.cpython-39.pyc``."""
-        files = (root / folder).iterdir() if (root / folder).is_dir() else ()
-        return {file.name.rsplit(".", 2)[0]: file for file in files}
-
-    def compiled(path: str) -> Content | None:
-        """The bytecode of a source; None if it is for another Python, and did not compile."""
-        folder, _, name = path.rpartition("/")
-        cache = f"{folder}/__pycache__"
-        file = made(_OUT + cache).get(name.removesuffix(".py"))
-        if file is None:
-            return None
-        data, mode = file.read_bytes(), file.stat().st_mode & 0o777
-        digest = hashlib.sha256(data).hexdigest()
-        return Content(Packed(f"{cache}/{file.name}", mode, len(data), digest, ((0, len(data)),)), [data])
-
-    for part in parts:
-
-        def make(part: BytecodePart = part) -> tuple[list[Content], dict[str, str]]:
-            return list(filter(None, (compiled(file.path) for file in part.files))), {}
-
-        keep_pack(part.key, part.title, make, lease)
+def _compiled(out: Path) -> dict[str, str]:
+    """By its source the path of each file of bytecode. A source that is for another Python has none."""
+    found = {}
+    for folder, _, names in os.walk(out):
+        cache = os.path.relpath(folder, out)
+        for name in names:  # module.cpython-39.pyc
+            source = f"{cache.removesuffix('/__pycache__')}/{name.rsplit('.', 2)[0]}.py"
+            found[source] = f"{cache}/{name}"
+    return found

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from builder.image.compose.layer_plan import check_collisions
 from builder.image.compose.run_steps import ComposeInput, added_layers
 from builder.image.layers import BaseLayers, Layer, SystemLayers
 from builder.image.recipe import Recipe, RecipeSetting
@@ -43,10 +42,9 @@ class ComposedImage(OciImage[Layer]):
 def compose_image(work: ComposeInput) -> ComposedImage:
     """Put an image together: the layers of the plan are known, those that the recipe adds are made.
 
-    Raises :class:`~builder.core.errors.CellError` if two packages fight over a path, and
-    :class:`~builder.core.errors.MissingToolError` if this machine cannot run the recipe's steps.
+    Raises :class:`~builder.core.errors.MissingToolError` if this machine cannot run the recipe's steps, and
+    :class:`~builder.core.errors.CellError` for one that fails.
     """
-    check_collisions(work.plan)
     stacked = work.plan.stacked(work.base.layers)
     added = added_layers(work)
     config = final_config(work.recipe, work.base, stacked, work.system, added)

@@ -1,6 +1,7 @@
 """The layers of a plan that nobody has, made while the files that they are made of still arrive."""
 
 import heapq
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from builder.core.digests import canonical_json
 from builder.core.documents import read_file
 from builder.core.errors import CancelledError, CellError, RegistryError
 from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
@@ -25,7 +25,15 @@ from builder.image.compose.layer_plan import (
 )
 from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers import MEDIA_TYPES, BaseLayers, Layer, Lease, open_layer, tar_layer
-from builder.image.wheels import Archive, Excerpt, Tree, check_python, keep_excerpt, write_layer
+from builder.image.wheels import (
+    Archive,
+    Excerpt,
+    Tree,
+    check_python,
+    keep_excerpt,
+    refuse_collisions,
+    write_layer,
+)
 from builder.plan.lock import Group
 from builder.sources.oci import Registry, blobs_of, parse_config
 
@@ -39,16 +47,6 @@ _LAYER_TYPES = {
 """Docker's names for layers and OCI's: the bytes, and so the digests, are the same."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayersReady:
-    """A part of an image whose layers are known and at hand: one layer of wheels, or all of the base."""
-
-    place: int
-    """Of the part in the image, from 0, the lowest."""
-    layers: tuple[Layer, ...]
-    """Lowest first."""
-
-
 class LayerSink(Protocol):
     """Takes the layers of one image by :meth:`add`, until :meth:`finish`."""
 
@@ -56,8 +54,12 @@ class LayerSink(Protocol):
     def lowest_first(self) -> bool:
         """Whether it can do more with the lowest layers than with others."""
 
-    def add(self, ready: LayersReady) -> None:
-        """One part more. From any thread."""
+    def add(self, place: int, *layers: Layer) -> None:
+        """One part more, whose layers are known and at hand: one layer of wheels, or all of the base.
+
+        ``place`` is that of the part in the image, from 0, the lowest; ``layers`` are lowest first. From any
+        thread.
+        """
 
     def finish(self) -> int:
         """Begin nothing more, and wait for what is on its way; how many layers were taken here.
@@ -108,7 +110,7 @@ class LayerBuild:
 
     def __enter__(self) -> Self:
         for group, layer in self.given.known.items():
-            self._add(self._part(group, layer))
+            self._ready(group, layer)
         self._base = self._base_pool.submit(self._layers_of_base)
         return self
 
@@ -138,6 +140,8 @@ class LayerBuild:
             for name, requires in one.details["requires_python"].items():
                 check_python(name, requires, self.given.pinned.cell)
         made = replace(self.given, known=self._known, rootfs=self._rootfs, python=self._python)
+        listings = [json.loads(one.files or made.lease.files(one.key)) for one in made.wheels]
+        refuse_collisions(listings, as_listed=made.pinned.cell.dependencies == "listed")
         return made, self._base.result()
 
     @property
@@ -149,14 +153,11 @@ class LayerBuild:
         lowest_first = any(sink.lowest_first for sink in self.sinks)
         return self.given.groups.index(group) if lowest_first else -sum(one.size for one in group)
 
-    def _part(self, group: Group, layer: Layer) -> LayersReady:
+    def _ready(self, group: Group, layer: Layer) -> None:
         """The base is a part, too, between those that are below and above it."""
         place = self.given.groups.index(group)
-        return LayersReady(place=place + (place >= self.given.base_at), layers=(layer,))
-
-    def _add(self, ready: LayersReady) -> None:
         for sink in self.sinks:
-            sink.add(ready)
+            sink.add(place + (place >= self.given.base_at), layer)
 
     def _raise_failure(self) -> None:
         for future in self._all:
@@ -189,7 +190,8 @@ class LayerBuild:
             self._python = self._of_tar(key, python_title(pinned.python), self.python)
         base = self._system()
         interpreter = () if self._python is None else (self._python,)
-        self._add(LayersReady(place=self.given.base_at, layers=(*base.layers, *interpreter)))
+        for sink in self.sinks:
+            sink.add(self.given.base_at, *base.layers, *interpreter)
         return base
 
     def _system(self) -> BaseLayers:
@@ -223,7 +225,7 @@ class LayerBuild:
         if layer.new:
             keep_excerpt(layer, excerpt, lease)
         self._known[wheels] = layer
-        self._add(self._part(wheels, layer))
+        self._ready(wheels, layer)
 
     def _make(self, trees: Sequence[Tree], target: Path, excerpt: Excerpt) -> Layer:
         pinned = self.given.pinned
@@ -231,14 +233,7 @@ class LayerBuild:
         title = title_of(tuple(tree.wheel for tree in trees))
         advance = self._meter(title, sum(tree.size for tree in trees))
         with target.open("wb") as blob:
-            layer, listing = write_layer(
-                trees, blob, title, compression, advance, as_listed=listed, excerpt=excerpt
-            )
-        return replace(
-            layer,
-            details={"requires_python": {tree.wheel.name: tree.requires_python for tree in trees}},
-            files=canonical_json(listing),
-        )
+            return write_layer(trees, blob, title, compression, advance, as_listed=listed, excerpt=excerpt)
 
 
 def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:

@@ -1,6 +1,5 @@
 """Which layers a lock's wheels are, and which of them somebody has."""
 
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from builder.image.compose import pythons
 from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers import Layer, LayerStore, Lease, codec
 from builder.image.recipe import LEFT_OUT, pip_of
-from builder.image.wheels import LAYOUT, NAMED_FOR_PYTHON, Archive, Tree, check_tags, refuse_collisions
+from builder.image.wheels import LAYOUT, NAMED_FOR_PYTHON, Archive, Tree, check_tags
 from builder.image.wheels import style as launcher_style
 from builder.plan.lock import Group, groups_of, stands_alone
 
@@ -41,6 +40,11 @@ class Plan:
         return tuple(wheel for group in self.groups if group not in self.known for wheel in group)
 
     @property
+    def wheels(self) -> tuple[Layer, ...]:
+        """The layers of the wheels, lowest first, once all are known."""
+        return tuple(self.known[group] for group in self.groups)
+
+    @property
     def every(self) -> tuple[Layer, ...]:
         return (*self.known.values(), *(one for one in (self.rootfs, self.python) if one is not None))
 
@@ -52,8 +56,8 @@ class Plan:
         (:mod:`builder.image.compose.layer_build` refuses another). A registry's base is lowest, where engines
         look for it. A standalone Python comes right after the base.
         """
-        layers = [self.known[group] for group in self.groups]
-        return (*layers[: self.base_at], *base, *self.interpreter, *layers[self.base_at :])
+        below = self.base_at
+        return (*self.wheels[:below], *base, *self.interpreter, *self.wheels[below:])
 
     @property
     def interpreter(self) -> tuple[Layer, ...]:
@@ -94,13 +98,6 @@ def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:
     """The wheels, by sha256, whose layers seem to be in the store: for an estimate, nothing is kept."""
     ready = [group for group in groups_of(pinned) if any(map(store.has, layer_keys_of(group, pinned)))]
     return frozenset(wheel.sha256 for group in ready for wheel in group)
-
-
-def check_collisions(given: Plan) -> None:
-    """Raise CellError if two wheels of a plan whose layers are all known fight over a path."""
-    found = (given.known[group] for group in given.groups)
-    listings = [json.loads(one.files or given.lease.files(one.key)) for one in found]
-    refuse_collisions(listings, as_listed=given.pinned.cell.dependencies == "listed")
 
 
 def python_key(python: StandalonePython, cell: Cell) -> str:

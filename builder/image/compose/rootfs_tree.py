@@ -14,7 +14,7 @@ from pathlib import Path
 
 from builder.core.documents import shown
 from builder.core.errors import CancelledError, CellError
-from builder.image.layers import Content, TarEntry, TarReader, open_layer
+from builder.image.layers import MTIME, Packed, TarEntry, TarReader, open_layer
 
 _UNREAD = re.compile(r"(usr/share|usr/include|var/lib/dpkg|var/cache)/")
 _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO, errno.EROFS, errno.EMFILE)
@@ -23,7 +23,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class RootfsTree:
-    """Modes and links are kept, owners are not, nor times, but for those of the wheels' sources."""
+    """Modes and links are kept, owners are not, nor times; packed files are as old as those of wheels."""
 
     def __init__(self, root: Path, cancel: threading.Event) -> None:
         root.mkdir(mode=0o755)
@@ -51,19 +51,13 @@ class RootfsTree:
                         raise
                     raise archive.error(f"it holds {shown(entry.name, most=100)!r}: {problem}") from problem
 
-    def put(self, path: str, content: bytes, mode: int) -> None:
-        """Write one more file; ``path`` is absolute."""
-        self._write(self._place(path.lstrip("/")), [(0, content)], len(content), mode)
-
-    def write(self, contents: Iterable[Content], below: str = "", *, mtime: int | None = None) -> None:
+    def write(self, files: Iterable[Packed], below: str = "") -> None:
         """Write packed files, as much of each as there is, ``below`` a folder."""
-        for content in contents:
-            file = content.file
-            ranges = [(offset, data) for (offset, _), data in zip(file.ranges, content.pieces, strict=True)]
+        for file in files:
+            ranges = [(offset, data) for (offset, _), data in zip(file.ranges, file.pieces, strict=True)]
             target = self._place(below + file.path)
             self._write(target, ranges, file.size, file.mode)
-            if mtime is not None:
-                os.utime(target, (mtime, mtime))
+            os.utime(target, (MTIME, MTIME))
 
     def _entry(self, archive: TarReader, entry: TarEntry) -> None:
         if entry.name in ("", ".") or _UNREAD.match(entry.name):

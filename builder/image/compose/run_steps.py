@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -20,7 +20,7 @@ from builder.core.digests import digest_of
 from builder.core.errors import CellError
 from builder.core.spans import Span
 from builder.core.temporary import disk_errors
-from builder.image.compose.bytecode import compile_sources, compiler, unpack_sources
+from builder.image.compose.bytecode import compile_sources
 from builder.image.compose.layer_plan import Plan
 from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.compose.step_runners import StepRunner
@@ -29,6 +29,7 @@ from builder.image.layers import (
     Layer,
     MemoryFullError,
     Pack,
+    Packed,
     SystemLayers,
     codec,
     workplace,
@@ -63,14 +64,10 @@ class ComposeInput:
         """The layers of the system that the steps run in, lowest first."""
         return (*self.base.layers, *self.plan.interpreter, *self.system.layers)
 
-    @cached_property
-    def wheels(self) -> tuple[Layer, ...]:
-        return tuple(self.plan.known[group] for group in self.plan.groups)
-
 
 def added_layers(work: ComposeInput) -> tuple[Layer, ...]:
     """The recipe's own layers, lowest first. Raises MissingToolError if this machine cannot run the steps."""
-    keys = layer_keys(work.recipe, work.below, work.wheels)
+    keys = layer_keys(work.recipe, work.below, work.plan.wheels)
     found = {name: work.plan.lease.look([key]) for name, key in keys.items()}
     missing = {name: keys[name] for name, layer in found.items() if layer is None}
     if missing:
@@ -87,8 +84,12 @@ def added_layers(work: ComposeInput) -> tuple[Layer, ...]:
 def _made(work: ComposeInput, keys: Mapping[str, str], *, memory: bool) -> dict[str, Layer]:
     """The folders with these keys, each as a layer in the store."""
     needed = {step for name in keys for step in work.recipe.steps_of[name]}
-    with work.base_cache.system(work, alone=_see_wheels(needed), memory=memory) as rootfs:
-        _run(work, needed, rootfs)
+    see_wheels = any(step.reads for step in needed)
+    with work.base_cache.system(work, alone=see_wheels, memory=memory) as rootfs:
+        packs = _unpack_wheels(work, rootfs) if see_wheels else []
+        for step in work.recipe.steps:
+            if step in needed:
+                _run(work, step, rootfs, packs)
         return {name: _keep(work, key, name, rootfs.root / "out" / name) for name, key in keys.items()}
 
 
@@ -142,6 +143,7 @@ def layer_keys(recipe: Recipe, base: Sequence[Layer], wheels: Sequence[Layer]) -
     keys = {}
     for name, steps in recipe.steps_of.items():
         seen = {path: file for step in steps for path, file in recipe.files_of(step).items()}
+        below = (*base, *wheels) if any(step.reads for step in steps) else base
         document = {
             "format": _FORMAT,
             "folder": name,  # steps that look at one another make several
@@ -149,46 +151,38 @@ def layer_keys(recipe: Recipe, base: Sequence[Layer], wheels: Sequence[Layer]) -
             "files": {
                 path: [hashlib.sha256(file.content).hexdigest(), file.mode] for path, file in seen.items()
             },
-            "layers": [layer.diff_id for layer in (*base, *(wheels if _see_wheels(steps) else ()))],
+            "layers": [layer.diff_id for layer in below],
         }
         made_of = digest_of(document).removeprefix("sha256:")
         keys[name] = f"step-{made_of}-{codec(recipe.cell.options.compression)}"
     return keys
 
 
-def _see_wheels(steps: Iterable[RecipeStep]) -> bool:
-    return any(step.reads != "nothing" for step in steps)
-
-
-def _run(work: ComposeInput, needed: set[RecipeStep], rootfs: RootfsTree) -> None:
-    packs = _unpack_wheels(work, rootfs) if _see_wheels(needed) else []
-    for step in (one for one in work.recipe.steps if one in needed):
-        work.progress(f"making {', '.join(step.makes)}")
-        for path, file in work.recipe.files_of(step).items():
-            rootfs.put(path, file.content, file.mode)
-        run = partial(
-            work.runner.run,
-            step.script,
-            rootfs.root,
-            what=f"the step `{step.name}`",
-            env=environment(work.base.environment),
-            cancel=work.cancel,
-        )
-        with work.span(f"step {step.name}"):
-            if step.name == "bytecode":
-                made_by = compiler(step, rootfs.root, work.base.environment)
-                lease, progress = work.plan.lease, work.progress
-                compile_sources(packs, rootfs, lease, made_by=made_by, run=run, progress=progress)
-            else:
-                if step.reads == "sources":
-                    unpack_sources(packs, rootfs)
-                run()
+def _run(work: ComposeInput, step: RecipeStep, rootfs: RootfsTree, packs: Sequence[Pack]) -> None:
+    work.progress(f"making {', '.join(step.makes)}")
+    files = work.recipe.files_of(step).items()
+    rootfs.write(Packed.whole(path.lstrip("/"), file.mode, file.content) for path, file in files)
+    env = work.base.environment
+    run = partial(
+        work.runner.run,
+        step.script,
+        rootfs.root,
+        what=f"the step `{step.name}`",
+        env=environment(env),
+        cancel=work.cancel,
+    )
+    with work.span(f"step {step.name}"):
+        if step.reads == "sources":
+            lease, progress = work.plan.lease, work.progress
+            compile_sources(step, packs, rootfs, lease, env=env, run=run, progress=progress)
+        else:
+            run()
 
 
 def _unpack_wheels(work: ComposeInput, rootfs: RootfsTree) -> list[Pack]:
     """Lay out the folders and libraries of the wheels; the packs that have their sources."""
     packs = []
-    for layer in work.wheels:
+    for layer in work.plan.wheels:
         work.progress(f"looking at {layer.title}")
         with work.span(f"excerpt of {layer.title}"):
             pack = excerpt_of(layer, work.plan.lease, work.cancel)

@@ -1,5 +1,5 @@
 from .compression import INFLATE_ERRORS, BlobWriter, codec, crc32, decompressed, inflater, plain
-from .pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
+from .pack import FORMAT, Pack, Packed, find_pack, keep_pack
 from .shared import (
     check_content,
     config_digest,
@@ -25,7 +25,6 @@ __all__ = [
     "BaseLayers",
     "BlobWriter",
     "Compression",
-    "Content",
     "Layer",
     "LayerStore",
     "Lease",

@@ -9,11 +9,12 @@
 Not a tar file, because a library of a gigabyte of which some kilobytes are kept would be one of zeros there.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import zstandard
 
@@ -30,7 +31,9 @@ _LENGTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A file. ``path`` is relative to the image's root, ``size`` that of the whole file in bytes."""
+    """A file in a pack, or on its way there. ``path`` is relative to the image's root, ``size`` that of the
+    whole file in bytes.
+    """
 
     path: str
     mode: int
@@ -39,15 +42,14 @@ class Packed:
     """Of the content, in hexadecimal; empty if it is not all here."""
     ranges: tuple[tuple[int, int], ...]
     """Offsets and lengths of the parts that are here."""
+    pieces: Sequence[bytes] = ()
+    """One for each of these, where they are at hand."""
 
-
-@dataclass(frozen=True)
-class Content:
-    """A file on its way into a pack, or out of it."""
-
-    file: Packed
-    pieces: Sequence[bytes]
-    """One for each of its ranges."""
+    @classmethod
+    def whole(cls, path: str, mode: int, content: bytes) -> Self:
+        """A file of which all is at hand."""
+        size, digest = len(content), hashlib.sha256(content).hexdigest()
+        return cls(path, mode, size, digest, ((0, size),), (content,))
 
 
 class Pack:
@@ -67,8 +69,8 @@ class Pack:
         """The maker's notes, read with the index."""
         self._start = _LENGTH + length
 
-    def contents(self, wanted: Callable[[Packed], bool] = lambda _file: True) -> Iterator[Content]:
-        """The files that are ``wanted``; nothing is read beyond the last of them."""
+    def contents(self, wanted: Callable[[Packed], bool] = lambda _file: True) -> Iterator[Packed]:
+        """The files that are ``wanted``, with their pieces; nothing is read beyond the last of them."""
         left = sum(map(wanted, self.files))
         with self.path.open("rb") as blob:
             blob.seek(self._start)
@@ -81,22 +83,19 @@ class Pack:
                         raise CellError(f"{self.path.name[:12]} in the layer cache is cut short")
                     if wanted(file):
                         left -= 1
-                        yield Content(file, pieces)
+                        yield replace(file, pieces=pieces)
 
 
 def keep_pack(
-    key: str, title: str, make: Callable[[], tuple[Sequence[Content], Mapping[str, Any]]], lease: Lease
+    key: str, title: str, make: Callable[[], tuple[Sequence[Packed], Mapping[str, Any]]], lease: Lease
 ) -> Pack:
-    """The pack of ``key``, made of the contents and notes that ``make`` gives, if nobody has made it yet."""
+    """The pack of ``key``, made of the files and notes that ``make`` gives, if nobody has made it yet."""
 
     def write(target: Path) -> Layer:
-        contents, notes = make()
-        entries = [
-            [one.file.path, one.file.mode, one.file.size, one.file.sha256, one.file.ranges]
-            for one in contents
-        ]
+        files, notes = make()
+        entries = [[one.path, one.mode, one.size, one.sha256, one.ranges] for one in files]
         index = _compressed([canonical_json({"files": entries, "notes": notes})])
-        data = _compressed([piece for one in contents for piece in one.pieces])
+        data = _compressed([piece for one in files for piece in one.pieces])
         blob = len(index).to_bytes(_LENGTH, "big") + index + data
         target.write_bytes(blob)
         digest, size, kind = sha256_of(blob), len(blob), "application/vnd.rtbuild.pack"

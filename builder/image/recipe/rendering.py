@@ -133,7 +133,7 @@ def _steps_of(pinned: Pinned, values: Mapping[str, Any]) -> tuple[RecipeStep, ..
     """The steps in the order in which they run; ``values`` are those of the templates."""
     steps = [_step("interpreter", values)] if pinned.python is not None else []
     steps += [
-        _step("environment", values, reads="libraries" if values["nvidia_wheels"] else "nothing"),
+        _step("environment", values, reads="libraries" if values["nvidia_wheels"] else None),
         _step("bytecode", values, reads="sources"),
         _step(
             "probe",

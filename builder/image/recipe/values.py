@@ -39,9 +39,9 @@ class RecipeStep:
     """Files and folders of the recipe that it sees, as (name, path in the image)."""
     needs: tuple[str, ...] = ()
     """Folders below ``/out`` of earlier steps that it looks at."""
-    reads: Literal["nothing", "libraries", "sources"] = "nothing"
-    """The parts of the wheels that it looks at: with ``libraries`` their folders, too, and with ``sources``
-    all of that and their Python files."""
+    reads: Literal["libraries", "sources"] | None = None
+    """The parts of the wheels that it looks at: their libraries and folders, or all of that and the Python
+    files that it compiles, of which it gets those whose bytecode is not at hand. None: it sees no wheels."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,10 @@ That is its order for requirements that know nothing of one another, as with ``-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
+from builder.core.digests import canonical_json
 from builder.core.errors import CellError
 from builder.image.layers import END, BlobWriter, Compression, Layer, directory_header, file_header, padding
 from builder.image.wheels.excerpt import Excerpt
@@ -18,8 +20,6 @@ from builder.image.wheels.wheel import File, Tree, parents
 LAYOUT = 1
 """Version of the form of a wheel's layer. Goes up with every change to the bytes of a tar stream, and is
 part of the layers' keys."""
-Listing = Mapping[str, Mapping[str, str]]
-"""Distribution → path below the root → mode and sha256 of the file, as one text."""
 
 
 def write_layer(
@@ -31,10 +31,11 @@ def write_layer(
     *,
     as_listed: bool,
     excerpt: Excerpt,
-) -> tuple[Layer, Listing]:
+) -> Layer:
     """Write one layer with all ``trees``; ``advance`` is told of each piece's size in bytes.
 
-    What the recipe's steps look at goes into ``excerpt``, too.
+    What the recipe's steps look at goes into ``excerpt``, too. The layer's ``files`` are a listing for
+    :func:`refuse_collisions`, as JSON; its ``details`` have the Python that each wheel asks for.
 
     Raises :class:`~builder.core.errors.CellError` for a file that is not what its ``RECORD`` says, and for
     two wheels that differ about a path, unless ``as_listed``: then it is the file that pip would leave.
@@ -82,7 +83,8 @@ def write_layer(
         files |= {
             file.path: f"{file.mode:o} {digests[file.path]}" for file in one.files if not files[file.path]
         }
-    return layer, listing
+    requires = {one.wheel.name: one.requires_python for one in trees}
+    return replace(layer, details={"requires_python": requires}, files=canonical_json(listing))
 
 
 def _describe(tree: Tree, file: File) -> str:
@@ -90,8 +92,11 @@ def _describe(tree: Tree, file: File) -> str:
     return f"{file.mode:o} {digest}"
 
 
-def refuse_collisions(listings: Sequence[Listing], *, as_listed: bool) -> None:
+def refuse_collisions(listings: Sequence[Mapping[str, Mapping[str, str]]], *, as_listed: bool) -> None:
     """Raise :class:`~builder.core.errors.CellError` if two distributions differ about a path.
+
+    A listing has for each distribution of a layer the paths below the root, and of each file mode and sha256
+    as one text.
 
     The same content twice is fine: packages that share a namespace each bring its ``__init__.py``. With
     ``as_listed``, of a list that is installed as it stands, so is a difference, as long as the layers, lowest
@@ -122,7 +127,7 @@ def refuse_collisions(listings: Sequence[Listing], *, as_listed: bool) -> None:
         )
 
 
-def _as_pip_leaves_it(path: str, listings: Sequence[Listing]) -> bool:
+def _as_pip_leaves_it(path: str, listings: Sequence[Mapping[str, Mapping[str, str]]]) -> bool:
     """Whether the topmost layer has the file of the distribution that pip installs last."""
     layers = [{name: files[path] for name, files in listing.items() if path in files} for listing in listings]
     top = next(layer for layer in reversed(layers) if layer)

@@ -22,7 +22,7 @@ from typing import Any
 from builder.core import elf
 from builder.core.documents import shown
 from builder.core.errors import CancelledError, CellError
-from builder.image.layers import FORMAT, Content, Layer, Lease, Pack, Packed, keep_pack, open_layer
+from builder.image.layers import FORMAT, Layer, Lease, Pack, Packed, keep_pack, open_layer
 from builder.image.wheels.wheel import SITE, parents
 
 _LIBRARY = re.compile(r"/lib(64)?/[^/]+\.so(\.[\w.]+)?$")
@@ -177,18 +177,18 @@ class Excerpt:
         """Libraries that have to be kept whole: one reading was not enough for a skeleton."""
         return frozenset(path for path, _, _, part in self._taken if part.ranges() is None)
 
-    def contents(self) -> tuple[list[Content], dict[str, Any]]:
+    def contents(self) -> tuple[list[Packed], dict[str, Any]]:
         """The parts that were kept, libraries first, and notes: folders, and the sources of each RECORD."""
-        contents, records = [], dict[str, list[str]]()
+        files, records = [], dict[str, list[str]]()
         for path, mode, size, part in sorted(self._taken, key=lambda one: (is_source(one[0]), one[0])):
             pieces = part.ranges()
             assert pieces is not None  # noqa: S101 - see unclear
             digest = hashlib.sha256(pieces[0][1]).hexdigest() if isinstance(part, _Whole) else ""
             ranges = tuple((offset, len(data)) for offset, data in pieces)
-            contents.append(Content(Packed(path, mode, size, digest, ranges), [data for _, data in pieces]))
+            files.append(Packed(path, mode, size, digest, ranges, [data for _, data in pieces]))
             if record := _RECORD.fullmatch(path):
                 records[record[1]] = _sources(pieces[0][1])
-        return contents, {"folders": sorted(self.folders), "records": records}
+        return files, {"folders": sorted(self.folders), "records": records}
 
 
 def _sources(record: bytes) -> list[str]:
@@ -209,7 +209,7 @@ def keep_excerpt(layer: Layer, excerpt: Excerpt, lease: Lease) -> None:
 def excerpt_of(layer: Layer, lease: Lease, cancel: threading.Event) -> Pack:
     """The excerpt of a layer, taken from its file if the store lacks it."""
 
-    def make() -> tuple[Sequence[Content], Mapping[str, Any]]:
+    def make() -> tuple[Sequence[Packed], Mapping[str, Any]]:
         path = lease.path(layer)
         first = _read(path, layer.media_type, frozenset(), cancel)
         unclear = first.unclear()

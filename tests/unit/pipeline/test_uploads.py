@@ -12,7 +12,6 @@ import pytest
 from doubles.registry import RegistryDouble, serve
 
 from builder.core.errors import RegistryError
-from builder.image.compose.layer_build import LayersReady
 from builder.image.layers.types import Layer
 from builder.pipeline.upload import RegistryUpload
 from builder.sources.net.http import Client
@@ -36,22 +35,21 @@ def uploading(folder: Path, push: str, *, shared: Any = None) -> RegistryUpload:
     return RegistryUpload(push, shared, store, registry)
 
 
-def layer(folder: Path, content: bytes) -> LayersReady:
+def layer(folder: Path, content: bytes) -> Layer:
     digest = "sha256:" + hashlib.sha256(content).hexdigest()
     (folder / digest).write_bytes(content)
-    made = Layer(title="x", digest=digest, diff_id=digest, size=len(content), unpacked=0, media_type="x")
-    return LayersReady(place=0, layers=(made,))
+    return Layer(title="x", digest=digest, diff_id=digest, size=len(content), unpacked=0, media_type="x")
 
 
 def test_what_is_ready_is_sent_once(server: RegistryDouble, tmp_path: Path) -> None:
     one, other = layer(tmp_path, b"one"), layer(tmp_path, b"other")
     with uploading(tmp_path, f"{server.host}/team/staging") as uploads:
-        uploads.add(one)
-        uploads.add(other)
+        uploads.add(0, one)
+        uploads.add(0, other)
         assert uploads.finish() == 2
-        uploads.add(one)
+        uploads.add(0, one)
         assert uploads.finish() == 2
-    assert {server.blobs[one.layers[0].digest], server.blobs[other.layers[0].digest]} == {b"one", b"other"}
+    assert {server.blobs[one.digest], server.blobs[other.digest]} == {b"one", b"other"}
 
 
 def test_each_upload_is_a_span_of_its_thread(server: RegistryDouble, tmp_path: Path) -> None:
@@ -63,7 +61,7 @@ def test_each_upload_is_a_span_of_its_thread(server: RegistryDouble, tmp_path: P
 
     with uploading(tmp_path, f"{server.host}/team/staging") as uploads:
         uploads.span = span
-        uploads.add(layer(tmp_path, b"one"))
+        uploads.add(0, layer(tmp_path, b"one"))
         assert uploads.finish() == 1
     assert spans == [("push x", "upload_0")]
 
@@ -72,15 +70,15 @@ def test_nothing_is_sent_that_is_mounted(server: RegistryDouble, tmp_path: Path)
     mounted = SimpleNamespace(has=lambda _digest: True)
     staging = f"{server.host}/team/staging"
     with uploading(tmp_path, staging, shared=mounted) as uploads:
-        uploads.add(layer(tmp_path, b"one"))
+        uploads.add(0, layer(tmp_path, b"one"))
         assert uploads.finish() == 0
     assert server.blobs == {}
 
 
 def test_a_registry_that_fails_fails_who_waits_and_nobody_else(tmp_path: Path) -> None:
     with uploading(tmp_path, "127.0.0.1:1/team/staging") as uploads:
-        uploads.add(layer(tmp_path, b"one"))
+        uploads.add(0, layer(tmp_path, b"one"))
     with uploading(tmp_path, "127.0.0.1:1/team/staging") as uploads:
-        uploads.add(layer(tmp_path, b"one"))
+        uploads.add(0, layer(tmp_path, b"one"))
         with pytest.raises(RegistryError, match="did not answer"):
             uploads.finish()

@@ -17,13 +17,7 @@ import pytest
 
 from builder.core.errors import MissingToolError
 from builder.image import sandbox
-from builder.image.compose.bytecode import (
-    compile_sources,
-    compiler,
-    parts_of,
-    store_compiled,
-    unpack_known,
-)
+from builder.image.compose.bytecode import compile_sources, compiler, parts_of
 from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.layers.pack import Pack, keep_pack
 from builder.image.layers.store import LayerStore
@@ -123,10 +117,11 @@ def compiled(
             scratch.folder(folder)
     env = sandbox.environment({})
     missing = compile_sources(
+        step,
         packs,
         scratch,
         lease,
-        made_by=compiler(step, scratch.root, {}),
+        env={},
         run=lambda: sandbox.run_script(
             step.script, scratch.root, what="it", env=env, cancel=threading.Event()
         ),
@@ -204,19 +199,29 @@ def test_the_interpreter_is_its_files_and_no_others(tmp_path: Path) -> None:
 
 def test_a_part_that_was_cut_short_is_compiled_again(tmp_path: Path) -> None:
     store = LayerStore(tmp_path / "store")
-    lease = store.lease()
-    (part,) = parts_of(packed(store, "three"), made_by="1")
-    root = tmp_path / "root"
-    cache = root / "out/bytecode" / SITE / "__pycache__"
-    cache.mkdir(parents=True)
-    (cache / "three.cpython-39.pyc").write_bytes(b"compiled")
-    store_compiled([part], root, lease)
-    scratch = RootfsTree(tmp_path / "next", threading.Event())
-    assert unpack_known([part], scratch, lease) == []
-    again = scratch.root / "out/bytecode" / SITE / "__pycache__/three.cpython-39.pyc"
-    assert again.read_bytes() == b"compiled"
+    lease, packs, step = store.lease(), packed(store, "three"), bytecode_step()
+    ran: list[str] = []
+
+    def compiled_in(name: str) -> Path:
+        """The bytecode of one file, below a folder of this name."""
+        scratch = RootfsTree(tmp_path / name, threading.Event())
+        made = scratch.root / "out/bytecode" / SITE / "__pycache__/three.cpython-39.pyc"
+
+        def run() -> None:
+            if not made.exists():
+                ran.append(name)
+                made.parent.mkdir(parents=True, exist_ok=True)
+                made.write_bytes(b"compiled")
+
+        compile_sources(step, packs, scratch, lease, env={}, run=run, progress=lambda _text: None)
+        return made
+
+    assert compiled_in("one").read_bytes() == compiled_in("two").read_bytes() == b"compiled"
+    assert ran == ["one"]
+    (part,) = parts_of(packs, made_by=compiler(step, tmp_path / "one", {}))
     record = lease.find(part.key)
     assert record is not None
     blob = store.blob(record.digest)
     blob.write_bytes(blob.read_bytes()[:-1])
-    assert unpack_known([part], scratch, lease) == [part]
+    assert compiled_in("three").read_bytes() == b"compiled"
+    assert ran == ["one", "three"]

@@ -33,10 +33,11 @@ from builder.image.sandbox import require
 from builder.sources.oci.layout import write_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from builder.core.model import Pinned
+    from builder.image.layers.pack import Packed
     from builder.image.layers.types import Layer
 
 STEPS = (
@@ -46,11 +47,11 @@ STEPS = (
 set -eu
 umask 022
 mkdir -p /out/one/etc
-for file in /opt/runtime/lib/python/site-packages/*.py; do echo "$file" >> /out/one/etc/list; done
+for file in /opt/runtime/lib/python/site-packages/*.dist-info; do echo "$file" >> /out/one/etc/list; done
 touch -d @1700000000 /out/one/etc/list /out/one/etc
 """,
         makes=("one",),
-        reads="sources",
+        reads="libraries",
     ),
     RecipeStep(
         name="probe",
@@ -161,7 +162,10 @@ def test_documents_and_layers(bench: Bench) -> None:
     assert said[0] == "ENV NAME=a <b> & c"
     assert said[-1] == "LABEL a.label=x"
     assert b"a \\u003cb\\u003e \\u0026 c" in image.config, "as Go writes it"
-    assert members(bench, image.layers[-2]) == {"etc/list": b"/opt/runtime/lib/python/site-packages/one.py\n"}
+    assert members(bench, image.layers[-2]) == {
+        "etc/list": b"/opt/runtime/lib/python/site-packages/one-1.0.dist-info\n"
+        b"/opt/runtime/lib/python/site-packages/pip-26.0.1.dist-info\n"
+    }
     assert members(bench, image.layers[-1]) == {"probe": b"1"}
     assert steps_made(image) == 2
 
@@ -234,15 +238,15 @@ def test_memory_that_is_not_enough_is_no_error(
     """Neither where it is seen before, nor where it runs out on the way."""
     first = bench.compose()
     places: list[Path] = []
-    put = RootfsTree.put
+    write = RootfsTree.write
 
-    def full(scratch: RootfsTree, path: str, content: bytes, mode: int) -> None:
+    def full(scratch: RootfsTree, files: Iterable[Packed], below: str = "") -> None:
         places.append(scratch.root)
         if scratch.root.is_relative_to(memory.SHARED):
             raise OSError(errno.ENOSPC, "No space left on device")
-        put(scratch, path, content, mode)
+        write(scratch, files, below)
 
-    monkeypatch.setattr(RootfsTree, "put", full)
+    monkeypatch.setattr(RootfsTree, "write", full)
     if memory.roomy(1 << 30):
         aside = Bench(LayerStore(tmp_path / "one"), bench.system, bench.builder)
         with pytest.raises(MissingToolError, match="no room left"):

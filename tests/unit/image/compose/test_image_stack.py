@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from builder.image.compose.layer_build import LayersReady
     from builder.image.layers.types import Layer
 
 
@@ -405,9 +404,9 @@ class SinkDouble:
         self.ready, self.lowest_first = ready, lowest_first
         self.places: list[int] = []
 
-    def add(self, ready: LayersReady) -> None:
-        self.places.append(ready.place)
-        for layer in ready.layers:
+    def add(self, place: int, *layers: Layer) -> None:
+        self.places.append(place)
+        for layer in layers:
             self.ready(layer)
 
     def finish(self) -> int:
