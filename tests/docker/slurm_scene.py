@@ -49,10 +49,10 @@ class Scene(DispatchScene):
         )
         self.ask({})
 
-    def write_node(self, path: str) -> None:
+    def write_node(self, path: str, by: str = "nsenter") -> None:
         """What the fleet file calls rtbuild: the real one, out of Slurm's root, with this PATH."""
         self.node.write_text(
-            f"#!/bin/bash\nexec nsenter --target {os.getpid()} --mount --"
+            f"#!/bin/bash\nexec {by} --target {os.getpid()} --mount --"
             f' env HOME=/root COSIGN_PASSWORD= "PATH={path}" PYTHONPATH={TESTS.parent} {RTBUILD} "$@"\n'
         )
         self.node.chmod(0o755)

@@ -39,7 +39,14 @@ class Request:
 
     @cached_property
     def body(self) -> bytes:
-        return self.stream.read(self.length)
+        if self.headers.get("transfer-encoding") != "chunked":
+            return self.stream.read(self.length)
+        found = b""
+        while size := int(self.stream.readline().split(b";")[0], 16):
+            found += self.stream.read(size)
+            self.stream.readline()
+        self.stream.readline()
+        return found
 
 
 @dataclass

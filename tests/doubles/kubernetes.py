@@ -48,6 +48,8 @@ class KubeDouble:
     logs: dict[str, str] = field(default_factory=dict)
     refuse: Callable[[str, str], Refusal | None] = lambda _method, _path: None
     requests: list[str] = field(default_factory=list)
+    most_jobs: int | None = None
+    """What a quota of the namespace lets be there, ended or not."""
 
     def of(self, plural: str) -> list[dict[str, Any]]:
         return [found for (kind, _), found in sorted(self.objects.items()) if kind == plural]
@@ -125,6 +127,11 @@ def _resource(state: KubeDouble, request: Request, asked: re.Match[str], query: 
     if (plural, name) not in state.objects:
         return _refuse(404, "NotFound", f'{plural} "{name}" not found')
     if request.method == "DELETE":
+        about = state.objects[plural, name]["metadata"]
+        asked_for = json.loads(request.body or b"{}").get("preconditions", {})
+        if wrong := [key for key, value in asked_for.items() if about[key] != value]:
+            said = f"Precondition failed: {wrong[0]} in precondition: {asked_for[wrong[0]]}"
+            return _refuse(409, "Conflict", f'Operation cannot be fulfilled on {plural} "{name}": {said}')
         gone = state.objects.pop((plural, name))
         for key, other in list(state.objects.items()):
             owners = other["metadata"].get("ownerReferences", ())
@@ -140,6 +147,10 @@ def _create(state: KubeDouble, plural: str, document: dict[str, Any], query: dic
         return _refuse(400, "BadRequest", f"strict decoding error: {wrong}")
     if (plural, name) in state.objects:
         return _refuse(409, "AlreadyExists", f'{plural} "{name}" already exists')
+    if plural == "jobs" and state.most_jobs is not None and len(state.of(plural)) >= state.most_jobs:
+        used = f"used: count/jobs.batch={state.most_jobs}, limited: count/jobs.batch={state.most_jobs}"
+        said = f"exceeded quota: few, requested: count/jobs.batch=1, {used}"
+        return _refuse(403, "Forbidden", f'jobs.batch "{name}" is forbidden: {said}')
     document["metadata"] |= {"uid": str(uuid.uuid4()), "resourceVersion": "1"}
     if query.get("dryRun") != "All":
         state.objects[plural, name] = document

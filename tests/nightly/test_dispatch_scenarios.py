@@ -242,8 +242,9 @@ def requeued(bench: Bench) -> None:
 
 
 def _jobs(bench: Bench, verb: str, name: str) -> int:
-    running = ["--noheader", "--array", f"--name=rtbuild-{name}", "--states=RUNNING", "--format=%i"]
-    found = bench.cluster.call("squeue", *running).split()
+    running = ["--noheader", "--array", "--states=RUNNING", "--format=%i|%j"]
+    rows = [row.split("|") for row in bench.cluster.call("squeue", *running).split()]
+    found = [job for job, called in rows if called.startswith(f"rtbuild-{name}-")]
     for job in found:
         bench.cluster.call("scontrol", verb, job)
     return len(found)
@@ -263,13 +264,11 @@ def cancelled(bench: Bench) -> None:
     bench.dispatch()
     for name in ("T4", "A100", "L4", "H100"):
         bench.scene.until(bench.task(0, name))
-    rows = bench.cluster.call("squeue", "--noheader", "--array", "--states=RUNNING", "--format=%i").split()
-    bench.hopeless = {path.name for path in (bench.scene.folder / "runs").iterdir() if _going(path)}
-    bench.cluster.call("scancel", *rows)
-
-
-def _going(runs: Path) -> bool:
-    return any(not path.read_text() for path in runs.iterdir())
+    found = bench.cluster.call("squeue", "--noheader", "--array", "--states=RUNNING", "--format=%i|%j|%K")
+    rows = [row.split("|") for row in found.splitlines()]
+    # one that is on its way and has no container yet is among them
+    bench.hopeless = {bench.task(int(index), name.split("-")[1].upper()) for _, name, index in rows}
+    bench.cluster.call("scancel", *(job for job, _, _ in rows))
 
 
 def limited(bench: Bench) -> None:
@@ -504,9 +503,7 @@ def queue_cleared(bench: Bench) -> None:
         bench.scene.until(bench.task(0, name))
     rows = bench.cluster.call("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i|%j|%K")
     waiting = [row.split("|") for row in rows.splitlines()]
-    bench.hopeless = {
-        bench.task(int(index), name.removeprefix("rtbuild-").upper()) for _, name, index in waiting
-    }
+    bench.hopeless = {bench.task(int(index), name.split("-")[1].upper()) for _, name, index in waiting}
     bench.cluster.call("scancel", "--state=PENDING", *(job for job, _, _ in waiting))
 
 
@@ -584,6 +581,42 @@ def two_without_a_shared_folder(bench: Bench) -> None:
         bench.dispatch()
 
 
+def two_users(bench: Bench) -> None:
+    """Neither may read the other's batch scripts; both have looked before either submits."""
+    folder, cluster = bench.scene.folder, bench.cluster
+    folder.chmod(0o777)
+    meet = folder / "meet"
+    meet.mkdir()
+    meet.chmod(0o777)
+    bench.scene.write_node(f"{folder}/bin:$PATH", by=_setuid_nsenter(folder))
+    bench.scene.ask({bench.task(0, "T4"): ["slow", "slow"]})
+    bench.told = "another user|withdrawn"
+    environment = bench.scene.env()
+    for name, user in (("one", "root"), ("two", "nobody")):
+        place = folder / f"of-{user}"
+        place.mkdir()
+        for command in ("sbatch", "squeue", "scontrol", "sinfo", "scancel"):
+            wait = (
+                f'case "$*" in *--test-only*) ;; *) touch {meet}/{name}; for i in $(seq 600); do'
+                f" [ $(ls {meet} | wc -l) -ge 2 ] && break; sleep 0.1; done ;; esac\n"
+            )
+            as_user = " ".join(cluster.inside("setpriv", f"--reuid={user}", "--clear-groups", command))
+            text = f'#!/bin/bash\n{wait if command == "sbatch" else ""}exec {as_user} "$@"\n'
+            (place / command).write_text(text)
+            (place / command).chmod(0o755)
+        own = {"RTBUILD_CACHE": str(folder / name), "PATH": f"{place}:{environment['PATH']}"}
+        bench.scene.env = lambda own=own: environment | own  # type: ignore[method-assign,misc]
+        bench.dispatch()
+
+
+def _setuid_nsenter(folder: Path) -> str:
+    """By which the job of a user who is nobody comes out of Slurm's root, where it finds rtbuild."""
+    path = folder / "nsenter"
+    shutil.copy("/usr/bin/nsenter", path)
+    path.chmod(0o4755)
+    return f"{path} --setuid=0 --setgid=0"
+
+
 def maintenance(bench: Bench) -> None:
     """All nodes are reserved for somebody else for a time."""
     reserved = ["reservation=maint", "starttime=now", "duration=60", "users=nobody", "nodes=ALL"]
@@ -613,6 +646,7 @@ OUTSIDE: dict[str, Callable[[Bench], None]] = {
     "partition down for 40 s": partition_down,
     "suspended for 30 s": suspended,
     "two dispatchers without a shared folder": two_without_a_shared_folder,
+    "two users": two_users,
     "reservation over all nodes": maintenance,
 }
 """Written from what users are told, before the dispatcher was read."""

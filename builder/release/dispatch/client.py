@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from builder.core.errors import MissingToolError, SchedulerError
 
@@ -43,7 +44,11 @@ class SchedulerClient:
     silent: str
     refused: str
 
-    def ask(
+    def ask(self, command: Sequence[str], text: str | None = None, **options: Any) -> str:
+        """As :meth:`answer`, without the failures."""
+        return self.answer(command, text, **options)[0]
+
+    def answer(
         self,
         command: Sequence[str],
         text: str | None = None,
@@ -51,10 +56,10 @@ class SchedulerClient:
         seconds: float = 60,
         harmless: str = "\n",
         variables: Mapping[str, str] | None = None,
-    ) -> str:
-        """The output of a command with ``text`` on its standard input, within ``seconds``.
+    ) -> tuple[str, list[str]]:
+        """The output of a command with ``text`` on its standard input, within ``seconds``, and its failures.
 
-        A failure each line of which holds ``harmless`` is none.
+        Each of these is a line in which the pattern ``harmless`` is found.
 
         Raises:
             MissingToolError: There is no such command here.
@@ -83,7 +88,7 @@ class SchedulerClient:
             ) from error
         failed = done.stderr if done.stderr.strip() else done.stdout
         told = [line for line in failed.splitlines() if line.strip() and not _LOGGED.match(line)]
-        wrong = [line for line in told if harmless not in line]
+        wrong = [line for line in told if not re.search(harmless, line)]
         if done.returncode != 0 and (wrong or not told):
             raise SchedulerError(
                 f"{self.name} refused: {' '.join(command[:2])}",
@@ -92,7 +97,7 @@ class SchedulerClient:
                 tail=wrong[-10:],
                 hint=self.refused,
             )
-        return done.stdout
+        return done.stdout, told if done.returncode else []
 
 
 def why(error: SchedulerError) -> str:

@@ -82,7 +82,7 @@ class Follower:
     _asked: set[str] = field(default_factory=set)
     """Lost tasks whose notes were read."""
     _under_way: int = 0
-    """Tasks that were waited for at the last look."""
+    """Tasks that were waited for at the last look, and those submitted before the first."""
 
     def submit(self, tasks: Sequence[Task]) -> None:
         """Submit tasks; those that the scheduler does not take are in :attr:`refused`."""
@@ -99,6 +99,7 @@ class Follower:
                     self.refused[key] = refused[key]
                 else:
                     self._submitted[key] = attempt
+                    self._under_way += 1
 
     def look(self) -> tuple[TaskState, ...]:
         """The state of every task, in the order of the plan. The registry is asked about those that may have

@@ -5,8 +5,10 @@ A pod prints the probe's JSON, and whoever dispatched reads it from the pod's lo
 the image. Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +46,12 @@ _MANIFESTS = {
 """By kind; what a task and its fleet decide is empty."""
 FORBIDDEN = "(Forbidden)"
 """What kubectl says of what this login may not do."""
+_ABOUT = re.compile(r'"(\S+)" (?:already exists|is forbidden)')
+"""The name in a refusal to create an object."""
+_OTHER_NOW = r"\((NotFound|Conflict)\)"
+"""What kubectl says of a Job that is gone, or is another or changed one than the preconditions name."""
+_DELETING = 4
+"""Jobs deleted at a time: each takes a kubectl, which has no option for preconditions but ``--raw``."""
 _MOST_OF_MANY = 1 << 20
 """Bytes of a log that is read with others; one alone may have eight times as many."""
 _PREFIXED = re.compile(r"\[pod/([^/\]]+)/probe\] ?")
@@ -120,6 +128,9 @@ def _job(task: Task, fleet: Fleet, failed: Sequence[str] = ()) -> dict[str, Any]
 class JobState(Scheduled):
     """A Job of ours, and the pod whose log counts: the newest, or the one that succeeded."""
 
+    uid: str
+    version: str
+    """The Job's resourceVersion."""
     pod: str | None
     exit_code: int | None
     """Of the probe in that pod."""
@@ -129,24 +140,69 @@ class JobState(Scheduled):
     """Its image cannot be pulled: it has not ended, and holds a GPU until its deadline."""
 
 
-def submit(manifests: str) -> str:
-    """Create the objects that are not there yet; their number as text. Raises SchedulerError."""
+@dataclass(frozen=True)
+class Creation:
+    """What came of objects that were to be created."""
+
+    new: int
+    count: int
+    there: tuple[str, ...]
+    """Names that objects have which are there already."""
+    full: Mapping[str, str]
+    """Why a quota has no room, by the name of the object."""
+
+
+def submit(manifests: str) -> Creation:
+    """Create the objects that are not there yet, as far as quotas have room. Raises SchedulerError."""
     count = manifests.count("\n---\n") + 1
-    made = _KUBERNETES.ask(
+    made, refused = _KUBERNETES.answer(
         ["kubectl", "create", "--filename", "-"],
         manifests,
         seconds=60 + count / 2,
-        harmless="(AlreadyExists)",
+        harmless=r"\(AlreadyExists\)|exceeded quota",
     )
-    return f"{len(made.splitlines())} of {count} are new"
+    named = [(found[1], line) for line in refused if (found := _ABOUT.search(line))]
+    full = {name: line[line.index("exceeded quota") :] for name, line in named if "exceeded quota" in line}
+    there = tuple(name for name, _ in named if name not in full)
+    return Creation(len(made.splitlines()), count, there, full)
 
 
-def remove(keys: Sequence[str], fleet: Fleet) -> None:
-    """Delete Jobs, so that their tasks can be submitted again. Raises SchedulerError."""
-    for first in range(0, len(keys), 200):
-        names = [PREFIX + key for key in keys[first : first + 200]]
-        options = ["--namespace", fleet.namespace, "--ignore-not-found", "--timeout=50s"]
-        _KUBERNETES.ask(["kubectl", "delete", "jobs", *options, *names])
+def strangers(names: Sequence[str], fleet: Fleet) -> set[str]:
+    """Those of these names that Jobs have which are not ours. Raises SchedulerError."""
+    found: set[str] = set()
+    for first in range(0, len(names), 200):
+        options = ["--namespace", fleet.namespace, "--ignore-not-found", "--output", "json"]
+        text = _KUBERNETES.ask(["kubectl", "get", "jobs", *options, *names[first : first + 200]])
+        listed = parse_object(text) if text.strip() else {"items": []}
+        items = listed.get("items", [listed])
+        found |= {str(item["metadata"]["name"]) for item in items if _key_of(item) is None}
+    return found
+
+
+def remove(jobs: Mapping[str, JobState], fleet: Fleet) -> None:
+    """Delete these Jobs, and no newer one of the same name, so that their tasks can be submitted again.
+
+    One that is stuck is deleted only if nothing has become of it since it was seen. Raises SchedulerError.
+    https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options/
+    """
+    with ThreadPoolExecutor(_DELETING) as pool:
+        going = list(pool.map(partial(_delete, fleet), jobs, jobs.values()))
+    # of a finalizer that something else put on it
+    names = [f"jobs/{PREFIX}{key}" for key, stays in zip(jobs, going, strict=True) if stays]
+    for first in range(0, len(names), 200):
+        options = ["--namespace", fleet.namespace, "--for=delete", "--timeout=50s"]
+        _KUBERNETES.ask(["kubectl", "wait", *options, *names[first : first + 200]], harmless=_OTHER_NOW)
+
+
+def _delete(fleet: Fleet, key: str, job: JobState) -> bool:
+    """Whether it takes longer than this call."""
+    only = {"uid": job.uid} | ({"resourceVersion": job.version} if job.stuck else {})
+    # by default the pods of a batch/v1 Job stay
+    body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": only}
+    text = json.dumps(body | {"propagationPolicy": "Background"})
+    path = f"/apis/batch/v1/namespaces/{fleet.namespace}/jobs/{PREFIX}{key}"
+    told = _KUBERNETES.ask(["kubectl", "delete", "--raw", path, "--filename", "-"], text, harmless=_OTHER_NOW)
+    return bool(told.strip()) and parse_object(told).get("kind") != "Status"
 
 
 def jobs(fleet: Fleet) -> Mapping[str, JobState]:
@@ -159,15 +215,19 @@ def jobs(fleet: Fleet) -> Mapping[str, JobState]:
         for pod in (item for item in items if item["kind"] == "Pod"):
             for owner in pod["metadata"].get("ownerReferences") or ():
                 pods.setdefault(str(owner["uid"]), []).append(pod)
-        return {
-            str(item["metadata"]["labels"][KEY]): _state(item, pods.get(str(item["metadata"]["uid"]), ()))
-            for item in items
-            if item["kind"] == "Job"
-        }
+        ours = [(key, item) for item in items if item["kind"] == "Job" and (key := _key_of(item))]
+        return {key: _state(item, pods.get(str(item["metadata"]["uid"]), ())) for key, item in ours}
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise SchedulerError(
             f"kubectl printed no list of jobs and pods ({shown(repr(error))})", command=command, returncode=0
         ) from error
+
+
+def _key_of(job: Mapping[str, Any]) -> str | None:
+    """The key of the task whose Job it is; None if rtbuild did not make it, by its name and labels."""
+    labels, name = _part(job["metadata"], "labels"), str(job["metadata"]["name"])
+    key = labels.get(KEY)
+    return str(key) if labels.get(LABEL) == MANAGER and name == f"{PREFIX}{key}" else None
 
 
 def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobState:
@@ -180,7 +240,9 @@ def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobStat
     failed = [*str(_part(job["metadata"], "annotations").get(_FAILED_ON, "")).split(",")]
     failed += [str(_part(one, "spec").get("nodeName", "")) for one in newest if _phase(one) == "Failed"]
     nodes = tuple(dict.fromkeys(filter(None, failed)))[-_MOST_NODES:]
-    state = partial(JobState, pod=name, exit_code=code, failed_on=nodes)
+    about = job["metadata"]
+    uid, version = str(about["uid"]), str(about["resourceVersion"])
+    state = partial(JobState, uid=uid, version=version, pod=name, exit_code=code, failed_on=nodes)
     for condition in _part(job, "status").get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
             word = _words(condition["type"].lower(), condition)

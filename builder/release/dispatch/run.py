@@ -28,7 +28,7 @@ from builder.image.recipe import Recipe, render
 from builder.pipeline import Locks
 from builder.plan.matrix import matches
 from builder.release.dispatch import dstack, kubernetes, slurm
-from builder.release.dispatch.client import Scheduled, why
+from builder.release.dispatch.client import Scheduled, full, why
 from builder.release.dispatch.fleet import Fleet
 from builder.release.dispatch.follow import Work
 from builder.release.dispatch.left import notes_beside
@@ -297,7 +297,14 @@ class OnSlurm(_Dispatched):
         new = slurm.Submission(script=self.script, attempt=attempt)
         earlier = slurm.jobs_named(BUILD) if fresh[0].column == BUILD else ()
         made: dict[tuple[int, str], list[str]] = {}
-        for name, part in slurm.arrays(fresh, slurm.array_limit()).items():
+        parts = slurm.arrays(fresh, slurm.array_limit())
+        if fresh[0].column != BUILD:  # builds of later waves wait for jobs of their own
+            named = [(part[0].column, [task.key for task in part]) for part in parts.values()]
+            if others := self.queue.of_others(named):
+                self.say(f"{len(others)} are under way already, submitted by another user")
+                fresh = [task for task in fresh if task.key not in others]
+                parts = slurm.arrays(fresh, slurm.array_limit())
+        for name, part in parts.items():
             wave, column = part[0].wave, part[0].column
             after = [*earlier, *(job for (number, _), jobs in made.items() if number < wave for job in jobs)]
             # of a class with a limit one array after the other, or the limit would hold for each
@@ -311,7 +318,6 @@ class OnSlurm(_Dispatched):
         own = {job for jobs in made.values() for job in jobs}
         self.queue.own |= own
         self.queue.supersede(task.key for task in fresh if task.key not in new.refused)
-        # builds of later waves wait for these jobs
         if own and fresh[0].column != BUILD and (twice := self.queue.withdraw(own)):
             self.say(f"{twice} tasks are withdrawn: another dispatcher submitted them a moment before")
         return new.refused
@@ -385,7 +391,9 @@ class _OnKubernetes(_ByLogs):
         """The Jobs; one whose image cannot be pulled is deleted, since it would hold its GPU."""
         self.jobs = kubernetes.jobs(self.fleet)
         mine = {task.key for task in self.tasks}
-        kubernetes.remove([key for key, job in self.jobs.items() if job.stuck and key in mine], self.fleet)
+        kubernetes.remove(
+            {key: job for key, job in self.jobs.items() if job.stuck and key in mine}, self.fleet
+        )
         return self.jobs
 
     def rendered(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
@@ -438,20 +446,59 @@ class _OnKubernetes(_ByLogs):
         there = self.jobs or {}
         fresh = self.not_under_way(tasks, there)
         refused = try_fleet(self.fleet, sorted({task.column for task in fresh})) if fresh else {}
-        taken = [task for task in fresh if refused[task.column] is None]
+        # whether a quota has room shows when ended Jobs have made it
+        closed = {name: words for name, words in refused.items() if words is not None and not full(words)}
+        taken = [task for task in fresh if task.column not in closed]
+        lost = {task.key: closed[task.column] for task in fresh if task.column in closed}
         if taken:
             try_push(self.registry, taken)
-            avoided = {task.key: there[task.key].failed_on for task in taken if task.key in there}
-            kubernetes.remove([*avoided], self.fleet)
-            for name, text in kubernetes.render(taken, self.fleet, avoided).items():
-                try:
-                    self.say(f"{name}: {kubernetes.submit(text)}")
-                except SchedulerError as error:
-                    if name != kubernetes.NETWORK or kubernetes.FORBIDDEN not in why(error):
-                        raise
-                    said = "this login may not make network policies, so the pods can reach the network"
-                    self.warn(f"{said}: an administrator applies the first manifest of --dry-run")
-        return {task.key: refused[task.column] or "" for task in fresh if task not in taken}
+            self._create(taken, there, lost)
+        return lost
+
+    def _create(
+        self, tasks: Sequence[Task], there: Mapping[str, kubernetes.JobState], refused: dict[str, str]
+    ) -> None:
+        """Make Jobs of tasks, in the place of those that ended; ``refused`` takes why some were not made.
+
+        A namespace may have no room for more Jobs, of which ended ones stay a day for the sake of their logs:
+        those whose reports are in the registry make room.
+        """
+        old = {task.key: there[task.key] for task in tasks if task.key in there}
+        kubernetes.remove(old, self.fleet)
+        without_room = self._created(tasks, old, refused)
+        ended = {key: job for key, job in there.items() if job.ended and key not in old}
+        mine = [task for task in self.tasks if task.key in ended]
+        if without_room and mine and (spent := self.reported(mine)):
+            kubernetes.remove({key: ended[key] for key in spent}, self.fleet)
+            left = [task for task in tasks if task.key in without_room]
+            without_room = self._created(left, old, refused)
+        refused |= without_room
+
+    def _created(
+        self, tasks: Sequence[Task], old: Mapping[str, kubernetes.JobState], refused: dict[str, str]
+    ) -> dict[str, str]:
+        """The tasks for which a quota has no room, with its words."""
+        avoided = {key: job.failed_on for key, job in old.items()}
+        taken: list[str] = []
+        without_room: dict[str, str] = {}
+        for name, text in kubernetes.render(tasks, self.fleet, avoided).items():
+            try:
+                made = kubernetes.submit(text)
+            except SchedulerError as error:
+                if name != kubernetes.NETWORK or kubernetes.FORBIDDEN not in why(error):
+                    raise
+                said = "this login may not make network policies, so the pods can reach the network"
+                self.warn(f"{said}: an administrator applies the first manifest of --dry-run")
+                continue
+            self.say(f"{name}: {made.new} of {made.count} are new")
+            if name != kubernetes.NETWORK:
+                taken += made.there
+                cut = len(kubernetes.PREFIX)
+                without_room |= {job[cut:]: words for job, words in made.full.items()}
+        for job in kubernetes.strangers(taken, self.fleet):
+            said = f"{job} is a Job that rtbuild did not make: kubectl describe job {job}"
+            refused[job.removeprefix(kubernetes.PREFIX)] = said
+        return without_room
 
 
 def try_push(registry: Registry, tasks: Sequence[Task], warn: Say | None = None) -> None:

@@ -5,6 +5,7 @@ each task by its key, by which a second dispatcher finds that a task is under wa
 Options: https://slurm.schedmd.com/sbatch.html
 """
 
+import hashlib
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -54,6 +55,14 @@ def arrays(tasks: Sequence[Task], most: int = _ARRAY) -> dict[str, Sequence[Task
     return found
 
 
+def array_name(column: str, keys: Iterable[str]) -> str:
+    """The name of a job: whoever dispatches the same tasks at the same time gives it the same one.
+
+    It is all that other users see of a job, whose batch script they may not read.
+    """
+    return f"{PREFIX}{column.lower()}-{hashlib.sha256(' '.join(keys).encode()).hexdigest()[:12]}"
+
+
 def array_limit() -> int:
     """Tasks that this controller lets an array have: an index has to be below its ``MaxArraySize``."""
     told = re.search(r"^MaxArraySize\s*=\s*(\d+)", _SLURM.ask(["scontrol", "show", "config"]), re.MULTILINE)
@@ -68,7 +77,7 @@ def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
     command = [fleet.command, "verify-digest", "--card", name, "--runtime", fleet.runtime]
     command += ["--timeout", str(seconds), *(["--key", fleet.key] if fleet.key else [])]
     return batch_script(
-        name.lower(),
+        name,
         [" ".join([task.key, task.image, task.cell, ",".join(task.suites)]).rstrip() for task in tasks],
         fleet,
         lane,
@@ -113,7 +122,7 @@ def batch_script(
     """
     limit = f"%{asked.at_once}" if asked.at_once is not None else ""
     options = {
-        "job-name": PREFIX + name,
+        "job-name": array_name(name, (task.partition(" ")[0] for task in tasks)),
         "array": f"0-{len(tasks) - 1}{limit}",
         "cpus-per-task": str(asked.cpus) if asked.cpus else None,
         "mem": asked.memory,
@@ -257,6 +266,10 @@ class Queue:
     """Those of them before the task's last submission."""
     own: set[str] = field(default_factory=set)
     """The ids of jobs that were submitted here."""
+    _mine: set[int] = field(default_factory=set)
+    """The ids of this user's jobs at the last look."""
+    _others: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The tasks of arrays that other users submitted first, by the job's name."""
     _strange: int = 0
     """Scripts of jobs of other names that may be read at this look."""
 
@@ -272,10 +285,17 @@ class Queue:
         Raises SchedulerError, MissingToolError.
         """
         at: dict[str, list[tuple[int, str]]] = {}
+        new: dict[str, tuple[str, ...]] = {}
         for row in (row for row in self._array_tasks() if row.state not in _ENDED):
             keys = self._keys_of(row, alive=True)
             if int(row.index) < len(keys):
                 at.setdefault(keys[int(row.index)], []).append((row.job, row.index))
+            if str(row.job) in jobs and row.name.startswith(PREFIX):
+                new[row.name] = keys
+        for key, row in self._rows_of_others(new):
+            at.setdefault(key, []).append((row.job, row.index))
+            if row.job == min(job for job, _ in at[key]):
+                self._others[row.name] = new[row.name]
         twice: dict[int, list[str]] = {}
         for places in at.values():
             first = min(job for job, _ in places)
@@ -289,6 +309,27 @@ class Queue:
             for command in (["scontrol", "update", f"JobId={name}", comment], ["scancel", name]):
                 _SLURM.ask(command, harmless="Invalid job id")
         return sum(map(len, twice.values()))
+
+    def of_others(self, arrays: Iterable[tuple[str, Sequence[str]]]) -> set[str]:
+        """The tasks of these arrays, of a column and keys each, that other users have submitted as they are.
+
+        They are under way from now on. A site may hide the jobs of others (``PrivateData``): then none are.
+        Raises SchedulerError, MissingToolError.
+        """
+        named = {array_name(column, keys): tuple(keys) for column, keys in arrays}
+        found = list(self._rows_of_others(named))
+        self._others |= {row.name: named[row.name] for _, row in found}
+        return {key for key, _ in found}
+
+    def _rows_of_others(self, named: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, _Row]]:
+        """What waits or runs of these arrays of other users, each with its task's key."""
+        # the names of many arrays are more than a command line should have
+        for first in range(0, len(named), 500):
+            names = list(named)[first : first + 500]
+            for row in _rows(whose=(f"--name={','.join(names)}",)):
+                keys = named.get(row.name, ()) if row.job not in self._mine else ()
+                if row.index.isdecimal() and int(row.index) < len(keys) and row.state not in _ENDED:
+                    yield keys[int(row.index)], row
 
     def tasks(self) -> dict[str, Scheduled]:
         """Every task that waits, runs or ended lately, by key, with Slurm's word: ``PENDING (Resources)``."""
@@ -318,12 +359,18 @@ class Queue:
                     again=not alive and (cut or bool(told and told[1])),
                     reason=shown(told[2]) if told and not alive else "",
                 )
+        for key, row in self._rows_of_others(self._others):
+            if key not in found or found[key].ended:
+                said = f"{row.state} ({row.reason}), by job {row.job} of another user"
+                found[key] = Scheduled(word=said, queued=row.state == "PENDING")
         return found
 
     def _array_tasks(self) -> Iterator[_Row]:
         """The tasks of this user's arrays, ours and others."""
         self._strange = _STRANGE
-        return (row for row in _rows() if row.index.isdecimal())
+        rows = list(_rows())
+        self._mine = {row.job for row in rows}
+        return (row for row in rows if row.index.isdecimal())
 
     def _keys_of(self, row: _Row, *, alive: bool) -> tuple[str, ...]:
         """The keys in a job's batch script; none if it is gone with the job. Raises SchedulerError."""
@@ -352,9 +399,9 @@ def jobs_named(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(row.job) for row in _rows(PREFIX + name) if row.state not in _ENDED))
 
 
-def _rows(prefix: str = "") -> Iterator[_Row]:
-    """This user's jobs whose names begin so: a site's plug-in may rename them."""
-    command = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%F|%K|%j|%T|%r|%V|%k"]
+def _rows(prefix: str = "", whose: Sequence[str] = ("--me", "--states=all")) -> Iterator[_Row]:
+    """Jobs whose names begin so: a site's plug-in may rename them."""
+    command = ["squeue", *whose, "--array", "--noheader", "--format=%F|%K|%j|%T|%r|%V|%k"]
     for line in _SLURM.ask(command).splitlines():
         job, *rest = [*line.strip().split("|", 6), "", "", ""][:7]
         if job.isdecimal() and rest[1].startswith(prefix) and all(rest[2:4]):

@@ -1,5 +1,5 @@
 #!/bin/bash
-#SBATCH --job-name=rtbuild-build
+#SBATCH --job-name=rtbuild-build-e65c9312e401
 #SBATCH --array=0-1
 #SBATCH --cpus-per-task=4
 #SBATCH --mem=8G

@@ -1,5 +1,5 @@
 #!/bin/bash
-#SBATCH --job-name=rtbuild-a100
+#SBATCH --job-name=rtbuild-a100-90b37680e168
 #SBATCH --array=0-0
 #SBATCH --gres=gpu:a100_80:1
 #SBATCH --time=60
@@ -63,7 +63,7 @@ tell "again, $reason"  # where no node may submit, the dispatcher does
 exit 1
 
 #!/bin/bash
-#SBATCH --job-name=rtbuild-t4
+#SBATCH --job-name=rtbuild-t4-3b9bfd397b4b
 #SBATCH --array=0-1%4
 #SBATCH --gres=gpu:t4:1
 #SBATCH --time=30

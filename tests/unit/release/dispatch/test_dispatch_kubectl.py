@@ -79,9 +79,10 @@ def test_a_second_submission_meets_the_first(desk: Desk, cluster: KubeDouble) ->
     """Two dispatchers that both saw no job: the server answers 409 to the slower one."""
     desk.call()
     _, manifests = desk.call("--dry-run")
-    assert kubernetes.submit(manifests) == "0 of 5 are new"
+    assert (found := kubernetes.submit(manifests)).new == 0
+    assert len(found.there) == found.count == 5
     del cluster.objects["jobs", job_of(cluster, "T4")["metadata"]["name"]]
-    assert kubernetes.submit(manifests) == "1 of 5 are new"
+    assert kubernetes.submit(manifests).new == 1
     assert len(cluster.of("jobs")) == 4
 
 
@@ -106,6 +107,95 @@ def test_a_job_that_another_dispatcher_made_and_that_ended_meanwhile_is_not_run_
     assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
     left = {key: found["metadata"]["uid"] for key, found in cluster.objects.items() if key[0] == "jobs"}
     assert left == made
+
+
+def test_a_newer_job_of_the_same_name_is_not_deleted(desk: Desk, cluster: KubeDouble) -> None:
+    """Another user's dispatcher saw the same ended Job, and made its own a moment before."""
+    desk.call()
+    job = job_of(cluster, "T4")
+    cluster.end(job, "Failed", "BackoffLimitExceeded")
+    cluster.pod(job, "pod-1", {"phase": "Failed"}, log="Killed")
+
+    def refuse(method: str, _path: str) -> None:
+        if method == "DELETE":
+            del job["status"]
+            job["metadata"]["uid"] = "another's"
+
+    cluster.refuse = refuse
+    code, _ = desk.tasks()
+    assert code == 0
+    assert job_of(cluster, "T4")["metadata"]["uid"] == "another's"
+    assert "T4: 0 of 1 are new" in desk.said
+
+
+def test_a_job_that_stuck_and_has_changed_since_is_not_deleted(desk: Desk, cluster: KubeDouble) -> None:
+    """Its image was pulled after all, and its pod's log has a report."""
+    desk.call()
+    job = job_of(cluster, "T4")
+    stuck = {"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}
+    cluster.pod(job, "stuck", {"phase": "Pending", "containerStatuses": [{"state": stuck}]})
+
+    def refuse(method: str, _path: str) -> None:
+        if method == "DELETE":
+            job["metadata"]["resourceVersion"] = "2"
+            cluster.objects.pop(("pods", "stuck"), None)
+            end_all(desk, cluster)
+
+    cluster.refuse = refuse
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
+
+
+def test_a_job_of_the_same_name_that_is_not_ours(desk: Desk, cluster: KubeDouble) -> None:
+    """It is neither deleted nor believed, and its task says why it has no verdict."""
+    desk.call()
+    theirs = job_of(cluster, "T4")
+    name = theirs["metadata"]["name"]
+    cluster.objects = {("jobs", name): theirs}
+    theirs["metadata"]["labels"] = {"app": "other"}
+    made = theirs["metadata"]["uid"]
+    code, rows = desk.tasks()
+    assert code == 5
+    (lost,) = (row for row in rows if row["state"] == "lost")
+    assert lost["scheduler"].startswith(f"not submitted: {name} is a Job that rtbuild did not make")
+    assert cluster.objects["jobs", name]["metadata"]["uid"] == made
+    assert len(cluster.of("jobs")) == 4
+
+
+@pytest.mark.parametrize("labels", [{}, {"io.rtbuild/key": "0"}], ids=["none", "of no task"])
+def test_a_job_that_says_it_is_ours_disturbs_no_look(
+    desk: Desk, cluster: KubeDouble, labels: dict[str, str]
+) -> None:
+    desk.call()
+    copy = json.loads(json.dumps(job_of(cluster, "T4")))
+    copy["metadata"] |= {"name": "mine", "labels": {"app.kubernetes.io/managed-by": "rtbuild"} | labels}
+    cluster.objects["jobs", "mine"] = copy
+    end_all(desk, cluster)
+    code, rows = desk.tasks()
+    assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
+
+
+def test_a_quota_of_jobs_is_filled_again_when_reports_are_in_the_registry(
+    desk: Desk, cluster: KubeDouble
+) -> None:
+    """Ended Jobs count, and stay a day for the sake of their logs."""
+    cluster.most_jobs = 2
+
+    def refuse(method: str, path: str) -> None:
+        if method == "GET" and "/jobs?" in path:
+            end_all(desk, cluster)
+
+    cluster.refuse = refuse
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert (code, {row["verdict"] for row in rows}) == (0, {"works"}), desk.said
+    assert len(cluster.of("jobs")) == 2
+
+
+def test_a_quota_that_others_fill_is_said(desk: Desk, cluster: KubeDouble) -> None:
+    cluster.most_jobs = 0
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert code == 5
+    assert all(row["scheduler"].startswith("not submitted: exceeded quota: few") for row in rows)
 
 
 @pytest.mark.parametrize(

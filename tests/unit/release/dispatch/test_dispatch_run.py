@@ -26,6 +26,8 @@ from builder.release.dispatch import left, node, slurm
 from builder.release.dispatch.node import container
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from doubles.http_server import Request
 
     from tests.unit.release.dispatch.conftest import Desk
@@ -116,11 +118,58 @@ def test_what_another_dispatcher_submitted_in_between_is_withdrawn(desk: Desk) -
     assert "2 tasks are withdrawn" in desk.said
 
 
+def _other_user(desk: Desk, jobs: Path) -> None:
+    """The squeue of a site where job 1 is another user's, whose scripts nobody else may read."""
+    (desk.bin / "squeue").rename(desk.bin / "squeue-double")
+    desk.program(
+        "squeue", 'case "$*" in *--me*) none=-v ;; *) none= ;; esac; squeue-double | grep $none "^1|" || true'
+    )
+    denied = "[ $3 != 1 ] || { echo access denied >&2; exit 1; }"
+    desk.program(
+        "scontrol",
+        f'case "$1" in write) {denied}; cat {jobs}/$3 ;; update) echo "$*" >>{desk.folder}/asked ;;'
+        ' show) echo "MaxArraySize = 1001" ;; esac',
+    )
+    desk.program("scancel", f'echo "scancel $*" >>{desk.folder}/asked; rm {jobs}/${{1%_*}}')
+
+
+def test_tasks_that_another_user_has_submitted_are_followed(desk: Desk) -> None:
+    """Their arrays of the same tasks have the same names, which is all that is seen of them."""
+    jobs = desk.slurm()
+    desk.call()
+    _other_user(desk, jobs)
+    (jobs / "2").unlink()
+    (jobs / "2.after").unlink()
+    code, rows = desk.tasks()
+    assert code == 0
+    assert "2 are under way already, submitted by another user" in desk.said
+    assert [row["scheduler"] for row in rows].count("PENDING (Resources), by job 1 of another user") == 2
+    assert len(list(jobs.glob("*.after"))) == 2, "one array each"
+    code, rows = desk.tasks("--select", "*-other")
+    assert not any("another user" in row["scheduler"] for row in rows), "of other tasks the name is another"
+
+
+def test_what_another_user_submitted_in_between_is_withdrawn(desk: Desk) -> None:
+    """A site that hides it until then is one whose other user was a moment faster."""
+    jobs = desk.slurm()
+    desk.call()
+    _other_user(desk, jobs)
+    (jobs / "2").unlink()
+    (jobs / "2.after").unlink()
+    (desk.bin / "squeue").rename(desk.bin / "squeue-of-two")
+    desk.program("squeue", f'[ -e {jobs}/3 ] || case "$*" in *--name*) exit 0 ;; esac; squeue-of-two "$@"')
+    code, rows = desk.tasks()
+    assert (code, len(rows)) == (0, 4)
+    assert "2 tasks are withdrawn" in desk.said
+    assert any(line.startswith("scancel ") for line in (desk.folder / "asked").read_text().splitlines())
+    assert [row["scheduler"] for row in rows].count("PENDING (Resources), by job 1 of another user") == 2
+
+
 def test_jobs_that_the_site_renames_are_found(desk: Desk) -> None:
     """Also by a dispatcher that did not submit them; somebody's arrays of other scripts are none of ours."""
     jobs = desk.slurm()
     (desk.bin / "squeue").rename(desk.bin / "squeue-double")
-    desk.program("squeue", "squeue-double | sed 's/rtbuild-[a-z0-9]*/site/'; echo '77|0|x|RUNNING|None'")
+    desk.program("squeue", "squeue-double | sed 's/rtbuild-[a-z0-9-]*/site/'; echo '77|0|x|RUNNING|None'")
     desk.program(
         "scontrol",
         f'case "$1" in write) [ $3 != 77 ] || {{ echo 77 >>{desk.folder}/read; echo true; exit; }};'

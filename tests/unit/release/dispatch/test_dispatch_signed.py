@@ -122,7 +122,9 @@ def test_the_dispatcher_signs_what_it_reads_in_logs(desk: Desk) -> None:
     def jobs(fleet: object) -> dict[str, kubernetes.JobState]:
         assert fleet == load_fleet(desk.fleet)
         planned = json.loads(desk.project.folder.joinpath("keys").read_text())
-        job = kubernetes.JobState(pod="pod", exit_code=0, word="complete", ended=True, stuck=False)
+        job = kubernetes.JobState(
+            uid="1", version="1", pod="pod", exit_code=0, word="complete", ended=True, stuck=False
+        )
         return dict.fromkeys(planned, job)
 
     desk.monkeypatch.setattr(kubernetes, "jobs", lambda _fleet: {})
