@@ -17,8 +17,8 @@ from builder.pipeline.options import Gpus, LockOptions, RenderOptions
 from builder.pipeline.run_context import Locks, RunContext, open_context
 from builder.pipeline.schedule import CellRun, Hooks, walk_all
 from builder.plan.facts.reading import ReadingCache
+from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.rules import Outcome as Judgement
-from builder.plan.facts.rules import check, summary
 
 if TYPE_CHECKING:
     from builder.image.compose import ComposedImage
@@ -38,7 +38,7 @@ def check_cell(cell_run: CellRun, context: RunContext, *, refuse: bool = True) -
         pinned = context.stores.locks.pinned(cell_run.cell)
         readings = ReadingCache(mirrors=context.sources.mirrors, cache=context.stores.cache)
         findings = check(cell_run.cell, readings.truth(cell_run.cell, pinned))
-        outcome = summary(findings)
+        outcome = Outcome.of(findings)
         cell_run.done(outcome.answer)
         for finding in findings:
             if finding.outcome is Judgement.WARNS:

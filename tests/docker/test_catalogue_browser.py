@@ -12,7 +12,7 @@ from chromium import opened
 from doubles.project import Project, entry
 
 from builder.core import resources
-from builder.plan.facts.rules import check, summary
+from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import card_of
 from builder.plan.matrix import load as load_matrix
 from builder.release.catalogue.collection import collect
@@ -146,7 +146,7 @@ def test_cards_and_drivers_are_judged_as_check_does(site: Path, catalogue: Catal
                     if expected == "possible":
                         cell = replace(release.cells[None], gpus=(row.name,))
                         found = check(cell, driver=driver, only=("driver", "gpu"))
-                        expected = summary(found).answer
+                        expected = Outcome.of(found).answer
                     assert state(tab) == expected, (release.label, card, driver)
                     seen.add(expected)
     assert seen == {"possible", "impossible", "unknown"}
@@ -162,7 +162,7 @@ def test_a_card_with_an_arm_processor_gets_a_matrix_for_it(site: Path, tmp_path:
         path.write_text(matrix)
         (cell,) = load_matrix(path).cells
         assert cell.platform == "linux/arm64"
-        assert summary(check(replace(cell, gpus=("GH200",)), suggest=False)).answer == "possible"
+        assert Outcome.of(check(replace(cell, gpus=("GH200",)), suggest=False)).answer == "possible"
         choose(tab, "framework", "tensorflow")
         assert state(tab) == "impossible"
 

@@ -14,7 +14,7 @@ from builder.core.errors import CellError, NothingSelectedError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix, Pinned
 from builder.plan.facts.reading import ReadingCache, Truth
-from builder.plan.facts.rules import Finding, Outcome, summary
+from builder.plan.facts.rules import Finding, Outcome
 from builder.plan.facts.rules import check as check_cell
 from builder.plan.facts.rules import explain as explain_cell
 from builder.plan.lock import LockEntry, LockStatus, lock_path, pinned_cell, read_lock, state, status
@@ -49,7 +49,7 @@ def check(
     loaded, cells = opt.choose(matrices, select, skip)
     cells = _on(cells, gpu)
     found, read_ = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)
-    refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.IMPOSSIBLE]
+    refused = [cell for cell, findings in found.items() if Outcome.of(findings) is Outcome.IMPOSSIBLE]
     helpless = _fix(loaded, found) if fix else refused
     helpless += [cell for cell, findings in found.items() if findings[:1] and findings[0].rule == FAULT]
     if json_:
@@ -61,7 +61,7 @@ def check(
     terminal = Terminal.of(stream=sys.stdout)
     width = max(len(cell) for cell in found)
     for cell, findings in found.items():
-        outcome = summary(findings)
+        outcome = Outcome.of(findings)
         show(f"{terminal.style(*_MARKS[outcome])} {cell:<{width}}  {outcome.answer}", hang=2)
         for finding in findings:
             if finding.outcome is not Outcome.POSSIBLE or verbose:
@@ -113,7 +113,7 @@ def explain(
         print_json(_document([chosen], found, read_), "cells")
     else:
         show(explain_cell(chosen, findings).removesuffix("\n"))
-    return 1 if summary(findings) is Outcome.IMPOSSIBLE else 0
+    return 1 if Outcome.of(findings) is Outcome.IMPOSSIBLE else 0
 
 
 def _on(cells: Sequence[Cell], gpu: Sequence[str] | None) -> tuple[Cell, ...]:
@@ -185,8 +185,8 @@ def _document(
         {
             "id": cell.id,
             "matrix": cell.matrix,
-            "outcome": summary(found[cell.id]).old_name,
-            "answer": summary(found[cell.id]).answer,
+            "outcome": Outcome.of(found[cell.id]).old_name,
+            "answer": Outcome.of(found[cell.id]).answer,
             "findings": [f.as_json() for f in found[cell.id]],
         }
         for cell in cells

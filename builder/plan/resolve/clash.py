@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from builder.core.errors import NothingPossibleError, NotKnownError
 from builder.core.versions import key, lower_bound, pinned, short
-from builder.plan.facts.rules import Choice, Combination, Outcome, check, choices, summary
+from builder.plan.facts.rules import Choice, Combination, Outcome, check, choices
 from builder.plan.facts.tables import load
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, Search, closest, search
@@ -150,7 +150,7 @@ def _only(demand: Demand, names: Sequence[str]) -> Demand:
 def _left_open(found: Search, demand: Demand) -> bool:
     """Whether a candidate is refused by nothing, and only a value is not known that decides."""
     judged = (check(cell, driver=demand.driver, suggest=False) for cell in found.refused)
-    return any(summary(findings) is Outcome.UNKNOWN for findings in judged)
+    return any(Outcome.of(findings) is Outcome.UNKNOWN for findings in judged)
 
 
 def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:

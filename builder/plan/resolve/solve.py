@@ -39,7 +39,6 @@ from builder.plan.facts.rules import (
     check_candidate,
     choices,
     platform_of,
-    summary,
 )
 from builder.plan.facts.tables import load
 from builder.plan.matrix import cell_id, entry
@@ -170,7 +169,7 @@ class Proposal:
 
     @property
     def outcome(self) -> Outcome:
-        return summary(self.findings)
+        return Outcome.of(self.findings)
 
     @property
     def possible(self) -> bool:
@@ -353,7 +352,7 @@ def _alone(choice: Choice, demand: Demand) -> bool:
     cell = next(choice.cells(demand.gpus, demand.built_for), None)
     if cell is None or (cell.cuda.provider == "none" and demand.driver is not None):
         return False
-    return summary(check(cell, driver=demand.driver, only=OF_MACHINE)) is not Outcome.IMPOSSIBLE
+    return Outcome.of(check(cell, driver=demand.driver, only=OF_MACHINE)) is not Outcome.IMPOSSIBLE
 
 
 def _with_companions(cell: Cell, demand: Demand) -> Cell:

@@ -18,7 +18,6 @@ from builder.plan.facts.rules import (
     check_candidate,
     choices,
     platform_of,
-    summary,
 )
 from builder.plan.facts.tables import FrameworkRow, load
 from builder.plan.resolve import Proposal, needs_standalone, to_matrix_yaml
@@ -82,7 +81,7 @@ def _distinct(framework: str, rows: Sequence[FrameworkRow]) -> list[FrameworkRow
 
 def judgement(findings: Sequence[Finding]) -> Judgement:
     """The worst finding decides, and says why; reservations about a yes are warnings."""
-    outcome = summary(findings)
+    outcome = Outcome.of(findings)
     if outcome.is_possible:
         warned = (finding for finding in findings if finding.outcome is Outcome.WARNS)
         return Judgement(answer="possible", warnings=tuple(map(_remark, warned)))
@@ -163,7 +162,7 @@ def _platform(model: str) -> str | None:
 
 
 def _is_possible(cell: Cell) -> bool:
-    return summary(check(cell, suggest=False)).is_possible
+    return Outcome.of(check(cell, suggest=False)).is_possible
 
 
 def _on_card(cell: Cell, model: str, known: Sequence[Remark]) -> Judgement:

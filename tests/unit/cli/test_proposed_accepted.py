@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from builder.core.versions import key
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.loader import load
 from builder.plan.matrix import load as load_matrix
 from builder.plan.resolve import requirements as reading
@@ -57,8 +57,8 @@ def test_check_accepts_what_is_proposed_and_says_the_same_of_it(text: str, tmp_p
         path.write_text(to_matrix_yaml(proposed))
         for cell, one in zip(load_matrix(path).cells, proposed, strict=True):
             findings = check(cell, driver=machine.get("driver"))
-            assert summary(findings) is not Outcome.IMPOSSIBLE, (machine, [f.message for f in findings])
-            assert summary(findings) is one.outcome, (machine, [f.message for f in findings])
+            assert Outcome.of(findings) is not Outcome.IMPOSSIBLE, (machine, [f.message for f in findings])
+            assert Outcome.of(findings) is one.outcome, (machine, [f.message for f in findings])
 
 
 @pytest.mark.parametrize("card", ["T4", "H100"])
@@ -91,7 +91,7 @@ def accepted(framework: str, package: str) -> bool:
     found = search(Demand(frameworks=frameworks, companions=companions), enough=1).possible[:1]
     for proposal in found:
         findings = check(proposal.cell, suggest=False)
-        assert summary(findings).severity < Outcome.UNKNOWN.severity, (proposal.cell.pip, findings)
+        assert Outcome.of(findings).severity < Outcome.UNKNOWN.severity, (proposal.cell.pip, findings)
     return bool(found)
 
 

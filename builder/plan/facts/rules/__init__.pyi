@@ -1,6 +1,6 @@
 from .candidates import Choice, Combination, choices, platform_of
 from .checking import OF_MACHINE, check, check_candidate, explain
-from .finding import Finding, Outcome, summary
+from .finding import Finding, Outcome
 from .packages import bad_pairs
 
 __all__ = [
@@ -15,5 +15,4 @@ __all__ = [
     "choices",
     "explain",
     "platform_of",
-    "summary",
 ]

@@ -17,7 +17,7 @@ from builder.plan.facts.rules import (
     packages,
     system,
 )
-from builder.plan.facts.rules.finding import Finding, Nearest, Outcome, summary
+from builder.plan.facts.rules.finding import Finding, Nearest, Outcome
 from builder.plan.facts.rules.image_contents import Stack, stack_of
 
 
@@ -100,7 +100,7 @@ def check(
     suggest: bool = True,
     only: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """All findings on a cell, in the order of the rules; ``summary`` gives the outcome.
+    """All findings on a cell, in the order of the rules; :meth:`Outcome.of` gives the cell's.
 
     ``truth`` is what was read from wheels and the base image; without it the tables alone decide.
     ``driver`` is the driver of the machine that is to run the image, ``535`` or ``535.104.05``.
@@ -176,7 +176,7 @@ def _way_out(cell: Cell, driver: str | None, kept: Truth) -> Nearest | None:
 @functools.lru_cache(maxsize=16384)
 def _judge(cell: Cell, driver: str | None, wheels: tuple[WheelTruth, ...]) -> Outcome:
     """The outcome of a way out by the tables, and by what was read of the same wheels."""
-    return summary(_until_refused(stack_of(cell, Truth(wheels=wheels), driver)))
+    return Outcome.of(_until_refused(stack_of(cell, Truth(wheels=wheels), driver)))
 
 
 def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tuple[Cell, tuple[Finding, ...]]:
@@ -188,12 +188,12 @@ def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tupl
     """
     stack = stack_of(cell, Truth.of_offer(cell), driver)
     found = _until_refused(stack)
-    if companions and not summary(found).is_possible and (other := _with_fitting_releases(stack)) != cell:
+    if companions and not Outcome.of(found).is_possible and (other := _with_fitting_releases(stack)) != cell:
         fitting = stack_of(other, Truth.of_offer(other), driver)
         instead = _until_refused(fitting)
-        if summary(instead).severity < summary(found).severity:
+        if Outcome.of(instead).severity < Outcome.of(found).severity:
             stack, found = fitting, instead
-    if companions and summary(found).is_possible:
+    if companions and Outcome.of(found).is_possible:
         return beside.settled(stack.cell, stack.beside), found
     return stack.cell, found
 
@@ -228,7 +228,7 @@ def _with_fitting_releases(stack: Stack) -> Cell:
 def explain(cell: Cell, found: Sequence[Finding]) -> str:
     """The reasons for the verdict on a cell, as text for people."""
     lines = [
-        f"{cell.id}: {_WORDS[summary(found)][0]}",
+        f"{cell.id}: {_WORDS[Outcome.of(found)][0]}",
         "",
         f"  frameworks  {', '.join(cell.frameworks)}",
         f"  python      {_python(cell)}",

@@ -22,6 +22,13 @@ class Outcome(enum.StrEnum):
     """A value that decides is not known. Never counted as a yes."""
     IMPOSSIBLE = "impossible"
 
+    @classmethod
+    def of(cls, findings: Iterable["Finding"]) -> "Outcome":
+        """The worst outcome among findings; ``possible`` where there is none."""
+        return max(
+            (finding.outcome for finding in findings), key=lambda one: one.severity, default=cls.POSSIBLE
+        )
+
     @property
     def severity(self) -> int:
         """0 for possible up to 3 for impossible: the worst finding decides for the cell."""
@@ -130,8 +137,3 @@ def decide(truth: Value | None, table: Value | None, notes: list[Finding]) -> Va
     said = f"{truth.text} was read from the {truth.source.kind}, the tables say {table.text}"
     notes.append(warns(f"{truth.what}: {said}; what was read decides", truth, table, rule="disagreement"))
     return truth
-
-
-def summary(findings: Iterable[Finding]) -> Outcome:
-    """The worst outcome among findings; ``possible`` where there is none."""
-    return max((finding.outcome for finding in findings), key=lambda o: o.severity, default=Outcome.POSSIBLE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.plan.facts.rules.checking import check, explain
-from builder.plan.facts.rules.finding import summary
+from builder.plan.facts.rules.finding import Outcome
 
 TABLE = tomllib.loads((Path(__file__).parent / "cells.toml").read_text())
 EVERY = [
@@ -26,8 +26,8 @@ def test_the_answer(make, name: str, answer: str, spec) -> None:
     values["packages"] = TABLE["packages"].get(values.get("packages"), ())
     cell = make(*frameworks, **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     findings = check(cell, driver=driver)
-    assert summary(findings).answer == answer, explain(cell, findings)
+    assert Outcome.of(findings).answer == answer, explain(cell, findings)
     way = next((finding.nearest for finding in findings if finding.nearest is not None), None)
     if way is not None:
-        assert summary(check(way.cell, driver=driver, suggest=False)).answer == "possible"
+        assert Outcome.of(check(way.cell, driver=driver, suggest=False)).answer == "possible"
         assert way.cell.gpus == cell.gpus

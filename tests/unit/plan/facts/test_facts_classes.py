@@ -13,7 +13,7 @@ from builder.plan.facts.reading.cells import _plugins
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.loader import load
 
 JAX = load().frameworks["jax"]
@@ -67,9 +67,9 @@ READ = {
 def test_the_way_out_is_not_the_refused_cell(make, base: str, read: Truth) -> None:
     """Nor one that keeps what was read and refused: the base that is gone, the wheel."""
     cell = make("torch==2.5.1", python="3.11", base=base, cuda="wheels", gpus=("T4",))
-    assert summary(check(cell)).answer == "possible"
+    assert Outcome.of(check(cell)).answer == "possible"
     found = check(cell, read)
-    assert summary(found).answer == "impossible"
+    assert Outcome.of(found).answer == "impossible"
     way = next((f.nearest for f in found if f.nearest is not None), None)
     if way is not None:
         assert way.cell != cell
@@ -100,7 +100,7 @@ def test_what_nobody_read_of_an_index_is_unknown(make, platform: str) -> None:
         )
         found = check(cell, suggest=False)
         assert {f.outcome.value for f in found if f.rule in {"platform", "framework-known"}} == {"unknown"}
-        assert summary(found).answer != "possible"
+        assert Outcome.of(found).answer != "possible"
     assert asked > 5 or platform == "linux/amd64"
 
 
@@ -158,7 +158,7 @@ def test_a_library_of_another_name_is_refused_whatever_the_framework(make) -> No
                 asked += 1
                 base = f"nvidia/cuda:{tag.cuda}-cudnn8-runtime-{tag.systems[0]}"
                 cell = make(f"{row.distribution}=={row.version}", python=row.python[-1], base=base)
-                assert summary(check(cell, suggest=False)).answer == "impossible", (row.version, base)
+                assert Outcome.of(check(cell, suggest=False)).answer == "impossible", (row.version, base)
     assert asked > 100
 
 
@@ -179,7 +179,7 @@ def test_cuda_compat_serves_data_centre_cards_on_its_branches_and_no_others(make
             if at_least(f"{branch}.999", floor):
                 continue
             answers = [
-                summary(
+                Outcome.of(
                     check(
                         make(text, python="3.12", base=base, cuda="wheels", gpus=gpus),
                         driver=f"{branch}.999",
@@ -248,7 +248,7 @@ def test_a_framework_under_pip_is_judged_as_a_framework_is(make, name: str, othe
             cells = make(first.text, second.text, **place), make(first.text, pip=(second.text,), **place)
             both, beside = (check(cell, driver=driver, suggest=False) for cell in cells)
             assert {(f.rule, f.message) for f in beside} >= {(f.rule, f.message) for f in both}, second.text
-            assert summary(beside).severity >= summary(both).severity
+            assert Outcome.of(beside).severity >= Outcome.of(both).severity
             compared += 1
     assert compared
 
@@ -273,4 +273,4 @@ def _spread(name: str) -> list[str]:
 def test_what_stands_under_pip_beside_a_pytorch_of_cuda_12_and_cudnn_8(make, text: str, outcome) -> None:
     cell = make("torch==2.3.1", python="3.11", base="rootfs:debian/bookworm", cuda="wheels", pip=(text,))
     found = check(replace(cell, gpus=("A100",), pip=(text, "numpy<2")), driver="550.54.14", suggest=False)
-    assert summary(found) is outcome, [(f.rule, f.message) for f in found if f.outcome.severity > 1]
+    assert Outcome.of(found) is outcome, [(f.rule, f.message) for f in found if f.outcome.severity > 1]

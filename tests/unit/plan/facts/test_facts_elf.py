@@ -15,7 +15,7 @@ from builder.plan.facts.reading.wheel import WheelReading
 from builder.plan.facts.reading.wheel import truth_of as truth_of_reading
 from builder.plan.facts.reading.wheel_members import parts_of
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 
 ORT = "onnxruntime_gpu-1.99.0-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
 LIBRARY = "onnxruntime/capi/libonnxruntime_providers_tensorrt.so"
@@ -97,4 +97,4 @@ def test_symbols_count_where_the_tag_promises_more(cell, make) -> None:
 
 def test_a_release_of_no_table_is_no_yes_by_the_major_version_alone(cell) -> None:
     truth = Truth(wheels=(replace(truth_of("libcudnn.so.9"), cuda="12.2"),), locked=True)
-    assert summary(check(cell, truth)) is Outcome.UNKNOWN
+    assert Outcome.of(check(cell, truth)) is Outcome.UNKNOWN

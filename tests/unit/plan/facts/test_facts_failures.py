@@ -11,7 +11,7 @@ from builder.core.errors import NoSolutionError
 from builder.core.model import RootfsBase, Wheel
 from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.lock.pinning import pin
 
 
@@ -50,7 +50,7 @@ def test_a_failed_lock_is_remembered_until_one_succeeds(cell, make) -> None:
         pin(cell, index=index, registry=None, debian=Suite(), workshop=None, pythons=None)
     truth = ReadingCache().truth(cell, None)
     assert truth.failed == "no set of wheels because torch has no usable wheels"
-    assert summary(check(cell, truth)).answer == "unknown"
+    assert Outcome.of(check(cell, truth)).answer == "unknown"
     other = make("torch==2.9.1", python="3.13", base="rootfs:debian/trixie", cuda="wheels", pip=("tqdm",))
     assert ReadingCache().truth(other, None).failed is None
     pin(cell, index=index, registry=None, debian=Suite(), workshop=None, pythons=None)

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from builder.core.model import Base, Cell, Cuda
 from builder.plan.facts.rules.checking import check, explain
-from builder.plan.facts.rules.finding import summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables import loader as tables
 
 if TYPE_CHECKING:
@@ -374,6 +374,6 @@ def test_no_false_refusal_and_no_false_accept(made: list[Made], expected: str) -
     failed = [
         f"{one.why}, driver {one.driver}: {explain(one.cell, findings)}"
         for one in sample(made, EACH)
-        if summary(findings := check(one.cell, driver=one.driver, suggest=False)).answer != expected
+        if Outcome.of(findings := check(one.cell, driver=one.driver, suggest=False)).answer != expected
     ]
     assert not failed, f"{len(failed)} of {len(sample(made, EACH))}:\n" + "\n".join(failed[:6])

@@ -20,7 +20,7 @@ from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.reading.wheel import reading_path
 from builder.plan.facts.reading.wheel_links import links_of
 from builder.plan.facts.reading.wheel_links_read import read_links
-from builder.plan.facts.rules.checking import check, summary
+from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.sources.index import remote_zip
 
@@ -119,7 +119,8 @@ def test_of_a_wheel_that_was_not_read_nothing_is_said(cell, tmp_path) -> None:
     assert check(cell, readings.truth(cell, locked, links=True), only=("links",)) == ()
     without = replace(locked, wheels=shelf.wheels())
     assert (
-        summary(check(cell, readings.truth(cell, without, links=True), only=("links",))) is Outcome.IMPOSSIBLE
+        Outcome.of(check(cell, readings.truth(cell, without, links=True), only=("links",)))
+        is Outcome.IMPOSSIBLE
     )
     assert check(cell, readings.truth(cell, without), only=("links",)) == (), "a build asks for no proof"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.plan.facts.rules.checking import check, explain
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.matrix import load
 
 MATRICES = Path(__file__).resolve().parents[4] / "matrices"
@@ -21,7 +21,7 @@ def test_every_cell_of_a_good_matrix_passes(path: Path) -> None:
     failed = [
         explain(cell, findings)
         for cell in cells
-        if summary(findings := check(cell)) not in {Outcome.POSSIBLE, Outcome.WARNS}
+        if Outcome.of(findings := check(cell)) not in {Outcome.POSSIBLE, Outcome.WARNS}
     ]
     assert not failed, "\n".join(failed)
 
@@ -29,7 +29,7 @@ def test_every_cell_of_a_good_matrix_passes(path: Path) -> None:
 @pytest.mark.parametrize("cell", load(MATRICES / "refused" / "refused.yaml").cells, ids=lambda cell: cell.id)
 def test_a_refused_cell_is_refused_by_the_rule_that_it_names(cell) -> None:
     findings = check(cell)
-    assert summary(findings) is Outcome.IMPOSSIBLE
+    assert Outcome.of(findings) is Outcome.IMPOSSIBLE
     refusing = {finding.rule for finding in findings if finding.outcome is Outcome.IMPOSSIBLE}
     assert cell.variant in refusing
     assert all(finding.values for finding in findings if finding.rule == cell.variant)

@@ -13,7 +13,7 @@ from rtbuild_command import inside
 from builder.core.model import Cuda
 from builder.core.versions import canonical
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables import loader as tables
 
 NAMES = tables.load().mistaken_names
@@ -39,7 +39,7 @@ def test_each_name_is_refused_with_the_one_that_is_meant(make, name) -> None:
 
 def test_a_framework_by_another_name_is_refused(make) -> None:
     cell = make("pytorch==2.0.1", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
-    assert summary(check(cell)) is Outcome.IMPOSSIBLE
+    assert Outcome.of(check(cell)) is Outcome.IMPOSSIBLE
 
 
 def test_releases_that_had_the_name_are_not_meant(make) -> None:

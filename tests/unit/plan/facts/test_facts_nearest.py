@@ -11,7 +11,7 @@ from builder.core.model import Base, Cell, Cuda
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import checking as module
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables import loader as facts
 
 PYTHONS = ("3.8", "3.10", "3.12", "3.13")
@@ -60,7 +60,7 @@ def test_a_thousand_different_cells_take_few_looks_each(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "stack_of", counted)
     for cache in (module._way_out, module._judge):
         cache.cache_clear()
-    refused = sum(summary(check(cell)) is Outcome.IMPOSSIBLE for cell in cells)
+    refused = sum(Outcome.of(check(cell)) is Outcome.IMPOSSIBLE for cell in cells)
     assert refused > 900
     assert looks < 8 * len(cells)
     looks = 0
@@ -73,7 +73,7 @@ def test_every_way_out_is_one() -> None:
     for cell in different_cells(120):
         ways = {f.nearest for f in check(cell) if f.nearest is not None}
         for way in ways:
-            assert summary(check(way.cell, suggest=False)) in {Outcome.POSSIBLE, Outcome.WARNS}, cell
+            assert Outcome.of(check(way.cell, suggest=False)) in {Outcome.POSSIBLE, Outcome.WARNS}, cell
 
 
 def test_the_python_stays_where_another_base_is_enough(make) -> None:

@@ -10,7 +10,7 @@ from builder.core.versions import key
 from builder.plan.facts.reading.observed import Truth, WheelTruth
 from builder.plan.facts.rules.checking import check, check_candidate
 from builder.plan.facts.rules.compiled_packages import FIRST_STABLE
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables import loader as tables
 
 
@@ -44,7 +44,7 @@ def said(cell, rule: str, *, truth: Truth | None = None) -> tuple[str, str]:
     ],
 )
 def test_what_goes_together_is_possible(beside, framework, pip) -> None:
-    assert summary(check(beside(framework, pip, gpus=("A100",)), suggest=False)).answer == "possible"
+    assert Outcome.of(check(beside(framework, pip, gpus=("A100",)), suggest=False)).answer == "possible"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,8 @@ def test_a_pytorch_that_a_package_brings_is_told_and_not_refused_for_another_fra
 
 def test_a_package_without_a_table_is_no_finding(beside) -> None:
     assert (
-        summary(check(beside("torch==2.14.0", "transformers", "einops"), suggest=False)) is Outcome.POSSIBLE
+        Outcome.of(check(beside("torch==2.14.0", "transformers", "einops"), suggest=False))
+        is Outcome.POSSIBLE
     )
 
 
@@ -207,7 +208,7 @@ def test_a_way_out_that_the_same_rules_let_pass(beside, framework, pip, rule, ch
     refusal = next(one for one in found if one.rule == rule)
     assert refusal.nearest is not None
     assert refusal.nearest.changes[0] == change
-    assert summary(check(refusal.nearest.cell, suggest=False)) in {Outcome.POSSIBLE, Outcome.WARNS}
+    assert Outcome.of(check(refusal.nearest.cell, suggest=False)) in {Outcome.POSSIBLE, Outcome.WARNS}
 
 
 def test_several_packages_of_another_torch_are_exchanged_together(beside) -> None:

@@ -18,7 +18,7 @@ from builder.core.model import Base, Cuda, Pinned, Wheel
 from builder.plan.facts.reading.cache import BASE_DAYS, MISSING_DAYS, ReadingCache, base_reference
 from builder.plan.facts.reading.cells import read
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.sources.index.client import Index
 from builder.sources.index.settings import IndexSettings
 from builder.sources.oci import spec as oci
@@ -158,7 +158,7 @@ def test_without_a_lock_a_wheel_that_is_not_there_is_said(world: World, changes,
     cell = replace(locked(world)[0], **changes)
     truth = world.read((cell, None)).truths[0]
     assert reason in truth.unread[0]
-    assert summary(check(cell, truth)) is Outcome.IMPOSSIBLE
+    assert Outcome.of(check(cell, truth)) is Outcome.IMPOSSIBLE
 
 
 def test_a_release_of_which_an_index_has_only_sources_comes_with_the_way(world: World) -> None:
@@ -182,7 +182,7 @@ def test_what_an_index_lacks_is_impossible_and_what_a_silent_one_lacks_is_not_kn
     world.server._http.server_close()
     silent = world.read((cell, None)).truths[0]
     assert silent.absent == ()
-    assert summary(check(cell, silent)) is Outcome.UNKNOWN
+    assert Outcome.of(check(cell, silent)) is Outcome.UNKNOWN
 
 
 def test_a_deep_reading_tells_gpu_code_and_numpy_and_is_known_from_then_on(world: World) -> None:
@@ -222,7 +222,7 @@ def test_a_yanked_wheel_and_one_that_is_gone_are_named(world: World) -> None:
     world.page(filename="torch-3.0-py3-none-any.whl")
     truth = world.read((cell, pinned)).truths[0]
     assert truth.unread == (f"{FILE} with the locked hash is no longer on the package index",)
-    assert summary(check(cell, truth)) is Outcome.UNKNOWN
+    assert Outcome.of(check(cell, truth)) is Outcome.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_an_index_that_spoils_the_answer_makes_unknown_with_the_reason(world, pa
     assert len(truth.unread) == 1
     assert reason in truth.unread[0]
     assert FILE in truth.unread[0]
-    assert summary(check(cell, truth)) is Outcome.UNKNOWN
+    assert Outcome.of(check(cell, truth)) is Outcome.UNKNOWN
     assert world.readings().truth(cell, pinned).wheel("torch").cuda is None
 
 
@@ -264,7 +264,7 @@ def unlocked():
 
 def of_the_base(cell, truth) -> Outcome:
     """The answer if the index had the wheel: that of these tests has none for Python 3.12."""
-    return summary(check(cell, replace(truth, absent=())))
+    return Outcome.of(check(cell, replace(truth, absent=())))
 
 
 def test_a_base_is_read_from_its_registry_and_kept_for_some_days(world: World, monkeypatch) -> None:
@@ -273,7 +273,7 @@ def test_a_base_is_read_from_its_registry_and_kept_for_some_days(world: World, m
     truth = world.read((cell, None)).truths[0]
     assert truth.base.variable("NV_CUDNN_VERSION") == "9.8.0.87-1"
     # a base tag that turns out to hold cuDNN is a second copy, whatever its name says
-    assert summary(check(cell, truth)) is Outcome.IMPOSSIBLE
+    assert Outcome.of(check(cell, truth)) is Outcome.IMPOSSIBLE
     assert world.readings().truth(cell, None).base == truth.base
     assert (
         ReadingCache(cache=world.cache).truth(cell, None).base is None
@@ -363,7 +363,7 @@ def test_a_thousand_cells_are_judged_without_reading_again(world: World) -> None
     ]
     started = time.process_time()
     readings = world.readings()
-    outcomes = {summary(check(one, readings.truth(one, pin))) for one, pin in pairs}
+    outcomes = {Outcome.of(check(one, readings.truth(one, pin))) for one, pin in pairs}
     # a fraction of a second; a file read for each cell takes longer
     assert time.process_time() - started < 10
     assert outcomes == {Outcome.POSSIBLE}

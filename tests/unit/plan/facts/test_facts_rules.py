@@ -12,7 +12,7 @@ from builder.core.model import Base, Cuda, Options
 from builder.plan.facts.reading import base
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth
 from builder.plan.facts.rules.checking import check, explain
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.rules.image_contents import stack_of
 from builder.plan.facts.tables import loader as tables
 
@@ -51,7 +51,7 @@ def registry(cudnn, cuda="11.2.2", **more):
 
 def test_a_good_cell_is_possible_and_says_why(tf28) -> None:
     findings = check(tf28)
-    assert summary(findings) is Outcome.POSSIBLE
+    assert Outcome.of(findings) is Outcome.POSSIBLE
     text = explain(tf28, findings)
     assert "compiled with cuDNN 8.1, would load 8.1.1" in text
     assert "libtensorflow_framework.so.2 of tensorflow 2.8.4" in text
@@ -89,7 +89,7 @@ def test_strict_wants_the_same_cudnn(tf28) -> None:
 
 def test_what_the_registry_says_beats_the_table_and_the_difference_is_reported(tf28) -> None:
     findings = check(tf28, registry("8.0.5.39"))
-    assert summary(findings) is Outcome.IMPOSSIBLE
+    assert Outcome.of(findings) is Outcome.IMPOSSIBLE
     difference = next(finding for finding in findings if finding.rule == "disagreement")
     assert [value.source.kind for value in difference.values] == ["registry", "table"]
     assert [value.text for value in difference.values] == ["8.0.5.39", "8.1.1.33"]
@@ -99,8 +99,8 @@ def test_what_the_registry_says_beats_the_table_and_the_difference_is_reported(t
     "text", ["latest", "", "v12", "-1", "1" * 5000, "\u0661\u0662", "8.1\x00", "cuda>=11", "8.1\nRUN evil"]
 )
 def test_a_registry_that_says_no_version_makes_no_yes(tf28, text: str) -> None:
-    assert summary(check(tf28, registry(text))) is Outcome.UNKNOWN
-    assert summary(check(tf28, registry("8.1.1.33", cuda=text))) is Outcome.UNKNOWN
+    assert Outcome.of(check(tf28, registry(text))) is Outcome.UNKNOWN
+    assert Outcome.of(check(tf28, registry("8.1.1.33", cuda=text))) is Outcome.UNKNOWN
 
 
 def test_what_the_wheel_says_beats_the_table(tf28) -> None:
@@ -122,15 +122,15 @@ def test_a_major_alone_does_not_overrule_the_minor_that_the_table_knows(tf28) ->
 
 def test_a_version_beyond_the_tables_is_unknown_never_a_yes(make) -> None:
     cell = make("tensorflow==2.99.0", python="3.13", base="rootfs:debian/trixie", cuda="wheels")
-    assert summary(check(cell)) is Outcome.UNKNOWN
+    assert Outcome.of(check(cell)) is Outcome.UNKNOWN
     strange = make("mxnet==1.9.1", python="3.8", base=GOOD_TAG)
-    assert summary(check(strange)) is Outcome.UNKNOWN
+    assert Outcome.of(check(strange)) is Outcome.UNKNOWN
 
 
 def test_what_no_table_has_is_no_question_in_an_image_without_cuda(make) -> None:
     cell = make("numpy==2.2.6", python="3.11", base="rootfs:debian/bookworm", cuda="none")
-    assert summary(check(cell)) is Outcome.POSSIBLE
-    assert summary(check(replace(cell, cuda=Cuda(provider="wheels")))) is Outcome.UNKNOWN
+    assert Outcome.of(check(cell)) is Outcome.POSSIBLE
+    assert Outcome.of(check(replace(cell, cuda=Cuda(provider="wheels")))) is Outcome.UNKNOWN
 
 
 def test_a_tag_without_a_known_cudnn_is_unknown_until_the_registry_answers(make, monkeypatch) -> None:
@@ -142,13 +142,13 @@ def test_a_tag_without_a_known_cudnn_is_unknown_until_the_registry_answers(make,
     )
     monkeypatch.setattr(base, "load", lambda: unread)
     found = check(cell)
-    assert summary(found) is Outcome.UNKNOWN
+    assert Outcome.of(found) is Outcome.UNKNOWN
     assert any(
         "12.9.2" in f.message and "registry" in f.message for f in found if f.outcome is Outcome.UNKNOWN
     )
     env = (("CUDA_VERSION", "12.9.2"), ("NV_CUDNN_VERSION", "9.10.2.21-1"))
     told = Truth(base=BaseTruth(reference=tag, env=env))
-    assert summary(check(cell, told)) is Outcome.POSSIBLE
+    assert Outcome.of(check(cell, told)) is Outcome.POSSIBLE
 
 
 def test_a_tag_that_the_registry_does_not_have(tf28) -> None:
@@ -175,7 +175,7 @@ def test_a_tag_that_the_registry_does_not_have(tf28) -> None:
 def test_a_tag_of_any_system_is_decided_by_nvidias_lists(make, tag: str, answer: str, words: str) -> None:
     cell = make("torch==2.5.1", python="3.12", base=f"nvidia/cuda:{tag}", cuda="wheels")
     findings = check(cell)
-    assert summary(findings).answer == answer
+    assert Outcome.of(findings).answer == answer
     said = [found.message for found in findings if found.rule == "base-tag"]
     assert said == [] if not words else words in said[0]
 
@@ -197,11 +197,11 @@ def test_a_mirror_keeps_what_docker_hub_deleted(make) -> None:
     mirrored = make("tensorflow-gpu==1.15.5", python="3.7", base=f"registry.example.invalid/{name}")
     assert outcome(check(on_hub), "base-tag") is Outcome.IMPOSSIBLE
     findings = check(mirrored)
-    assert summary(findings) is Outcome.WARNS
+    assert Outcome.of(findings) is Outcome.WARNS
     assert [f.message[:22] for f in findings if f.outcome is Outcome.WARNS] == ["tensorflow-source-gast"]
     # the remedy that it names is not asked for again
     built = replace(mirrored, pip=("gast==0.2.2",), from_source=("gast",))
-    assert summary(check(built)) is Outcome.POSSIBLE
+    assert Outcome.of(check(built)) is Outcome.POSSIBLE
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def test_a_mirror_keeps_what_docker_hub_deleted(make) -> None:
 def test_the_distributions_own_images_have_their_python(make, base, python, expected) -> None:
     cell = make("torch==2.9.1", python=python, base=base, cuda="wheels")
     own = replace(cell, python_from="base")
-    assert summary(check(own, suggest=False)) is expected
+    assert Outcome.of(check(own, suggest=False)) is expected
     if expected is Outcome.IMPOSSIBLE:
-        assert summary(check(cell, suggest=False)) is Outcome.POSSIBLE
+        assert Outcome.of(check(cell, suggest=False)) is Outcome.POSSIBLE
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_two_copies_of_cudnn_are_refused_and_the_base_flavour_is_the_way_out(mak
     assert refusal.outcome is Outcome.IMPOSSIBLE
     assert refusal.nearest is not None
     assert str(refusal.nearest.cell.base) == "nvidia/cuda:12.8.1-base-ubuntu22.04"
-    assert summary(check(refusal.nearest.cell)) is Outcome.POSSIBLE
+    assert Outcome.of(check(refusal.nearest.cell)) is Outcome.POSSIBLE
 
 
 def test_cudnn_from_apt_counts_as_a_copy(make) -> None:
@@ -256,7 +256,7 @@ def test_cudnn_from_apt_counts_as_a_copy(make) -> None:
         base="nvidia/cuda:11.2.2-runtime-ubuntu20.04",
         apt=("libcudnn8=8.1.1.33-1+cuda11.2",),
     )
-    assert summary(check(cell)) is Outcome.POSSIBLE
+    assert Outcome.of(check(cell)) is Outcome.POSSIBLE
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_a_gpu_without_kernels_leads_to_the_variant_that_has_them(make) -> None:
 
 def test_a_locked_cell_without_a_cudnn_wheel_has_none(make) -> None:
     cell = make(*TF28, python="3.9", base="rootfs:debian/bullseye", packages=CU11, pip=("numpy<1.24",))
-    assert summary(check(cell)) is Outcome.POSSIBLE
+    assert Outcome.of(check(cell)) is Outcome.POSSIBLE
     assert outcome(check(cell, Truth(locked=True)), "cudnn-version") is Outcome.IMPOSSIBLE
 
 
@@ -418,13 +418,13 @@ def test_an_old_card_and_a_range_of_pins(make) -> None:
     refusal = next(f for f in check(cell) if f.outcome is Outcome.IMPOSSIBLE)
     assert refusal.nearest is not None
     assert refusal.nearest.changes == (("pip", "nvidia-cudnn-cu12<=9.10.2.21"),)
-    assert summary(check(refusal.nearest.cell)) is not Outcome.IMPOSSIBLE
+    assert Outcome.of(check(refusal.nearest.cell)) is not Outcome.IMPOSSIBLE
 
 
 def test_what_the_last_lock_said_is_no_yes(make) -> None:
     cell = make("torch==2.9.1", python="3.13", base="rootfs:debian/trixie", cuda="wheels")
     findings = check(cell, Truth(failed="torch has no usable wheels"))
-    assert summary(findings) is Outcome.UNKNOWN
+    assert Outcome.of(findings) is Outcome.UNKNOWN
     assert "torch has no usable wheels" in next(f.message for f in findings if f.rule == "last-lock")
 
 
@@ -486,14 +486,14 @@ def colabs_of_2024(make, **others):
 
 def test_a_list_with_jaxs_plugin_beside_is_no_cpu_build(make) -> None:
     pip = ("numpy==1.26.4", "jaxlib==0.4.33", "jax-cuda12-plugin==0.4.33", "nvidia-cudnn-cu12==9.4.0.58")
-    assert summary(check(colabs_of_2024(make, pip=pip))).answer == "possible"
+    assert Outcome.of(check(colabs_of_2024(make, pip=pip))).answer == "possible"
     old = colabs_of_2024(
         make,
         frameworks=("tensorflow==2.17.0", "jax==0.4.26"),
         pip=("numpy==1.26.4", "jaxlib==0.4.26+cuda12.cudnn89"),
         index=("https://index.example/jax",),
     )
-    assert summary(check(old)).answer == "possible"
+    assert Outcome.of(check(old)).answer == "possible"
     without = colabs_of_2024(make, pip=("numpy==1.26.4", "jaxlib==0.4.33"))
     assert outcome(check(without), "framework-known") is Outcome.IMPOSSIBLE
 
@@ -512,7 +512,7 @@ def test_ctranslate2_warns_where_its_convolutions_find_no_cudnn(make) -> None:
     eight = Cuda(provider="wheels", packages=(*cublas.cuda.packages, "nvidia-cudnn-cu12==8.9.7.29"))
     assert outcome(check(replace(cell, cuda=eight)), "cudnn-version") is Outcome.IMPOSSIBLE
     newest = replace(cublas, frameworks=("ctranslate2==4.8.5",))
-    assert summary(check(newest)) is Outcome.POSSIBLE
+    assert Outcome.of(check(newest)) is Outcome.POSSIBLE
 
 
 def test_explain_says_whose_python_it_is(make) -> None:
@@ -544,10 +544,10 @@ def test_a_jaxlib_that_is_on_no_package_index_is_no_yes(make) -> None:
     options = {"python": "3.11", "base": "rootfs:debian/bookworm", "cuda": "wheels", "pip": pip}
     cell = make("jax[cuda12_pip]==0.4.16", **options)
     findings = check(cell)
-    assert summary(findings) is Outcome.UNKNOWN
+    assert Outcome.of(findings) is Outcome.UNKNOWN
     assert any("its jaxlib with CUDA lies on a page of its maker's" in f.message for f in findings)
     named = replace(cell, index=("https://index.example/jax",))
-    assert summary(check(named)) is Outcome.POSSIBLE
+    assert Outcome.of(check(named)) is Outcome.POSSIBLE
     (refused,) = (f for f in check(make("jax==0.4.16", **options)) if f.rule == "framework-known")
     assert refused.message.endswith("ask for jax[cuda11-pip] or jax[cuda12-pip]")
 
@@ -556,7 +556,7 @@ def test_a_jaxlib_that_is_on_no_package_index_is_no_yes(make) -> None:
 def test_a_jax_before_those_on_record_is_unknown_and_what_would_decide_is_named(make, asked) -> None:
     base = "nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04"
     findings = check(make(asked, python="3.10", base=base, cuda="base"))
-    assert summary(findings) is Outcome.UNKNOWN
+    assert Outcome.of(findings) is Outcome.UNKNOWN
     (decides,) = (f.message for f in findings if f.rule == "index")
     assert decides.endswith(
         "lies on a page of its maker's that is no package index: name an index that has it in `index`"

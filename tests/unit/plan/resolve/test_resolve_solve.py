@@ -11,7 +11,7 @@ from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import newest_first, pinned, release, requirement
 from builder.plan.facts.rules.candidates import choices
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.loader import load as load_facts
 from builder.plan.matrix import load
 from builder.plan.resolve import requirements as reading
@@ -56,13 +56,13 @@ def proposals(*texts: str, available=None, **options) -> list[Proposal]:
 def test_the_best_proposal(requirements, options, frameworks, tmp_path) -> None:
     found = proposals(*requirements, **options)[:5]
     assert found[0].cell.frameworks == (frameworks,)
-    assert all(summary(one.findings) in {Outcome.POSSIBLE, Outcome.WARNS} for one in found)
+    assert all(Outcome.of(one.findings) in {Outcome.POSSIBLE, Outcome.WARNS} for one in found)
     path = tmp_path / "resolved.yaml"
     path.write_text(to_matrix_yaml(found))
     cells = load(path).cells
     assert [cell.inputs() for cell in cells] == [one.cell.inputs() for one in found]
     assert [cell.gpus for cell in cells] == [options.get("gpus", ())] * len(cells)
-    assert all(summary(check(cell)) is one.outcome for cell, one in zip(cells, found, strict=True))
+    assert all(Outcome.of(check(cell)) is one.outcome for cell, one in zip(cells, found, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_old_machines_get_the_old_lines(framework: str, options) -> None:
     found = proposals(framework, **options)
     assert found
     for one in found:
-        assert summary(check(one.cell, driver=options.get("driver"))) is one.outcome
+        assert Outcome.of(check(one.cell, driver=options.get("driver"))) is one.outcome
 
 
 def test_python_and_versions_of_the_index_are_kept_to() -> None:
@@ -95,7 +95,7 @@ def test_where_no_base_has_the_python_a_standalone_one_is_proposed_and_after_a_b
     asked = proposals("torch==2.10.*", python="3.14")
     assert {one.cell.base.kind for one in asked} == {"rootfs", "registry"}
     assert all(needs_standalone(one.cell) and one.cell.python_from is None for one in asked)
-    assert all(summary(check(one.cell)) is one.outcome for one in asked)
+    assert all(Outcome.of(check(one.cell)) is one.outcome for one in asked)
     free = [one.cell for one in proposals("torch==2.10.*") if one.cell.frameworks == ("torch==2.10.0",)]
     order = [needs_standalone(cell) for cell in free]
     assert order == sorted(order)
@@ -286,7 +286,7 @@ def test_what_jax_leaves_to_the_system_is_proposed_on_images_with_all_of_cuda() 
     found = proposals("jax[cuda12_local]==0.5.0", gpus=("T4",), driver="535")
     assert {one.cell.frameworks for one in found} == {("jax[cuda12-local]==0.5.0",)}
     assert all(re.search(r"-cudnn-devel-ubuntu", str(one.cell.base)) for one in found)
-    assert {summary(check(one.cell, driver="535")) for one in found} == {Outcome.POSSIBLE}
+    assert {Outcome.of(check(one.cell, driver="535")) for one in found} == {Outcome.POSSIBLE}
     older = proposals("jax[cuda12_pip]==0.4.30")[0]
     assert older.cell.frameworks == ("jax[cuda12]==0.4.30",)
 

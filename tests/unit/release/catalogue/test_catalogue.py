@@ -22,7 +22,7 @@ from builder.core import resources
 from builder.core.errors import UsageError
 from builder.plan.facts.rules.candidates import platform_of
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables.gpus import card_of
 from builder.plan.matrix import load
 from builder.release.catalogue.collection import causes_of
@@ -311,7 +311,7 @@ def test_what_goes_beside_a_release_is_what_check_accepts() -> None:
     cell = release.cells[None]
     for text in found:
         beside = replace(cell, pip=(*cell.pip, text))
-        assert summary(check(beside, suggest=False)).answer == "possible", text
+        assert Outcome.of(check(beside, suggest=False)).answer == "possible", text
 
 
 def test_what_fits_a_driver_is_what_check_accepts() -> None:
@@ -331,7 +331,7 @@ def test_what_fits_a_driver_is_what_check_accepts() -> None:
             runs = [
                 one
                 for one, cell in on_card
-                if summary(check(cell, driver=name, suggest=False)).answer == "possible"
+                if Outcome.of(check(cell, driver=name, suggest=False)).answer == "possible"
             ]
             assert fit.release == (runs[0] if runs else None), (name, capability)
             assert (fit.why is None) == (fit.release == releases[0])
@@ -450,7 +450,7 @@ def test_answers_are_those_of_check(tmp_path: Path) -> None:
         path = tmp_path / f"m{number}.yaml"
         path.write_text(release.matrix)
         (cell,) = load(path).cells
-        assert summary(check(cell, suggest=False)).answer == "possible"
+        assert Outcome.of(check(cell, suggest=False)).answer == "possible"
         for capability, found in release.cards.items():
             model = cards[capability]
             if (platform := platform_of((model,))) and found.answer != "possible":
@@ -459,7 +459,7 @@ def test_answers_are_those_of_check(tmp_path: Path) -> None:
             if platform:
                 python = release.elsewhere[platform][0]
                 on_card = replace(on_card, python=python, base=release.cells[platform].base)
-            expected = summary(check(on_card, suggest=False)).answer
+            expected = Outcome.of(check(on_card, suggest=False)).answer
             if expected != found.answer:  # a known-bad row asks for more than the card
                 assert expected == "impossible"
                 assert found.answer == "possible"
