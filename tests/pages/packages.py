@@ -32,13 +32,23 @@ how GPU code is written.
   record are older than what people ask for, and are not read.
 """
 
+NUMPY = """
+Of these are read what they ask for, and the NumPy that their compiled code is made for: code that looks for
+`numpy.core` alone was compiled for NumPy 1 and does not run with NumPy 2, code that looks for `numpy._core`
+runs with both ([NumPy 2.0 migration
+guide](https://numpy.org/doc/stable/dev/depending_on_numpy.html#numpy-2-abi-handling)). Of one that was not
+read, an older release that runs with NumPy 2, or a newer one that does not, tells.
+"""
+
 
 def markdown(facts: Facts) -> str:
     """The whole page."""
     head = ("package", "on the index", "on record", "libraries read", "sources alone", "not read, and why")
-    rows = [_coverage(facts.packages[name]) for name in sorted(facts.packages)]
-    parts = [INTRODUCTION, as_table("Coverage", head, rows), _same_files(facts)]
-    parts += [_package(facts.packages[name]) for name in sorted(facts.packages)]
+    tables = [facts.packages[name] for name in sorted(facts.packages)]
+    whole = [table for table in tables if not table.light]
+    parts = [INTRODUCTION, as_table("Coverage", head, [_coverage(table) for table in whole])]
+    parts += [_beside_numpy([table for table in tables if table.light]), _same_files(facts)]
+    parts += [_package(table) for table in whole]
     return "\n".join(parts)
 
 
@@ -71,6 +81,32 @@ def _coverage(table: PackageTable) -> tuple[str, ...]:
             for why, of_it in reasons.items()
         ),
     )
+
+
+def _beside_numpy(tables: list[PackageTable]) -> str:
+    """Of packages whose code asks nothing of CUDA, which releases run with which NumPy."""
+    head = (
+        "package",
+        "on record",
+        "for NumPy 1",
+        "runs with NumPy 2",
+        "asks nothing of it",
+        "not read",
+    )
+
+    def span(rows: list[PackageRow]) -> str:
+        ends = list(dict.fromkeys(row.version for row in (rows[-1:] + rows[:1])))
+        return f"{' to '.join(ends)} ({len(rows)})" if rows else "-"
+
+    rows = []
+    for table in tables:
+        wheels = [row for row in table.rows if row.archive != "source"]
+        told = {abi: [row for row in wheels if row.numpy_abi == abi] for abi in ("1", "2")}
+        silent = [row for row in wheels if row.numpy_abi is None]
+        unread = [row for row in silent if "numpy_abi" in row.unread]
+        rest = [row for row in silent if "numpy_abi" not in row.unread]
+        rows.append((table.name, span(list(table.rows)), *map(span, (told["1"], told["2"], rest, unread))))
+    return as_table("Beside NumPy", head, rows) + NUMPY
 
 
 def _same_files(facts: Facts) -> str:

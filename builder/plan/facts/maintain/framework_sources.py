@@ -36,6 +36,8 @@ class Family:
     """Distributions whose metadata is enough."""
     compiled: str | None = None
     """Of a package beside the frameworks: the first release whose libraries are read."""
+    numpy: bool = False
+    """True if of its libraries is read which NumPy they are compiled for, and nothing else."""
 
     @property
     def name(self) -> str:
@@ -221,7 +223,13 @@ def families(folder: Path) -> tuple[Family, ...]:
     path = folder / "packages.toml"
     names = TableFile(path).rows(PackageName) if path.exists() else ()
     beside = (
-        Family(f"packages/{one.name}", {one.name: one.since}, package_rows, compiled=one.compiled)
+        Family(
+            f"packages/{one.name}",
+            {one.name: one.since},
+            package_rows,
+            compiled=one.compiled,
+            numpy=one.light,
+        )
         for one in names
     )
     return (*FAMILIES, *beside)

@@ -102,6 +102,8 @@ def _row(
         row["read"]["torch"] = "its symbols, and those that PyTorch's small libraries define,"
     if row.get("unread", {}).pop("architectures", None) and _has_cuda(row):
         row["unread"]["architectures"] = "it lies beyond what is read of its libraries"
+    if "numpy_abi" in row.get("unread", {}):
+        row["unread"]["numpy_abi"] = "it lies beyond what is read of its libraries"
     # of the others the name of the file is enough
     row["read"] = {name: where for name, where in row["read"].items() if name in {"cuda", "torch"}}
     if limits := told.values.get("limits"):

@@ -21,7 +21,15 @@ from builder.core.items import item
 from builder.plan.facts.maintain.framework_sources import Family, families
 from builder.plan.facts.maintain.package_rows import AGAINST, SourceRelease, against, with_sources
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease, releases, total
-from builder.plan.facts.reading import Kind, WheelReading, read_package, read_source, read_symbols, read_wheel
+from builder.plan.facts.reading import (
+    Kind,
+    WheelReading,
+    read_numpy,
+    read_package,
+    read_source,
+    read_symbols,
+    read_wheel,
+)
 from builder.sources.index import Index, IndexFile, page, pages
 
 Listed = Mapping[str, Mapping[str, WheelRelease]]
@@ -31,6 +39,7 @@ Say = Callable[[int, int, int], None]
 _THREADS = 4
 _READERS: dict[Kind, Callable[..., WheelReading]] = {
     "package": read_package,
+    "numpy": read_numpy,
     "source": read_source,
     "symbols": read_symbols,
 }
@@ -285,6 +294,8 @@ def _kind(family: Family, release: WheelRelease) -> Kind:
     """How a release is read."""
     if isinstance(release, SourceRelease):
         return "source"
+    if family.numpy:
+        return "numpy"
     if family.compiled is not None:
         return "package" if Version(release.version) >= Version(family.compiled) else "metadata"
     return "metadata" if release.distribution in family.light else "deep"

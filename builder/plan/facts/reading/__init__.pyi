@@ -2,7 +2,7 @@ from .base import DOCKER_HUB, TAG, CudaTag, framework_texts, system_of, tag_of
 from .cache import ReadingCache
 from .cells import read
 from .observed import BaseTruth, Truth, WheelTruth
-from .package_wheel import number_of, read_package, read_source, read_symbols
+from .package_wheel import number_of, read_numpy, read_package, read_source, read_symbols
 from .wheel import Kind, Metadata, WheelReading, metadata_of
 from .wheelread import read_wheel
 
@@ -21,6 +21,7 @@ __all__ = [
     "metadata_of",
     "number_of",
     "read",
+    "read_numpy",
     "read_package",
     "read_source",
     "read_symbols",

@@ -95,6 +95,11 @@ def numpy_abi(content: bytes) -> str | None:
     return "1" if b"numpy.core" in content else None
 
 
+def numpy_interface(content: bytes) -> str | None:
+    """The same, of a library that asks for NumPy's C interface: others only name NumPy's modules."""
+    return numpy_abi(content) if b"_ARRAY_API" in content else None
+
+
 def jax_versions(content: bytes) -> tuple[str | None, str | None]:
     """CUDA and cuDNN that a JAX plug-in was built with, out of ``_versions.so``.
 

@@ -29,6 +29,8 @@ _NAMES, _CODE = 3 << 19, 6 << 20
 """Packed bytes of a library that hold its names and symbols; and the beginning of its GPU code."""
 _FOR_CODE = 4
 """Libraries, the largest ones, that are read on for GPU code."""
+_LIGHT, _AGREEING, _TRIED = 4 << 20, 3, 24
+"""Bytes of the modules of a wheel that does not ask for NumPy; modules that tell which NumPy, of how many."""
 _SOURCE = 32 << 20
 """Bytes of a source archive, packed."""
 _BUILD_FILES = re.compile(r"[^/]+/(?:PKG-INFO|pyproject\.toml|setup\.py)")
@@ -59,15 +61,51 @@ def read_package(file: IndexFile, client: Client, *, cache: Path | None = None) 
 
     def read(reading: WheelReading) -> None:
         with zip_of(file, client, reading, limit=MOST) as archive:
-            reading.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
-            entries = list(archive.entries())
-            if reading.metadata is None:
-                own = [one for one in entries if re.fullmatch(r"[^/]+\.dist-info/METADATA", one.filename)]
-                reading.metadata = metadata_head(archive.content(own[0])) if own else None
+            entries = _entries(archive, file, reading)
             reading.values = _values(archive, entries, reading)
             reading.read = dict.fromkeys(reading.values, "libraries")
 
     return read_once(file, "package", read, lambda reading: reading.metadata is not None, cache=cache)
+
+
+def read_numpy(file: IndexFile, client: Client, *, cache: Path | None = None) -> WheelReading:
+    """A wheel's metadata, the names by which it is imported, and the NumPy that its code is compiled for.
+
+    Its extension modules are built with one NumPy, so the smallest ones that speak of it tell. Of a wheel
+    that asks for NumPy the larger ones are read, too, if the small ones do not tell.
+    """
+
+    def read(reading: WheelReading) -> None:
+        with zip_of(file, client, reading, limit=MOST) as archive:
+            entries = _entries(archive, file, reading)
+            reading.values = {"modules": _modules([entry.filename for entry in entries])}
+            asks = re.search(r"(?mi)^Requires-Dist: numpy\b", reading.metadata or "") is not None
+            every = [one for one in entries if _wanted(one.filename) and ".libs/" not in one.filename]
+            told: list[str] = []
+            for number, entry in enumerate(sorted(every, key=lambda one: one.compress_size)):
+                far = archive.transferred > _LIGHT and not asks
+                if far or archive.transferred + entry.compress_size + (64 << 10) > archive.limit:
+                    reading.beyond.append("numpy_abi")
+                    break
+                told += filter(None, [binary.numpy_interface(archive.content(entry))])
+                if len(told) == _AGREEING or (told and number > _TRIED):
+                    break
+            if told:
+                reading.values["numpy_abi"] = min(told)
+                reading.beyond = []
+            reading.read = dict.fromkeys(reading.values, "libraries")
+
+    return read_once(file, "numpy", read, lambda reading: reading.metadata is not None, cache=cache)
+
+
+def _entries(archive: RemoteZip, file: IndexFile, reading: WheelReading) -> list[ZipInfo]:
+    """The wheel's directory; ``reading`` gets its metadata. Raises UnknownError."""
+    reading.metadata = metadata_beside(archive, file.metadata) if file.metadata else None
+    entries = list(archive.entries())
+    if reading.metadata is None:
+        own = [one for one in entries if re.fullmatch(r"[^/]+\.dist-info/METADATA", one.filename)]
+        reading.metadata = metadata_head(archive.content(own[0])) if own else None
+    return entries
 
 
 @dataclass(frozen=True, kw_only=True)

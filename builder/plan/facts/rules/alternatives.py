@@ -70,7 +70,8 @@ def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
             before, name = cell.pip, _name(framework.requirement)
             cell = with_releases(cell, {name: version})
             changes += [("pip", text) for text in cell.pip if text not in before]
-    if any(finding.outcome is Outcome.IMPOSSIBLE for finding in packages.numpy(stack)):
+    second = itertools.chain(packages.numpy(stack), packages.package_numpy(stack))
+    if any(finding.outcome is Outcome.IMPOSSIBLE for finding in second):
         kept = tuple(t for t in cell.pip if (r := requirement(t)) is None or canonical(r.name) != "numpy")
         cell = replace(cell, pip=(*kept, "numpy<2"))
         changes.append(("pip", "numpy<2"))

@@ -6,6 +6,7 @@ record is taken that goes with everything else which is asked for, as a resolver
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,8 @@ Wanted = tuple[str, Requirement]
 Bounds = Mapping[str, Sequence[SpecifierSet]]
 PYTORCH = re.compile(r"https://download\.pytorch\.org/whl/(?:cu\d+|cpu)/?$")
 """PyTorch's own indexes, of which it is known which packages they have."""
+_RECHOICES = 3
+"""Of one package, because somebody who came later wants another release."""
 _TAIL = re.compile(r"(?:cu\d+|cpu|rocm[\d.]+|xpu)")
 
 
@@ -129,6 +132,7 @@ def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[Beside, ...]:
         asked.setdefault(canonical(parsed.name), []).append(("the cell", parsed))
     found: dict[str, Beside] = {}
     waiting = [name for name in asked if name in tables]
+    again = Counter[str]()
     while waiting:
         name = waiting.pop(0)
         one = found[name] = _chosen(name, asked[name], place, bounds, values)
@@ -138,8 +142,15 @@ def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[Beside, ...]:
                 continue
             other = canonical(wish.name)
             asked.setdefault(other, []).append((f"{name} {one.version}", wish))
-            if other in tables and other not in found and other not in waiting:
-                waiting.append(other)
+            if other not in tables or other in waiting:
+                continue
+            known = found.get(other)
+            if known is not None:
+                late = known.chosen and known.version and not contains(wish.specifier, known.version)
+                if not late or again[other] == _RECHOICES:
+                    continue
+                again[other] += 1
+            waiting.append(other)
     return tuple(found.values())
 
 

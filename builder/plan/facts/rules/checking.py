@@ -55,7 +55,7 @@ RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "package-torch": compiled_packages.torch_abi,
     "package-cuda": compiled_packages.cuda,
     "package-gpu": compiled_packages.gpus,
-    "package-numpy": compiled_packages.numpy,
+    "package-numpy": packages.package_numpy,
     "same-files": compiled_packages.same_files,
     "links": _links,
     "known-bad": packages.known_bad,

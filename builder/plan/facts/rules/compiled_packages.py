@@ -145,12 +145,11 @@ def _span(versions: Sequence[str]) -> str:
 
 
 def _source_alone(stack: Stack, one: Beside, row: PackageRow) -> Finding:
-    built = {*stack.cell.from_source, *(name for name, _ in stack.cell.compiled)}
     value = Value(f"{one.name} on the package index", "a source archive alone", row.source)
     what = f"{row.label} has no wheel on the package index"
     needs = [{"torch": "PyTorch", "nvcc": "nvcc", "network": "a network"}[name] for name in row.compiles]
     against = f", whose compilation asks for {', '.join(needs)}" if needs else ""
-    if one.name in built:
+    if one.name in _built(stack):
         if "nvcc" in row.compiles:
             return unknown(f"{what}{against}: whether it compiles here, `rtbuild lock` tells", value)
         return warns(f"{what}, and is built from its sources", value)
@@ -158,6 +157,11 @@ def _source_alone(stack: Stack, one: Beside, row: PackageRow) -> Finding:
         return unknown(f"{what}{against}; whether the cell's own index has one was not read", value)
     way = "name an index that has a wheel of it in `index`, or the package in `from-source`"
     return impossible(f"{what}, only sources{against}: {way}", value)
+
+
+def _built(stack: Stack) -> set[str]:
+    """Packages that are built from their sources."""
+    return {canonical(name) for name in (*stack.cell.from_source, *(name for name, _ in stack.cell.compiled))}
 
 
 def installs(stack: Stack) -> Iterator[Finding]:
@@ -171,8 +175,8 @@ def installs(stack: Stack) -> Iterator[Finding]:
             if not stack.truth.locked:
                 yield _source_alone(stack, one, row)
             continue
-        if stack.truth.locked:
-            continue  # the resolver took a wheel that installs
+        if stack.truth.locked or one.name in _built(stack):
+            continue  # the resolver took a wheel that installs, or one is built
         for name, wanted, there in (
             ("Python", cell.python, row.python),
             ("the platform", cell.platform, row.platforms),
@@ -444,22 +448,10 @@ def _serves(listed: Sequence[str], have: tuple[int, ...]) -> bool:
     return False
 
 
-def numpy(stack: Stack) -> Iterator[Finding]:
-    """``package-numpy``: code compiled for NumPy 1 gets no NumPy 2."""
-    found = stack.truth.wheel("numpy")
-    for one in stack.beside:
-        row = one.row
-        if row is None or row.numpy_abi != "1" or found is None or major(found.version) < 2:
-            continue
-        built = Value(f"NumPy that {one.name} was compiled for", "1", row.source_of("numpy_abi"))
-        text = f"{one.label} was compiled for NumPy 1, and NumPy {found.version} is in the image"
-        yield impossible(f"{text}: add numpy<2 to pip", built, Value("numpy", found.version, found.source))
-
-
 def same_files(stack: Stack) -> Iterator[Finding]:
     """``same-files``: no two distributions write the same files; their order decides which stays."""
     listed = stack.cell.dependencies == "listed"
-    there = _distributions(stack)
+    there = distributions(stack)
     for row, meeting, keep in one_of_each(stack):
         said = " and ".join(f"{name} ({there[name]})" if there[name] else name for name in meeting)
         reason = f"{said} write the same files ({row.file}): an image has one of them"
@@ -472,7 +464,7 @@ def same_files(stack: Stack) -> Iterator[Finding]:
 
 def one_of_each(stack: Stack) -> Iterator[tuple[SameFilesRow, list[str], str]]:
     """(row, distributions of it that meet in the image, the one to keep) where several do."""
-    there = _distributions(stack)
+    there = distributions(stack)
     for row in load().same_files:
         meeting = [name for name in row.names if name in there]
         if len(meeting) < 2:
@@ -485,7 +477,7 @@ def one_of_each(stack: Stack) -> Iterator[tuple[SameFilesRow, list[str], str]]:
         yield row, meeting, keep
 
 
-def _distributions(stack: Stack) -> dict[str, str]:
+def distributions(stack: Stack) -> dict[str, str]:
     """Names of everything that is installed, as far as it is known, and who wants it if not the cell."""
     if stack.truth.locked:
         return dict.fromkeys((wheel.name for wheel in stack.truth.wheels), "")

@@ -179,6 +179,9 @@ def component_versions(stack: Stack) -> dict[str, Value]:
         if source is CELL and (exact := pinned(parsed)):
             name = re.sub(r"^nvidia-(cublas|cudnn)(-cu\d+)?$", r"\1", canonical(parsed.name))
             known.setdefault(name, Value(name, exact, CELL))
+    for one in stack.beside:
+        if one.version is not None:
+            known.setdefault(one.name, Value(one.label, one.version.partition("+")[0], one.source))
     for wheel in stack.truth.wheels:
         name = re.sub(r"^nvidia-(cublas)(-cu\d+)?$", r"\1", wheel.name)
         if name not in {f.name for f in stack.frameworks}:

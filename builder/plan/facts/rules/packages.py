@@ -11,6 +11,7 @@ from packaging.specifiers import SpecifierSet
 from builder.core.model import Cell
 from builder.core.versions import apart, canonical, contains, key, major, pinned, requirement, short
 from builder.plan.facts.rules.beside import Beside
+from builder.plan.facts.rules.compiled_packages import distributions
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack, component_versions
@@ -29,10 +30,7 @@ _NUMPY_2_RELEASES = ("2.0.0", "2.0.2", "2.1.3", "2.2.6", "2.3.5", "2.4.0")
 def numpy(stack: Stack) -> Iterator[Finding]:
     """``numpy``: code compiled for NumPy 1 does not run with NumPy 2."""
     asked = wishes(stack).get("numpy", [])
-    named = ((who, pinned(parsed), source) for who, parsed, source in asked)
-    found = next((Value(f"numpy for {who}", text, source) for who, text, source in named if text), None)
-    if (wheel := stack.truth.wheel("numpy")) is not None:
-        found = Value("numpy", wheel.version, wheel.source)
+    found = _numpy_there(stack, asked)
     second = found is not None and major(found.text) > 1
     for framework in stack.frameworks:
         row = framework.row
@@ -48,6 +46,74 @@ def numpy(stack: Stack) -> Iterator[Finding]:
             yield from _left_open(stack, framework, asked, built)
         elif found is not None and second:
             yield _refused(framework, f"NumPy {found.text} is in the image", built, found)
+
+
+def package_numpy(stack: Stack) -> Iterator[Finding]:
+    """``package-numpy``: the compiled code of a package gets no NumPy that it does not run with."""
+    if not stack.beside:
+        return
+    every = wishes(stack).get("numpy", [])
+    for one in stack.beside:
+        if one.version is None or (one.row is not None and one.row.archive == "source"):
+            continue
+        # of a release that a resolver takes, what it wants is among no one's wishes
+        own = [(one.label, parsed, one.row.source) for parsed in _numpy_of(stack, one)] if one.row else []
+        asked = [*every, *(wish for wish in own if one.chosen)]
+        found = _numpy_there(stack, asked)
+        if found is None and not _comes_as_2(stack, asked):
+            continue
+        if found is not None and major(found.text) < 2:
+            continue
+        abi = one.table.numpy_abi(one.version)
+        if abi == "1":
+            source = one.row.source_of("numpy_abi") if one.row is not None else one.table.rows[-1].source
+            built = Value(f"NumPy that {one.name} was compiled for", "1", source)
+            why = "nothing keeps the resolver from NumPy 2: add numpy<2 to pip"
+            if found is not None:
+                why = f"NumPy {found.text} is in the image: add numpy<2 to pip{_for_numpy_2(one)}"
+            text = f"{one.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}"
+            yield impossible(text, *filter(None, (built, found)))
+        elif (
+            abi is None
+            and one.row is not None
+            and (unread := one.row.unread.get("numpy_abi")) is not None
+            and not (found is not None and any(_promised(asks.specifier, found.text) for _, asks, _ in own))
+        ):
+            text = f"whether {one.label} runs with NumPy 2 is not known: {unread}; numpy<2 is safe"
+            yield unknown(text, Value(one.name, one.version, one.source))
+
+
+def _for_numpy_2(one: Beside) -> str:
+    """The oldest release of a package from which on all on record run with NumPy 2."""
+    fitting = list(itertools.takewhile(lambda row: row.numpy_abi == "2", one.table.rows))
+    return f", or {one.name}>={fitting[-1].version}" if fitting else ""
+
+
+def _numpy_of(stack: Stack, one: Beside) -> Iterator[Requirement]:
+    """What a package asks for of NumPy on this Python."""
+    values = environment(f"{stack.cell.python}.0", machine=MACHINES.get(stack.cell.platform, ""))
+    for parsed in one.row.asks("numpy") if one.row is not None else ():
+        if parsed.marker is None or parsed.marker.evaluate(values):
+            yield parsed
+
+
+def _numpy_there(stack: Stack, asked: list[Wish]) -> Value | None:
+    """The NumPy of the lock, else the one that somebody pins."""
+    if (wheel := stack.truth.wheel("numpy")) is not None:
+        return Value("numpy", wheel.version, wheel.source)
+    named = ((who, pinned(parsed), source) for who, parsed, source in asked)
+    return next((Value(f"numpy for {who}", text, source) for who, text, source in named if text), None)
+
+
+def _comes_as_2(stack: Stack, asked: list[Wish]) -> bool:
+    """Whether a resolver takes a NumPy 2, which it does where it may."""
+    listed = stack.truth.locked or stack.cell.dependencies == "listed"
+    return (
+        bool(asked)
+        and not listed
+        and key(stack.cell.python)[:2] >= _NUMPY_2
+        and any(all(contains(r.specifier, v) for _, r, _ in asked) for v in _NUMPY_2_RELEASES)
+    )
 
 
 def _left_open(stack: Stack, framework: CellFramework, asked: list[Wish], built: Value) -> Iterator[Finding]:
@@ -185,26 +251,35 @@ def known_bad(stack: Stack) -> Iterator[Finding]:
     """``known-bad``: combinations that others found broken, only if every part is known for certain."""
     gpus = [row for name in stack.cell.gpus if (row := card_of(name)) is not None]
     compiled = (name for name, _ in stack.cell.compiled)
+    asked = (parsed for parsed in map(requirement, stack.cell.pip) if parsed is not None)
+    extras = {f"{canonical(parsed.name)}[{canonical(extra)}]" for parsed in asked for extra in parsed.extras}
     yield from _bad_pairs(
-        component_versions(stack), gpus, {*map(canonical, (*stack.cell.from_source, *compiled))}
+        component_versions(stack),
+        gpus,
+        {*distributions(stack), *extras},
+        {*map(canonical, (*stack.cell.from_source, *compiled))},
     )
 
 
 def bad_pairs(measured: Mapping[str, str], gpus: Sequence[GpuRow]) -> Iterator[Finding]:
     """The findings on versions that a report says were in an image, by the names of ``known-bad.toml``."""
     source = Source("registry", "the report")
-    yield from _bad_pairs({name: Value(name, text, source) for name, text in measured.items()}, gpus)
+    known = {name: Value(name, text, source) for name, text in measured.items()}
+    yield from _bad_pairs(known, gpus, measured)
 
 
 def _bad_pairs(
-    known: Mapping[str, Value], gpus: Sequence[GpuRow], built: Container[str] = ()
+    known: Mapping[str, Value], gpus: Sequence[GpuRow], there: Container[str], built: Container[str] = ()
 ) -> Iterator[Finding]:
     """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses.
 
-    ``built`` are packages that are built from sources, so that they need no wheel.
+    ``there`` are the names of all that is installed, also with an extra; ``built`` are packages built from
+    sources, so that they need no wheel.
     """
     for row in load().bad:
         if row.built and all(name in built for name in row.built):
+            continue
+        if any(name in there for name in row.without):
             continue
         met = _met(row, known, gpus)
         if met:

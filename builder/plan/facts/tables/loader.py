@@ -82,6 +82,8 @@ class BadRow(Row):
     outcome: Literal["warns", "impossible"]
     message: str
     remedy: str
+    without: tuple[str, ...] = ()
+    """Distributions each of which is enough to mend it: nothing that is installed asks for one."""
     built: tuple[str, ...] = ()
     """Packages without a wheel: a cell that has all of them ``from-source`` is not concerned."""
     says: str | None = None

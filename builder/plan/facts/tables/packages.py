@@ -48,6 +48,9 @@ class PackageName(Row):
     """True if it compiles its kernels as programs run: GPU code in its libraries is that of its tools."""
     optional: bool = False
     """True if it works without its libraries, and says so in a log: what they lack is a reservation."""
+    light: bool = False
+    """True if its code asks nothing of CUDA or of a framework: its requirements are read, and the NumPy that
+    it is compiled for."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # by identity, as caches key on rows
@@ -151,6 +154,8 @@ class PackageTable:
     name: str
     rows: tuple[PackageRow, ...]
     date: str
+    light: bool = False
+    """As :attr:`PackageName.light`."""
     older: int | None = None
     """Final releases of the index that are older than the first on record; None if nobody counted."""
 
@@ -166,6 +171,22 @@ class PackageTable:
     @property
     def newest(self) -> str:
         return self.rows[0].version
+
+    def numpy_abi(self, version: str) -> str | None:
+        """The newest NumPy major that a release's compiled code runs with; None if nothing tells.
+
+        A release that was not read is as old as an older one that runs with NumPy 2, or as a newer one that
+        does not: makers do not go back.
+        """
+        row = self.row(version)
+        if row is not None and row.numpy_abi is not None:
+            return row.numpy_abi
+        if self.light and row is not None and "numpy_abi" not in row.unread:
+            return None
+        mine = release(version)
+        older = (one.numpy_abi for one in self.rows if release(one.version) < mine)
+        newer = (one.numpy_abi for one in self.rows if release(one.version) > mine)
+        return "2" if "2" in older else "1" if "1" in newer else None
 
     @functools.cached_property
     def alone(self) -> FrameworkTable:
@@ -194,7 +215,7 @@ class Packages(Mapping[str, PackageTable]):
             if name not in self._read:
                 if name not in self.names:
                     raise KeyError(name)
-                self._read[name] = _table(self._folder, name)
+                self._read[name] = _table(self._folder, name, light=self.names[name].light)
             return self._read[name]
 
     def __contains__(self, name: object) -> bool:
@@ -210,7 +231,7 @@ class Packages(Mapping[str, PackageTable]):
 _NAMES = frozenset(one.name for one in fields(PackageRow))
 
 
-def _table(folder: Path, name: str) -> PackageTable:
+def _table(folder: Path, name: str, *, light: bool) -> PackageTable:
     path = folder / "releases" / "packages" / f"{name}.json"
     try:
         document = json.loads(path.read_text("utf-8"))
@@ -218,7 +239,9 @@ def _table(folder: Path, name: str) -> PackageTable:
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise FactsError(f"{path.name}: {type(problem).__name__}: {problem}") from problem
     rows.sort(key=lambda row: release(row.version), reverse=True)
-    return PackageTable(name=name, rows=tuple(rows), date=document["date"], older=document.get("older"))
+    return PackageTable(
+        name=name, rows=tuple(rows), date=document["date"], light=light, older=document.get("older")
+    )
 
 
 def _row(raw: Mapping[str, Any], date: str) -> PackageRow:

@@ -147,10 +147,7 @@ def test_the_registry_is_read_where_the_probe_reads_it() -> None:
 WITHOUT_A_TABLE = {
     *("gpu", "cuda", "cudnn", "cublas", "python"),  # conditions that are no distributions
     *("numpy", "protobuf"),  # a version is all that decides
-    *(
-        "faiss-gpu",
-        "faiss-gpu-cu11",
-    ),  # given up before the releases on record: only that they are two of one file
+    "faiss-gpu-cu11",  # given up before the releases on record: only that they are two of one file
     "flashinfer-jit-cache",  # on an index of its maker's alone
 }
 
