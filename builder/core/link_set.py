@@ -1,7 +1,6 @@
 """The link proof over wheels that nobody has installed: those of a lock, or of a resolved list.
 
-What is known of a wheel's libraries is a :class:`LinkFile` each, which a table or a cache can keep. A base is
-known by the libraries that it holds, or by their names and newest versions (:func:`~.link.system_library`).
+What is known of a wheel's libraries is a :class:`LinkFile` each, which a table or a cache can keep.
 """
 
 import re
@@ -147,7 +146,6 @@ def prove(
     base: Mapping[str, ElfFile],
     *,
     cached: Iterable[str] = (),
-    library_path: Sequence[str] = (),
     complete: bool = True,
     given: Iterable[str] = (),
 ) -> SetProof:
@@ -168,7 +166,7 @@ def prove(
         name: path for path in listed if (parts := path.rpartition("/"))[0] in folders and (name := parts[2])
     }
     there = {**dict.fromkeys(given, ""), **DRIVER_LIBRARIES}
-    search = Search(list(library_path), cache, [], [], None, there, complete)
+    search = Search([], cache, [], [], None, there, complete)
     unread = {f"{SITE}/{path}" for path, found in owner.items() if path in found[-1].unread}
     copies = Counter(
         name

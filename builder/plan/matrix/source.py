@@ -80,9 +80,9 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     return by_folded[close[0]] if close else None
 
 
-def closest(name: str, valid: Iterable[str], count: int = 3) -> list[str]:
+def closest(name: str, valid: Iterable[str]) -> list[str]:
     """The valid names that are most like a name or a glob, the best first."""
-    return difflib.get_close_matches(name.replace("*", ""), list(dict.fromkeys(valid)), n=count, cutoff=0.3)
+    return difflib.get_close_matches(name.replace("*", ""), list(dict.fromkeys(valid)), n=3, cutoff=0.3)
 
 
 def _fold(name: str) -> str:

@@ -59,8 +59,8 @@ def matching(what: str, pattern: str, hint: str, *, longest: int = 200, bare: tu
     return Syntax(check=check, pattern=pattern, bare=bare, longest=longest)
 
 
-def anything(*, longest: int, prose: bool = False, bare: tuple[str, ...] = ("number", "boolean")) -> Syntax:
-    return Syntax(check=lambda text: text, longest=longest, prose=prose, bare=bare)
+def anything(*, longest: int, prose: bool = False) -> Syntax:
+    return Syntax(check=lambda text: text, longest=longest, prose=prose, bare=("number", "boolean"))
 
 
 _PYTHON = r"3\.(0|[1-9][0-9]?)(\.(0|[1-9][0-9]?))?"

@@ -102,13 +102,13 @@ class Wire:
         known = self._authorizations.get((place.host, _scopes(place, actions, also)))
         return {"Authorization": known} if known else {}
 
-    def renew(
-        self, response: requests.Response, place: Place, actions: str = "pull", *, also: str | None = None
-    ) -> bool:
-        """Answer the challenge of a 401, for :meth:`header` from here on; False if there is no answer."""
-        found = self._answered(response, place, actions, also)
+    def renew(self, response: requests.Response, place: Place) -> bool:
+        """Answer the challenge of a 401 to a pull, for :meth:`header` from here on; False if there is no
+        answer.
+        """
+        found = self._answered(response, place, "pull", None)
         if found is not None:
-            self._authorizations[place.host, _scopes(place, actions, also)] = found
+            self._authorizations[place.host, _scopes(place, "pull", None)] = found
         return found is not None
 
     def _answered(

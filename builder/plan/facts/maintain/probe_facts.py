@@ -27,9 +27,9 @@ _ELSEWHERE = frozenset({"name", "sources", "brings", "colab", "libraries"})
 """Values of a framework's row that the probe has no use for."""
 
 
-def portable(facts: Facts | None = None) -> str:
+def portable() -> str:
     """One JSON object, with a line for each row: a change of one row is a change of one line."""
-    parts = _parts(load() if facts is None else facts).items()
+    parts = _parts(load()).items()
     return "{\n" + ",\n".join(f"{_json(name)}: {_body(part)}" for name, part in parts) + "\n}\n"
 
 

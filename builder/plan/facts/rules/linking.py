@@ -8,15 +8,13 @@ from builder.core.versions import major, release, short
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
 from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables import Source, load
+from builder.plan.facts.tables import NUMBERED, Source, load
 
 _CUDA = re.compile(
     r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse|cusparseLt|cufile|cupti|nccl|nvrtc"
     r"|nvJitLink|nvjpeg|npp\w+|nvshmem\w*|nvToolsExt|cutensor\w*)\.so(?:\.[\d.]+)?"
 )
 """Libraries of NVIDIA's that come with CUDA: of a base, an image with CUDA alone has them."""
-_BY_MAJOR = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+)\.so\.(\d+)(?:\.\d+)*")
-"""Those that have CUDA's own major in their names."""
 
 
 def links(stack: Stack) -> Iterator[Finding]:
@@ -61,7 +59,7 @@ def _base_may_have(stack: Stack, name: str) -> bool:
         return True
     if cell.base.kind == "rootfs":
         return False
-    found = _BY_MAJOR.fullmatch(name)
+    found = NUMBERED.fullmatch(name)
     return stack.base_cuda is None or found is None or int(found[1]) == major(stack.base_cuda.text)
 
 
@@ -140,7 +138,7 @@ def _mend(stack: Stack, wheel: WheelLinks, lacked: str) -> str:
     if other is not None and other.version != wheel.version:
         ways.append(f"{other.label} has nothing against {torch.label if torch else ''}")
     symbols = one.row.torch if one is not None and one.row is not None else ()
-    found = _BY_MAJOR.fullmatch(lacked)
+    found = NUMBERED.fullmatch(lacked)
     if found is not None and torch is not None and torch.table is not None:
         rows = [
             row

@@ -19,7 +19,7 @@ from builder.core.versions import canonical, key, release, requirement
 from builder.plan.facts.tables.frameworks import FactsError, FrameworkRow, FrameworkTable, Row
 from builder.plan.facts.tables.source import Source
 
-_SONAME = re.compile(r"lib(cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+)\.so\.(\d+)(?:\.\d+)*")
+NUMBERED = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+)\.so\.(\d+)(?:\.\d+)*")
 """Libraries of CUDA's that have its major version in their names."""
 _PINNED_CUDA = re.compile(r"nvidia-[a-z-]+-cu(\d\d)\b|cuda-toolkit(?:\[.*\])?[=>~]=(\d\d)\b")
 _OF_OTHERS = re.compile(r"lib(?:torch|c10|tensorflow|cudnn|cu(?:df|ml))")
@@ -118,8 +118,8 @@ class PackageRow(Row):
     @property
     def cuda_libraries(self) -> tuple[tuple[str, int], ...]:
         """(``libcudart.so.12``, 12): those of CUDA's with its major in their names that it is linked with."""
-        named = ((name, _SONAME.fullmatch(name)) for name in self.needed)
-        return tuple((name, int(found[2])) for name, found in named if found is not None)
+        named = ((name, NUMBERED.fullmatch(name)) for name in self.needed)
+        return tuple((name, int(found[1])) for name, found in named if found is not None)
 
     @property
     def alone(self) -> FrameworkRow | None:
