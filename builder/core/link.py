@@ -153,27 +153,8 @@ class ListedView(object):
         return self._files.get(os.path.normpath(path), NO_FILE)
 
 
-class VersionsUpTo(object):
-    """The versions that a system's library offers, by the newest of each kind: {"GLIBC": "2.36"}."""
-
-    def __init__(self, newest: "dict[str, str]") -> None:
-        self._newest = {kind: _numbers(text) for kind, text in newest.items()}
-
-    def __contains__(self, version: str) -> bool:
-        kind, _, number = version.rpartition("_")
-        return kind in self._newest and (not number[:1].isdigit() or _numbers(number) <= self._newest[kind])
-
-
 def _numbers(text: str) -> "tuple[int, ...]":
     return tuple(int(part) for part in re.findall(r"\d+", text))
-
-
-def system_library(soname: str, newest: "dict[str, str]", needed: "Iterable[str]" = ()) -> ElfFile:
-    """A library of a base of which only its name and the newest of its versions are known."""
-    versions = VersionsUpTo(newest)
-    return NO_LIBRARY._replace(
-        kind=3, soname=soname, needed=list(needed), asked=list, offered=lambda: versions
-    )
 
 
 class Loaded(object):
@@ -242,14 +223,13 @@ class LinkProcess(object):
 
         return self._attempt(opening, everywhere=True, lazy=True)
 
-    def adopt(self, paths: "Iterable[str]", everywhere: bool = False) -> None:
+    def adopt(self, paths: "Iterable[str]") -> None:
         """Take these files as loaded already, as those that a running process has mapped."""
         for path in paths:
             one = Loaded(path, path, self.view.file(path), self.view.key(path))
             one.checked = one.relocated = True
             one.names |= {os.path.basename(path), one.facts.soname if one.facts is not None else path}
             self._take(one)
-            self.everywhere += [one] if everywhere else []
 
     def _take(self, one: Loaded) -> None:
         """Add a library; of two with one soname the first is meant by it."""
@@ -560,10 +540,10 @@ def hwcaps_here() -> "list[str]":
 
 
 @lru_cache(maxsize=None)
-def default_folders(loader: "str | None" = None) -> "list[str]":
+def default_folders() -> "list[str]":
     """The folders that the loader searches last: they are compiled into it. Those that are usual if not."""
     machine = os.uname()[4]
-    for path in [loader] if loader else sorted(glob.glob("/lib*/ld-linux*.so.*")):
+    for path in sorted(glob.glob("/lib*/ld-linux*.so.*")):
         try:
             with open(path, "rb") as stream:
                 found = _SYSTEM.search(stream.read(1 << 22))

@@ -24,12 +24,20 @@ from builder.core.link import (
     default_folders,
     import_framework,
     search_here,
-    system_library,
 )
 from builder.core.link_set import LinkFile, WheelLinks, link_file, prove
 
 NOTHING = Search([], {}, ["/lib"], [], "lib64", {}, True)
 SITE = "/venv/site-packages"
+
+
+GLIBC_2_36 = {"GLIBC_2.2.5", *(f"GLIBC_2.{minor}" for minor in range(3, 37))}
+GCC_12 = {*(f"GLIBCXX_3.4.{patch}" for patch in range(31)), *(f"CXXABI_1.3.{patch}" for patch in range(14))}
+"""The versions that Debian 12's libc and libstdc++ offer."""
+
+
+def system_library(soname: str, versions: set[str]) -> ElfFile:
+    return NO_LIBRARY._replace(kind=3, soname=soname, needed=[], asked=list, offered=lambda: versions)
 
 
 def library(
@@ -207,7 +215,7 @@ def test_the_driver_brings_its_own_libraries() -> None:
 
 
 def test_the_floors_of_a_base() -> None:
-    base = {"/lib/libc.so.6": system_library("libc.so.6", {"GLIBC": "2.36"})}
+    base = {"/lib/libc.so.6": system_library("libc.so.6", GLIBC_2_36)}
 
     def asking(version: str) -> bool | None:
         asks = library(None, "libc.so.6", asked=(("libc.so.6", version, False),))
@@ -274,8 +282,8 @@ def test_small_libraries_load_as_the_loader_loads_them(tmp_path: Path) -> None:
 
 
 BASE = {
-    "/lib/libc.so.6": system_library("libc.so.6", {"GLIBC": "2.36"}),
-    "/lib/libstdc++.so.6": system_library("libstdc++.so.6", {"GLIBCXX": "3.4.30", "CXXABI": "1.3.13"}),
+    "/lib/libc.so.6": system_library("libc.so.6", GLIBC_2_36),
+    "/lib/libstdc++.so.6": system_library("libstdc++.so.6", GCC_12),
 }
 RUN_PATH = "$ORIGIN:$ORIGIN/../../nvidia/cu13/lib:$ORIGIN/../../nvidia/nccl/lib"
 DEPS = LinkFile(needed=("libcudart.so.13", "libnccl.so.2"), rpath=RUN_PATH)
