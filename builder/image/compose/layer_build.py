@@ -26,6 +26,7 @@ from builder.image.compose.layer_plan import (
 from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers import MEDIA_TYPES, BaseLayers, Layer, Lease, open_layer, tar_layer
 from builder.image.wheels import (
+    Archive,
     Excerpt,
     Tree,
     check_python,
@@ -215,8 +216,8 @@ class LayerBuild:
         given = self.given
         lease, keys = given.lease, layer_keys_of(wheels, given.pinned)
         with self.span(f"layer of {title_of(wheels)}"), ExitStack() as files:
-            inside = (installed(self._paths[wheel.sha256], wheel, given.pinned) for wheel in wheels)
-            trees = [files.enter_context(one) for one in inside]
+            archives = [files.enter_context(Archive(self._paths[wheel.sha256])) for wheel in wheels]
+            trees = [installed(*pair, given.pinned) for pair in zip(archives, wheels, strict=True)]
             # Without scripts the layer is the same for every Python and pip.
             key = keys[-1] if any(tree.scripts for tree in trees) else keys[0]
             excerpt = Excerpt()

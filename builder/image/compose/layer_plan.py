@@ -1,10 +1,8 @@
 """Which layers a lock's wheels are, and which of them somebody has."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from builder.core.digests import digest_of
 from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
@@ -130,9 +128,7 @@ def title_of(group: Group) -> str:
     return f"{group[0].name} {group[0].version}" if len(group) == 1 else f"{len(group)} small wheels"
 
 
-@contextmanager
-def installed(path: Path, wheel: Wheel, pinned: Pinned) -> Iterator[Tree]:
-    """The files that installing a wheel would leave in the image; within the block its own file is open."""
+def installed(archive: Archive, wheel: Wheel, pinned: Pinned) -> Tree:
+    """The files that installing an open wheel would leave in the lock's image."""
     cell, style = pinned.cell, launcher_style(pip_of(pinned).version)
-    with Archive(path) as archive:
-        yield Tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
+    return Tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)

@@ -18,6 +18,7 @@ from builder.plan.facts.tables import (
     FrameworkRow,
     FrameworkTable,
     KernelRow,
+    PackageRow,
     WheelFamilyRow,
     known_cards,
     load,
@@ -25,6 +26,12 @@ from builder.plan.facts.tables import (
 
 _ELSEWHERE = frozenset({"name", "sources", "brings", "colab", "libraries"})
 """Values of a framework's row that the probe has no use for."""
+_PAIRED = (
+    "torchvision", "torchaudio", "torchtext", "torchcodec", "torchao", "xformers", "vllm", "sglang",
+    "sgl-kernel",
+    "sglang-kernel", "lmdeploy", "fbgemm-gpu", "triton", "bitsandbytes",
+)  # fmt: skip
+"""Packages of which a release is for one PyTorch, and that messages are about."""
 
 
 def portable() -> str:
@@ -57,11 +64,15 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
             row.major: [row.floor, row.capability_min, row.capability_max] for row in facts.families.values()
         },
         "drivers": _own_drivers(facts),
+        "shipped": {
+            version: row.driver for version, row in facts.own_drivers.items() if key(version) >= (11,)
+        },
         "known_bad": list(_known_bad(facts.bad)),
         "families": {row.name: _family(row) for row in facts.wheel_families.values()},
         "kernels": [_kernels(row) for row in facts.kernels.values()],
         "wheels": {wheel.name: wheel.versions for wheel in facts.wheels.values() if "cudnn" in wheel.name},
         "builds": [line for table in facts.frameworks.values() for line in _lines(table)],
+        "pairs": {name: list(_pairs(facts.packages[name].rows)) for name in _PAIRED},
     }
 
 
@@ -95,6 +106,28 @@ def _known_bad(rows: Iterable[BadRow]) -> Iterator[dict[str, Any]]:
             when["cuda"] = f"=={extra[2:-1]}.{extra[-1]}.*"  # cu102 is CUDA 10.2
         about = {"message": row.message, "remedy": row.remedy, "source": row.source.reference}
         yield {"id": row.id, "when": when, "says": row.says, **about}
+
+
+def _pairs(rows: Iterable[PackageRow]) -> Iterator[list[Any]]:
+    """[first release, last one, its requirement on PyTorch or the minor releases whose symbols it asks for,
+    CUDA's major, first Python, last one, whether there are wheels for ARM, too] of releases of which all
+    that is the same.
+    """
+    held: list[Any] = []
+    for row in sorted(rows, key=lambda row: Version(row.version)):
+        if row.archive or row.yanked is not None or not row.python:
+            continue
+        asked = ",".join(str(one.specifier) for one in row.asks("torch"))
+        line: list[Any] = [asked or " ".join(row.torch), row.cuda and row.cuda.partition(".")[0]]
+        line += [row.python[0], row.python[-1], "linux/arm64" in row.platforms]
+        if held and held[2:] == line:
+            held[1] = row.version
+            continue
+        if held:
+            yield held
+        held = [row.version, row.version, *line]
+    if held:
+        yield held
 
 
 def _lines(table: FrameworkTable) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,16 @@
 
 import re
 
-from .tables import Releases, driver_floor, read_facts, read_frameworks, read_patterns, told_names
+from .tables import (
+    Releases,
+    branch_for,
+    cuda_of_driver,
+    driver_floor,
+    read_facts,
+    read_frameworks,
+    read_patterns,
+    told_names,
+)
 from .versions import numbers
 
 _ARM_CARDS = ((11, 0), (12, 1))
@@ -117,6 +126,44 @@ class FrameworkBuilds(object):
             return None
         return "driver %s serves CUDA %d" % (self.here.driver or "for CUDA " + self.here.driver_cuda, major)
 
+    def driver_cuda(self):
+        """The newest CUDA (numbers) that the driver in the text came with; () if no text tells."""
+        return numbers(self.here.driver_cuda) or cuda_of_driver(numbers(self.here.driver))
+
+    def cuda_wanted(self):
+        """The CUDA (numbers) that a driver is asked for: by the message itself, by the framework's build, by
+        the compiler of code that the driver translates, else by the packages; () if no text tells.
+        """
+        told = numbers(self.detail.get("wanted_cuda"))[:2]
+        build = self.cuda_of_build()
+        compiler = numbers(getattr(self.here, "nvcc", None)) if getattr(self.here, "ptx_told", False) else ()
+        return told or max(build, compiler) or ((self.cuda, 0) if self.cuda else ())
+
+    def cuda_of_build(self):
+        """The CUDA (numbers) that the framework here is built with: as it says itself, by its variant, else
+        by the default build of its release; () if that is not known.
+        """
+        told = numbers(getattr(self.here, "built_cuda", None))
+        if told:
+            return told
+        variant = re.search(r"\+cu(\d\d)(\d)", self.version or "")
+        default = [numbers(row["cuda"])[:2] for row in self.rows if row["default"] and row["cuda"]]
+        return tuple(map(int, variant.groups())) if variant else default[0] if default else ()
+
+    def driver_branch(self):
+        """The branch of drivers to install for the CUDA that is asked for; None if the driver in the text is
+        as new, or no branch has both that CUDA and the card.
+        """
+        wanted, newest = self.cuda_wanted(), (13, 0)
+        branch = branch_for(
+            max(wanted, newest)
+        )  # within a long-lived branch the newest is as easy as an older one
+        old = self.capability and self.capability < (7, 5)
+        if branch is None or old and (branch > 580 or self.capability < (5, 0)):
+            return None
+        here = self.driver_cuda()
+        return branch if not here or here < (wanted or newest) else None
+
     def driver_known(self):
         return bool(numbers(self.here.driver) or numbers(self.here.driver_cuda))
 
@@ -140,24 +187,39 @@ class FrameworkBuilds(object):
             variant = "cu" + "".join(str(part) for part in numbers(row["cuda"])[:2])  # PyPI's have no CUDA
         return self.torch_and_companions(release or row["latest"], variant)
 
-    def torch_and_companions(self, version, variant):
-        """PyTorch, with those of its companions that are here, which fit one release of it only."""
-        names = [name for name in ("torchvision", "torchaudio") if name in self.here.packages]
-        return ["torch==" + version] + names + torch_index(variant)
+    def torch_and_companions(self, version, variant, names=("torchvision", "torchaudio")):
+        """PyTorch, with those of its companions that are here, in the releases that are compiled for it."""
+        names = [name for name in names if name in self.here.packages]
+        return self.torch_and(names, version, variant)
 
-    def torchvision(self):
-        """The release for the PyTorch here, patch for patch: 0.16 for 2.1, 0.14 for 1.13, and so on
-        (https://github.com/pytorch/vision#installation).
+    def torch_and(self, names, version, variant):
+        """PyTorch of a release ("" for any) with other packages, from the index of a build ("" for the one
+        that belongs here).
         """
-        parts = numbers(self.version) if self.framework == "torch" else ()
-        major, minor = (parts + (0, 0))[:2]
-        if major not in (1, 2) or not minor + major - 1:
+        pairs = [self.releases.paired(name, version) or name for name in names]
+        torch = "torch==" + version if version else "torch"
+        return [torch] + pairs + torch_index(variant or self.variant_here(version))
+
+    def has_wheels(self, row):
+        """Whether a row of ``pairs`` has wheels for the Python and the processor here."""
+        python = numbers(self.here.python)[:2]
+        arm = row[-1] or "aarch64" not in self.here.places
+        return arm and (not python or numbers(row[4]) <= python <= numbers(row[5]))
+
+    def variant_here(self, version):
+        """The variant of a release to ask PyTorch's own index for, where the default index's wheel has no
+        CUDA: on Windows, and up to 2.10 on ARM; None elsewhere.
+        """
+        arm = "aarch64" in self.here.places and (not version or numbers(version) < (2, 11))
+        if "windows" not in self.here.places and not arm:
             return None
-        # 0.15.0 and 0.11.0 asked for a PyTorch that was never released; 0.8.1 came after 0.8.0 for the same
-        # one, and 0.4.0 is for 1.2
-        later = (major, minor) in ((2, 0), (1, 10), (1, 7), (1, 3))
-        patch = str(parts[2] + later) if len(parts) > 2 else "*"
-        return "0.%d.%s" % (minor + (15 if major == 2 else 1 if minor > 2 else 2), patch)
+        rows = self.releases.builds("torch", version or None)
+        for row in sorted(rows, key=lambda row: not row["default"]) if version else rows:
+            cuda = numbers(row["cuda"])
+            card = self.capability is None or serves(row, self.capability)
+            if row["variant"] and self.driver_serves(cuda) and card and (self.cuda in (None, cuda[0])):
+                return row["variant"]
+        return None
 
 
 def torch_index(variant):

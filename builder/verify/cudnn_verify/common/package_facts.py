@@ -6,11 +6,13 @@ what is not known.
 import re
 
 from .framework_builds import card_within, serves, torch_index
-from .tables import Releases, cuda_package, read_patterns
-from .versions import dotted, numbers
+from .tables import Releases, cuda_package, read_facts, read_patterns
+from .versions import dotted, numbers, pins_of, satisfies
 
 # Wheels that are compiled for one release of PyTorch, which their metadata pins.
 _PINNED = {"vllm": "vllm", "sgl_kernel": "sgl-kernel", "xformers": "xformers", "lmcache": "lmcache"}
+_OF_PYTORCH = ("torchvision", "torchaudio", "torchtext", "torchao", "xformers", "fbgemm-gpu")
+"""Those that PyTorch's own indexes have."""
 # Those that pip compiles here, against the PyTorch that is here.
 _COMPILED_HERE = "causal_conv1d|mamba_ssm|torch_cluster|torch_scatter|torch_sparse|torch_spline_conv"
 KERNEL_PACKAGES = (
@@ -24,8 +26,8 @@ KERNEL_PACKAGES = (
 )
 """Packages with kernels of their own, by their names in ``printed-by``."""
 _NVCC_PARTS = ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-cccl")
-# (capability, code): cards from it on run this code by its PTX, which an nvcc one generation older makes.
-_OLDER_CODE = (((10, 0), "9.0"), ((8, 6), "8.0"), ((8, 0), "7.5"), ((7, 5), "7.0"))
+_OWN_CAPABILITY = "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | paste -sd ';')"
+"""What the driver says of the cards here, as ``TORCH_CUDA_ARCH_LIST`` has it."""
 
 
 def two_that_exclude(requirements):
@@ -116,17 +118,53 @@ def _companions(remedies):
         return None
     (release, variant), cuda = _torch_told(remedies), numbers(remedies.detail.get("torch_cuda"))
     variant = "cu%d%d" % cuda[:2] if len(cuda) > 1 else variant or _variant_of_companion(remedies)
-    return ["torch==" + release if release else "torch", "torchvision", "torchaudio"] + torch_index(variant)
+    return remedies.torch_and(("torchvision", "torchaudio"), release, variant)
+
+
+def _pairs_that_fit(remedies):
+    """Packages in the text that are compiled for another PyTorch than the one in it, in the releases that are
+    compiled for that one.
+    """
+    (release, variant), here, found = _torch_told(remedies), remedies.here.packages, []
+    for name in _OF_PYTORCH if len(numbers(release)) > 2 else ():
+        pair, row = remedies.releases.paired(name, release), Releases.wheels_of(name, here.get(name))
+        alone = name == "torchaudio" and row and not row[2] and numbers(release) < numbers(row[0])
+        if row and pair and (alone or not _serves_torch(row[2], release)):
+            found.append(pair)
+    return found and found + torch_index(variant or remedies.variant_here(release))
+
+
+def _serves_torch(asked, release):
+    """Whether a requirement on PyTorch, or a list of minor releases, has a release in it."""
+    minor = dotted(numbers(release)[:2])
+    return (
+        satisfies(release, pins_of(asked))
+        if re.match(r"[<>=~!]", asked)
+        else not asked or minor in asked.split()
+    )
 
 
 def _pinned_wheel(remedies):
+    """A package with PyTorch's interface in its wheels: where PyTorch's release is known and PyTorch's own
+    indexes have the package, the release for it; else the one that is here, which brings its PyTorch.
+    """
     words = re.findall(r"\w+", _failing_words(remedies).lower())
     name = next((name for module, name in _PINNED.items() if module in words), None)
-    if not name or "windows" not in remedies.here.places:
-        return name
-    # the PyTorch of the default index has no CUDA on Windows
-    index = torch_index(_torch_told(remedies)[1])
-    return [name] + index if name == "xformers" and index else None
+    if not name:
+        return None
+    release, variant = _torch_told(remedies)
+    if name == "sgl-kernel" and ("sglang-kernel" in remedies.here.packages or numbers(release) >= (2, 10)):
+        name = "sglang-kernel"  # its name from 0.4 on
+    pair, here = remedies.releases.paired(name, release), remedies.here.packages.get(name)
+    if name in _OF_PYTORCH and pair:
+        # PyTorch itself stays: its release and build are those of the text
+        return ["--no-deps", pair] + torch_index(variant or remedies.variant_here(release))
+    known = here and Releases.wheels_of(name, here.partition("+")[0])
+    wanted = "%s==%s" % (name, here.partition("+")[0]) if known else pair or name
+    other = name == "vllm" and variant and remedies.releases.pinned_torch(name, here) in (None, release)
+    return [wanted] + (
+        ["--extra-index-url"] + torch_index(variant)[1:] if other and torch_index(variant) else []
+    )
 
 
 def _compiled_anew(remedies):
@@ -267,16 +305,40 @@ def _nvpl(remedies):
 
 
 def _code_for(remedies):
-    """The compute capability to compile for, with PTX, by an nvcc that does not know the one asked for."""
+    """The compute capability to compile for, where an nvcc does not know the one asked for: that of the card
+    here, by the driver's own word where no text names the card; None where the card is the one asked for.
+    """
     if not remedies.detail.get("arch"):
         return None
-    wanted = divmod(int(remedies.detail["arch"]), 10)
-    if remedies.capability and (7, 5) <= remedies.capability < wanted:
-        return dotted(remedies.capability[:2])  # the card that is here is older than the one asked for
-    if wanted < (7, 5):  # dropped: the nvcc is new
-        served = remedies.capability and remedies.capability >= (7, 5)
-        return dotted(remedies.capability[:2]) if served else "7.5"
-    return next(code for first, code in _OLDER_CODE if wanted >= first)
+    card, nvcc = (
+        remedies.capability and remedies.capability[:2],
+        numbers(getattr(remedies.here, "nvcc", None)),
+    )
+    if not card:
+        return _OWN_CAPABILITY
+    known = card != _arch_asked(remedies) and (not nvcc or card_within(nvcc, card))
+    return dotted(card) if known else None
+
+
+def _arch_asked(remedies):
+    return divmod(int(remedies.detail["arch"]), 10) if remedies.detail.get("arch") else None
+
+
+def _toolkit_for(remedies):
+    """The CUDA whose nvcc has code for the card (for what is asked for where no text names the card), as
+    near to PyTorch's as can be: ``12.8``; None if none is known, or the nvcc in the text is new enough.
+    """
+    card = (remedies.capability or _arch_asked(remedies) or ())[:2]
+    nvcc, build = numbers(getattr(remedies.here, "nvcc", None)), remedies.cuda_of_build()
+    if not card or card < (5, 0):
+        return None
+    if card < (7, 5):
+        return "12.9" if not nvcc or nvcc >= (13,) else None  # CUDA 13 dropped it
+    rows = [(numbers(floor), numbers(first)) for floor, first in read_patterns()["first-cuda"].items()]
+    first = max((floor, first) for floor, first in rows if floor <= card)[1]
+    if nvcc and nvcc >= first:
+        return None
+    return dotted(max(first, build if build[:1] == first[:1] else ()))
 
 
 def _told_old(remedies):
@@ -285,6 +347,160 @@ def _told_old(remedies):
         r"(?i)PTX|driver version is insufficient|unsatisfied condition|__cuda|too old|Unsupported \.version"
     )
     return re.search(said, remedies.detail.get("matched") or "") is not None
+
+
+def _image_of_major(remedies):
+    """Whether the driver serves all of the CUDA major version that an image asks for a newer minor version
+    of: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+    """
+    wanted = numbers(remedies.detail.get("wanted_cuda"))
+    return bool(wanted and remedies.driver_known() and remedies.driver_serves(wanted))
+
+
+def _newer_nvcc(remedies):
+    """The CUDA of the driver, where the text's nvcc is newer: kernels that are compiled here are not for
+    this driver.
+    """
+    nvcc, served = numbers(getattr(remedies.here, "nvcc", None)), remedies.driver_cuda()
+    newer = remedies.here.ptx_told if hasattr(remedies.here, "ptx_told") else False
+    build = remedies.cuda_of_build()
+    if not newer or not nvcc or not served or nvcc <= served:
+        return None
+    return dotted(build if build and build <= served else served)
+
+
+def _served_torch(remedies):
+    """A PyTorch that the driver serves, where the one here is not served; the same release first."""
+    build, served = remedies.cuda_of_build(), remedies.driver_cuda()
+    ptx = getattr(remedies.here, "ptx_told", False)
+    if (
+        remedies.framework != "torch"
+        or build
+        and served
+        and (build <= served if ptx else build[:1] <= served[:1])
+    ):
+        return None
+    return remedies.known("nearest")
+
+
+def _cublas_wheel(remedies):
+    """cuBLAS of a release after the one that PyTorch pins."""
+    return cuda_package("cublas", remedies.cuda) if remedies.cuda in (12, 13) else None
+
+
+_LLAMA = "https://github.com/ggml-org/llama.cpp/releases/download/%s/llama-%s-bin-win-cuda-%s-x64.zip"
+_LLAMA_CUDA = "12.4"
+"""The CUDA of llama.cpp's archives for Windows beside those of CUDA 13:
+https://github.com/ggml-org/llama.cpp/blob/master/.github/workflows/release.yml
+"""
+
+
+def _llama_archive(remedies):
+    build = getattr(remedies.here, "llama_build", None)
+    return _LLAMA % (build, build, _LLAMA_CUDA) if build and remedies.driver_serves((12, 0)) else None
+
+
+def _jax_whole(remedies):
+    """JAX with its plug-in and libraries, in the release that is here."""
+    packages = remedies.here.packages
+    version = (packages.get("jax") or packages.get("jaxlib") or "").partition("+")[0]
+    found = re.search(r"cuda(1[2-3])", _failing_words(remedies))
+    major = int(found.group(1)) if found else remedies.cuda
+    major = (
+        major
+        if major in (12, 13)
+        else 13
+        if remedies.driver_known() and remedies.driver_serves((13, 0))
+        else 12
+    )
+    return "jax[cuda%d]%s" % (major, "==" + version if numbers(version) >= (0, 4, 22) else "")
+
+
+def _companion_of_torch(remedies):
+    """The companion of PyTorch that asks for a library of another CUDA, for the PyTorch here, from its
+    index.
+    """
+    (release, variant), words = (
+        _torch_told(remedies),
+        _failing_words(remedies) + " ".join(remedies.here.printed_by),
+    )
+    name = next((name for name in _OF_PYTORCH if re.search(name.replace("-", "[-_]"), words)), None)
+    pair = remedies.releases.paired(name, release) if name and remedies.library_major() else None
+    index = torch_index(variant or remedies.variant_here(release))
+    return [pair] + index if pair else None
+
+
+def _any_torch_of_library(remedies):
+    """The newest PyTorch of the CUDA of the library that a package asks for, where no text names PyTorch's
+    release.
+    """
+    major, used = remedies.library_major(), getattr(remedies.here, "says_torch", False)
+    if not major or not used or _torch_told(remedies)[0] or not remedies.driver_serves((major, 0)):
+        return None
+    rows = [row for row in Releases().builds("torch", None) if numbers(row["cuda"])[:1] == (major,)]
+    row = next((row for row in rows if row["variant"]), None)
+    return ["torch", "torchvision", "torchaudio"] + torch_index(row["variant"]) if row else None
+
+
+def _kernel_package(remedies):
+    """A package with kernels of its own whose message it is, where the card is none that is being dropped."""
+    if remedies.capability and remedies.capability < (8, 0):
+        return None
+    words = _failing_words(remedies)
+    names = [name for name in KERNEL_PACKAGES if re.search(name.replace("-", "[-_]"), words)]
+    return next(iter(names + [name for name in KERNEL_PACKAGES if name in remedies.here.printed_by]), None)
+
+
+def _release_for_card(remedies):
+    """The oldest release of the framework's newest builds with code for the card, where the one here has
+    none.
+    """
+    extras = {"onnxruntime": "onnxruntime-gpu[cuda,cudnn]", "jax": "jax[cuda%s]"}
+    card = remedies.capability and remedies.capability[:2]
+    if remedies.framework not in extras or not card or any(serves(row, card) for row in remedies.rows):
+        return None
+    for row in remedies._rows():
+        own = ["sm_%d%d" % (card[0], minor) for minor in range(card[1] + 1)]
+        if set(own) & set(row["archs"]) and remedies.driver_serves(numbers(row["cuda"])):
+            name = extras[remedies.framework]
+            name = name % numbers(row["cuda"])[0] if "%s" in name else name
+            return "%s>=%s" % (name, numbers_of_first(row))
+    return None
+
+
+def numbers_of_first(row):
+    """The oldest release that a row of builds stands for."""
+    return re.split(r"[=<>]+", row["versions"].split(",")[0])[-1]
+
+
+def _release_with_wheels(remedies):
+    """A package from the first release on that has wheels for this Python and processor, after the one
+    without.
+    """
+    what = (remedies.detail.get("what") or "").partition("==")
+    name, wanted = (remedies.detail.get("name") or what[0]).lower(), _asked_release(remedies)[0] or what[2]
+    rows = read_facts()["pairs"].get(name, ())
+    for row in rows if numbers(wanted) else ():
+        if numbers(row[0]) > numbers(wanted) and remedies.has_wheels(row):
+            return "%s>=%s" % (name, row[0])
+    return None
+
+
+def _torch_by_driver(remedies):
+    """The PyTorch that is here, or the newest, with its companions, for an installer that reads the driver
+    itself.
+    """
+    release = _torch_told(remedies)[0] if remedies.framework == "torch" else ""
+    used = "torch" in set(remedies.here.packages) | set(remedies.here.printed_by)
+    if remedies.driver_known() or not (used or getattr(remedies.here, "says_torch", False)):
+        return None
+    if "vllm" in remedies.here.printed_by:  # which pins its PyTorch
+        version = (remedies.here.packages.get("vllm") or "").partition("+")[0]
+        return "vllm" + ("==" + version if numbers(version) else "")
+    if len(numbers(release)) < 3:
+        release = ""
+    names = [name for name in ("torchvision", "torchaudio") if name in remedies.here.packages or not release]
+    return remedies.torch_and(names, release, None)[: len(names) + 1]
 
 
 def _torch_for_card(remedies):
@@ -418,7 +634,39 @@ PACKAGE_FACTS = {
     "nvpl": _nvpl,
     "lost-pin": lambda r: r.detail.get("pin") and "%s==%s" % (r.detail["what"], r.detail["pin"]),
     "code-for": _code_for,
-    "code-digits": lambda r: (_code_for(r) or "").replace(".", "") or None,
+    "code-digits": lambda r: (
+        "native" if _code_for(r) == _OWN_CAPABILITY else (_code_for(r) or "").replace(".", "")
+    ),
+    "arch-unread": lambda r: _code_for(r) == _OWN_CAPABILITY,
+    "arch-new": lambda r: _code_for(r) == _OWN_CAPABILITY and _arch_asked(r) >= (7, 5),
+    "toolkit-for": _toolkit_for,
+    "driver-branch": lambda r: r.driver_branch(),
+    "speaks-of-driver": lambda r: getattr(r.here, "speaks_of_driver", False),
+    "image-of-major": _image_of_major,
+    "newer-nvcc": _newer_nvcc,
+    "newer-nvcc-name": lambda r: (_newer_nvcc(r) or "").replace(".", "-") or None,
+    "served-torch": _served_torch,
+    "torch-by-driver": _torch_by_driver,
+    "pairs-that-fit": _pairs_that_fit,
+    "torch-told": lambda r: _torch_told(r)[0] or None,
+    "build-cuda": lambda r: dotted(r.cuda_of_build()) or None,
+    "build-cuda-name": lambda r: "-".join(map(str, r.cuda_of_build())) or None,
+    "older-major": lambda r: bool(r.driver_cuda() and r.driver_cuda()[:1] < r.cuda_wanted()[:1]),
+    "served-cuda": lambda r: dotted(r.driver_cuda()) or None,
+    "llama-archive": _llama_archive,
+    "llama-cuda": lambda r: _LLAMA_CUDA if _llama_archive(r) else None,
+    "jax-whole": _jax_whole,
+    "cublas-wheel": _cublas_wheel,
+    "of-vllm": lambda r: "vllm" in r.here.printed_by,
+    "of-comfyui": lambda r: getattr(r.here, "comfyui", False),
+    "companion-of-torch": _companion_of_torch,
+    "any-torch-of-library": _any_torch_of_library,
+    "arch-asked": lambda r: _arch_asked(r) is not None,
+    "kernel-package": _kernel_package,
+    "compiled-here": lambda r: _kernel_package(r) in ("flash-attn", "causal-conv1d", "mamba-ssm", "xformers"),
+    "release-for-card": _release_for_card,
+    "release-with-wheels": _release_with_wheels,
+    "toolkit-name": lambda r: (_toolkit_for(r) or "").replace(".", "-") or None,
     "cubin": lambda r: r.detail.get("cubin"),
     "cubin-wanted": lambda r: r.detail.get("cubin") and r.detail.get("wanted"),
     "instead": lambda r: r.detail.get("instead"),
@@ -435,7 +683,6 @@ PACKAGE_FACTS = {
     "asked": _release_asked_for,
     "listed-nearest": _listed_nearest,
     "flash-attn-wheel": _flash_attn_wheel,
-    "served-branch": lambda r: 580 if not r.capability or r.capability >= (5, 0) else None,
     "rebooted": lambda r: getattr(r.here, "rebooted", False),
     "ngc": lambda r: getattr(r.here, "ngc", False),
     "glibc-part": _glibc_part,

@@ -24,6 +24,8 @@ _FACT = re.compile(r"\{([\w.-]+)\}")
 _CUT_OFF = re.compile(
     r"(^|[\s,'])[\w.\[\]-]*([=!~<>]=|[<>])(?![=\s]*[\dv])|(^|\s)\w+='*(\s|$)|(\b|-cu)None\b"
 )
+_PIP = re.compile(r"(?:(?<=^)|(?<=&& ))(?:uv )?pip(?= (?:un)?install)")
+_PORTABLE = r".\\python_embeded\\python.exe -s -m pip"
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
 _NUMPY_SIZES = {("96", "88"): "numpy<2", ("88", "96"): "numpy>=2", ("88", "80"): "numpy>=1.20,<2"}
@@ -44,6 +46,15 @@ class Remedies(FrameworkBuilds):
         # what no index has is not here, although the text has its version
         if cause != "build-not-published" and not any("uninstall" in command.text for command in found):
             found = [command for command in found if not self._done(command)]
+        found = [command for command in found if self._is_published(command)]
+        if {"ollama", "lm-studio", "llama-cpp"} & self.here.places and not getattr(
+            self.here, "python_here", True
+        ):
+            found = [command for command in found if command.where not in ("pip", "conda")]
+        if getattr(self.here, "podman", False):
+            found = [c._replace(text=_as_podman(c.text)) if c.where == "docker" else c for c in found]
+        if "comfy-portable" in self.here.places:  # its own Python, beside its folder
+            found = [c._replace(text=_PIP.sub(_PORTABLE, c.text)) if c.where == "pip" else c for c in found]
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith("nvidia-smi")]
@@ -52,6 +63,22 @@ class Remedies(FrameworkBuilds):
         elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
             found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found
+
+    def _is_published(self, command):
+        """Whether each release in a command has wheels for the Python and the processor of the text."""
+        if command.where != "pip" or "uv venv" in command.text or "--no-binary" in command.text:
+            return True
+        python = numbers(self.here.python)[:2]
+        for name, release in re.findall(
+            r"(?<![\w.-])([a-z][\w-]*)(?:\[[\w,-]*\])?==(\d[\w.]*)(?![\w.*])", command.text
+        ):
+            row = self.releases.wheels_of(name, release)
+            if row is not None and not self.has_wheels(row):
+                return False
+            ranges = [tuple(map(numbers, row["python"])) for row in self.releases.builds(name, release)]
+            if ranges and python and not any(first <= python <= last for first, last in ranges):
+                return False
+        return True
 
     def _is_of_the_text(self, command):
         """Whether a command installs nothing of another framework than those that the text is about."""
@@ -127,7 +154,7 @@ class Remedies(FrameworkBuilds):
         if getattr(self.here, "missed_pins", ()) or two_that_exclude(getattr(self.here, "requirements", ())):
             return False  # the versions in the text are also those that are not here
         pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
-        plain = command.where == "pip" and not re.search(r"reinstall|uninstall|<|>", command.text)
+        plain = command.where == "pip" and not re.search(r"reinstall|uninstall|isolation|<|>", command.text)
         return plain and bool(pins) and all(self.here.packages.get(name) == here for name, here in pins)
 
     def words(self, cause):
@@ -149,6 +176,7 @@ class Remedies(FrameworkBuilds):
             {"jetson", "aarch64", "macos"} & self.here.places
             or self._holds("no-image")
             and self.torch_has_code()
+            or self.detail.get("requirement") in ("half", "another attention", "smaller kernels")
         ):
             return None
         minor = dotted(numbers(self.version)[:2])
@@ -301,8 +329,9 @@ class Remedies(FrameworkBuilds):
 
     def _torchvision(self):
         """The torchvision for the PyTorch here, from the same index."""
-        release = self.torchvision()
-        return release and ["torchvision==" + release] + torch_index(self.version.partition("+")[2])
+        release, _, local = (self.version or "").partition("+")
+        pair = self.releases.paired("torchvision", release) if self.framework == "torch" else None
+        return pair and [pair] + torch_index(local)
 
     def _torch_251(self):
         """PyTorch 2.5.1 in place of 2.5.0."""
@@ -414,6 +443,14 @@ def _stem_and_number(library):
     """("cublas", "12") for ``libcublasLt.so.12``."""
     found = re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so\.?([\d.]*)", str(library or ""))
     return (found.group(1).lower(), found.group(2)) if found else ("", "")
+
+
+def _as_podman(text):
+    """A command of Docker's as podman has it, which hands cards over by CDI."""
+    text = re.sub(
+        r"--gpus all|--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all", "--device nvidia.com/gpu=all", text
+    )
+    return text.replace("docker ", "podman ")
 
 
 def _is_whole(value):

@@ -11,7 +11,7 @@ import os
 import re
 
 from ....core.cards import KnownCards
-from .versions import numbers, pins_of, satisfies
+from .versions import dotted, numbers, pins_of, satisfies
 
 
 def beside(name):
@@ -92,6 +92,22 @@ def driver_floor(cuda):
     return numbers(read_facts()["cuda"].get(str(cuda), (None,))[0])
 
 
+def cuda_of_driver(driver):
+    """The newest CUDA (numbers) that came with a driver no newer than this one (numbers); () if none is
+    known.
+    """
+    rows = [(numbers(shipped), numbers(cuda)) for cuda, shipped in read_facts()["shipped"].items()]
+    return max([cuda for shipped, cuda in rows if () < shipped <= driver] or [()])
+
+
+def branch_for(cuda):
+    """The driver branch that came with a CUDA (major, minor) or with the next one; None above all that are
+    known.
+    """
+    rows = sorted((numbers(name), numbers(shipped)[0]) for name, shipped in read_facts()["shipped"].items())
+    return next((branch for name, branch in rows if name >= cuda), None)
+
+
 def known_bad(here, text=None):
     """The row about these versions (texts by name: a framework, cuda, cudnn, gpu), or None.
 
@@ -146,6 +162,39 @@ class Releases(object):
         if version is not None:
             rows = [row for row in rows if satisfies(version, pins_of(row["versions"]))]
         return sorted(rows, key=lambda row: (numbers(row["latest"]), row["default"]), reverse=True)
+
+    def paired(self, package, torch):
+        """The requirement on a package that is compiled for a PyTorch: ``torchvision==0.24.1`` for
+        ``2.9.1``, or ``torchvision==0.29.*`` where a release serves later ones, too; None if no release
+        is known.
+        """
+        wanted, rows = numbers(torch), read_facts()["pairs"].get(package, ())
+        minor = dotted(wanted[:2])
+        if len(wanted) == 2:
+            line = [row for row in rows if row[2].startswith("==") and numbers(row[2][2:])[:2] == wanted]
+            return "%s==%s.*" % (package, dotted(numbers(line[-1][1])[:2])) if line else None
+        of_minor = [row for row in rows if minor and minor in row[2].split()]
+        exact = [row for row in rows if row[2].startswith("==") and numbers(row[2][2:]) == wanted]
+        if exact or of_minor:
+            return "%s==%s" % (package, (exact or of_minor)[-1][1])
+        pinned = [numbers(row[2][2:]) for row in rows if row[2].startswith("==")]
+        last = rows[-1] if rows and pinned and wanted > max(pinned) else None
+        if last is None or last[2] and not satisfies(torch, pins_of(last[2])):
+            return None
+        line = numbers(last[1])[:2]
+        return "%s==%s.*" % (package, dotted(line)) if any(line) else "%s>=%s" % (package, last[0])
+
+    def pinned_torch(self, package, release):
+        """The PyTorch that a release of a package pins; None if it pins none or is not known."""
+        row = self.wheels_of(package, release)
+        return row[2][2:] if row and row[2].startswith("==") and "," not in row[2] else None
+
+    @staticmethod
+    def wheels_of(package, release):
+        """The row of a package's release in ``facts.json``'s ``pairs``; None if it is not known."""
+        here = numbers(release)
+        rows = read_facts()["pairs"].get(package, ())
+        return next((row for row in rows if here and numbers(row[0]) <= here <= numbers(row[1])), None)
 
     def cudnn_wheel(self, cuda_major, wanted):
         """``nvidia-cudnn-cu12==9.3.0.75`` for a version, or a range if no such wheel is known, or None."""

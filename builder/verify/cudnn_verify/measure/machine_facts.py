@@ -189,7 +189,12 @@ class MachineRemedies(Remedies):
     def _companions_here(self):
         """PyTorch with those of its companions that are installed."""
         words = Remedies.FACTS["companions"](self) or []
-        return [w for w in words if w not in ("torchvision", "torchaudio") or w in self.here.packages] or None
+        names = {word: re.split("[=<>]", word)[0] for word in words}
+        return [
+            w
+            for w in words
+            if names[w] not in ("torchvision", "torchaudio") or names[w] in self.here.packages
+        ] or None
 
     def _opened_by_name(self):
         """A pattern for the families whose libraries a framework here opens by their names, and in no wheel:

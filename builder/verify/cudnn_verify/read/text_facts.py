@@ -34,9 +34,17 @@ def _package_names():
     )
 
 
+_PACKAGES = (
+    "vllm|sglang|sgl[-_]kernel|sglang[-_]kernel|xformers|flash[-_]attn|triton|bitsandbytes|torchcodec|torchtext|"
+    "torchao|flashinfer[-_]python|lmdeploy|fbgemm[-_]gpu|deepspeed|transformers"
+)
+"""Packages that stand on PyTorch, of which messages and remedies name releases."""
+
+
 def _find_all(name, text):
     """The groups that hold something, of each match of an expression."""
-    for found in re.finditer(read_patterns()["told"][name].replace("FRAMEWORKS", _package_names()), text):
+    pattern = read_patterns()["told"][name].replace("FRAMEWORKS", _package_names())
+    for found in re.finditer(pattern.replace("PACKAGES", _PACKAGES), text):
         yield {key: value for key, value in found.groupdict().items() if value}
 
 
@@ -101,7 +109,7 @@ class TextFacts(object):
     def _packages(self, text):
         rows = read_frameworks().values()
         names = {alias: row["told"] for row in rows for alias in row.get("aliases", ())}
-        for pattern in ("pinned", "asked", "wordy"):
+        for pattern in ("instead", "pinned", "asked", "wordy"):
             for found in _find_all(pattern, text):
                 name = canonical(found["name"])
                 self.packages.setdefault(names.get(name, name), found["version"].rstrip(".,;)"))
@@ -132,8 +140,13 @@ class TextFacts(object):
         said = _groups("driver", text)
         self.driver = said.get("driver") or said.get("hint")
         said = _groups("driver_cuda", text)
-        number = dotted(cuda_tuple(said["number"])) if "number" in said else None
-        self.driver_cuda = number or said.get("cuda") or said.get("told")
+        number = said.get("number") or said.get("short")
+        told = said.get("cuda") or said.get("umd") or said.get("told")
+        self.driver_cuda = dotted(cuda_tuple(number)) if number else told
+        self.nvcc = next(iter(_groups("nvcc", text).values()), None)
+        """The version of CUDA's compiler."""
+        self.built_cuda = next(iter(_groups("built_cuda", text).values()), None)
+        """The CUDA that a program says it was built with."""
         known, cards = read_cards(), {}
         for written, name in cards_in(text, known):
             cards.setdefault(written, known.capabilities[name])
@@ -149,8 +162,11 @@ class TextFacts(object):
         self.arch_list = {divmod(int(digits), 10) for digits in re.findall(r"sm_(\d{2,3})", listed)}
         """Compute capabilities that ``torch.cuda.get_arch_list()`` gave."""
         self.asked_build = _groups("asked_build", text).get("name")
+        self.llama_build = _groups("llama_build", text).get("name")
         self.index_asked = _groups("index_asked", text).get("name")
-        self.python = _groups("python", text).get("version")
+        said = _groups("python", text)
+        minor = said.get("tag") or said.get("folder")
+        self.python = "3." + minor if minor else said.get("instead") or said.get("version")
         self.wheel_torch = _groups("wheel_torch", text).get("version")
         self.library_path, self.noexec = (
             _groups("path", text).get("value"),
@@ -215,7 +231,8 @@ def _driver_old(facts, detail):
     if floor and facts.driver:
         here = "driver %s; CUDA %s needs %s" % (facts.driver, dotted(cuda[:2]), floor)
         return here if numbers(facts.driver) < numbers(floor) else None
-    major = max(facts.cuda_majors) if facts.cuda_majors else remedies.cuda
+    told = cuda[0] if cuda else remedies.cuda
+    major = max(facts.cuda_majors) if facts.cuda_majors else told
     if major is None or not (facts.driver or facts.driver_cuda):
         return None
     api, driver = numbers(facts.driver_cuda), numbers(facts.driver)
@@ -231,8 +248,9 @@ def _driver_new(facts, detail):
     names = {remedies.framework} - {None} or set(facts.printed_by)
     builds = [rows for rows in (remedies.releases.builds(name, None) for name in names) if rows]
     rows = builds[0] if len(builds) == 1 else []
-    majors = set(facts.cuda_majors) or {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
-    return remedies.driver_that_serves(max(majors)) if majors else None
+    told = remedies.cuda_of_build()[:1]
+    majors = set(told or facts.cuda_majors) or {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
+    return remedies.driver_that_serves(max(majors or map(int, read_facts()["cuda"])))
 
 
 def _cuda_other(facts, detail):
@@ -426,6 +444,20 @@ def _card_from_7_5(facts, newer):
     return _card(facts, "is not older: its nvcc does not know the card" if newer else "is older")
 
 
+_FIRST_WITH = (("16BF", (8, 0)), ("bfloat16", (8, 0)), ("4F_", (10, 0)), ("6F_", (10, 0)), ("", (8, 9)))
+"""(a type of cuBLAS's, the first compute capability with it): https://docs.nvidia.com/cuda/cublas/index.html"""
+
+
+def _card_of_type(facts, detail, served):
+    """Whether the card computes in the type of number that the message is about."""
+    capability = numbers(facts.capability)
+    first = next(first for name, first in _FIRST_WITH if name in detail["matched"])
+    if not capability or (capability >= first) is not served:
+        return None
+    by = "has this type" if served else "does not have this type: %s and newer do" % dotted(first)
+    return _card(facts, by)
+
+
 def _torch_serves_card(facts, detail):
     if not Remedies(facts, detail).torch_has_code():
         return None
@@ -449,6 +481,8 @@ def _cudnn_too_new_for_card(facts, _):
 
 def _cuda_of_build(facts):
     """The CUDA that the framework here is built for, as (major, minor), or the most that its release had."""
+    if facts.built_cuda:
+        return numbers(facts.built_cuda)
     for name in ("torch", "tensorflow", "jaxlib"):
         plus = re.search(r"\+cu(?:da)?(\d\d)(\d)?", facts.packages.get(name) or "")
         if plus:
@@ -537,6 +571,8 @@ CONDITIONS = {
     "kernels-at-run": lambda facts, _: facts.kernels_at_run and "the package compiles its kernels as it runs",
     "card-unserved": lambda facts, _: _card_of_build(facts, False),
     "card-served": lambda facts, _: _card_of_build(facts, True),
+    "card-with-type": lambda facts, detail: _card_of_type(facts, detail, True),
+    "card-without-type": lambda facts, detail: _card_of_type(facts, detail, False),
     "card-listed": lambda facts, detail: _card_listed(facts, detail, True),
     "card-unlisted": lambda facts, detail: _card_listed(facts, detail, False),
     "card-from-7.5": lambda facts, _: _card_from_7_5(facts, True),

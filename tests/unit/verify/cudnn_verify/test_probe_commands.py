@@ -139,7 +139,7 @@ def _ends(facts, cause, **evidence):
         (["nvidia-cudnn-cu13"], "torch==2.13.0"),
         ([], "torch==2.13.0"),
         (["xformers"], "torch==2.9.1"),
-        (["torchvision", "torchaudio"], "torch==2.9.1 torchvision torchaudio"),
+        (["torchvision", "torchaudio"], "torch==2.9.1 torchvision==0.24.1 torchaudio==2.9.1"),
         (["peft", "nvidia-cudnn-cu12"], "torch==2.13.0 --index-url https://download.pytorch.org/whl/cu126"),
     ],
     ids=lambda one: "-".join(one) if isinstance(one, list) else "",
@@ -234,7 +234,9 @@ def test_only_the_companions_that_are_installed_are_installed_anew():
     check = {"id": "P04", "stage": "packages", "cause": "extension-mismatch", "evidence": {}}
     check["summary"] = "torchvision 0.20.0 does not load: undefined symbol: _ZN3c10"
     (row,) = commands_here(facts, check)
-    assert " torch==2.9.1 torchvision --index-url https://download.pytorch.org/whl/cu128" in row["text"]
+    assert (
+        " torch==2.9.1 torchvision==0.24.1 --index-url https://download.pytorch.org/whl/cu128" in row["text"]
+    )
 
 
 def test_the_file_that_preloads_is_named_and_not_the_variable():

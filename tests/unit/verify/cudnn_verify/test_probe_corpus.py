@@ -562,7 +562,7 @@ def test_numpy_is_asked_for_as_the_package_was_compiled(header, here, wanted):
             "torchaudio 2.8.0+cu128 requires torch==2.8.0, but you have torch 2.9.0 which is incompatible.",
             "extension-mismatch",
             (
-                "pip install --force-reinstall torch==2.8.0 torchvision torchaudio "
+                "pip install --force-reinstall torch==2.8.0 torchvision==0.23.0 torchaudio==2.8.0 "
                 "--index-url https://download.pytorch.org/whl/cu128"
             ),
         ),
@@ -788,9 +788,10 @@ def test_points_of_a_list_as_long_as_a_window_are_not_put_together():
 
 def test_no_pytorch_without_cuda_is_installed_on_windows():
     text = "xformers: ABI mismatch of torch{}, Entry Point Not Found in xformers/_C.pyd"
-    assert diagnose_score.answer(text.format(" 2.9.0"))["causes"][0]["commands"] == []
-    rows = diagnose_score.answer(text.format("==2.9.0+cu128"))["causes"][0]["commands"]
-    assert rows[0]["text"].endswith("xformers --index-url https://download.pytorch.org/whl/cu128")
+    for told, index in ((" 2.9.0", "cu128"), ("==2.9.0+cu130", "cu130")):
+        rows = diagnose_score.answer(text.format(told))["causes"][0]["commands"]
+        assert "--no-deps xformers==0.0.33.post1 " in rows[0]["text"]
+        assert rows[0]["text"].endswith(f" --index-url https://download.pytorch.org/whl/{index}")
 
 
 def test_a_wheel_that_is_installed_is_led_to():

@@ -1,0 +1,191 @@
+"""Commands of ``diagnose``, held against what the same texts say is there: by classes, over all texts that
+the tests know.
+"""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+from pages import diagnose_score
+
+from builder.plan.facts.tables import load
+from builder.verify.cudnn_verify.read.reading import read_text_given
+from builder.verify.cudnn_verify.read.text_facts import TextFacts
+
+HERE = Path(__file__).parent
+TEXTS = [
+    row["text"]
+    for name in ("corpus", "outside", "threads", "messages", "commands")
+    for row in map(json.loads, (HERE / f"{name}.jsonl").read_text("utf-8").splitlines())
+]
+COMMANDS = [json.loads(row) for row in (HERE / "commands.jsonl").read_text("utf-8").splitlines()]
+"""Messages as programs print them, with versions, cards, drivers or places beside them, that decide on the
+command: the cause (several if one is as good), what the first of its commands has, and what none of them
+has.
+"""
+SAID = (
+    "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+    "CUDA driver version is insufficient for CUDA runtime version",
+    "forward compatibility was attempted on non supported HW",
+    "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+    "RuntimeError: operator torchvision::nms does not exist",
+    "torchaudio/lib/_torchaudio.abi3.so: undefined symbol: torch_library_impl",
+    "vllm/_C.abi3.so: undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib",
+    "xformers/_C.so: undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib",
+    "RuntimeError: Could not load libtorchcodec: undefined symbol: _ZN3c106detail14torchCheckFailE",
+    "AssertionError: Torch not compiled with CUDA enabled",
+    "ImportError: libcudart.so.13: cannot open shared object file\nimport torchvision",
+    "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+)
+"""Messages that versions, cards, drivers and places beside them decide on."""
+BESIDE = (
+    "Driver Version: 470.82.01   CUDA Version: 11.4",
+    "Driver Version: 550.54.14   CUDA Version: 12.4\nTesla P100",
+    "Driver Version: 570.86.10   CUDA Version: 12.8\nRTX 5090",
+    "NVIDIA driver 580.95.05\nRTX 3090",
+    "Driver Version: 610.43.02  CUDA UMD Version: 13.3",
+    "/usr/lib/python3.9/site-packages/torch",
+    "/usr/lib/python3.14/site-packages/torch",
+    "manylinux_2_39_aarch64 cpython-312-aarch64-linux-gnu.so",
+    "C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll",
+)
+TORCHES = ("2.1.2+cu118", "2.8.0+cu129", "2.13.0+cu132")
+TEXTS += [f"{said}\n{beside}\ntorch=={torch}" for said in SAID for beside in BESIDE for torch in TORCHES]
+PINNED = re.compile(r"([a-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*(?:\.post\d+)?)(?![\w.*])")
+CHANGES_BUILD = {"framework-arch-missing", "driver-too-old", "framework-cpu-build", "build-toolkit-mismatch"}
+"""Causes that another build of the framework mends, of whichever CUDA."""
+ELSEWHERE = {"cuda-major-mixed", "build-not-published", "cudnn-arch-dropped"}
+
+
+@pytest.fixture(scope="module")
+def facts():
+    return load()
+
+
+@pytest.fixture(scope="module")
+def answered():
+    """[(text, its facts, cause, command)] of all commands to all texts."""
+    rows = []
+    for text in TEXTS:
+        here = TextFacts(read_text_given(text).lines)
+        for row in diagnose_score.answer(text)["causes"]:
+            rows += [(text, here, row["cause"], command["text"]) for command in row["commands"]]
+    assert len(rows) > 1000
+    return rows
+
+
+def cuda_of(driver, facts):
+    """The newest CUDA whose own driver is no newer than this one."""
+    shipped = [(Version(row.driver), Version(cuda)) for cuda, row in facts.own_drivers.items()]
+    return max(cuda for own, cuda in shipped if own <= driver)
+
+
+def test_no_command_asks_for_a_driver_where_the_text_shows_one_as_new(answered, facts):
+    asked = [
+        row
+        for row in answered
+        if re.search(r"nvidia-driver-\d", row[3]) and row[2] != "driver-card-unsupported"
+    ]
+    assert len(asked) > 30
+    wrong = []
+    for text, here, cause, command in asked:
+        branch = Version(re.search(r"nvidia-driver-(\d+)", command)[1])
+        known = here.driver and Version(here.driver) >= branch
+        newest = cuda_of(Version(f"{branch}.999"), facts)
+        if known or (here.driver_cuda and Version(here.driver_cuda) >= newest):
+            wrong.append((cause, command, text[:300]))
+    assert wrong == []
+
+
+def test_every_release_in_a_command_has_wheels_for_the_python_and_the_processor_of_the_text(answered, facts):
+    checked, wrong = 0, []
+    for text, here, cause, command in answered:
+        words = command if "venv" not in command and "--no-binary" not in command else ""
+        for name, release in PINNED.findall(words if " install " in words else ""):
+            table = facts.frameworks.get(name) or facts.packages.get(name)
+            rows = [row for row in table.rows if Version(row.version) == Version(release)] if table else []
+            rows = [row for row in rows if row.python]
+            checked += bool(rows)
+            python = here.python and not any(here.python in row.python for row in rows)
+            arm = "aarch64" in here.places and not any("linux/arm64" in row.platforms for row in rows)
+            if rows and (python or arm):
+                wrong.append((cause, command, here.python, sorted(here.places), text[:200]))
+    assert checked > 100
+    assert wrong == []
+
+
+def test_what_is_compiled_for_a_pytorch_is_named_in_the_release_for_the_one_beside_it(answered, facts):
+    checked, wrong = 0, []
+    for _, _, _, command in answered:
+        named = dict(PINNED.findall(command))
+        for name in (
+            {"torchvision", "torchaudio", "xformers", "vllm"} & set(named) if "torch" in named else ()
+        ):
+            rows = [row for row in facts.packages[name].rows if row.version == named[name]]
+            pins = [one.specifier for row in rows for one in row.asks("torch")]
+            checked += 1
+            if not rows or not all(pin.contains(named["torch"]) for pin in pins):
+                wrong.append(command)
+    assert checked > 10
+    assert wrong == []
+
+
+def test_a_build_of_pytorch_is_taken_from_the_index_of_the_text(answered, facts):
+    builds, checked, wrong = facts.frameworks["torch"], 0, []
+    for text, here, cause, command in answered:
+        named = dict(PINNED.findall(command))
+        told = set(
+            re.findall(
+                r"(?i)\b(?:py)?torch\W{0,3}\d[\d.]+\+(cu\d{3})\b", text.partition("(you have")[2] or text
+            )
+        )
+        other = cause in CHANGES_BUILD | ELSEWHERE or command.startswith("rtbuild ")
+        ours = re.search(r"(?<![\w.-])(torch|torchvision|torchaudio|torchcodec|xformers)(==|>=| |$)", command)
+        if other or len(told) != 1 or not ours or "$(" in command:
+            continue
+        variant, release = told.pop(), named.get("torch") or here.packages["torch"].partition("+")[0]
+        default = [row.variant for row in builds.rows if row.version == release and row.default]
+        checked += 1
+        if f"/{variant}" not in command and variant not in default:
+            wrong.append((cause, command, text[:200]))
+    assert checked > 60
+    assert wrong == []
+
+
+def test_no_pytorch_without_cuda_is_taken_on_windows(answered):
+    asked = [
+        row
+        for row in answered
+        if "windows" in row[1].places and re.search(r"install .*\btorch(?===| |$)", row[3])
+    ]
+    assert len(asked) > 5
+    assert [row[3] for row in asked if "--index-url" not in row[3] and "--torch-backend" not in row[3]] == []
+
+
+def test_no_build_variable_has_a_card_that_the_text_does_not_name(answered):
+    asked = [row for row in answered if "ARCH_LIST" in row[3]]
+    assert len(asked) > 10
+    for text, here, _, command in asked:
+        value = re.search(r"ARCH_LIST=[\"']?([^\"' ]+)", command)[1]
+        assert value.startswith("$(nvidia-smi") or value.partition("+")[0] in here.capabilities, (
+            command,
+            text[:200],
+        )
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row["text"][:50])
+def test_what_stands_beside_a_message_decides_on_the_command(row):
+    document = diagnose_score.answer(row["text"])
+    first = document["causes"][0] if document["causes"] else {"cause": None, "commands": []}
+    assert first["cause"] in row["cause"].split(",")
+    texts = [command["text"] for command in first["commands"] if command["where"] != "rtbuild"]
+    if row["command"]:
+        assert texts, document
+        assert row["command"] in texts[0]
+    every = [command["text"] for cause in document["causes"] for command in cause["commands"]]
+    assert not [text for text in every for never in row.get("never", ()) if never in text]
+    for text in every:
+        assert shlex.split(text.replace("'", "").replace('"', "")), text
