@@ -19,6 +19,7 @@ from builder.pipeline.schedule import CellRun, Hooks, walk_all
 from builder.plan.facts.reading import ReadingCache
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.rules import Outcome as Judgement
+from builder.plan.facts.tables import load
 
 if TYPE_CHECKING:
     from builder.image.compose import ComposedImage
@@ -196,7 +197,7 @@ def verify_cell(
     from builder.verify.runner import Expectation, verify
 
     with cell_run.stage(Stage.VERIFY):
-        cell_run.progress(f"cudnn-verify: {', '.join(cell_run.cell.suites())}", quiet=False)
+        cell_run.progress(f"cudnn-verify: {suites_told(cell_run.cell)}", quiet=False)
         report = verify(
             image,
             engine=engine,
@@ -210,6 +211,14 @@ def verify_cell(
         )
         cell_run.done(report.verdict.value + (f", {report.cause}" if report.cause else ""))
         return report
+
+
+def suites_told(cell: Cell) -> str:
+    """The suites that run, and those that the cell's packages have besides, if the matrix names none."""
+    runs = cell.suites()
+    more = [name for name in load().suggested_suites(cell) if name not in runs] if not cell.verify else []
+    told = ", ".join(runs)
+    return f"{told}; its packages have more: verify: [{', '.join(more)}]" if more else told
 
 
 def outcome_of(report: Report) -> CellOutcome:

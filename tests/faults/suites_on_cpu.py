@@ -17,7 +17,7 @@ for package in ("builder", "builder.core", "builder.verify", "builder.verify.cud
 
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
-from builder.verify.cudnn_verify.measure.suite_stages import SUITES_OF, run_suite  # noqa: E402
+from builder.verify.cudnn_verify.measure.suite_stages import SUITE_CLASSES, run_suite  # noqa: E402
 
 framework = FRAMEWORKS[name](Ctx(name, {}, os.open(os.devnull, os.O_WRONLY)))
 framework.load()
@@ -29,8 +29,8 @@ if name == "jax":
     device = framework.api.local_devices(backend="cpu")[0]
 found = {}
 for suite in suites:
-    rows, skipped, seconds = run_suite(SUITES_OF[name][0], framework, device, suite)
+    rows, skipped, seconds = run_suite(SUITE_CLASSES[name], framework, device, suite)
     twice = suite != "compile" or name == "jax"
-    again = run_suite(SUITES_OF[name][0], framework, device, suite)[0] if twice else []
+    again = run_suite(SUITE_CLASSES[name], framework, device, suite)[0] if twice else []
     found[suite] = {"rows": rows, "again": again, "skipped": skipped, "seconds": seconds}
 print(json.dumps(found))

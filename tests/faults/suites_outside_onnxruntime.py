@@ -25,7 +25,7 @@ from builder.verify.cudnn_verify.measure import fw_inference, suite_infer  # noq
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
-from builder.verify.cudnn_verify.measure.suite_stages import SUITES_OF, run_suite  # noqa: E402
+from builder.verify.cudnn_verify.measure.suite_stages import SUITE_CLASSES, run_suite  # noqa: E402
 
 framework = FRAMEWORKS["onnxruntime"](Ctx("onnxruntime", {}, os.open(os.devnull, os.O_WRONLY)))
 framework.load()
@@ -91,7 +91,7 @@ for name, entry in [
     for dtype in entry["dtypes"]:
         APPLIED[0] = 0
         with FAULTS[name]():
-            rows = run_suite(SUITES_OF["onnxruntime"][0], framework, "CPUExecutionProvider", "infer")[0]
+            rows = run_suite(SUITE_CLASSES["onnxruntime"], framework, "CPUExecutionProvider", "infer")[0]
         if dtype:
             rows = [row for row in rows if "float32" in row["what"]]
         if name != "silent-cpu":

@@ -32,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
-from builder.verify.cudnn_verify.measure.suite_stages import SUITES_OF, run_suite  # noqa: E402
+from builder.verify.cudnn_verify.measure.suite_stages import SUITE_CLASSES, run_suite  # noqa: E402
 
 F = torch.nn.functional
 TYPES = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -687,7 +687,7 @@ def main() -> None:
                     for patch in put(TYPES.get(dtype)):
                         patches.enter_context(patch)
                     try:
-                        rows, raised = run_suite(SUITES_OF["torch"][0], framework, "cpu", name)[0], []
+                        rows, raised = run_suite(SUITE_CLASSES["torch"], framework, "cpu", name)[0], []
                     except (
                         AttributeError,
                         RuntimeError,

@@ -11,6 +11,7 @@ from builder.cli.console import counted, print_json, say, show
 from builder.core.errors import CellError
 from builder.core.items import item
 from builder.core.model import Cell
+from builder.plan.facts.tables import load
 
 _Told = TypeVar("_Told")
 
@@ -75,6 +76,7 @@ def describe(cell: Cell) -> dict[str, Any]:
         "env": dict(cell.env),
         "verify": list(cell.verify),
         "suites": list(cell.suites()),
+        "suggested_suites": list(load().suggested_suites(cell)),
         "gpus": list(cell.gpus),
         "variant": cell.variant,
     }

@@ -73,6 +73,37 @@ def test_list_json_is_one_document_with_both() -> None:
     assert document["left_out"][0]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("row", "suggested"),
+    [
+        ("{framework: torch==2.7.1}", "conv linalg attention train loader comm conv-kinds"),
+        (
+            "{framework: torch==2.7.1, pip: [torchvision==0.22.1], compilers: true}",
+            "conv linalg attention compile train vision loader comm conv-kinds",
+        ),
+        (
+            "{framework: tensorflow-gpu==2.8.4}",
+            "conv linalg attention compile train vision loader conv-kinds",
+        ),
+        ("{framework: torch==2.7.1, pip: [onnxruntime-gpu==1.22.0], verify: [comm]}", None),
+        ("{framework: six==1.16.0}", "conv"),
+    ],
+)
+def test_list_names_the_suites_that_the_packages_of_a_cell_have(
+    tmp_path: Path, row: str, suggested: str | None
+) -> None:
+    (tmp_path / "m.yaml").write_text(
+        "version: 1\nname: m\ndefaults: {python: '3.11', base: 'rootfs:debian/bookworm', cuda: wheels}\n"
+        f"include: [{row}]\n"
+    )
+    (cell,) = json.loads(rtbuild("list", "m.yaml", "--json", cwd=tmp_path).stdout)["chosen"]
+    if suggested is None:  # a matrix that names suites decides; a framework of ``pip`` counts
+        assert cell["suites"] == ["conv", "comm"]
+        assert "infer" in cell["suggested_suites"]
+    else:
+        assert (cell["suites"], cell["suggested_suites"]) == (["conv"], suggested.split())
+
+
 def test_list_makes_job_matrices_in_chunks_that_github_takes(tmp_path: Path) -> None:
     versions = ",\n  ".join(f"six==1.{n}.0" for n in range(300))
     (tmp_path / "m.yaml").write_text(

@@ -14,6 +14,8 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 
 from builder.core import resources
+from builder.core.model import Cell
+from builder.core.suites import SUITES, SUITES_OF
 from builder.core.versions import canonical, key, requirement, short
 from builder.plan.facts.tables.frameworks import (
     FrameworkTable,
@@ -367,6 +369,20 @@ class Facts:
         asked = ((text, requirement(text)) for text in (row.requires if row is not None else ()))
         mine = [(t, canonical(p.name)) for t, p in asked if p and self.is_framework(p.name)]
         return tuple(dict.fromkeys(name if version is None else text for text, name in mine))
+
+    def suggested_suites(self, cell: Cell) -> tuple[str, ...]:
+        """The probe's suites that the cell's packages have, in the order in which they run.
+
+        In PyTorch, ``vision`` needs torchvision, and ``compile`` a C compiler in the image.
+        """
+        asked = {canonical(p.name) for p in map(requirement, (*cell.frameworks, *cell.pip)) if p}
+        needs = {"vision": "torchvision" in asked, "compile": cell.compilers}
+        lacking = {name for name, there in needs.items() if not there}
+        found = {"conv"}
+        for row in self.registry:
+            if any(re.fullmatch(row.packages, name) for name in asked):
+                found |= {*SUITES_OF.get(row.name, ())} - (lacking if row.name == "torch" else set())
+        return tuple(name for name in SUITES if name in found)
 
     def table_name(self, distribution: str) -> str:
         """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""

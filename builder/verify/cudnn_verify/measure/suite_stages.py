@@ -8,6 +8,7 @@ import re
 import signal
 import time
 
+from ....core.suites import SUITES_OF
 from .counter import shorten
 from .fw_arrays import Cupy, Jax
 from .fw_eager import Paddle, Torch
@@ -23,17 +24,16 @@ from .suite_paddle import PaddleSuites
 from .suite_tensorflow import TensorflowSuites
 from .suite_torch import TorchSuites
 
-_MOST = ("linalg", "attention", "compile", "train", "conv-kinds")
-SUITES_OF = {
-    Torch.name: (TorchSuites, _MOST + ("vision", "loader", "comm")),
-    Jax.name: (JaxSuites, _MOST),
-    Tensorflow.name: (TensorflowSuites, _MOST + ("vision", "loader")),
-    Cupy.name: (CupySuites, ("linalg", "compile", "comm")),
-    Onnxruntime.name: (OnnxruntimeSuites, ("infer",)),
-    Ctranslate2.name: (Ctranslate2Suites, ("infer",)),
-    Paddle.name: (PaddleSuites, ("linalg", "attention", "train", "conv-kinds", "vision")),
+SUITE_CLASSES = {
+    Torch.name: TorchSuites,
+    Jax.name: JaxSuites,
+    Tensorflow.name: TensorflowSuites,
+    Cupy.name: CupySuites,
+    Onnxruntime.name: OnnxruntimeSuites,
+    Ctranslate2.name: Ctranslate2Suites,
+    Paddle.name: PaddleSuites,
 }
-"""{framework: (its class, the suites that it has)}"""
+"""{framework: the class with its suites}"""
 _LIMIT = "ended by the limit of the suite: it did not come to its end within %d s of the import"
 
 
@@ -43,7 +43,7 @@ def frameworks_with(suite, facts):
     without = {"works": None, "none": "no GPU here"}.get(state, "the driver or the GPU does not work")
     rows = []
     for name in sorted(set(SUITES_OF) & set(facts.get("installed") or {})):
-        if suite in SUITES_OF[name][1]:
+        if suite in SUITES_OF[name]:
             failed = None if name in facts.get("imported", ()) else "%s did not pass its own checks" % name
             rows.append((name, without or failed))
     return rows
@@ -128,7 +128,7 @@ def suite_stage(ctx):
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(seconds_for(suite, ctx.params))
     with ctx.call("%s: suite %s" % (framework.module, suite)):
-        rows, skipped, seconds = run_suite(SUITES_OF[name][0], framework, device, suite)
+        rows, skipped, seconds = run_suite(SUITE_CLASSES[name], framework, device, suite)
     signal.alarm(0)
     tell_suite(ctx, suite, name, (rows, skipped, seconds))
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from builder.core.suites import SUITES
+from builder.core.suites import SUITES, SUITES_OF
 from builder.verify.cudnn_verify.measure import suite_stages, suite_torch
 from builder.verify.cudnn_verify.measure.convolution import Bench
 from builder.verify.cudnn_verify.measure.cuda import CudaError
@@ -221,8 +221,9 @@ def test_a_further_card_without_memory_is_left_alone_and_a_bad_one_fails(recorde
 
 def test_each_suite_has_a_check_and_each_framework_s_suite_a_method():
     assert set(SUITE_CHECKS) == set(SUITES) - {"conv"}
-    for kind, suites in suite_stages.SUITES_OF.values():
-        assert all(callable(getattr(kind, name.replace("-", "_"))) for name in suites)
+    assert suite_stages.SUITE_CLASSES.keys() == SUITES_OF.keys()
+    for framework, kind in suite_stages.SUITE_CLASSES.items():
+        assert all(callable(getattr(kind, name.replace("-", "_"))) for name in SUITES_OF[framework])
 
 
 def asked(checks=(), facts=None, suites=SUITES):
@@ -339,7 +340,7 @@ def test_the_limit_ends_a_suite_that_does_not_come_back(monkeypatch):
             time.sleep(30)
 
     monkeypatch.setitem(suite_stages.FRAMEWORKS, "slow", Slow)
-    monkeypatch.setitem(suite_stages.SUITES_OF, "slow", (Suites, ("linalg",)))
+    monkeypatch.setitem(suite_stages.SUITE_CLASSES, "slow", Suites)
     monkeypatch.setitem(suite_stages.SUITE_SECONDS, "others", 1)
     child = execute("linalg", {"framework": "slow"}, 20)
     assert (child.signal, child.hang) == (signal.SIGALRM, False)
