@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from doubles.project import MATRIX, Project
 
@@ -86,3 +91,45 @@ class DispatchScene:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+
+@dataclass
+class Dispatcher:
+    """A dispatcher that waits, and when it said what."""
+
+    scene: DispatchScene
+    lines: list[tuple[float, str]] = field(default_factory=list)
+
+    words: tuple[str, ...] = ()
+    """Further options."""
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+        self.process = self.scene.start(*self.words)
+        self.out = ""
+        self.threads = [threading.Thread(target=one, daemon=True) for one in (self._hear, self._read)]
+        for thread in self.threads:
+            thread.start()
+
+    def _hear(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
+            for line in stream:
+                self.lines.append((time.monotonic(), line.rstrip()))
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as stream:
+            self.out = stream.read()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What it says at its end; none if it was killed."""
+        for thread in self.threads:
+            thread.join()
+        self.process.wait()
+        return json.loads(self.out)["tasks"] if self.out.strip() else []
+
+    def silence(self, began: float, ended: float) -> float:
+        """The longest time without a word between two moments."""
+        said = [began, *(when for when, _ in self.lines if began < when < ended), ended]
+        return max(later - when for when, later in itertools.pairwise(said))

@@ -35,7 +35,8 @@ class Scene(DispatchScene):
         docker = folder / "bin" / "docker"
         docker.parent.mkdir()
         docker.write_text(
-            f"#!/bin/bash\nPYTHONPATH={TESTS.parent}:{TESTS}:{TESTS}/docker SCENE={folder}"
+            f'#!/bin/bash\n[ "$1" = run ] || exit 0\n'
+            f"PYTHONPATH={TESTS.parent}:{TESTS}:{TESTS}/docker SCENE={folder}"
             f' exec {sys.executable} {TESTS}/doubles/docker_on_a_node.py "$@"\n'
         )
         docker.chmod(0o755)

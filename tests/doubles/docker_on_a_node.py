@@ -29,8 +29,6 @@ VERDICTS = {
     23: {"verdict": "busy", "cause": "device-busy"},
 }
 
-if sys.argv[1] != "run":
-    sys.exit(0)  # docker rm
 scene, image = Path(os.environ["SCENE"]), sys.argv[-2]
 card = NODES[os.environ["SLURMD_NODENAME"]][0].upper()
 repository, _, digest = image.partition("@")

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +28,8 @@ Outcome = tuple[str, int, str]
 """The phase in which a pod ends or stays, its container's exit code, and what that printed."""
 
 
-def _now() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+def _now(ahead: float = 0) -> str:
+    return f"{datetime.now(UTC) + timedelta(seconds=ahead):%Y-%m-%dT%H:%M:%SZ}"
 
 
 @dataclass
@@ -44,6 +44,8 @@ class KubeletStandIn:
     outcome: Callable[[dict[str, Any], str], Outcome]
     seconds: float = 2
     """How long a container runs."""
+    ahead: dict[str, float] = field(default_factory=dict)
+    """Seconds that the clock of a node is ahead."""
     dead: set[str] = field(default_factory=set)
     """Nodes that are lost: no heartbeat, nothing becomes of their pods."""
     ran: list[tuple[str, str, int]] = field(default_factory=list)
@@ -131,7 +133,8 @@ class KubeletStandIn:
 
     def _beat(self, name: str) -> None:
         amounts = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "20", RESOURCE: "1"}
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": _now()}
+        now = _now(self.ahead.get(name, 0))
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
         status = {
             "capacity": amounts,
             "allocatable": amounts,
@@ -160,6 +163,7 @@ class KubeletStandIn:
         if node is None or node in self.dead:
             return
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{name}"
+        now = _now(self.ahead.get(node, 0))
         if pod["metadata"].get("deletionTimestamp"):
             self._ask("DELETE", path, {"gracePeriodSeconds": 0})
             return
@@ -173,7 +177,8 @@ class KubeletStandIn:
             return
         if name not in self._started:
             self._started[name] = time.monotonic()
-            self._say(path, {"phase": "Running", **_container({"running": {"startedAt": _now()}})})
+            running = _container({"running": {"startedAt": now}})
+            self._say(path, {"phase": "Running", "startTime": now, **running})
             return
         if time.monotonic() - self._started[name] < self.seconds:
             return
@@ -183,7 +188,7 @@ class KubeletStandIn:
             return
         self.logs[name] = printed
         reason = "Completed" if code == 0 else "Error"
-        ended = {"exitCode": code, "reason": reason, "finishedAt": _now(), "startedAt": _now()}
+        ended = {"exitCode": code, "reason": reason, "finishedAt": now, "startedAt": now}
         self._say(path, {"phase": end, **_container({"terminated": ended})})
         self.ran.append((pod["metadata"]["labels"]["job-name"], node, code))
 

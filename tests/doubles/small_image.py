@@ -137,6 +137,7 @@ def layer(files: dict[str, bytes]) -> bytes:
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
+            member.mode = 0o755 if name.startswith("usr/bin/") else 0o644
             archive.addfile(member, io.BytesIO(content))
     return gzip.compress(buffer.getvalue(), mtime=0)
 

@@ -7,7 +7,6 @@ registry or a controller was away. Slurm is real; a double stands in for Docker,
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dispatch_scene import running
+from dispatch_scene import Dispatcher, running
 from doubles.registry import RegistryDouble, serve
 from slurm_cluster import Cluster
 from slurm_scene import Scene, made
@@ -42,47 +41,6 @@ CELLS = int(os.environ.get("RTBUILD_TEST_CELLS", "2"))
 CLASSES = ("T4", "A100", "L4", "H100")
 LONGEST = 60.0
 """Seconds for which a dispatcher may say nothing while something is away."""
-
-
-@dataclass
-class Dispatcher:
-    """A dispatcher that waits, and when it said what."""
-
-    scene: Scene
-    lines: list[tuple[float, str]] = field(default_factory=list)
-
-    words: tuple[str, ...] = ()
-    """Further options."""
-
-    def __post_init__(self) -> None:
-        self.began = time.monotonic()
-        self.process = self.scene.start(*self.words)
-        self.out = ""
-        self.threads = [threading.Thread(target=one, daemon=True) for one in (self._hear, self._read)]
-        for thread in self.threads:
-            thread.start()
-
-    def _hear(self) -> None:
-        assert self.process.stderr is not None
-        with self.process.stderr as stream:
-            for line in stream:
-                self.lines.append((time.monotonic(), line.rstrip()))
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as stream:
-            self.out = stream.read()
-
-    def rows(self) -> list[dict[str, Any]]:
-        """What it says at its end; none if it was killed."""
-        for thread in self.threads:
-            thread.join()
-        return json.loads(self.out)["tasks"] if self.out.strip() else []
-
-    def silence(self, began: float, ended: float) -> float:
-        """The longest time without a word between two moments."""
-        said = [began, *(when for when, _ in self.lines if began < when < ended), ended]
-        return max(later - when for when, later in itertools.pairwise(said))
 
 
 @dataclass

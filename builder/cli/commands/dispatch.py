@@ -43,6 +43,8 @@ _MOST_LINES = 200
 """Tasks that are told of one by one, and cells in the table."""
 _EVERY = 50.0
 """Seconds between the counts of more tasks."""
+_TROUBLE = 25.0
+"""Seconds after which it is said again that registry or scheduler does not answer."""
 _SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED", "built": "built"}
 
 
@@ -76,14 +78,18 @@ def dispatch(
     warn = functools.cache(lambda text: say(f"warning: {text}"))
 
     broken: dict[str, str] = {}
+    told = -math.inf
 
     def trouble(error: RtbuildError | None) -> None:
-        """A look that failed; None for the first that did not."""
+        """A look that failed, which is said again after a while; None for the first that did not."""
+        nonlocal told
         if error is None:
             warn.cache_clear()
+            told = -math.inf
             say("registry and scheduler answer again")
-        else:
-            warn(f"{error.message}; it is asked again")
+        elif time.monotonic() - told > _TROUBLE:
+            told = time.monotonic()
+            say(f"warning: {error.message}; it is asked again")
 
     try:
         if build:
@@ -145,6 +151,9 @@ def verify_digest(
     ),
     key: str | None = opt.REPORT_KEY,
     hand_in: bool = opt.of("--hand-in: Run nothing; hand in a report that is kept here.", False),
+    keep_images: int = opt.of(
+        "--keep-images GB: Of the images pulled for tasks, as much stays here.", 50, min=0, max=100_000
+    ),
 ) -> int:
     """Exit as the probe's verdict says; 75: the registry is away, 76: the report is kept on this machine."""
     repository, at, digest = image.partition("@")
@@ -161,6 +170,7 @@ def verify_digest(
             suites=opt.suites(suite),
             signer=Signer(key=key) if key else None,
             hand_in=hand_in,
+            keep_images=keep_images,
         )
     except RtbuildError as error:
         _give_reason(error.message)

@@ -16,7 +16,10 @@ _FULL = re.compile(
     re.IGNORECASE,
 )
 """Refusals that pass: fewer tasks at a time, or the same ones later, are taken."""
-_SILENT = re.compile(r"did not answer|timed out|unable to contact", re.IGNORECASE)
+_SILENT = re.compile(
+    r"did not answer|timed out|unable to contact|Unable to connect|Client\.Timeout|deadline exceeded",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,8 @@ Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]*$", max_length=1
 Option = Annotated[str, StringConstraints(pattern="^[a-z][a-z-]*$", max_length=60)]
 """An option of sbatch in full."""
 Count = Annotated[int, Field(ge=1, le=100_000)]
+KEEP_IMAGES = 50
+"""Gigabytes of pulled images that stay on a node unless a fleet file says something else."""
 
 
 class Resources(BaseModel, extra="forbid", frozen=True):
@@ -82,6 +84,9 @@ class Fleet(BaseModel, extra="forbid", frozen=True):
         None, description="Signs reports, as verify --key. Slurm: on a node; Kubernetes: here, out of logs."
     )
     runtime: Literal["auto", "docker", "podman", "apptainer", "singularity"] = "auto"
+    keep_images: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        KEEP_IMAGES, description="Slurm: gigabytes of pulled images that stay on a node."
+    )
     log: Place | None = Field(None, description="Slurm: --output; %A and %a as sbatch has them.")
     namespace: Word = Field("default", description="Kubernetes.")
     queue: Word | None = Field(None, description="Kubernetes: the local queue of Kueue.")

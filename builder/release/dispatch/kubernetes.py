@@ -19,7 +19,7 @@ import yaml
 
 from builder.core.documents import parse_object, shown
 from builder.core.errors import CellError, SchedulerError
-from builder.release.dispatch.client import Scheduled, SchedulerClient, why
+from builder.release.dispatch.client import Scheduled, SchedulerClient, silent, why
 from builder.release.dispatch.fleet import Fleet, merged
 from builder.release.dispatch.plan import Task
 
@@ -50,6 +50,10 @@ _ABOUT = re.compile(r'"(\S+)" (?:already exists|is forbidden)')
 """The name in a refusal to create an object."""
 _OTHER_NOW = r"\((NotFound|Conflict)\)"
 """What kubectl says of a Job that is gone, or is another or changed one than the preconditions name."""
+_WITHIN = "--request-timeout=20s"
+"""So that a server that accepts and hangs is said within a minute."""
+_CREATED = 50
+"""Objects that one kubectl creates; each of them may take as long."""
 _DELETING = 4
 """Jobs deleted at a time: each takes a kubectl, which has no option for preconditions but ``--raw``."""
 _MOST_OF_MANY = 1 << 20
@@ -154,24 +158,29 @@ class Creation:
 
 def submit(manifests: str) -> Creation:
     """Create the objects that are not there yet, as far as quotas have room. Raises SchedulerError."""
-    count = manifests.count("\n---\n") + 1
-    made, refused = _KUBERNETES.answer(
-        ["kubectl", "create", "--filename", "-"],
-        manifests,
-        seconds=60 + count / 2,
-        harmless=r"\(AlreadyExists\)|exceeded quota",
-    )
-    named = [(found[1], line) for line in refused if (found := _ABOUT.search(line))]
-    full = {name: line[line.index("exceeded quota") :] for name, line in named if "exceeded quota" in line}
-    there = tuple(name for name, _ in named if name not in full)
-    return Creation(len(made.splitlines()), count, there, full)
+    documents = re.split("^---\n", manifests, flags=re.MULTILINE)[1:]
+    new, there, full = 0, list[str](), dict[str, str]()
+    for first in range(0, len(documents), _CREATED):
+        made, refused = _KUBERNETES.answer(
+            ["kubectl", "create", "--filename", "-", _WITHIN],
+            "---\n" + "---\n".join(documents[first : first + _CREATED]),
+            seconds=55,
+            harmless=r"\(AlreadyExists\)|exceeded quota",
+        )
+        new += len(made.splitlines())
+        for line in refused:
+            if (named := _ABOUT.search(line)) and "exceeded quota" in line:
+                full[named[1]] = line[line.index("exceeded quota") :]
+            elif named:
+                there.append(named[1])
+    return Creation(new, len(documents), tuple(there), full)
 
 
 def strangers(names: Sequence[str], fleet: Fleet) -> set[str]:
     """Those of these names that Jobs have which are not ours. Raises SchedulerError."""
     found: set[str] = set()
     for first in range(0, len(names), 200):
-        options = ["--namespace", fleet.namespace, "--ignore-not-found", "--output", "json"]
+        options = ["--namespace", fleet.namespace, "--ignore-not-found", "--output", "json", _WITHIN]
         text = _KUBERNETES.ask(["kubectl", "get", "jobs", *options, *names[first : first + 200]])
         listed = parse_object(text) if text.strip() else {"items": []}
         items = listed.get("items", [listed])
@@ -208,7 +217,8 @@ def _delete(fleet: Fleet, key: str, job: JobState) -> bool:
 def jobs(fleet: Fleet) -> Mapping[str, JobState]:
     """Every Job of ours by its task's key. Raises SchedulerError, MissingToolError."""
     command = ["kubectl", "get", "jobs,pods", "--namespace", fleet.namespace]
-    listed = _KUBERNETES.ask([*command, "--selector", f"{LABEL}={MANAGER}", "--output", "json"])
+    options = ["--selector", f"{LABEL}={MANAGER}", "--output", "json", _WITHIN]
+    listed = _KUBERNETES.ask([*command, *options], seconds=45)
     try:
         items = parse_object(listed)["items"]
         pods: dict[str, list[dict[str, Any]]] = {}
@@ -314,22 +324,25 @@ def log_of(job: JobState, fleet: Fleet) -> str:
     """What the pod of a Job printed, which is the probe's JSON. Raises SchedulerError, CellError."""
     if job.pod is None:
         raise CellError("its pod is gone, and its log with it")
-    options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(8 << 20)]
+    options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(8 << 20), _WITHIN]
     return _KUBERNETES.ask(["kubectl", "logs", job.pod, *options])
 
 
 def logs_of(keys: Sequence[str], fleet: Fleet) -> dict[str, str]:
     """What the pods of these tasks printed, by the pod's name, by one kubectl.
 
-    A pod whose log is not whole, or did not come, is left out: :func:`log_of` says why.
+    A pod whose log is not whole, or did not come, is left out: :func:`log_of` says why. Raises SchedulerError
+    if the server does not answer.
     """
     options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(_MOST_OF_MANY)]
     selector = f"{KEY} in ({','.join(keys)})"
-    command = ["kubectl", "logs", "--selector", selector, "--prefix", "--tail=-1", *options]
+    command = ["kubectl", "logs", "--selector", selector, "--prefix", "--tail=-1", _WITHIN, *options]
     try:
         text = _KUBERNETES.ask(command, seconds=60 + len(keys))
-    except SchedulerError:  # by one pod that has no log, and those after it were not asked for
-        return {}
+    except SchedulerError as error:
+        if silent(" ".join([error.message, *error.tail])):
+            raise
+        return {}  # by one pod that has no log, and those after it were not asked for
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         if said := _PREFIXED.match(line):
@@ -343,7 +356,9 @@ def try_lane(name: str, fleet: Fleet) -> str | None:
     task = Task(column=name, matrix="x", cell="x", repository="x", digest="sha256:0", inputs="")
     manifest = _yaml([_job(task, fleet)])
     try:
-        _KUBERNETES.ask(["kubectl", "create", "--dry-run=server", "--filename", "-"], manifest)
+        _KUBERNETES.ask(
+            ["kubectl", "create", "--dry-run=server", "--filename", "-", _WITHIN], manifest, seconds=45
+        )
     except SchedulerError as error:
         return why(error)
     return None

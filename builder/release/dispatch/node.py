@@ -23,8 +23,10 @@ from typing import BinaryIO, Literal, TypeVar
 from builder.core import errors
 from builder.core.errors import CellError, MissingToolError, RegistryError
 from builder.plan.facts.tables import class_of
+from builder.release.dispatch.fleet import KEEP_IMAGES
 from builder.release.dispatch.left import KeptReport, NodeFinding, leave_note, tell
 from builder.release.dispatch.plan import CONCLUSIVE, answers, conclusive
+from builder.release.dispatch.pulled import PulledImages
 from builder.sources.oci import (
     CELL_LABEL,
     MATRIX_LABEL,
@@ -82,6 +84,7 @@ def verify_digest(
     suites: Sequence[str] = (),
     signer: Signer | None = None,
     hand_in: bool = False,
+    keep_images: int = KEEP_IMAGES,
 ) -> NodeResult:
     """Run the probe in ``repository@digest`` and attach its report.
 
@@ -96,6 +99,8 @@ def verify_digest(
         suites: What the probe runs besides ``conv``. A report that is there counts only with them.
         signer: Signs the report. A report that is there counts only if the same key signed it.
         hand_in: Run nothing: only hand in what is kept.
+        keep_images: Gigabytes of images that Docker or Podman pulled for tasks, and that stay here. Of
+            Apptainer's cache all stays, or with 0 nothing is kept there.
 
     Raises:
         MissingToolError: no container tool is here, or no cosign to sign by.
@@ -120,7 +125,15 @@ def verify_digest(
         if hand_in:
             return NodeResult(exit_code=AWAY, message="no report is kept here: the image is run again")
         result = _run_and_attach(
-            registry, staged, kept, card=card, tool=tool, seconds=seconds, suites=suites, signer=signer
+            registry,
+            staged,
+            kept,
+            card=card,
+            tool=tool,
+            seconds=seconds,
+            suites=suites,
+            signer=signer,
+            keep_images=keep_images,
         )
     except errors.RtbuildError as error:
         leave_note(registry, staged, card, error.message)
@@ -140,6 +153,7 @@ def _run_and_attach(
     seconds: int,
     suites: Sequence[str],
     signer: Signer | None,
+    keep_images: int,
 ) -> NodeResult:
     tools = _TOOLS if tool is None else (tool,)
     used = next((name for name in tools if shutil.which(name)), None)
@@ -149,7 +163,12 @@ def _run_and_attach(
     given = re.sub("[^A-Za-z0-9_.-]", "-", _given(os.environ)) or "all"
     name = f"rtbuild-{staged.digest.removeprefix('sha256:')[:12]}-{given}"
     command = container(used, staged.reference, os.environ, name, suites)
-    code, text, said = _run(command, used, name, seconds)
+    with contextlib.ExitStack() as held:
+        if used not in _BY_PROCESS:
+            held.enter_context(PulledImages(tool=used, gigabytes=keep_images).using(staged.reference))
+        elif not keep_images:
+            command.insert(2, "--disable-cache")
+        code, text, said = _run(command, used, name, seconds)
     if code == PROBE_FAILED or code not in {*EXIT_CODES.values(), 0}:
         fault = host_fault(said)
         lines = [*text.decode("utf-8", "replace").splitlines(), *said.splitlines()][-5:]

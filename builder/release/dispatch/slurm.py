@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from builder.core.documents import shown
 from builder.core.errors import SchedulerError
 from builder.release.dispatch.client import Scheduled, SchedulerClient, full, why
-from builder.release.dispatch.fleet import Fleet, Resources
+from builder.release.dispatch.fleet import KEEP_IMAGES, Fleet, Resources
 from builder.release.dispatch.plan import Task
 
 PREFIX = "rtbuild-"
@@ -76,6 +76,8 @@ def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
     seconds = max(60, 60 * (lane.minutes or fleet.minutes) - 60)  # so that it ends before Slurm ends it
     command = [fleet.command, "verify-digest", "--card", name, "--runtime", fleet.runtime]
     command += ["--timeout", str(seconds), *(["--key", fleet.key] if fleet.key else [])]
+    if fleet.keep_images != KEEP_IMAGES:  # a node may have an rtbuild that does not know the option
+        command += ["--keep-images", str(fleet.keep_images)]
     return batch_script(
         name,
         [" ".join([task.key, task.image, task.cell, ",".join(task.suites)]).rstrip() for task in tasks],

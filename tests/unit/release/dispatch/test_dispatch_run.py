@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,14 @@ from builder.core.errors import (
     UsageError,
 )
 from builder.release.dispatch import left, node, slurm
-from builder.release.dispatch.node import container
+from builder.release.dispatch.node import container, verify_digest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from doubles.http_server import Request
 
+    from builder.sources.oci.staging import Staged
     from tests.unit.release.dispatch.conftest import Desk
 
 
@@ -441,10 +443,88 @@ def test_no_container_is_left_behind(desk: Desk) -> None:
     with pytest.raises(CommandError, match="not done after 1 s"):
         desk.on_node(seconds=1)
     name = f"rtbuild-{desk.images()[0].digest[7:19]}-1"
-    said = (desk.folder / "docker").read_text().splitlines()
+    said = [line for line in (desk.folder / "docker").read_text().splitlines() if "image" not in line.split()]
     assert [line.split()[0] for line in said] == ["rm", "run", "rm"]
     assert said[0] == said[2] == f"rm --force {name}"
     assert f"--name {name}" in said[1]
+
+
+def _pulling(desk: Desk, gigabytes: int) -> Path:
+    """A double of Docker that keeps what it pulled, each image of that size; the folder of its images."""
+    images = desk.folder / "images"
+    images.mkdir()
+    desk.program(
+        "docker",
+        f'at={images}/$(echo "${{@: -1}}" | tail -c 9)\n'
+        'case "$1 $2" in\n'
+        f'"image inspect") [ -e $at ] && echo {gigabytes}000000000 ;;\n'
+        '"image rm") [ ! -e $at.used ] && rm $at ;;\n'
+        f'run*) touch {images}/$(echo "${{@: -2:1}}" | tail -c 9); cat {desk.folder}/document ;;\nesac',
+    )
+    return images
+
+
+def test_images_beyond_the_budget_go_from_a_node(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of those that tasks pulled, and those first that ran the longest ago; somebody's own stay."""
+    images = _pulling(desk, 30)
+    first, second = desk.images()
+
+    def run(image: Staged, keep: int = 50) -> None:
+        (desk.folder / "document").write_text(
+            json.dumps(report(image, verdict="host", cause="driver-missing"))
+        )
+        with suppress(CellError):
+            verify_digest(
+                desk.registry,
+                image.repository,
+                image.digest,
+                card="T4",
+                tool="docker",
+                seconds=20,
+                keep_images=keep,
+            )
+
+    (images / first.digest[-8:]).touch()
+    run(first)
+    run(second)
+    assert len(list(images.iterdir())) == 2, "the first is not a task's"
+    (images / first.digest[-8:]).unlink()
+    run(first)
+    assert [path.name for path in images.iterdir()] == [first.digest[-8:]]
+    assert f"{second.reference} is removed from this node, which keeps 50 GB" in capsys.readouterr().err
+    run(second, keep=60)
+    (images / f"{first.digest[-8:]}.used").touch()
+    run(second, keep=0)
+    assert sorted(path.name[:8] for path in images.iterdir()) == [first.digest[-8:]] * 2, (
+        "a container runs it"
+    )
+    (images / f"{first.digest[-8:]}.used").unlink()
+    run(second, keep=0)
+    assert list(images.iterdir()) == []
+
+
+@pytest.mark.parametrize(("keep", "cached"), [(50, True), (0, False)])
+def test_apptainer_keeps_nothing_without_a_budget(desk: Desk, keep: int, cached: bool) -> None:
+    desk.program("apptainer", f"echo $* >>{desk.folder}/asked; cat {desk.folder}/document")
+    (desk.folder / "document").write_text(json.dumps(report(desk.images()[0])))
+    image = desk.images()[0]
+    verify_digest(
+        desk.registry,
+        image.repository,
+        image.digest,
+        card="T4",
+        tool="apptainer",
+        seconds=20,
+        keep_images=keep,
+    )
+    assert ("exec --disable-cache --nv" not in (desk.folder / "asked").read_text()) == cached
+
+
+def test_a_budget_is_handed_to_the_nodes(desk: Desk) -> None:
+    desk.write_fleet("slurm", "keep_images: 7\n")
+    assert desk.call("--dry-run")[1].count("--keep-images 7 ") == 2
+    desk.write_fleet("slurm")
+    assert "--keep-images" not in desk.call("--dry-run")[1]
 
 
 def test_a_fleet_that_lies_about_a_card_is_told(desk: Desk) -> None:
