@@ -13,7 +13,7 @@ import re
 import stat
 import sys
 import time
-from collections import namedtuple
+from collections import deque, namedtuple
 from html import unescape
 
 from ..common.tables import read_patterns
@@ -24,7 +24,8 @@ Line = namedtuple("Line", "source number text")
 
 _CHUNK = 4 << 20
 _LONGEST = 2000
-_MOST_LINES = 20000
+_MOST_LINES = 4000
+"""Lines kept of a text from its start on, and as many of its end."""
 _SECONDS = 30.0
 _DISTINCT = 1000
 """Lines that differ by more than numbers; further ones have to differ by a word that a signature knows."""
@@ -64,6 +65,7 @@ class TextReading(object):
         texts = {key: text.encode("utf-8") for key, text in read_patterns()["reading"].items()}
         self._words, self._failures = re.compile(texts["words"]), texts["failures"].split(b"|")
         self._vocabulary = None
+        self._room, self._last = _MOST_LINES, deque(maxlen=_MOST_LINES)
         self.places = set()
         """``notebook`` and ``colab``, if a notebook's own metadata says so."""
 
@@ -134,6 +136,7 @@ class TextReading(object):
     def _lines(self, name, chunks, every=True):
         """Keep lines of a text: all of them, or those with a word and the lines after them."""
         seen = {}
+        self._room = len(self.lines) + _MOST_LINES
         number, following, rest = 0, _MOST_LINES if every else 0, b""
         for index, chunk in enumerate(chunks):
             data = rest + chunk
@@ -144,6 +147,8 @@ class TextReading(object):
             else:
                 number = self._keep_failures(name, data[:end], number, seen)
         self._keep(name, rest, number, following, seen)
+        self.lines += self._last
+        self._last.clear()
 
     def _keep_failures(self, name, data, number, seen):
         """Add the lines that tell of a failure, with those that follow; the number of the last line."""
@@ -179,9 +184,12 @@ class TextReading(object):
             following -= 1
             text = clean(raw[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
             key = re.sub(r"\d+", "0", text[:200]) if len(seen) < _DISTINCT else self._known_words(text)
+            if len(seen) > 5 * _MOST_LINES:
+                seen.clear()  # what recurs after that many others may be kept again
             seen[key] = seen.get(key, 0) + 1
-            if seen[key] <= 3 and text.strip() and len(seen) <= _MOST_LINES:
-                self.lines.append(Line(name, number, text))
+            if seen[key] <= 3 and text.strip():
+                kept = self.lines if len(self.lines) < self._room else self._last
+                kept.append(Line(name, number, text))
         return number - 1, following
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import itertools
 import json
 import re
 import shlex
@@ -308,6 +309,29 @@ def test_of_a_log_of_nothing_but_failures_lines_that_signatures_can_tell_apart_a
 
 
 @pytest.mark.slow
+def test_of_a_log_of_failures_that_all_differ_the_start_and_the_end_are_kept():
+    """Its last line may be the one that ended the program."""
+    words = (
+        "driver",
+        "kernel",
+        "cuda",
+        "memory",
+        "device",
+        "import",
+        "torch",
+        "error",
+        "failed",
+        "found",
+        "loader",
+    )
+    draws = itertools.permutations(words, 5)
+    text = "".join(f"ERROR {' '.join(next(draws))}\n" for _ in range(30000))
+    reading = TextReading()
+    reading.add("log", io.BytesIO(f"{text}libcudnn_ops.so.9: cannot open\n".encode()))
+    assert [len(reading.lines), reading.lines[0].number, reading.lines[-1].number] == [8000, 1, 30001]
+    assert reading.lines[-1].text.startswith("libcudnn_ops")
+
+
 def test_a_long_log_costs_bounded_time_and_memory(tmp_path, probe):
     path = tmp_path / "train.log"
     noise = b"".join(b"step %d loss 0.%d lr 1e-4 GPU memory 12%d MiB\n" % (i, i, i % 7) for i in range(20000))
