@@ -215,7 +215,11 @@ def _delete(fleet: Fleet, key: str, job: JobState) -> bool:
 
 
 def jobs(fleet: Fleet) -> Mapping[str, JobState]:
-    """Every Job of ours by its task's key. Raises SchedulerError, MissingToolError."""
+    """Every Job of ours by its task's key, from one list of all at each look.
+
+    It is no watch: kubectl watches one kind of object at a time, and a watch that hangs looks like one on
+    which nothing happens. Raises SchedulerError, MissingToolError.
+    """
     command = ["kubectl", "get", "jobs,pods", "--namespace", fleet.namespace]
     options = ["--selector", f"{LABEL}={MANAGER}", "--output", "json", _WITHIN]
     listed = _KUBERNETES.ask([*command, *options], seconds=45)
