@@ -10,7 +10,7 @@ from facts_shelf import LINUX, Shelf, metadata
 from builder.plan.facts.maintain.release_survey import load_table, survey, table_text
 from builder.plan.facts.reading.observed import Truth, WheelTruth
 from builder.plan.facts.rules.checking import check
-from builder.plan.facts.rules.finding import Outcome, summary
+from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables import load
 
 FIRST = b"\x7fELF numpy.core._multiarray_umath\0_ARRAY_API\0"
@@ -72,7 +72,7 @@ def test_what_was_compiled_for_numpy_1_is_refused_beside_numpy_2(cell, pip, word
     ],
 )
 def test_what_runs_with_its_numpy_is_possible(cell, pip) -> None:
-    assert summary(check(cell(*pip), suggest=False)).answer == "possible"
+    assert Outcome.of(check(cell(*pip), suggest=False)).answer == "possible"
 
 
 def test_python_3_8_has_no_numpy_2_to_take(cell) -> None:
