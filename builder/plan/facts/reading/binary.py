@@ -96,8 +96,14 @@ def numpy_abi(content: bytes) -> str | None:
 
 
 def numpy_interface(content: bytes) -> str | None:
-    """The same, of a library that asks for NumPy's C interface: others only name NumPy's modules."""
-    return numpy_abi(content) if b"_ARRAY_API" in content else None
+    """The same, of a library that asks for NumPy's C interface: others only name NumPy's modules.
+
+    Rust's ``numpy`` asks for it when the first array comes, and a package may have other inputs, too
+    (https://github.com/PyO3/rust-numpy/blob/main/src/npyffi/mod.rs).
+    """
+    if b"_ARRAY_API" not in content or b"Failed to access NumPy array API capsule" in content:
+        return None
+    return numpy_abi(content)
 
 
 def jax_versions(content: bytes) -> tuple[str | None, str | None]:

@@ -113,7 +113,7 @@ class _Place:
     def markers(self) -> dict[str, str]:
         return environment(f"{self.python}.0", machine=MACHINES.get(self.platform, ""))
 
-    def bounds(self, values: dict[str, str]) -> Bounds:
+    def bounds(self, values: dict[str, str]) -> dict[str, list[SpecifierSet]]:
         """Of :attr:`settled`, by distribution, those whose markers hold."""
         found: dict[str, list[SpecifierSet]] = {}
         for one in self.settled:
@@ -133,15 +133,23 @@ def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[Beside, ...]:
     found: dict[str, Beside] = {}
     waiting = [name for name in asked if name in tables]
     again = Counter[str]()
+    for one in pip if not place.listed else ():
+        for asks in _wishes_of_pin(one, values):
+            bounds.setdefault(canonical(asks.name), []).append(asks.specifier)
     while waiting:
         name = waiting.pop(0)
-        one = found[name] = _chosen(name, asked[name], place, bounds, values)
-        for text in one.row.requires if one.row is not None and not place.listed else ():
+        # a resolver takes an older release of who wants it, where nobody names that one's
+        firm = [wanted for wanted in asked[name] if not _is_chosen(wanted[0], found)]
+        taken = _chosen(name, asked[name], place, bounds, values)
+        if taken.version is None and len(firm) < len(asked[name]):
+            taken = _chosen(name, firm, place, bounds, values)
+        found[name] = taken
+        for text in taken.row.requires if taken.row is not None and not place.listed else ():
             wish = requirement(text)
             if wish is None or (wish.marker is not None and not wish.marker.evaluate(values)):
                 continue
             other = canonical(wish.name)
-            asked.setdefault(other, []).append((f"{name} {one.version}", wish))
+            asked.setdefault(other, []).append((f"{name} {taken.version}", wish))
             if other not in tables or other in waiting:
                 continue
             known = found.get(other)
@@ -152,6 +160,22 @@ def _walk(pip: tuple[Requirement, ...], place: _Place) -> tuple[Beside, ...]:
                 again[other] += 1
             waiting.append(other)
     return tuple(found.values())
+
+
+def _wishes_of_pin(parsed: Requirement, values: dict[str, str]) -> Iterator[Requirement]:
+    """What the release that a requirement pins asks for, if it is on record."""
+    name, exact = canonical(parsed.name), pinned(parsed)
+    row = load().packages[name].row(exact) if exact is not None and name in load().packages else None
+    for text in row.requires if row is not None else ():
+        wish = requirement(text)
+        if wish is not None and (wish.marker is None or wish.marker.evaluate(values)):
+            yield wish
+
+
+def _is_chosen(who: str, found: Mapping[str, Beside]) -> bool:
+    """Whether a wish is of a release that a resolver takes, and that nobody names."""
+    one = found.get(who.partition(" ")[0])
+    return one is not None and one.chosen
 
 
 def _chosen(name: str, wanted: list[Wanted], place: _Place, bounds: Bounds, values: dict[str, str]) -> Beside:
@@ -215,8 +239,12 @@ def _of(
 
 
 def settled(cell: Cell, packages: Sequence[Beside]) -> Cell:
-    """The cell with the releases that were judged named: a later resolver takes no others."""
-    return with_releases(cell, {one.name: one.version for one in packages if one.chosen and one.version})
+    """The cell with the releases that were judged named: a later resolver takes no others.
+
+    Those whose code asks nothing of CUDA are left to it: there are many, and it weighs them all together.
+    """
+    judged = (one for one in packages if one.chosen and not one.table.light)
+    return with_releases(cell, {one.name: one.version for one in judged if one.version})
 
 
 def with_releases(cell: Cell, versions: Mapping[str, str]) -> Cell:

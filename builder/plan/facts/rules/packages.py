@@ -1,8 +1,9 @@
 """Versions that do not go together: NumPy's binary interface, wheels' requirements, and what others found."""
 
+import functools
 import itertools
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from packaging.requirements import Requirement
@@ -75,6 +76,7 @@ def package_numpy(stack: Stack) -> Iterator[Finding]:
             yield impossible(text, *filter(None, (built, found)))
         elif (
             abi is None
+            and own
             and one.row is not None
             and (unread := one.row.unread.get("numpy_abi")) is not None
             and not (found is not None and any(_promised(asks.specifier, found.text) for _, asks, _ in own))
@@ -248,7 +250,9 @@ def _meant(parsed: Requirement, versions: SpecifierSet | None) -> bool:
 
 
 def known_bad(stack: Stack) -> Iterator[Finding]:
-    """``known-bad``: combinations that others found broken, only if every part is known for certain."""
+    """``known-bad``: combinations that others found broken, only if every part is known for certain, or comes
+    because nothing keeps a resolver from it.
+    """
     gpus = [row for name in stack.cell.gpus if (row := card_of(name)) is not None]
     compiled = (name for name, _ in stack.cell.compiled)
     asked = (parsed for parsed in map(requirement, stack.cell.pip) if parsed is not None)
@@ -256,6 +260,7 @@ def known_bad(stack: Stack) -> Iterator[Finding]:
     yield from _bad_pairs(
         component_versions(stack),
         gpus,
+        functools.partial(_comes, stack),
         {*distributions(stack), *extras},
         {*map(canonical, (*stack.cell.from_source, *compiled))},
     )
@@ -265,29 +270,65 @@ def bad_pairs(measured: Mapping[str, str], gpus: Sequence[GpuRow]) -> Iterator[F
     """The findings on versions that a report says were in an image, by the names of ``known-bad.toml``."""
     source = Source("registry", "the report")
     known = {name: Value(name, text, source) for name, text in measured.items()}
-    yield from _bad_pairs(known, gpus, measured)
+
+    def there(wanted: Requirement) -> Value | None:
+        value = known.get(canonical(wanted.name))
+        return value if value is not None and _within(value.text, wanted.specifier) else None
+
+    yield from _bad_pairs(known, gpus, there, measured)
+
+
+def _comes(stack: Stack, wanted: Requirement) -> Value | None:
+    """The release within a requirement that the image gets: of the lock, of a pin, or the newest one, if no
+    bound keeps a resolver from it.
+    """
+    name = canonical(wanted.name)
+    asked = wishes(stack).get(name, [])
+    exact = next(((text, source) for _, parsed, source in asked if (text := pinned(parsed))), None)
+    if (wheel := stack.truth.wheel(name)) is not None:
+        exact = (wheel.version, wheel.source)
+    if exact is not None:
+        return Value(name, *exact) if _within(exact[0], wanted.specifier) else None
+    if stack.truth.locked or stack.cell.dependencies == "listed":
+        return None
+    # the bounds of a release that a resolver takes are not among the wishes
+    chosen = [r for one in stack.beside if one.chosen and one.row is not None for r in one.row.asks(name)]
+    bounds = [*(parsed for _, parsed, _ in asked), *chosen]
+    values = environment(f"{stack.cell.python}.0", machine=MACHINES.get(stack.cell.platform, ""))
+    held = (r for r in bounds if r.marker is None or r.marker.evaluate(values))
+    if any(apart(parsed.specifier, wanted.specifier) for parsed in held):
+        return None
+    return Value(name, f"{wanted.specifier}, as nothing bounds it", CELL)
 
 
 def _bad_pairs(
-    known: Mapping[str, Value], gpus: Sequence[GpuRow], there: Container[str], built: Container[str] = ()
+    known: Mapping[str, Value],
+    gpus: Sequence[GpuRow],
+    comes: Callable[[Requirement], Value | None],
+    there: Container[str],
+    built: Container[str] = (),
 ) -> Iterator[Finding]:
     """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses.
 
-    ``there`` are the names of all that is installed, also with an extra; ``built`` are packages built from
-    sources, so that they need no wheel.
+    ``comes`` gives the release within a requirement that the image gets; ``there`` are the names of all that
+    is installed, also with an extra; ``built`` are packages built from sources, so that they need no wheel.
     """
     for row in load().bad:
         if row.built and all(name in built for name in row.built):
             continue
         if any(name in there for name in row.without):
             continue
-        met = _met(row, known, gpus)
-        if met:
-            values = (*met, Value(row.id, " and ".join(row.when), row.source))
+        met = _met(row, known, gpus, there)
+        late = [comes(Requirement(text)) for text in row.open] if met else []
+        if met and None not in late:
+            named = Value(row.id, " and ".join((*row.when, *row.open)), row.source)
+            values = (*met, *filter(None, late), named)
             yield Finding(Outcome(row.outcome), f"{row.id}: {row.message}. Remedy: {row.remedy}", values)
 
 
-def _met(row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> tuple[Value, ...]:
+def _met(
+    row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow], there: Container[str]
+) -> tuple[Value, ...]:
     """The values that meet a row's conditions; none if one of them is not met for certain."""
     values = []
     for condition in map(requirement, row.when):
@@ -295,8 +336,10 @@ def _met(row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> tup
             return ()
         name = condition.name + "".join(f"[{extra}]" for extra in sorted(condition.extras))
         cards = [Value(card.name, card.capability, card.source) for card in gpus] if name == "gpu" else []
-        there = cards or ([known[name]] if name in known else [])
-        value = next((value for value in there if _within(value.text, condition.specifier)), None)
+        values_of_it = cards or ([known[name]] if name in known else [])
+        value = next((value for value in values_of_it if _within(value.text, condition.specifier)), None)
+        if value is None and not condition.specifier and name in there:
+            value = Value(name, "any release", CELL)
         if value is None:
             return ()
         values.append(value)

@@ -84,6 +84,8 @@ class BadRow(Row):
     outcome: Literal["warns", "impossible"]
     message: str
     remedy: str
+    open: tuple[str, ...] = ()
+    """Requirements that a resolver meets if no bound keeps it from that: ``setuptools>=82``, the newest."""
     without: tuple[str, ...] = ()
     """Distributions each of which is enough to mend it: nothing that is installed asks for one."""
     built: tuple[str, ...] = ()
