@@ -79,7 +79,7 @@ outdated-images: setup  ## `outdated` of twenty published images in half a minut
 dstack: $(BIN)/rtbuild  ## the scripts for rented cards, beside the newest dstack's own models; a minute, nothing is rented
 	$(PYTEST) -q tests/nightly/test_dstack.py
 
-test-kubernetes: setup  ## dispatch on a real API server of Kubernetes 1.20, kubelets a stand-in: 24 tasks and 16 faults; root, on Debian, builds it once
+test-kubernetes: setup  ## dispatch on a real API server of Kubernetes 1.20, kubelets a stand-in: 24 tasks and 15 faults; root, on Debian, builds it once
 	$(PYTEST) -q tests/nightly/test_dispatch_kubernetes.py --durations 9
 
 dispatch-scenarios: setup  ## 40 faults of a cluster on a real Slurm, and a table of what was lost, vanished, ran twice; root, on Debian, an hour
