@@ -49,9 +49,9 @@ def check(
     loaded, cells = opt.choose(matrices, select, skip)
     cells = _on(cells, gpu)
     found, read_ = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)
-    refused = [cell for cell, findings in found.items() if Outcome.of(findings) is Outcome.IMPOSSIBLE]
+    refused = [cell.id for cell, findings in found.items() if Outcome.of(findings) is Outcome.IMPOSSIBLE]
     helpless = _fix(loaded, found) if fix else refused
-    helpless += [cell for cell, findings in found.items() if findings[:1] and findings[0].rule == FAULT]
+    helpless += [cell.id for cell, findings in found.items() if findings[:1] and findings[0].rule == FAULT]
     if json_:
         print_json(_document(cells, found, read_), "cells")
         return 1 if helpless else 0
@@ -59,10 +59,10 @@ def check(
         size = human_bytes(read_["bytes"])
         say(f"read {read_['wheels']} wheels ({size}) and {read_['bases']} bases in {read_['seconds']:.1f} s")
     terminal = Terminal.of(stream=sys.stdout)
-    width = max(len(cell) for cell in found)
+    width = max(len(cell.id) for cell in found)
     for cell, findings in found.items():
         outcome = Outcome.of(findings)
-        show(f"{terminal.style(*_MARKS[outcome])} {cell:<{width}}  {outcome.answer}", hang=2)
+        show(f"{terminal.style(*_MARKS[outcome])} {cell.id:<{width}}  {outcome.answer}", hang=2)
         for finding in findings:
             if finding.outcome is not Outcome.POSSIBLE or verbose:
                 show(f"    {finding.rule}: {finding.message}", hang=2)
@@ -76,7 +76,7 @@ def check(
     return 1 if helpless else 0
 
 
-def _of_kernels(found: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
+def _of_kernels(found: Mapping[Cell, Sequence[Finding]]) -> Iterator[str]:
     """What compiles nothing in a cell that works without: said once, and not for each cell."""
     for findings in found.values():
         for finding in findings:
@@ -108,7 +108,7 @@ def explain(
             raise NothingSelectedError(said, hint=none.hint) from neither
     (chosen,) = _on([chosen], gpu)
     found, read_ = _judge(loaded, [chosen], driver=driver, read=read, deep=deep, mirror=mirror)
-    findings = found[chosen.id]
+    findings = found[chosen]
     if json_:
         print_json(_document([chosen], found, read_), "cells")
     else:
@@ -130,8 +130,9 @@ def _judge(
     read: bool,
     deep: bool,
     mirror: list[str] | None,
-) -> tuple[dict[str, tuple[Finding, ...]], dict[str, Any] | None]:
-    """Findings of the rules by cell id, from locks that fit and from metadata that was read.
+) -> tuple[dict[Cell, tuple[Finding, ...]], dict[str, Any] | None]:
+    """Findings of the rules by cell, from locks that fit and from metadata that was read. Cells of two
+    matrices may have one id.
 
     ``read`` reads wheels and bases anew, ``deep`` up to 16 MiB of a wheel, and the figures of it are given,
     too; without them, earlier readings count, and no network is asked.
@@ -166,7 +167,7 @@ def _judge(
         except CellError as error:
             return (Finding(Outcome.UNKNOWN, error.message, rule=FAULT),)
 
-    return {cell.id: judged(cell, pinned) for cell, pinned in pairs}, figures
+    return {cell: judged(cell, pinned) for cell, pinned in pairs}, figures
 
 
 def _say_ignored(matrix: Matrix, cells: Sequence[Cell], entries: Mapping[str, LockEntry]) -> None:
@@ -179,32 +180,34 @@ def _say_ignored(matrix: Matrix, cells: Sequence[Cell], entries: Mapping[str, Lo
 
 
 def _document(
-    cells: Sequence[Cell], found: Mapping[str, tuple[Finding, ...]], read: dict[str, Any] | None
+    cells: Sequence[Cell], found: Mapping[Cell, tuple[Finding, ...]], read: dict[str, Any] | None
 ) -> dict[str, Any]:
     rows = [
         {
             "id": cell.id,
             "matrix": cell.matrix,
-            "outcome": Outcome.of(found[cell.id]).old_name,
-            "answer": Outcome.of(found[cell.id]).answer,
-            "findings": [f.as_json() for f in found[cell.id]],
+            "outcome": Outcome.of(found[cell]).old_name,
+            "answer": Outcome.of(found[cell]).answer,
+            "findings": [f.as_json() for f in found[cell]],
         }
         for cell in cells
     ]
     return {"schema": 1, "cells": rows} | ({"read": read} if read is not None else {})
 
 
-def _fix(matrices: Sequence[Matrix], found: Mapping[str, tuple[Finding, ...]]) -> list[str]:
+def _fix(matrices: Sequence[Matrix], found: Mapping[Cell, tuple[Finding, ...]]) -> list[str]:
     """Put the nearest possible cell into its matrix for each impossible one; the ids of cells without any.
 
     Raises UsageError if a program cannot change the file; it stays as it is.
     """
     helpless = []
+    named = {(cell.matrix, cell.id): findings for cell, findings in found.items()}  # `--gpu` changes a cell
     for matrix in matrices:
         there = {cell.id for cell in matrix.cells}
         replacements = []
         for cell in matrix.cells:
-            refusal = next((f for f in found.get(cell.id, ()) if f.outcome is Outcome.IMPOSSIBLE), None)
+            findings = named.get((matrix.name, cell.id), ())
+            refusal = next((f for f in findings if f.outcome is Outcome.IMPOSSIBLE), None)
             if refusal is None or cell.excluded is not None:
                 continue
             if refusal.nearest is None:

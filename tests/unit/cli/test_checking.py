@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import rtbuild_command
 from rtbuild_command import called
 
 from builder.cli import options
@@ -139,3 +140,24 @@ def test_a_card_is_asked_about_beside_those_of_the_matrix(matrix: Matrix, capsys
     assert "K80" in capsys.readouterr().out
     with pytest.raises(UsageError, match="is no GPU that rtbuild knows"):
         called(check, [matrix.path], gpu=["RTX 9999"])
+
+
+def test_cells_of_one_id_in_two_files_are_judged_apart(tmp_path: Path) -> None:
+    for name, card in (("sound", "T4"), ("broken", "RTX5090")):
+        row = f"{{framework: torch==2.1.2, gpus: [{card}]}}"
+        (tmp_path / f"{name}.yaml").write_text(
+            f"version: 1\nname: {name}\n"
+            "defaults: {python: '3.11', base: 'rootfs:debian/bookworm', cuda: wheels}\n"
+            f"include: [{row}]\n"
+        )
+    files = [str(tmp_path / f"{name}.yaml") for name in ("sound", "broken")]
+    done = rtbuild_command.inside(tmp_path, "check", "--json", *files, check=None)
+    rows = json.loads(done.stdout)["cells"]
+    assert len({row["id"] for row in rows}) == 1
+    assert [(row["matrix"], row["answer"]) for row in rows] == [
+        ("sound", "possible"),
+        ("broken", "impossible"),
+    ]
+    lines = rtbuild_command.inside(tmp_path, "check", *files, check=None).stdout.splitlines()
+    assert [line.split()[0] for line in lines if not line.startswith(("    ", "in "))][:2] == ["✓", "✗"]
+    assert "1 of 2 impossible" in lines[-1]

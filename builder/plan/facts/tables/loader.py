@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core import resources
 from builder.core.model import Cell
-from builder.core.suites import SUITES, SUITES_OF
+from builder.core.suites import SUITES
 from builder.core.versions import canonical, key, requirement, short
 from builder.plan.facts.tables.frameworks import (
     FrameworkTable,
@@ -383,7 +383,7 @@ class Facts:
         found = {"conv"}
         for row in self.registry:
             if any(re.fullmatch(row.packages, name) for name in asked):
-                found |= {*SUITES_OF.get(row.name, ())} - (lacking if row.name == "torch" else set())
+                found |= set(row.suites) - (lacking if row.name == "torch" else set())
         return tuple(name for name in SUITES if name in found)
 
     def table_name(self, distribution: str) -> str:
@@ -439,6 +439,8 @@ class FrameworkName(Row):
     settings: tuple[str, ...] = ()
     printed_by: str | None = None
     opens: Mapping[str, str] = field(default_factory=dict)
+    suites: tuple[str, ...] = ()
+    """Of the probe, those that it has besides ``conv``."""
     cudnn: Mapping[str, str] = field(default_factory=dict)
     cuda: Mapping[str, str] = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ import re
 import signal
 import time
 
-from ....core.suites import SUITES_OF
+from ..common.tables import read_frameworks
 from .counter import shorten
 from .fw_arrays import Cupy, Jax
 from .fw_eager import Paddle, Torch
@@ -42,8 +42,8 @@ def frameworks_with(suite, facts):
     state = facts.get("gpu_state", "none")
     without = {"works": None, "none": "no GPU here"}.get(state, "the driver or the GPU does not work")
     rows = []
-    for name in sorted(set(SUITES_OF) & set(facts.get("installed") or {})):
-        if suite in SUITES_OF[name]:
+    for name in sorted(set(SUITE_CLASSES) & set(facts.get("installed") or {})):
+        if suite in read_frameworks()[name]["suites"]:
             failed = None if name in facts.get("imported", ()) else "%s did not pass its own checks" % name
             rows.append((name, without or failed))
     return rows

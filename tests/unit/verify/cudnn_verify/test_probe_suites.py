@@ -13,7 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from builder.core.suites import SUITES, SUITES_OF
+from builder.core.suites import SUITES
+from builder.verify.cudnn_verify.common.tables import read_frameworks
 from builder.verify.cudnn_verify.measure import suite_stages, suite_torch
 from builder.verify.cudnn_verify.measure.convolution import Bench
 from builder.verify.cudnn_verify.measure.cuda import CudaError
@@ -221,9 +222,11 @@ def test_a_further_card_without_memory_is_left_alone_and_a_bad_one_fails(recorde
 
 def test_each_suite_has_a_check_and_each_framework_s_suite_a_method():
     assert set(SUITE_CHECKS) == set(SUITES) - {"conv"}
-    assert suite_stages.SUITE_CLASSES.keys() == SUITES_OF.keys()
+    suites = {name: row["suites"] for name, row in read_frameworks().items() if "suites" in row}
+    assert suite_stages.SUITE_CLASSES.keys() == suites.keys()
     for framework, kind in suite_stages.SUITE_CLASSES.items():
-        assert all(callable(getattr(kind, name.replace("-", "_"))) for name in SUITES_OF[framework])
+        assert set(suites[framework]) <= set(SUITES)
+        assert all(callable(getattr(kind, name.replace("-", "_"))) for name in suites[framework])
 
 
 def asked(checks=(), facts=None, suites=SUITES):
