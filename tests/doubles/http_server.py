@@ -39,7 +39,8 @@ class Request:
 
     @cached_property
     def body(self) -> bytes:
-        if self.headers.get("transfer-encoding") != "chunked":
+        # requests sends both for an empty stream whose length is given, and then no chunk
+        if "content-length" in self.headers or self.headers.get("transfer-encoding") != "chunked":
             return self.stream.read(self.length)
         found = b""
         while size := int(self.stream.readline().split(b";")[0], 16):

@@ -140,6 +140,7 @@ OF_ONE_ITEM = {
     ("sources/index/client.py", "resolve"): "wheels of one solution",
     ("sources/net/download.py", "together"): "files of one image or of one solution",
     ("sources/oci/copying.py", "_fill"): "blobs of one image",
+    ("release/dispatch/kubernetes.py", "remove"): "Jobs of one look, which is repeated",
 }
 """Threads that work on the parts of a single item, which fail with it."""
 

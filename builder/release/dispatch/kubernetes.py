@@ -211,7 +211,14 @@ def _delete(fleet: Fleet, key: str, job: JobState) -> bool:
     text = json.dumps(body | {"propagationPolicy": "Background"})
     path = f"/apis/batch/v1/namespaces/{fleet.namespace}/jobs/{PREFIX}{key}"
     told = _KUBERNETES.ask(["kubectl", "delete", "--raw", path, "--filename", "-"], text, harmless=_OTHER_NOW)
-    return bool(told.strip()) and parse_object(told).get("kind") != "Status"
+    try:
+        return bool(told.strip()) and parse_object(told).get("kind") != "Status"
+    except ValueError as error:
+        raise SchedulerError(
+            f"kubectl printed no answer to a deletion ({shown(repr(error))})",
+            command=["kubectl", "delete"],
+            returncode=0,
+        ) from error
 
 
 def jobs(fleet: Fleet) -> Mapping[str, JobState]:

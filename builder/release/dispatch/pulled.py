@@ -3,11 +3,14 @@
 import json
 import os
 import platform
+import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from builder.core.documents import parse_object
@@ -15,6 +18,9 @@ from builder.core.files import write_whole
 from builder.core.resources import cache
 from builder.core.temporary import locked
 from builder.release.dispatch.left import tell
+
+_ANSWER = 64 << 10
+"""Bytes of an answer: a size, or the layers of an image that went."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +46,7 @@ class PulledImages:
         finally:
             try:
                 self._with_record(lambda found: self._trim(found, image if pulled else None, image))
-            except (OSError, ValueError, subprocess.SubprocessError) as error:
+            except (OSError, ValueError) as error:
                 tell(f"images that were pulled stay on this node: {error}")
 
     def _with_record(self, change: Callable[[dict[str, float]], dict[str, float]]) -> None:
@@ -71,8 +77,20 @@ class PulledImages:
         return int(said) if said is not None and said.strip().isdecimal() else None
 
     def _ask(self, *words: str) -> str | None:
-        """What the tool says; None if it refuses."""
-        done = subprocess.run(
-            [self.tool, *words], capture_output=True, encoding="utf-8", check=False, timeout=300
-        )
-        return done.stdout if done.returncode == 0 else None
+        """The tool's answer; None if it refuses, takes five minutes, or prints more than 64 KiB."""
+        pipe, none = subprocess.PIPE, subprocess.DEVNULL
+        with subprocess.Popen(
+            [self.tool, *words], stdout=pipe, stderr=none, start_new_session=True
+        ) as process:
+            end = partial(os.killpg, process.pid, signal.SIGKILL)
+            limit = threading.Timer(300, end)
+            limit.start()
+            try:
+                assert process.stdout is not None  # noqa: S101 - it is a pipe
+                text = process.stdout.read(_ANSWER + 1)
+                if len(text) > _ANSWER:
+                    end()
+                refused = process.wait() != 0
+            finally:
+                limit.cancel()
+        return None if refused else text.decode("utf-8", "replace")

@@ -10,6 +10,14 @@ import pytest
 
 from builder.image.recipe.probe_file import bundle
 from builder.verify.cudnn_verify.measure.protocol import Ctx
+from builder.verify.cudnn_verify.measure.run import SETTINGS
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter-test takes away what it finds here, and OPENBLAS_CORETYPE is set on some machines."""
+    for name in [name for name in os.environ if SETTINGS.match(name)]:
+        monkeypatch.delenv(name)
 
 
 class Probe:

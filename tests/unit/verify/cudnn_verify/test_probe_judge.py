@@ -60,6 +60,7 @@ def make_run(kind, text, in_flight, *, layer="cudnn", stderr="", **ending):
     ],
 )
 def test_an_abort_of_cudnn(stderr, cause):
+    assert schedule.REGISTERED  # a counter-test finds its stage by name
     run = make_run("signal", "killed by signal 6", "cudnnCreate", stderr=stderr, signal=6)
     judge.default_judge(run)
     assert [(c["id"], c["cause"]) for c in run.checks] == [("C06", cause)]
