@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from probe_elf import mapped_libc, write_elf
 
-from builder.verify.cudnn_verify.measure import counter, judge
+from builder.verify.cudnn_verify.measure import counter, judge, schedule
 from builder.verify.cudnn_verify.measure.fw_common import of_another_release
 from builder.verify.cudnn_verify.measure.library import _own_version
 from builder.verify.cudnn_verify.measure.protocol import Stage
