@@ -194,7 +194,9 @@ def check_candidate(cell: Cell, driver: str | None, *, companions: bool) -> tupl
         if Outcome.of(instead).severity < Outcome.of(found).severity:
             stack, found = fitting, instead
     if companions and Outcome.of(found).is_possible:
-        return beside.settled(stack.cell, stack.beside), found
+        # pins choose the packages below them: opencv-python-headless by what the pinned vllm asks for
+        settled = beside.settled(stack.cell, stack.beside)
+        return settled, _until_refused(stack_of(settled, Truth.of_offer(settled), driver))
     return stack.cell, found
 
 
