@@ -187,6 +187,16 @@ class FrameworkBuilds(object):
             variant = "cu" + "".join(str(part) for part in numbers(row["cuda"])[:2])  # PyPI's have no CUDA
         return self.torch_and_companions(release or row["latest"], variant)
 
+    def index_named(self, release):
+        """The one variant (``cu128``) that a text names, where PyTorch's release has it and driver and card
+        are served by it; None otherwise.
+        """
+        named, rows = getattr(self.here, "variants", ()), self.releases.builds("torch", release)
+        rows = [row for row in rows if row["variant"] in named and len(named) == 1]
+        fits = rows and (self.capability is None or serves(rows[0], self.capability))
+        served = not self.driver_known() or (rows and self.driver_serves(numbers(rows[0]["cuda"])))
+        return rows[0]["variant"] if fits and served else None
+
     def torch_and_companions(self, version, variant, names=("torchvision", "torchaudio")):
         """PyTorch, with those of its companions that are here, in the releases that are compiled for it."""
         names = [name for name in names if name in self.here.packages]
@@ -196,9 +206,21 @@ class FrameworkBuilds(object):
         """PyTorch of a release ("" for any) with other packages, from the index of a build ("" for the one
         that belongs here).
         """
+        known = self.releases.builds("torch", version) if version and self.capability else []
+        variant = variant or self.variant_here(version)
+        here = [row for row in known if (row["variant"] == variant if variant else row["default"])]
+        if here and not serves(here[0], self.capability):
+            own, newer = self._for_card(known), self._for_card(self.releases.builds("torch", None))
+            version, variant = version if own or not newer else "", own or newer or variant
         pairs = [self.releases.paired(name, version) or name for name in names]
-        torch = "torch==" + version if version else "torch"
-        return [torch] + pairs + torch_index(variant or self.variant_here(version))
+        return ["torch==" + version if version else "torch"] + pairs + torch_index(variant)
+
+    def _for_card(self, rows):
+        """The variant of the newest CUDA among builds of the newest release that serve card and driver."""
+        fit = [row for row in rows if row["variant"] and serves(row, self.capability)]
+        fit = [row for row in fit if self.driver_serves(numbers(row["cuda"]))]
+        newest = [row for row in fit if row["latest"] == fit[0]["latest"]]
+        return max(newest, key=lambda row: numbers(row["cuda"]))["variant"] if newest else None
 
     def has_wheels(self, row):
         """Whether a row of ``pairs`` has wheels for the Python and the processor here."""

@@ -14,7 +14,10 @@ _PINNED = {"vllm": "vllm", "sgl_kernel": "sgl-kernel", "xformers": "xformers", "
 _OF_PYTORCH = ("torchvision", "torchaudio", "torchtext", "torchao", "xformers", "fbgemm-gpu")
 """Those that PyTorch's own indexes have."""
 # Those that pip compiles here, against the PyTorch that is here.
-_COMPILED_HERE = "causal_conv1d|mamba_ssm|torch_cluster|torch_scatter|torch_sparse|torch_spline_conv"
+_COMPILED_HERE = (
+    "transformer_engine_torch|grouped_gemm|gsplat|natten|causal_conv1d|mamba_ssm|torch_cluster|torch_scatter|"
+    "torch_sparse|torch_spline_conv"
+)
 KERNEL_PACKAGES = (
     "sgl-kernel",
     "flash-attn",
@@ -118,20 +121,63 @@ def _companions(remedies):
         return None
     (release, variant), cuda = _torch_told(remedies), numbers(remedies.detail.get("torch_cuda"))
     variant = "cu%d%d" % cuda[:2] if len(cuda) > 1 else variant or _variant_of_companion(remedies)
+    variant = variant or remedies.index_named(release or None)
     return remedies.torch_and(("torchvision", "torchaudio"), release, variant)
 
 
-def _pairs_that_fit(remedies):
-    """Packages in the text that are compiled for another PyTorch than the one in it, in the releases that are
-    compiled for that one.
+def companions_apart(remedies, size=3):
+    """{package: requirement}: those in the text that are compiled for another PyTorch than the one in it, and
+    the release that is compiled for that one. ``size``: the numbers of a release that have to differ.
     """
-    (release, variant), here, found = _torch_told(remedies), remedies.here.packages, []
-    for name in _OF_PYTORCH if len(numbers(release)) > 2 else ():
-        pair, row = remedies.releases.paired(name, release), Releases.wheels_of(name, here.get(name))
+    (release, _), here, found = _torch_told(remedies), remedies.here.packages, {}
+    for name in _OF_PYTORCH if len(numbers(release)) >= size else ():
+        version = (here.get(name) or "").partition("+")[0]
+        pair, row = remedies.releases.paired(name, release), Releases.wheels_of(name, version)
+        asked = numbers(row[2][2:])[:size] if row and row[2].startswith("==") else ()
+        if asked and asked == numbers(release)[:size]:
+            continue
         alone = name == "torchaudio" and row and not row[2] and numbers(release) < numbers(row[0])
         if row and pair and (alone or not _serves_torch(row[2], release)):
-            found.append(pair)
+            found[name] = pair
+    return found
+
+
+def _pairs_that_fit(remedies):
+    release, variant = _torch_told(remedies)
+    found = list(companions_apart(remedies).values())
     return found and found + torch_index(variant or remedies.variant_here(release))
+
+
+def two_of_a_family(packages):
+    """(the package that the others follow, one of another release) of the first family in a text of which
+    two are apart; None if all of each are of one release. Their builds do not matter.
+    """
+    for head, rest in read_patterns()["families"].items():
+        release = (packages.get(head) or "").partition("+")[0]
+        for name in rest.split() if release else ():
+            other = (packages.get(name) or release).partition("+")[0]
+            if (
+                numbers(other) != numbers(release)
+                or other.partition("post")[2] != release.partition("post")[2]
+            ):
+                return head, name
+    return None
+
+
+def _family_member(remedies):
+    """The package of a family that is apart, in the release of the one that the others follow."""
+    head, name = two_of_a_family(remedies.here.packages) or (None, None)
+    told = remedies.detail.get("cubin")
+    if not name and not told:
+        return None
+    name = name or told.replace("_", "-")
+    release = (remedies.here.packages.get(head) if head else remedies.detail.get("wanted")) or ""
+    release, local = release.partition("+")[0], (remedies.here.packages.get(name) or "").partition("+")[2]
+    variant = local or _torch_told(remedies)[1] or {12: "cu129", 13: "cu130"}.get(remedies.cuda, "")
+    index = read_patterns()["family-indexes"].get(name, "")
+    if "{variant}" in index and not variant:
+        return None
+    return ["%s==%s" % (name, release)] + index.replace("{variant}", variant).split()
 
 
 def _serves_torch(asked, release):
@@ -320,6 +366,54 @@ def _code_for(remedies):
     return dotted(card) if known else None
 
 
+def _cutlass_dsl(remedies):
+    """CUTLASS's language with the library of the CUDA here, in the release that the text names."""
+    version, major = remedies.here.packages.get("nvidia-cutlass-dsl"), remedies.cuda
+    extra = "[cu13]" if major != 12 else ""
+    return "nvidia-cutlass-dsl" + extra + ("==" + version if version else "")
+
+
+def _variants_of_asked(remedies):
+    release = (getattr(remedies.here, "torch_asked", None) or "").partition("+")[0]
+    rows = Releases().builds("torch", release) if release else []
+    return [row["variant"] for row in rows if row["variant"] and remedies.driver_serves(numbers(row["cuda"]))]
+
+
+def _published_pair(remedies):
+    """The PyTorch that was asked for with a CUDA that has no build of it, from the index nearest above."""
+    release, _, asked = (getattr(remedies.here, "torch_asked", None) or "").partition("+")
+    known = sorted(_variants_of_asked(remedies), key=lambda name: numbers(name[2:]))
+    above = [name for name in known if numbers(name[2:]) > numbers(asked[2:])]
+    return known and remedies.torch_and_companions(release, (above or known[::-1])[0])
+
+
+def _torch_asked_index(remedies):
+    """PyTorch with the variant that a resolver names."""
+    found = re.search(r"torch[=<>~]{1,2}(\d+\.\d+\.\d+)\+(cu\d+)", _failing_words(remedies))
+    release = found and "torch==%s+%s" % found.groups()
+    return found and [release, "--extra-index-url"] + torch_index(found.group(2))[1:]
+
+
+def _torch_of_image(remedies):
+    """PyTorch with its companions, for the CUDA that the text says its image or toolkit is of."""
+    variant = getattr(remedies.here, "image_cuda", None)
+    known = {row["variant"] for row in Releases().builds("torch", None)}
+    return ["torch", "torchvision", "torchaudio"] + torch_index(variant) if variant in known else None
+
+
+def _toolkit_of_words(remedies):
+    found = re.search(r"(?:built|compiled) (?:for|with|against) CUDA (1\d\.\d)", _failing_words(remedies))
+    return found and found.group(1)
+
+
+def _card_code(remedies):
+    """The compute capability of the card here as ``TORCH_CUDA_ARCH_LIST`` names it for kernels that use all
+    of the card: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-feature-list
+    """
+    card = remedies.capability and remedies.capability[:2]
+    return dotted(card) + ("a" if card >= (9, 0) else "") if card else _OWN_CAPABILITY
+
+
 def _arch_asked(remedies):
     return divmod(int(remedies.detail["arch"]), 10) if remedies.detail.get("arch") else None
 
@@ -336,6 +430,8 @@ def _toolkit_for(remedies):
         return "12.9" if not nvcc or nvcc >= (13,) else None  # CUDA 13 dropped it
     rows = [(numbers(floor), numbers(first)) for floor, first in read_patterns()["first-cuda"].items()]
     first = max((floor, first) for floor, first in rows if floor <= card)[1]
+    if card in ((10, 3), (12, 1)):  # by their own names: the notes of CUDA 12.9
+        first = max(first, (12, 9))
     if nvcc and nvcc >= first:
         return None
     return dotted(max(first, build if build[:1] == first[:1] else ()))
@@ -464,7 +560,13 @@ def _release_for_card(remedies):
         if set(own) & set(row["archs"]) and remedies.driver_serves(numbers(row["cuda"])):
             name = extras[remedies.framework]
             name = name % numbers(row["cuda"])[0] if "%s" in name else name
-            return "%s>=%s" % (name, numbers_of_first(row))
+            if remedies.framework == "onnxruntime" and not row["extra"]:
+                name = "onnxruntime-gpu"
+            newest = remedies._rows()[0]
+            if serves(newest, card):
+                return "%s>=%s" % (name, numbers_of_first(row))
+            last = numbers(row["latest"])  # newer ones have dropped the card
+            return "%s>=%s,<%d.%d" % (name, numbers_of_first(row), last[0], last[1] + 1)
     return None
 
 
@@ -508,7 +610,9 @@ def _torch_for_card(remedies):
     PyTorch without its build, and no other package with kernels of its own.
     """
     here = remedies.here
-    told = getattr(here, "says_torch", False) and not getattr(here, "other_kernels", True)
+    raised = getattr(here, "torch_raised", False)
+    others = here.torch_extension if raised else getattr(here, "other_kernels", True)
+    told = getattr(here, "says_torch", False) and not others
     if not told or "+" in (here.packages.get("torch") or "") or set(here.printed_by) & set(KERNEL_PACKAGES):
         return None
     for row in Releases().builds("torch", None) if remedies.capability else ():
@@ -520,9 +624,39 @@ def _torch_for_card(remedies):
 
 
 def _nvrtc_wheel(remedies):
+    if len(remedies.here.cuda_majors) > 1:
+        return None  # one library more would not make them one CUDA
     told = re.search(r"nvrtc-builtins\D{1,12}(1[1-3])", _failing_words(remedies))
     major = int(told.group(1)) if told else remedies.cuda
     return cuda_package("cuda-nvrtc", major) if major in (11, 12, 13) else None
+
+
+def _torch_by_variant(remedies):
+    """PyTorch for CUDA 12.8, whose builds serve Blackwell, where no text names the card and the build here is
+    of an older CUDA 12.
+    """
+    release, wanted = _torch_told(remedies)[0], "cu128"
+    if remedies.capability or {"jetson", "aarch64"} & remedies.here.places:
+        return None
+    rows = [row for row in Releases().builds("torch", None) if row["variant"] == wanted]
+    own = [row for row in Releases().builds("torch", release) if row["variant"] == wanted] if release else []
+    if not rows or not remedies.driver_serves(numbers(rows[0]["cuda"])):
+        return None
+    return remedies.torch_and_companions(release if own else rows[0]["latest"], wanted)
+
+
+def _torch_for_driver(remedies):
+    """PyTorch with its companions from the index of the newest CUDA that the driver serves, where no text
+    names its release.
+    """
+    here = remedies.here
+    if not getattr(here, "says_torch", False) or not remedies.driver_known() or "torch" in here.packages:
+        return None
+    for row in Releases().builds("torch", None):
+        card = remedies.capability is None or serves(row, remedies.capability)
+        if row["variant"] and card and remedies.driver_serves(numbers(row["cuda"])):
+            return ["torch", "torchvision", "torchaudio"] + torch_index(row["variant"])
+    return None
 
 
 def _kernels_of_sglang(remedies):
@@ -648,6 +782,8 @@ PACKAGE_FACTS = {
     "served-torch": _served_torch,
     "torch-by-driver": _torch_by_driver,
     "pairs-that-fit": _pairs_that_fit,
+    "family-member": _family_member,
+    "card-code": _card_code,
     "torch-told": lambda r: _torch_told(r)[0] or None,
     "build-cuda": lambda r: dotted(r.cuda_of_build()) or None,
     "build-cuda-name": lambda r: "-".join(map(str, r.cuda_of_build())) or None,
@@ -667,12 +803,40 @@ PACKAGE_FACTS = {
     "release-for-card": _release_for_card,
     "release-with-wheels": _release_with_wheels,
     "toolkit-name": lambda r: (_toolkit_for(r) or "").replace(".", "-") or None,
+    "no-npp": lambda r: getattr(r.here, "no_npp", False),
+    "npp-wheel": lambda r: (
+        cuda_package("npp", r.cuda) + ("~=13.0.0" if r.cuda == 13 else "") if r.cuda in (12, 13) else None
+    ),
+    "npp-folder": lambda r: "cu13" if r.cuda == 13 else "npp",
+    "install-tool": lambda r: "uv pip" if getattr(r.here, "uv", False) else "pip",
+    "cutlass-dsl": _cutlass_dsl,
+    "torch-asked-index": _torch_asked_index,
+    "published-pair": _published_pair,
+    "published-cuda": lambda r: ", ".join(sorted(_variants_of_asked(r))) or None,
+    "cuda-told-12": lambda r: getattr(r.here, "cuda_named", None) == {12},
+    "cuda-told-13": lambda r: getattr(r.here, "cuda_named", None) == {13},
+    "torch-of-image": _torch_of_image,
+    "toolkit-of-torch": lambda r: _toolkit_of_words(r),
     "cubin": lambda r: r.detail.get("cubin"),
-    "cubin-wanted": lambda r: r.detail.get("cubin") and r.detail.get("wanted"),
     "instead": lambda r: r.detail.get("instead"),
     "package": _package_built,
     "torch-for-card": _torch_for_card,
     "nvrtc": _nvrtc_wheel,
+    "cutlass-told": lambda r: "cutlass" in _failing_words(r),
+    "cutlass-parts": lambda r: "nvidia-cutlass-dsl-libs-cu%d" % r.cuda if r.cuda in (12, 13) else None,
+    "bitsandbytes-told": lambda r: "bitsandbytes" in r.here.printed_by,
+    "cupy-wheel": lambda r: (
+        "cupy-cuda%dx" % r.cuda if "cupy" in r.here.named and r.cuda in (12, 13) else None
+    ),
+    "nvcc-in-wheels": lambda r: _one_toolkit(r),
+    "toolkit-here-name": lambda r: (
+        "-".join(map(str, r.cuda_of_build()))
+        if len(r.cuda_of_build()) > 1
+        else {13: "13-0"}.get(r.cuda, "12-9")
+    ),
+    "torch-by-variant": _torch_by_variant,
+    "variant-before-12.8": lambda r: () < r.cuda_of_build() < (12, 8),
+    "torch-for-driver": _torch_for_driver,
     "kernels-of-sglang": _kernels_of_sglang,
     "vllm-here": _vllm,
     "module-wheel": _module_wheel,

@@ -25,6 +25,7 @@ _CUT_OFF = re.compile(
     r"(^|[\s,'])[\w.\[\]-]*([=!~<>]=|[<>])(?![=\s]*[\dv])|(^|\s)\w+='*(\s|$)|(\b|-cu)None\b"
 )
 _PIP = re.compile(r"(?:(?<=^)|(?<=&& ))(?:uv )?pip(?= (?:un)?install)")
+_AS_UV = re.compile(r"(?<!uv )\bpip(?= (?:un)?install)")
 _PORTABLE = r".\\python_embeded\\python.exe -s -m pip"
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
@@ -51,6 +52,10 @@ class Remedies(FrameworkBuilds):
             self.here, "python_here", True
         ):
             found = [command for command in found if command.where not in ("pip", "conda")]
+        if "nix" in self.here.places:  # neither apt nor /usr/local is there
+            found = [c for c in found if c.where != "apt" and "/usr/local" not in c.text]
+        if getattr(self.here, "uv_project", False):  # its environment has no pip
+            found = [c._replace(text=_AS_UV.sub("uv pip", c.text)) if c.where == "pip" else c for c in found]
         if getattr(self.here, "podman", False):
             found = [c._replace(text=_as_podman(c.text)) if c.where == "docker" else c for c in found]
         if "comfy-portable" in self.here.places:  # its own Python, beside its folder
@@ -166,7 +171,7 @@ class Remedies(FrameworkBuilds):
         text = "Install cuDNN %d.%d%s for the CUDA that is here" % (wanted[0], wanted[1], later)
         return text + ": NVIDIA's package libcudnn%d, or conda's cudnn=%d.%d." % (wanted[:1] + wanted[:2])
 
-    def image(self):
+    def image(self, cause=None):
         """The command for an image in which release and card fit; None for a release that is unknown."""
         unknown = self.guessed or not self.certain or (self.version and not self.rows)
         old = self.capability and self.capability < (5, 0)  # no base of rtbuild's has a CUDA that old
@@ -181,6 +186,8 @@ class Remedies(FrameworkBuilds):
             return None
         minor = dotted(numbers(self.version)[:2])
         name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
+        if cause == "framework-arch-missing" and not self.capability:
+            return None  # this very release is the one without code for the card
         served = not (self.capability and self.rows) or any(serves(row, self.capability) for row in self.rows)
         text = "rtbuild up " + ("'%s==%s.*'" % (name, minor) if minor and served else name)
         text += " --gpu %d.%d" % self.capability[:2] if self.capability else ""
@@ -323,6 +330,20 @@ class Remedies(FrameworkBuilds):
         row = self.nearest_torch() if self.framework == "torch" else None
         return self.torch_words(row) if row else None
 
+    def _nearest_indexed(self):
+        """As ``nearest``, always from an index that has builds with CUDA: that of a text whose PyTorch is the
+        one for the CPU may be another than PyPI's.
+        """
+        row = self.nearest_torch() if self.framework == "torch" else None
+        if row is None:
+            return None
+        release = self.torch_release() if row in self._torch_rows() else None
+        named = self.index_named(release)
+        variant = named or row["variant"] or "cu" + "".join(map(str, numbers(row["cuda"])[:2]))
+        if not self.torch_release():
+            return self.torch_and(("torchvision", "torchaudio"), "", variant)
+        return self.torch_and_companions(release or row["latest"], variant)
+
     def _torch_again(self):
         version, _, local = (self.version or "").partition("+")
         return self.torch_and_companions(version, local) if version and self.framework == "torch" else None
@@ -367,6 +388,7 @@ class Remedies(FrameworkBuilds):
         "release": lambda r: r.version,
         "memory": lambda r: _MEMORY.get(r.framework) if r.certain else None,
         "nearest": _nearest,
+        "nearest-indexed": _nearest_indexed,
         "nearest-cuda": lambda r: (r.nearest_torch() or {}).get("cuda"),
         "torch-again": _torch_again,
         "torch-2.5.1": _torch_251,

@@ -10,11 +10,11 @@ from ..common.causes import CAUSES
 from ..common.remedies import Remedies
 from ..common.versions import cudnn_tuple, dotted
 from .reading import redact
-from .signatures import FEWEST, by_frequency, read_counts, read_next_checks, read_signatures
+from .signatures import FEWEST, Words, by_frequency, read_counts, read_next_checks, read_signatures
 from .text_facts import CONDITIONS, TextFacts, printed_by
 
 WRAPPER, FITS, PROVES = 1, 2, 3
-_STRENGTHS = {"wrapper": WRAPPER, "class": FITS, "fits": FITS, "proves": PROVES}
+_STRENGTHS = {"wrapper": WRAPPER, "class": FITS, "facts": FITS, "fits": FITS, "proves": PROVES}
 _SURENESS = (None, "a message that hides its cause", "fits", "proven by the text")
 # A line of a program: what it would print is no evidence that it printed it.
 _PROGRAM_TEXT = re.compile(
@@ -42,13 +42,18 @@ SignatureHit = namedtuple("SignatureHit", "signature line detail causes strength
 
 
 def _hit(signature, match, lines, index, facts):
-    """A :class:`SignatureHit` of a match whose first line is ``lines[index]``."""
+    """A :class:`SignatureHit` of a match whose first line is ``lines[index]``; None where a condition that
+    the signature needs does not hold.
+    """
     line = lines[index]
     # lines as long as a terminal is wide: this one may be their end
     above = [line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= 60]
     detail = _detail(match, line)
     detail.update(printed_by=printed_by(" ".join(above) + line.text), requirement=signature.wants)
-    strength, because, causes = _STRENGTHS.get(signature.kind, 0), [], by_frequency(signature)
+    strength, causes = _STRENGTHS.get(signature.kind, 0), by_frequency(signature)
+    because = [CONDITIONS[condition](facts, detail) for condition in signature.needs]
+    if not all(because):
+        return None
     for condition, cause in signature.unless:
         reason = CONDITIONS[condition](facts, detail)
         if reason:
@@ -67,7 +72,7 @@ def _hit(signature, match, lines, index, facts):
         strength = FITS
     # a signature's words are about its own causes
     says = signature.says if not reason or cause in signature.causes else None
-    says = says and _FIELD.sub(lambda found: detail.get(found.group(1)) or "?", says)
+    says = says and _FIELD.sub(lambda found: str(detail.get(found.group(1)) or "?").rstrip("."), says)
     return SignatureHit(signature, line, detail, causes, strength, because, says)
 
 
@@ -110,7 +115,10 @@ def diagnose(reading):
         if broken and not harmless:
             findings, harmless = find(whole, facts)
         findings = (
-            findings or find_class(reading.lines, facts) or (find_class(whole, facts) if broken else [])
+            findings
+            or find_facts(reading.lines, facts)
+            or find_class(reading.lines, facts)
+            or (find_class(whole, facts) if broken else [])
         )
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
@@ -158,13 +166,20 @@ def _unwrapped(lines):
 def find(lines, facts):
     """[SignatureHit] of the exact signatures, and [{line, says, source}] of lines that mean nothing."""
     findings, harmless = [], []
-    for signature, match, index in _matches(lines, [row for row in read_signatures() if row.kind != "class"]):
-        if signature.kind == "harmless":
-            row = {"line": _place(lines[index]), "says": signature.says, "source": signature.source}
+    exact = [row for row in read_signatures() if row.kind not in ("class", "facts")]
+    for hit in _hits(lines, exact, facts):
+        if hit.signature.kind == "harmless":
+            row = {"line": _place(hit.line), "says": hit.signature.says, "source": hit.signature.source}
             harmless.append(row)
         else:
-            findings.append(_hit(signature, match, lines, index, facts))
+            findings.append(hit)
     return findings, harmless
+
+
+def find_facts(lines, facts):
+    """[SignatureHit] of the first fault that the facts of a text show together, where no line tells of it."""
+    rows = [row for row in read_signatures() if row.kind == "facts"]
+    return list(islice((hit for hit in _hits(lines, rows, facts) if hit.causes), 1))
 
 
 def find_class(lines, facts):
@@ -175,25 +190,27 @@ def find_class(lines, facts):
     lines = lines if len(lines) <= _SHORT else lines[-_END:]
     lines = [line for line in lines if not any(_is_in(row, line.text) for row in harmless)]
     rows = [row for row in read_signatures() if row.kind == "class"]
-    hits = (_hit(row, match, lines, index, facts) for row, match, index in _matches(lines, rows))
+    hits = _hits(lines, rows, facts)
     return list(islice((hit for hit in hits if hit.causes or not hit.signature.causes), 1))
 
 
 def _is_in(signature, text):
-    return signature.may_fit(text.lower()) and signature.pattern.search(text) is not None
+    return signature.may_fit(Words(text)) and signature.pattern.search(text) is not None
 
 
-def _matches(lines, signatures):
-    """(signature, match, index of its first line) of those that a text has, in their order."""
+def _hits(lines, signatures, facts):
+    """:class:`SignatureHit` of those that a text has, in their order."""
     text, starts = "\n".join(line.text for line in lines), [0]
     for line in lines:
         starts.append(starts[-1] + len(line.text) + 1)
-    taken, lower = [], text.lower()
+    taken, words = [], Words(text)
     for signature in signatures:
-        match = _free_match(signature.pattern, text, taken) if signature.may_fit(lower) else None
-        if match is not None:
+        match = _free_match(signature.pattern, text, taken) if signature.may_fit(words) else None
+        index = match and bisect_right(starts, match.start()) - 1
+        hit = match and _hit(signature, match, lines, index, facts)
+        if hit:
             taken.append(match.span())
-            yield signature, match, bisect_right(starts, match.start()) - 1
+            yield hit
 
 
 def _free_match(pattern, text, taken):
@@ -245,7 +262,7 @@ def _row(cause, finding, facts):
     remedies = Remedies(facts, finding.detail, signature.systems)
     commands = [] if silent else remedies.commands(cause)
     ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
-    image = remedies.image() if ours and "windows" not in facts.places else None
+    image = remedies.image(cause) if ours and "windows" not in facts.places else None
     commands += [image] if image else []
     loaded = {"pip", "apt", "conda"} & {command.where for command in commands}
     return dict(

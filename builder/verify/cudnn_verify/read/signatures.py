@@ -9,10 +9,10 @@ from collections import namedtuple
 from ..common.causes import ini_row
 from ..common.tables import Section, beside, read_patterns, read_sections
 
-# example: a line as programs print it; text: the expression; words: see Signature; causes: ids, the most
-# frequent first; when, first, unless: [(condition, cause)]
+# example: a line as programs print it; text: the expression; causes: ids, the most
+# frequent first; needs: conditions; when, first, unless: [(condition, cause)]
 _Fields = namedtuple(
-    "_Fields", "id example text words systems kind causes when first unless wants says source"
+    "_Fields", "id example text systems kind causes needs when first unless wants says source"
 )
 NextCheck = namedtuple("NextCheck", "id causes place command decides")
 
@@ -26,9 +26,7 @@ _QUANTIFIER = re.compile(r"(?P<optional>[*?]|\{0?,\d*\}|\{0\})\??|(?:\+|\{[^}]*\
 
 
 class Signature(_Fields):
-    """One section of ``signatures.ini``. ``words``: in lower case, one of them is in each text that the
-    expression fits; () if none is known.
-    """
+    """One section of ``signatures.ini``."""
 
     __slots__ = ()
 
@@ -37,9 +35,26 @@ class Signature(_Fields):
         """The compiled expression. To compile all of them takes longer than to read a message."""
         return compiled(self.text)
 
-    def may_fit(self, lower):
-        """Whether the expression is worth a try on a text in lower case."""
-        return not self.words or any(word in lower for word in self.words)
+    def may_fit(self, words):
+        """Whether the expression is worth a try on the text of a :class:`Words`."""
+        return words.may_fit(self.text)
+
+
+class Words(dict):
+    """{word: whether it is in a text}, by one search for each."""
+
+    def __init__(self, text):
+        super(Words, self).__init__()
+        self._text = text.lower()
+
+    def __missing__(self, word):
+        self[word] = word in self._text
+        return self[word]
+
+    def may_fit(self, expression):
+        """Whether the text has the words without which an expression fits nothing."""
+        rows = required_parts(expression)
+        return not rows or any(all(any(self[word] for word in part) for part in row) for row in rows)
 
 
 SIGNATURES = beside("read/signatures.ini")
@@ -47,7 +62,7 @@ NEXTCHECKS = beside("read/next_checks.ini")
 FEWEST = 3
 """Confirmed threads of a signature from which on they decide on the order of its causes."""
 COUNTS = beside("read/cause_counts.ini")
-SIGNATURE_KINDS = ("proves", "fits", "wrapper", "harmless", "program", "class")
+SIGNATURE_KINDS = ("proves", "fits", "wrapper", "harmless", "program", "facts", "class")
 _TAKEN = {}
 """Signatures, looks and counts that were taken in place of this release's."""
 
@@ -108,9 +123,9 @@ def _signature(section):
 
     return Signature(
         id=section.name,
-        words=required_words(section["text"]),
         systems=_listed(section.get("in", "")),
         causes=_listed(section.get("causes", "")),
+        needs=_listed(section.get("if", "")),
         when=pairs("when"),
         first=pairs("first"),
         unless=pairs("unless"),
@@ -123,16 +138,18 @@ def compiled(text):
     return re.compile(text.replace(" ", r"\s+"), re.IGNORECASE | re.MULTILINE)
 
 
-def required_words(text):
-    """Words of which one is in whatever an expression of ``signatures.ini`` fits, in lower case: of each
-    alternative the longest; () if an alternative has none of three letters.
+@functools.lru_cache(maxsize=None)
+def required_parts(text):
+    """Of each alternative of an expression the parts that it needs, of each part the words of which one is in
+    whatever fits, in lower case; () if an alternative needs none of three letters.
     """
-    best, _ = _needed(text, 0)
-    return tuple(sorted(set(best))) if best and min(map(len, best)) >= 3 else ()
+    text = re.sub(r"\(\?[aimsux]+:", "(?:", re.sub(r"\(\?[aimsux]+\)", "", text))
+    rows = [[part for part in row if min(map(len, part)) >= 3] for row in _needed(text, 0)[0]]
+    return tuple(rows) if all(rows) else ()
 
 
 def _needed(text, at):
-    """(the words that one alternative each needs, or None; the end) of a group from its inside on."""
+    """(the parts that each alternative needs, as lists of words; the end) of a group from its inside on."""
     alternatives, found, word = [], [], ""
     while at < len(text):
         token = _ATOM.match(text, at)
@@ -141,11 +158,12 @@ def _needed(text, at):
             alternatives.append(found + [[word]] * bool(word))
             found, word = [], ""
             if value == ")":
-                return _best(alternatives), at
+                return alternatives, at
             continue
         inner = None
         if kind in ("look", "group"):
             inner, at = _needed(text, at)
+            inner = _best(inner)
         literal = value.lower() if kind in ("plain", "escaped") and _is_literal(kind, value) else ""
         quantifier = _QUANTIFIER.match(text, at)
         at = quantifier.end() if quantifier else at
@@ -155,7 +173,7 @@ def _needed(text, at):
             continue
         found += [[word]] * bool(word) + [inner] * bool(inner and kind == "group" and not optional)
         word = ""
-    return _best(alternatives + [found + [[word]] * bool(word)]), at
+    return alternatives + [found + [[word]] * bool(word)], at
 
 
 def _is_literal(kind, value):

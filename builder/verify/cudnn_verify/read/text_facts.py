@@ -4,15 +4,17 @@ by which such facts decide on the line that failed.
 The expressions are in ``patterns.ini``, and compiled at their first use: most runs of the probe read no text.
 """
 
+import functools
 import re
 from itertools import islice
 
 from ....core.cards import cards_in
 from ..common.distributions import canonical
-from ..common.framework_builds import card_within
-from ..common.package_facts import KERNEL_PACKAGES, two_that_exclude
+from ..common.framework_builds import card_within, serves
+from ..common.package_facts import KERNEL_PACKAGES, companions_apart, two_of_a_family, two_that_exclude
 from ..common.remedies import Remedies
 from ..common.tables import (
+    Releases,
     cuda_major_of,
     cudnn_of_torch,
     driver_floor,
@@ -22,6 +24,7 @@ from ..common.tables import (
     read_patterns,
 )
 from ..common.versions import cuda_tuple, cudnn_tuple, dotted, numbers
+from .signatures import Words
 
 
 def _package_names():
@@ -41,10 +44,17 @@ _PACKAGES = (
 """Packages that stand on PyTorch, of which messages and remedies name releases."""
 
 
+def _family_names():
+    names = {name for head, rest in read_patterns()["families"].items() for name in [head, *rest.split()]}
+    return "|".join(name.replace("-", "[-_]") for name in sorted(names, key=lambda name: (-len(name), name)))
+
+
 def _find_all(name, text):
     """The groups that hold something, of each match of an expression."""
     pattern = read_patterns()["told"][name].replace("FRAMEWORKS", _package_names())
-    for found in re.finditer(pattern.replace("PACKAGES", _PACKAGES), text):
+    pattern = pattern.replace("FAMILIES", _family_names())
+    pattern = pattern.replace("PACKAGES", _PACKAGES)
+    for found in re.finditer(pattern, text) if _words_of(text).may_fit(pattern) else ():
         yield {key: value for key, value in found.groupdict().items() if value}
 
 
@@ -55,14 +65,21 @@ def _groups(name, text):
 
 def _fitting(section, text):
     """The keys of a section whose expressions are found in a text."""
-    return [key for key, pattern in read_patterns()[section].items() if re.search(pattern, text)]
+    words, rows = _words_of(text), read_patterns()[section].items()
+    return [key for key, pattern in rows if words.may_fit(pattern) and re.search(pattern, text)]
+
+
+@functools.lru_cache(maxsize=1)
+def _words_of(text):
+    return Words(text)
 
 
 def printed_by(text):
     """The frameworks whose files, modules or names a text has."""
     rows = {row["told"]: row["printed_by"] for row in read_frameworks().values() if "printed_by" in row}
     rows.update(read_patterns()["printed-by"])
-    return {name for name, pattern in rows.items() if re.search(pattern, text)}
+    words = Words(text)
+    return {name for name, pattern in rows.items() if words.may_fit(pattern) and re.search(pattern, text)}
 
 
 _MOST_REQUIREMENTS = 200
@@ -109,8 +126,8 @@ class TextFacts(object):
     def _packages(self, text):
         rows = read_frameworks().values()
         names = {alias: row["told"] for row in rows for alias in row.get("aliases", ())}
-        for pattern in ("instead", "pinned", "asked", "wordy"):
-            for found in _find_all(pattern, text):
+        for pattern in ("instead", "pinned", "asked", "wordy", "family_pair", "family"):
+            for found in sorted(_find_all(pattern, text), key=lambda found: "bound" in found):
                 name = canonical(found["name"])
                 self.packages.setdefault(names.get(name, name), found["version"].rstrip(".,;)"))
         majors = [_groups("plus", version).get("major") for version in self.packages.values()]
@@ -154,6 +171,14 @@ class TextFacts(object):
             bare = re.sub(r"\s", "", _groups("card_number", text).get("name", "").lower())
             names = [name for name in ("rtx" + bare, "gtx" + bare) if name in known.capabilities]
             cards.update((name.upper(), known.capabilities[name]) for name in names[:1])
+        if not cards:
+            cards.update(
+                {
+                    "a card of the series with compute capability %s" % cc: cc
+                    for cc in _fitting("series", text)
+                }
+            )
+        self.driver_cuda_known = bool(self.driver or self.driver_cuda)
         self.cards, by_card = list(cards), next(iter(cards.values()), None)
         digits = _groups("capability", text).get("cc")
         self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else by_card
@@ -168,6 +193,16 @@ class TextFacts(object):
         minor = said.get("tag") or said.get("folder")
         self.python = "3." + minor if minor else said.get("instead") or said.get("version")
         self.wheel_torch = _groups("wheel_torch", text).get("version")
+        said = _groups("image_cuda", text)
+        digits = said.get("base") or said.get("variable") or said.get("named") or ""
+        self.image_cuda = "cu" + digits.replace(".", "") if digits else None
+        """The CUDA of the image or the setting that the text names, as PyTorch's variants are named."""
+        self.variants = {found["variant"] for found in _find_all("variants", text)}
+        """PyTorch's variants that a text names: ``cu128``."""
+        self.torch_asked = _groups("torch_asked", text).get("version")
+        """PyTorch as an installer is asked for it, with its build: ``2.6.0+cu121``."""
+        self.torches = {numbers(found["version"])[:2] for found in _find_all("torches", text)}
+        """The minor releases of PyTorch that a text names."""
         self.library_path, self.noexec = (
             _groups("path", text).get("value"),
             _groups("noexec", text).get("path"),
@@ -391,6 +426,78 @@ def _beyond_card(_, detail):
     return more and "the program asks for %s %siB at once, and the card has %s %siB" % here
 
 
+def _family_apart(facts, _):
+    apart = two_of_a_family(facts.packages)
+    return apart and "%s %s belongs to another release of %s than the %s here" % (
+        apart[1],
+        facts.packages[apart[1]],
+        apart[0],
+        facts.packages[apart[0]],
+    )
+
+
+def _companions_apart(facts, detail):
+    """A companion in the text is compiled for another PyTorch, or another CUDA, than the one in it."""
+    release, _, variant = (facts.packages.get("torch") or "").partition("+")
+    if facts.cpu_told:
+        return None
+    for name in companions_apart(Remedies(facts, detail), 2):
+        return "%s %s is not for PyTorch %s" % (name, facts.packages[name], release)
+    for name in ("torchvision", "torchaudio"):
+        other = (facts.packages.get(name) or "").partition("+")[2]
+        if variant and other and other != variant and "cpu" not in (other, variant):
+            return "%s is built for %s, and PyTorch for %s" % (name, other, variant)
+    return None
+
+
+def _build_without_card(facts, detail):
+    """The build of PyTorch or ONNX Runtime that a text names has code for none of the cards in it."""
+    remedies = Remedies(facts, detail, ("torch",) if "torch" in facts.packages else ("onnxruntime",))
+    rows, (_, _, variant) = remedies.rows, (remedies.version or "").partition("+")
+    rows = [row for row in rows if (row["variant"] == variant if variant else row["default"])]
+    cards = [numbers(capability) for capability in facts.capabilities]
+    told = numbers(facts.built_cuda)
+    if variant == "cpu" or facts.arch_list or not (rows or told) or not cards or "jetson" in facts.places:
+        return None
+    if any(serves(rows[0], card) if rows else card_within(told, card) for card in cards):
+        return None
+    if any(card < (3, 7) for card in cards):
+        return None
+    name = "%s %s" % (remedies.framework, remedies.version) if rows else "CUDA " + facts.built_cuda
+    return _card(facts, "%s has no code for" % name)
+
+
+def _driver_below_build(facts, detail):
+    return _driver_old(facts, detail) if _cuda_of_build(facts) and facts.driver_cuda_known else None
+
+
+def _onnxruntime_of_other_cuda(facts, detail):
+    remedies = Remedies(facts, detail, ("onnxruntime",))
+    majors = {numbers(row["cuda"])[0] for row in remedies.rows if row["cuda"]}
+    named = facts.cuda_majors if "torch" in facts.packages else facts.cuda_named
+    if remedies.framework != "onnxruntime" or len(majors) != 1 or len(named) != 1 or majors == named:
+        return None
+    here = (remedies.version, majors.pop(), next(iter(named)))
+    return "ONNX Runtime %s is built for CUDA %d, and the text is about CUDA %d" % here
+
+
+def _two_cudnn(facts, _):
+    """Two releases of one major version of cuDNN."""
+    here = sorted({numbers(version)[:2] for version in facts.cudnn_here if len(numbers(version)) > 1})
+    apart = [(one, other) for one, other in zip(here, here[1:]) if one[0] == other[0]]
+    return apart and "cuDNN %s and %s are both named" % tuple(map(dotted, apart[0])) or None
+
+
+def _pair_unpublished(facts, _):
+    """A release of PyTorch is asked for with a CUDA for which none was published."""
+    release, _, variant = (facts.torch_asked or "").partition("+")
+    rows = Releases().builds("torch", release) if release and variant.startswith("cu") else []
+    known = sorted({row["variant"] for row in rows if row["variant"]})
+    if not known or variant in known:
+        return None
+    return "PyTorch %s has builds for %s, and none for %s" % (release, ", ".join(known), variant)
+
+
 def _two_nccl(facts, _):
     names = sorted(name for name in facts.packages if re.match(r"nvidia-nccl-cu\d+$", name))
     return (
@@ -495,6 +602,43 @@ def _cuda_of_build(facts):
 
 
 CONDITIONS = {
+    "family-apart": _family_apart,
+    "companions-apart": _companions_apart,
+    "build-without-card": _build_without_card,
+    "driver-below-build": _driver_below_build,
+    "onnxruntime-of-other-cuda": _onnxruntime_of_other_cuda,
+    "two-cudnn": _two_cudnn,
+    "pair-unpublished": _pair_unpublished,
+    "onnxruntime-named": lambda facts, _: (
+        "onnxruntime" in facts.named and "torch" not in facts.named and "ONNX Runtime printed it"
+    ),
+    "bitsandbytes-asks": lambda facts, _: (
+        "bitsandbytes" in facts.printed_by
+        and len(facts.cuda_majors) < 2
+        and "bitsandbytes takes the library for the CUDA of the PyTorch that is here"
+    ),
+    "gpu-named": lambda facts, _: facts.gpu_named and "the text is about a card",
+    "own-build": lambda facts, _: facts.own_build and "the package is compiled here",
+    "in-build-of-cuda": lambda facts, _: (
+        (facts.building or facts.own_build or facts.compiling) and "code of CUDA is compiled"
+    ),
+    "two-torches": lambda facts, _: (
+        len(facts.torches) > 1
+        and "PyTorch %s are both named" % " and ".join(dotted(version) for version in sorted(facts.torches))
+    ),
+    "arch-other": lambda facts, detail: (
+        detail.get("arch")
+        and facts.capability
+        and divmod(int(detail["arch"]), 10) != numbers(facts.capability)[:2]
+        and _card(facts, "this build is not for")
+    ),
+    "no-npp": lambda facts, _: facts.no_npp and "NPP, which TorchCodec's build with CUDA needs, is not found",
+    "same-cuda-told": lambda facts, _: (
+        len(facts.cuda_majors) == 1
+        and "+cu" in (facts.packages.get("torch") or "")
+        and "+cu" in (facts.packages.get("torchcodec") or "")
+        and "PyTorch and TorchCodec are built for one CUDA"
+    ),
     "memory-free": lambda facts, _: _memory(facts, True),
     "memory-full": lambda facts, _: _memory(facts, False),
     "driver-old": _driver_old,

@@ -12,6 +12,10 @@ from packaging.version import Version
 from pages import diagnose_score
 
 from builder.plan.facts.tables import load
+from builder.verify.cudnn_verify.common.framework_builds import serves
+from builder.verify.cudnn_verify.common.remedies import Remedies
+from builder.verify.cudnn_verify.common.tables import Releases
+from builder.verify.cudnn_verify.common.versions import numbers, pins_of, satisfies
 from builder.verify.cudnn_verify.read.reading import read_text_given
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
 
@@ -133,6 +137,53 @@ def test_what_is_compiled_for_a_pytorch_is_named_in_the_release_for_the_one_besi
     assert wrong == []
 
 
+def test_what_a_command_installs_serves_the_card_and_the_driver_of_the_text(answered):
+    """What is proposed has to pass the very facts that the fault was found with."""
+    checked, wrong = 0, []
+    for text, here, cause, command in answered:
+        found = re.search(r"(?<![\w.-])torch==(\d+(?:\.\d+)+)", command)
+        index = re.search(r"whl/(cu\d+)", command)
+        whole = found and "$(" not in command and not command.startswith("rtbuild ")
+        rows = Releases().builds("torch", found[1]) if whole else []
+        rows = [row for row in rows if (row["variant"] == index[1] if index else row["default"])]
+        card, machine = numbers(here.capability), Remedies(here)
+        ours = rows if {"jetson", "macos"}.isdisjoint(here.places) else []
+        for row in ours[:1]:
+            checked += 1
+            if card and len(here.capabilities) == 1 and not serves(row, card):
+                wrong.append((cause, command, here.capability, text[:200]))
+            served = not machine.driver_known() or machine.driver_serves(numbers(row["cuda"]))
+            if not served and cause in CHANGES_BUILD:
+                wrong.append((cause, command, here.driver, text[:200]))
+        for spec in re.findall(r"onnxruntime-gpu(?:\[[\w,]+\])?([<>=][\d.,<>=]+)", command) if card else ():
+            rows = Releases().builds("onnxruntime-gpu", None)
+            newest = next((row for row in rows if satisfies(row["latest"], pins_of(spec))), None)
+            checked += 1
+            if newest and not serves(newest, card):
+                wrong.append((cause, command, here.capability, text[:200]))
+        if re.search(r"nvidia-cuda-nvrtc(-cu\d+)?$", command) and len(here.cuda_majors) > 1:
+            wrong.append((cause, command, sorted(here.cuda_majors), text[:200]))
+    assert checked > 100
+    assert wrong == []
+
+
+def test_no_release_is_built_again_that_lacks_a_card_which_no_text_names(answered):
+    for text, here, cause, command in answered:
+        again = re.search(r"rtbuild up '[\w-]+==", command) and not here.capability
+        assert not (again and cause == "framework-arch-missing"), (command, text[:200])
+
+
+def test_a_package_that_was_compiled_here_is_compiled_anew_and_pytorch_stays():
+    text = (
+        "NVIDIA GB10, uv pip install -e . with TORCH_CUDA_ARCH_LIST unset\nNotImplementedError: No compiled"
+    )
+    text += " cutlass_scaled_mm for a compute capability less than CUDA device capability: 121"
+    (row,) = diagnose_score.answer(text)["causes"]
+    first = row["commands"][0]["text"]
+    assert first == 'TORCH_CUDA_ARCH_LIST="12.1a" uv pip install -e . --no-build-isolation'
+    assert not any("torch==" in command["text"] for command in row["commands"])
+
+
 def test_a_build_of_pytorch_is_taken_from_the_index_of_the_text(answered, facts):
     builds, checked, wrong = facts.frameworks["torch"], 0, []
     for text, here, cause, command in answered:
@@ -147,6 +198,9 @@ def test_a_build_of_pytorch_is_taken_from_the_index_of_the_text(answered, facts)
         if other or len(told) != 1 or not ours or "$(" in command:
             continue
         variant, release = told.pop(), named.get("torch") or here.packages["torch"].partition("+")[0]
+        row = next((r for r in Releases().builds("torch", release) if r["variant"] == variant), None)
+        if row and here.capability and not serves(row, numbers(here.capability)):
+            continue  # that build has no code for the card
         default = [row.variant for row in builds.rows if row.version == release and row.default]
         checked += 1
         if f"/{variant}" not in command and variant not in default:
@@ -170,7 +224,7 @@ def test_no_build_variable_has_a_card_that_the_text_does_not_name(answered):
     assert len(asked) > 10
     for text, here, _, command in asked:
         value = re.search(r"ARCH_LIST=[\"']?([^\"' ]+)", command)[1]
-        assert value.startswith("$(nvidia-smi") or value.partition("+")[0] in here.capabilities, (
+        assert value.startswith("$(nvidia-smi") or value.partition("+")[0].rstrip("a") in here.capabilities, (
             command,
             text[:200],
         )
