@@ -836,6 +836,7 @@ PACKAGE_FACTS = {
     ),
     "torch-by-variant": _torch_by_variant,
     "variant-before-12.8": lambda r: () < r.cuda_of_build() < (12, 8),
+    "flash-attn-told": lambda r: re.search(r"flash[-_]attn", _failing_words(r)) is not None,
     "torch-for-driver": _torch_for_driver,
     "kernels-of-sglang": _kernels_of_sglang,
     "vllm-here": _vllm,
