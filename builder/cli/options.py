@@ -242,7 +242,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def suites(texts: Iterable[str] | None) -> tuple[str, ...]:
-    """``--suite``: names of the probe's suites, repeated or separated by commas. Raises UsageError."""
+    """Names of the probe's suites, repeated or separated by commas. Raises UsageError."""
     found = [name.strip() for text in texts or () for name in text.split(",")]
     if unknown := [name for name in found if name not in SUITES]:
         raise UsageError(f"there is no suite {unknown[0]}", hint=f"one of {', '.join(SUITES)}")

@@ -197,13 +197,14 @@ def verify_cell(
     from builder.verify.runner import Expectation, verify
 
     with cell_run.stage(Stage.VERIFY):
-        cell_run.progress(f"cudnn-verify: {suites_told(cell_run.cell)}", quiet=False)
+        cell_run.progress(f"cudnn-verify: {load().suites_told(cell_run.cell)}", quiet=False)
         report = verify(
             image,
             engine=engine,
             expect=Expectation.of(pinned) if pinned is not None else Expectation(),
             gpus=gpus,
             suites=cell_run.cell.suites(),
+            suggested=load().suggested_suites(cell_run.cell),
             store=reports,
             again=again,
             cancel=cell_run.cancel,
@@ -211,14 +212,6 @@ def verify_cell(
         )
         cell_run.done(report.verdict.value + (f", {report.cause}" if report.cause else ""))
         return report
-
-
-def suites_told(cell: Cell) -> str:
-    """The suites that run, and those that the cell's packages have besides, if the matrix names none."""
-    runs = cell.suites()
-    more = [name for name in load().suggested_suites(cell) if name not in runs] if not cell.verify else []
-    told = ", ".join(runs)
-    return f"{told}; its packages have more: verify: [{', '.join(more)}]" if more else told
 
 
 def outcome_of(report: Report) -> CellOutcome:

@@ -149,6 +149,9 @@ def verify_digest(
     suite: list[str] | None = opt.of(
         "--suite NAMES: Suites that the probe runs besides `conv`, separated by commas. May be repeated."
     ),
+    suggested: list[str] | None = opt.of(
+        "--suggested NAMES $RTBUILD_SUGGESTED: Suites that it runs without effect on the verdict."
+    ),
     key: str | None = opt.REPORT_KEY,
     hand_in: bool = opt.of("--hand-in: Run nothing; hand in a report that is kept here.", False),
     keep_images: int = opt.of(
@@ -168,6 +171,7 @@ def verify_digest(
             tool=None if runtime == "auto" else runtime,
             seconds=seconds,
             suites=opt.suites(suite),
+            suggested=opt.suites(suggested),
             signer=Signer(key=key) if key else None,
             hand_in=hand_in,
             keep_images=keep_images,

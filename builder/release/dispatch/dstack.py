@@ -42,6 +42,7 @@ def _task(task: Task, fleet: Fleet) -> dict[str, Any]:
     """The document of one task. Its name is the task's key, so applying it twice runs it once at a time."""
     lane = fleet.lane(task.column)
     suites = f" --suite {','.join(task.suites)}" if task.suites else ""
+    suites += f" --suggested {','.join(task.suggested)}" if task.suggested else ""
     made = {
         "type": "task",
         "name": _PREFIX + task.key,

@@ -105,6 +105,7 @@ def _job(task: Task, fleet: Fleet, failed: Sequence[str] = ()) -> dict[str, Any]
     (container,), (tmp,) = pod["containers"], pod["volumes"]
     container["image"] = task.image
     container["command"] += ["--suite", ",".join(task.suites)] if task.suites else []
+    container["command"] += ["--suggested", ",".join(task.suggested)] if task.suggested else []
     asked = {"cpu": str(lane.cpus or 2), "memory": lane.memory or "8Gi", "ephemeral-storage": lane.disk}
     container["resources"] = {"requests": asked, "limits": dict(asked)}
     tmp["emptyDir"]["sizeLimit"] = lane.disk

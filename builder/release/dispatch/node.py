@@ -82,6 +82,7 @@ def verify_digest(
     tool: Tool | None,
     seconds: int,
     suites: Sequence[str] = (),
+    suggested: Sequence[str] = (),
     signer: Signer | None = None,
     hand_in: bool = False,
     keep_images: int = KEEP_IMAGES,
@@ -97,6 +98,7 @@ def verify_digest(
         tool: None takes the first of docker, podman, apptainer and singularity that is here.
         seconds: Time limit of the container.
         suites: What the probe runs besides ``conv``. A report that is there counts only with them.
+        suggested: What it runs without effect on the verdict.
         signer: Signs the report. A report that is there counts only if the same key signed it.
         hand_in: Run nothing: only hand in what is kept.
         keep_images: Gigabytes of images that Docker or Podman pulled for tasks, and that stay here. Of
@@ -132,6 +134,7 @@ def verify_digest(
             tool=tool,
             seconds=seconds,
             suites=suites,
+            suggested=suggested,
             signer=signer,
             keep_images=keep_images,
         )
@@ -152,6 +155,7 @@ def _run_and_attach(
     tool: Tool | None,
     seconds: int,
     suites: Sequence[str],
+    suggested: Sequence[str],
     signer: Signer | None,
     keep_images: int,
 ) -> NodeResult:
@@ -162,7 +166,7 @@ def _run_and_attach(
         raise MissingToolError(f"there is no {' or '.join(tools)} on this node", hint=hint)
     given = re.sub("[^A-Za-z0-9_.-]", "-", _given(os.environ)) or "all"
     name = f"rtbuild-{staged.digest.removeprefix('sha256:')[:12]}-{given}"
-    command = container(used, staged.reference, os.environ, name, suites)
+    command = container(used, staged.reference, os.environ, name, suites, suggested=suggested)
     with contextlib.ExitStack() as held:
         if used not in _BY_PROCESS:
             held.enter_context(PulledImages(tool=used, gigabytes=keep_images).using(staged.reference))
@@ -309,7 +313,13 @@ def _given(environment: Mapping[str, str]) -> str:
 
 
 def container(
-    tool: Tool, image: str, environment: Mapping[str, str], name: str, suites: Sequence[str] = ()
+    tool: Tool,
+    image: str,
+    environment: Mapping[str, str],
+    name: str,
+    suites: Sequence[str] = (),
+    *,
+    suggested: Sequence[str] = (),
 ) -> list[str]:
     """The command that runs the probe in an image: no root, no network, nothing to write to but /tmp.
 
@@ -317,6 +327,7 @@ def container(
     """
     given = _given(environment)
     asked = ["--json", *(["--suite", ",".join(suites)] if suites else [])]
+    asked += ["--suggested", ",".join(suggested)] if suggested else []
     inside = ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
     inside += ["--name", name]
     probe = ["--entrypoint", "cudnn-verify", image, *asked]

@@ -35,6 +35,8 @@ class Task:
     """sha256 of the probe in that image, 64 hex digits."""
     suites: tuple[str, ...] = ()
     """What the probe is to run besides ``conv``."""
+    suggested: tuple[str, ...] = ()
+    """What it runs without effect on the verdict; a report is one on this task without them, too."""
 
     @property
     def image(self) -> str:
@@ -84,7 +86,7 @@ def answers(report: SealedReport, suites: Iterable[str]) -> bool:
     """Whether a report is one on these suites: one that says ``works`` was asked for each, run or not."""
     if report.document.get("verdict") != "works":
         return True
-    return {row.suite for row in parse(json.dumps(report.document)).suites} >= set(suites)
+    return parse(json.dumps(report.document)).suites_asked() >= set(suites)
 
 
 def verdicts(tasks: Sequence[Task], reports: Iterable[SealedReport]) -> dict[str, TaskVerdict]:

@@ -26,6 +26,7 @@ from builder.core.resources import cache
 from builder.core.temporary import disk_errors, locked, try_lock
 from builder.image.recipe import Recipe, render
 from builder.pipeline import Locks
+from builder.plan.facts.tables import load
 from builder.plan.matrix import matches
 from builder.release.dispatch import dstack, kubernetes, slurm
 from builder.release.dispatch.client import Scheduled, full, why
@@ -162,7 +163,13 @@ def verifying(
         raise ImageMissingError(said, hint=hint)
     sha256 = hashlib.sha256(probe).hexdigest()
     tasks = sorted(
-        one.task(name, digest=image.digest, probe=sha256, suites=one.further_suites())
+        one.task(
+            name,
+            digest=image.digest,
+            probe=sha256,
+            suites=one.further_suites(),
+            suggested=load().suggested_suites(one.recipe.cell),
+        )
         for one, image in found
         if image is not None
         for name in one.claims()

@@ -80,13 +80,15 @@ def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
         command += ["--keep-images", str(fleet.keep_images)]
     return batch_script(
         name,
-        [" ".join([task.key, task.image, task.cell, ",".join(task.suites)]).rstrip() for task in tasks],
+        [_line(task) for task in tasks],
         fleet,
         lane,
         extra={"gres": gres},
         free=lane.options,
         setup=(*fleet.setup, *lane.setup),
-        run=f"{shlex.join(command)} ${{RTBUILD_HAND_IN:+--hand-in}}"
+        # By a variable: a node may have an rtbuild that does not know the option.
+        run="case $suites in +*) export RTBUILD_SUGGESTED=${suites#+} suites= ;; esac\n"
+        f"{shlex.join(command)} ${{RTBUILD_HAND_IN:+--hand-in}}"
         ' ${suites:+--suite "$suites"} "$subject" || code=$?\n'
         "# It gives its reason unless it did not understand the command, which another node's may.\n"
         'if [ "$code" -eq 2 ] && [ ! -s "$RTBUILD_REASON" ]; then\n'
@@ -95,6 +97,12 @@ def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
         final="2 | 20 | 21",
         card=gres,
     )
+
+
+def _line(task: Task) -> str:
+    """``KEY SUBJECT CELL [SUITES]``; suites that are suggested alone begin with a plus."""
+    suites = ",".join(task.suites) or ("+" + ",".join(task.suggested) if task.suggested else "")
+    return f"{task.key} {task.image} {task.cell} {suites}".rstrip()
 
 
 def batch_script(

@@ -64,6 +64,7 @@ def make_parser():
     add("--no-gpu", action="store_true", help="do not look for a GPU (at build time)")
     add("--thorough", action="store_true", help="compare the hash of every library with its package's RECORD")
     add("--suite", metavar="NAMES", help="run these suites, too, on a GPU: all, or of " + ",".join(SUITES))
+    add("--suggested", metavar="NAMES", help="run these suites, too; no verdict turns on what they find")
     add("--only", metavar="STAGE", help="run this stage and what it needs")
     add("--compare", metavar="OLD.json", help="say what changed since an older report")
     add("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
@@ -95,18 +96,25 @@ def read_options(arguments):
         raise UsageError("there is no stage %s; there are: %s" % (arguments.only, ", ".join(stages)))
     if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
         raise UsageError("--timeout wants a number of seconds above 0, not %g" % arguments.timeout)
-    asked = [name.strip() for name in (arguments.suite or "conv").split(",")]
-    asked = list(SUITES) if asked == ["all"] else asked
-    unknown = sorted(set(asked) - set(SUITES))
-    if unknown:
-        raise UsageError("there is no suite %s; there are: %s" % (unknown[0] or "''", ", ".join(SUITES)))
-    if arguments.suite and arguments.only:
-        raise UsageError("--only runs one stage, and --suite needs all of them")
-    suites = [name for name in SUITES if name == "conv" or name in asked]
+    for flag in ("suite", "suggested"):
+        if getattr(arguments, flag) and arguments.only:
+            raise UsageError("--only runs one stage, and --%s needs all of them" % flag)
     names = ("no_gpu", "thorough", "only", "timeout", "pid")
     options = {name: getattr(arguments, name) for name in names}
-    options["suites"] = suites
+    options["suites"] = suites_named("conv," + arguments.suite if arguments.suite else "conv")
+    suggested = suites_named(arguments.suggested) if arguments.suggested else []
+    options["suggested"] = [name for name in suggested if name not in options["suites"]]
     return dict(options, expect=document, strict=bool(arguments.strict or document.get("strict")))
+
+
+def suites_named(text):
+    """The suites that a list with commas names, in the order in which they run; ``all``: each of them."""
+    asked = {name.strip() for name in text.split(",")}
+    asked = set(SUITES) if asked - {"conv"} == {"all"} else asked
+    unknown = sorted(asked - set(SUITES))
+    if unknown:
+        raise UsageError("there is no suite %s; there are: %s" % (unknown[0] or "''", ", ".join(SUITES)))
+    return [name for name in SUITES if name in asked]
 
 
 def read_older(path):
@@ -216,7 +224,7 @@ def print_diagnosis(arguments):
 def fix_here(arguments):
     """``--fix``: each look is a run of this probe anew, since packages change in between."""
     again = command_to_start()
-    for name in ("expect", "timeout", "suite"):
+    for name in ("expect", "timeout", "suite", "suggested"):
         value = getattr(arguments, name)
         again += ["--" + name, str(value)] if value is not None else []
     again += ["--strict"] * arguments.strict + ["--no-gpu"] * arguments.no_gpu

@@ -87,6 +87,8 @@ class SuiteFound(_Part):
     framework: str | None
     """``cudnn`` for cuDNN's own convolutions; None: no framework of the image has the suite."""
     outcome: Literal["passed", "failed", "not_run"]
+    suggested: bool = False
+    """Whether nobody named it, so that no verdict turns on it."""
     reason: str | None = None
     ran: int = 0
     """How many results were compared."""
@@ -132,6 +134,11 @@ class ProbeDocument(_Part):
         found = self.python if isinstance(self.python, str) else self.python.get("version")
         match = re.search(r"\d+(\.\d+)+", str(found))
         return match[0] if match else None
+
+    def suites_asked(self) -> frozenset[str]:
+        """The suites that were asked for, run or not; one that was only suggested counts if it passed."""
+        loose = {row.suite for row in self.suites if row.suggested and row.outcome != "passed"}
+        return frozenset({row.suite for row in self.suites} - loose)
 
     def suites_that_ran(self) -> frozenset[str]:
         """The suites that passed, with numbers, in every framework of the image that has them.

@@ -70,6 +70,7 @@ def verify(
     gpus: Literal["auto"] | bool = "auto",
     timeout: float = 900.0,
     suites: Sequence[str] = ("conv",),
+    suggested: Sequence[str] = (),
     store: ReportStore | None = None,
     again: bool = False,
     cancel: threading.Event | None = None,
@@ -80,9 +81,9 @@ def verify(
     ``auto`` asks for a GPU if the engine can provide one; a machine with a GPU whose engine cannot gets the
     verdict ``host``, never a silent ``unverified``. ``timeout`` is in seconds. A difference between the
     probe's findings and ``expect`` makes the verdict ``broken``. ``waits`` is called while another probe has
-    the GPU. ``suites``: what the probe runs on a GPU; one from before there were suites runs ``conv``, and a
-    report without one of them is not reused. With ``again`` the probe runs although ``store`` has a report,
-    and the new one takes its place.
+    the GPU. ``suites``: what the probe runs on a GPU, and ``suggested`` what it runs besides without effect
+    on the verdict; one from before there were suites runs ``conv``, and a report without one of them is not
+    reused. With ``again`` the probe runs although ``store`` has a report, and the new one takes its place.
 
     Raises CellError if the probe itself failed, which is no verdict, and CancelledError.
     """
@@ -90,13 +91,19 @@ def verify(
     ask = gpu.usable if gpus == "auto" else gpus
     content = _probe_of(engine, image)
     probe = hashlib.sha256(content).hexdigest()
-    more = ask and len(suites) > 1 and b'"--suite"' in content
-    command = [PROBE_PATH, "--json", *(["--suite", ",".join(suites)] if more else [])]
+    named = suites if len(suites) > 1 else ()
+    asked = {
+        name: suites
+        for name, suites in (("suite", named), ("suggested", suggested))
+        if ask and suites and f'"--{name}"'.encode() in content
+    }
+    options = (text for name, suites in asked.items() for text in (f"--{name}", ",".join(suites)))
+    command = [PROBE_PATH, "--json", *options]
     key = _expected_key(image, probe, gpu, ask=ask)
     blind = no_way_in(gpu.traces) if gpus == "auto" and gpu.traces and not ask else None
     if store is not None and key is not None and blind is None and not again:
         kept = store.load(key)
-        if kept is not None and (not more or set(suites) <= _suites_in(kept)):
+        if kept is not None and _answers(kept, **asked):
             return replace(_report(image, kept, expect, fault=None, asked=ask), reused=True)
 
     # By digest, because the name may move meanwhile.
@@ -139,9 +146,12 @@ def no_way_in(traces: tuple[str, ...]) -> HostFault:
     )
 
 
-def _suites_in(document: Mapping[str, Any]) -> set[str]:
-    """The suites that a kept report was asked for, whether or not they ran."""
-    return {row.suite for row in parse(json.dumps(document)).suites}
+def _answers(
+    document: Mapping[str, Any], *, suite: Sequence[str] = (), suggested: Sequence[str] = ()
+) -> bool:
+    """Whether a kept report is one on these suites, run or not."""
+    found = parse(json.dumps(document))
+    return found.suites_asked() >= set(suite) and {row.suite for row in found.suites} >= set(suggested)
 
 
 def _probe_of(engine: Engine, image: Image) -> bytes:

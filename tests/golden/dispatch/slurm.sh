@@ -16,6 +16,7 @@ echo "$key $cell${suites:+ ($suites)} on $SLURMD_NODENAME, attempt ${RTBUILD_ATT
 code=0
 if RTBUILD_REASON=$(mktemp); then
 export RTBUILD_REASON
+case $suites in +*) export RTBUILD_SUGGESTED=${suites#+} suites= ;; esac
 rtbuild verify-digest --card A100 --runtime auto --timeout 3540 ${RTBUILD_HAND_IN:+--hand-in} ${suites:+--suite "$suites"} "$subject" || code=$?
 # It gives its reason unless it did not understand the command, which another node's may.
 if [ "$code" -eq 2 ] && [ ! -s "$RTBUILD_REASON" ]; then
@@ -82,6 +83,7 @@ echo "$key $cell${suites:+ ($suites)} on $SLURMD_NODENAME, attempt ${RTBUILD_ATT
 code=0
 if RTBUILD_REASON=$(mktemp); then
 export RTBUILD_REASON
+case $suites in +*) export RTBUILD_SUGGESTED=${suites#+} suites= ;; esac
 rtbuild verify-digest --card T4 --runtime auto --timeout 1740 ${RTBUILD_HAND_IN:+--hand-in} ${suites:+--suite "$suites"} "$subject" || code=$?
 # It gives its reason unless it did not understand the command, which another node's may.
 if [ "$code" -eq 2 ] && [ ! -s "$RTBUILD_REASON" ]; then

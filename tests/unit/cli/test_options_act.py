@@ -163,6 +163,7 @@ ROWS: dict[str, str] = {
     "dispatch --format": f"dstack | {TF} --dry-run",
     "verify-digest --card": "A100 | REGISTRY/staging@DIGEST",
     "verify-digest --suite": "linalg",
+    "verify-digest --suggested": "linalg",
     "verify-digest --keep-images": "0 | REGISTRY/staging@DIGEST --card T4 --runtime apptainer",
     "catalogue --from": "REGISTRY/taken",
     "catalogue --results": f"elsewhere | {TF}",

@@ -373,18 +373,25 @@ class Facts:
         return tuple(dict.fromkeys(name if version is None else text for text, name in mine))
 
     def suggested_suites(self, cell: Cell) -> tuple[str, ...]:
-        """The probe's suites that the cell's packages have, in the order in which they run.
+        """The probe's suites besides ``conv`` that the packages have of a cell whose matrix names none.
 
         In PyTorch, ``vision`` needs torchvision, and ``compile`` a C compiler in the image.
         """
+        if cell.verify:
+            return ()
         asked = {canonical(p.name) for p in map(requirement, (*cell.frameworks, *cell.pip)) if p}
         needs = {"vision": "torchvision" in asked, "compile": cell.compilers}
         lacking = {name for name, there in needs.items() if not there}
-        found = {"conv"}
+        found = set[str]()
         for row in self.registry:
             if any(re.fullmatch(row.packages, name) for name in asked):
                 found |= set(row.suites) - (lacking if row.name == "torch" else set())
-        return tuple(name for name in SUITES if name in found)
+        return tuple(name for name in SUITES if name in found - {"conv"})
+
+    def suites_told(self, cell: Cell) -> str:
+        """The suites that a cell has to pass, and those that its packages suggest."""
+        suggested = self.suggested_suites(cell)
+        return ", ".join(cell.suites()) + (f"; suggested: {', '.join(suggested)}" if suggested else "")
 
     def table_name(self, distribution: str) -> str:
         """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""

@@ -34,8 +34,11 @@ def make_report(program, checks, libraries, identity, seconds):
             checks = checks + [own_fault("expectation", "X01", error, traceback.format_exc())]
         else:
             checks = checks + [_expected(differences)]
+    suggested = list(options.get("suggested") or ())
+    suites = suite_rows(list(options.get("suites") or ["conv"]) + suggested, checks, facts)
+    suites = [dict(row, suggested=row["suite"] in suggested) for row in suites]
+    checks = [_without_effect(check) if check["stage"] in suggested else check for check in checks]
     decision = decide_verdict(checks, facts, options)
-    suites = suite_rows(options.get("suites") or ("conv",), checks, facts)
     if decision["verdict"] == "works":
         decision["summary"] += _in_suites(suites)
     proof = list(program.proof)
@@ -54,10 +57,21 @@ def make_report(program, checks, libraries, identity, seconds):
     return report
 
 
+def _without_effect(check):
+    """A check of a suite that nobody named: one that failed, or that the probe failed over, was not made."""
+    trace = {"trace" if key == "probe_fault" else key: value for key, value in check["evidence"].items()}
+    if check["outcome"] != "failed":
+        return dict(check, evidence=trace)
+    note = "it failed (%s), and no verdict turns on a suite that nobody named" % check["cause"]
+    return dict(check, outcome="not_run", cause=None, note=note, evidence=trace)
+
+
 def _in_suites(suites):
-    """The words on the suites beyond ``conv``: those that ran, and those that did not."""
+    """The words on the suites beyond ``conv``: those that passed, did not run, or failed unnamed."""
     told = ""
-    for outcome, words in (("passed", "; also ran: "), ("not_run", "; did not run: ")):
+    outcomes = (("passed", "; also ran: "), ("not_run", "; did not run: "))
+    outcomes += (("failed", "; failed, and nobody asks for them: "),)
+    for outcome, words in outcomes:
         rows = [row for row in suites if row["suite"] != "conv" and row["outcome"] == outcome]
         names = ["%s (%s)" % (row["suite"], row["framework"] or row["reason"]) for row in rows]
         told += words + ", ".join(names) if names else ""

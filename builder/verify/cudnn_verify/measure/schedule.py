@@ -3,6 +3,7 @@ beside the probe (``--pid``, a notebook's kernel): its start, and its libraries.
 """
 
 import os
+import time
 import traceback
 
 from ..common.isolation import show_progress
@@ -22,7 +23,7 @@ from .resolver import Loader
 from .run import Run, run_named
 from .runner import find_stage
 from .runtime import runtime_stage
-from .suite_stages import suite_stage
+from .suite_stages import SUGGESTED_SECONDS, suite_stage
 
 # Their import registers them; the frameworks' come with coimport.
 REGISTERED = (environment_stage, files_stage, packages_stage, resolver_stage, driver_stage, runtime_stage)
@@ -33,6 +34,8 @@ def run_all(program):
     """Run the stages; returns (checks, libraries)."""
     checks, libraries = [], {}
     program.facts["suites_asked"] = list(program.options.get("suites") or ())
+    program.facts["suites_suggested"] = list(program.options.get("suggested") or ())
+    program.facts["suggested_until"] = time.time() + SUGGESTED_SECONDS
     for row in in_order():
         if not _wanted(row, program.options["only"], program.facts):
             continue
@@ -70,7 +73,7 @@ def in_order():
 def _wanted(row, only, facts):
     if row.module and row.name not in facts.get("installed", {}):
         return False
-    if row.layer == "suite" and row.name not in facts["suites_asked"]:
+    if row.layer == "suite" and row.name not in facts["suites_asked"] + facts["suites_suggested"]:
         return False
     if row.layer not in GROUNDWORK and (facts.get("ctypes") is False or facts.get("waits")):
         return False

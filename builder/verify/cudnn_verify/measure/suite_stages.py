@@ -15,6 +15,7 @@ from .fw_eager import Paddle, Torch
 from .fw_inference import Ctranslate2, Onnxruntime
 from .fw_stages import FRAMEWORKS, judge_framework
 from .fw_tensorflow import Tensorflow
+from .judge import fallback
 from .protocol import stage
 from .suite_cupy import CupySuites
 from .suite_infer import Ctranslate2Suites, OnnxruntimeSuites
@@ -34,6 +35,8 @@ SUITE_CLASSES = {
     Paddle.name: PaddleSuites,
 }
 """{framework: the class with its suites}"""
+SUGGESTED_SECONDS = 300
+"""From the probe's start; later than that no suite starts that nobody named."""
 _LIMIT = "ended by the limit of the suite: it did not come to its end within %d s of the import"
 
 
@@ -54,6 +57,9 @@ def runs_of(suite):
 
     def runs(facts):
         rows = frameworks_with(suite, facts)
+        if suite in facts.get("suites_suggested", ()) and time.time() > facts["suggested_until"]:
+            late = "nobody named it, and the probe had run for %d s" % SUGGESTED_SECONDS
+            rows = [(name, reason or late) for name, reason in rows]
         left = facts.setdefault("suites_left", {})
         left[suite] = [(name, reason) for name, reason in rows if reason]
         return [{"framework": name} for name, reason in rows if not reason]
@@ -66,10 +72,20 @@ def judge_suite(run):
     suite, framework = run.stage.name, run.params["framework"]
     if run.ending["kind"] == "signal" and run.ending.get("signal") == signal.SIGALRM:
         run.ending = dict(run.ending, kind="hang", text=_LIMIT % seconds_for(suite, run.program.options))
-    if _lacks_compiler(run) or _lacks_shared_memory(run):
+    if _lacks_compiler(run):
         return
     before = len(run.checks)
-    judge_framework(run)
+    if suite in (run.program.options.get("suggested") or ()):
+        # no counter-test looks for the cause of what no verdict turns on
+        if run.ending["kind"] != "done":
+            hang = run.ending["kind"] == "hang"
+            evidence = {"ending": run.ending, "stderr": run.stderr[-4000:]}
+            cause = "hang" if hang else fallback(run)
+            run.fail("H01" if hang else SUITE_CHECKS[suite], shorten(run.ending["text"]), cause, evidence)
+    elif _lacks_shared_memory(run):
+        return
+    else:
+        judge_framework(run)
     for check in run.checks[before:]:
         check["evidence"].setdefault("framework", framework)
         check["summary"] = "%s, suite %s: %s" % (framework, suite, check["summary"])

@@ -126,7 +126,8 @@ def test_a_report_that_was_not_asked_for_a_suite_leaves_it_to_be_run(known: tupl
     project, task = known
     asked = replace(task, suites=("linalg", "train"))
     rows = [{"suite": name, "framework": "torch", "outcome": "not_run"} for name in ("conv", *asked.suites)]
-    for suites, run in ((None, True), (rows[:2], True), (rows, False)):
+    unnamed = [{**row, "suggested": True} for row in rows]
+    for suites, run in ((None, True), (rows[:2], True), (unnamed, True), (rows, False)):
         found = verdicts([asked], [entry(project.cell, **({} if suites is None else {"suites": suites}))])
         assert (missing([asked], found) == (asked,)) is run
     broken = entry(project.cell, verdict="broken", cause="cudnn-missing")
@@ -345,3 +346,22 @@ def test_a_fleet_file_is_read(tmp_path: Path) -> None:
 
 def test_the_page_on_scale_says_what_was_measured() -> None:
     assert bench.page(json.loads(bench.MEASURED.read_text())) == bench.PAGE.read_text()
+
+
+def test_suites_that_nobody_named_reach_the_nodes_and_make_no_other_task(tmp_path: Path) -> None:
+    task = replace(TASKS[1], column="T4", suggested=("linalg", "train"))
+    assert task.key == replace(task, suggested=()).key
+    told = tmp_path / "rtbuild"
+    told.write_text(f'#!/bin/sh\necho "$*; $RTBUILD_SUGGESTED" >>{tmp_path}/told\n')
+    told.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_ARRAY_TASK_ID": "0", "SLURMD_NODENAME": "n"}
+    script = slurm.verification([task], FLEET)
+    subprocess.run(["bash", "-c", script], env=environment, check=True, capture_output=True)
+    (line,) = (tmp_path / "told").read_text().splitlines()
+    assert line.endswith(f" {task.image}; linalg,train")
+    assert "--suite" not in line
+
+    fleet = FLEET.model_copy(update={"scheduler": "kubernetes", "namespace": "x"})
+    (job,) = yaml.safe_load_all(kubernetes.render([task], fleet)["T4"])
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-2:] == ["--suggested", "linalg,train"]

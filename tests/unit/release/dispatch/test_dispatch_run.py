@@ -435,6 +435,12 @@ def test_a_report_without_a_suite_that_is_asked_for_is_made_anew(desk: Desk) -> 
     assert runs.count("--suite train") == 1
 
 
+def test_suites_that_nobody_named_are_handed_to_the_container(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    assert desk.on_node(suggested=("train",)).attached
+    assert (desk.folder / "docker").read_text().count("--suggested train") == 1
+
+
 def test_no_container_is_left_behind(desk: Desk) -> None:
     """What a killed job left on the node goes before, and what does not end goes after."""
     desk.docker(report(desk.images()[0]), 0)

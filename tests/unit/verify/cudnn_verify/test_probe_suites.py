@@ -18,6 +18,7 @@ from builder.verify.cudnn_verify.common.tables import read_frameworks
 from builder.verify.cudnn_verify.measure import suite_stages, suite_torch
 from builder.verify.cudnn_verify.measure.convolution import Bench
 from builder.verify.cudnn_verify.measure.cuda import CudaError
+from builder.verify.cudnn_verify.measure.protocol import own_fault
 from builder.verify.cudnn_verify.measure.reference import (
     CONVOLUTION_KINDS,
     STRIDED,
@@ -25,6 +26,7 @@ from builder.verify.cudnn_verify.measure.reference import (
     _taps,
     answers,
 )
+from builder.verify.cudnn_verify.measure.report import make_report
 from builder.verify.cudnn_verify.measure.run import Run
 from builder.verify.cudnn_verify.measure.runner import execute, find_stage
 from builder.verify.cudnn_verify.measure.suite_arrays import ArraySuites
@@ -307,8 +309,8 @@ class ProgramUnderTest:
         self.options, self.proof = options, []
 
 
-def ended(suite, kind, text="", **more):
-    run = Run(ProgramUnderTest(), find_stage(suite), {"framework": "torch"})
+def ended(suite, kind, text="", suggested=(), **more):
+    run = Run(ProgramUnderTest(suggested=suggested), find_stage(suite), {"framework": "torch"})
     run.ending, run.in_flight = dict(more, kind=kind, text=text, trace=[], chain=[]), "torch: suite " + suite
     suite_stages.judge_suite(run)
     return run.checks
@@ -320,6 +322,46 @@ def test_a_suite_that_hangs_is_named():
     assert "torch, suite attention" in found["summary"]
     assert "within 30 s" in found["summary"]
     assert asked([found], suites=("attention",))[0]["outcome"] == "failed"
+
+
+def reported(check, **options):
+    program = ProgramUnderTest(**options)
+    return make_report(program, [check], [], {"version": "1", "sha256": "0" * 64}, 1.0)
+
+
+@pytest.mark.parametrize("how", ["hang", "crash", "exception", "probe"])
+def test_a_suite_that_nobody_named_has_no_effect_on_the_verdict(how):
+    ends = {
+        "hang": ("signal", "killed by signal 14", int(signal.SIGALRM)),
+        "crash": ("signal", "killed by signal 11", 11),
+        "exception": ("raised", "RuntimeError: no kernel image is available", None),
+    }
+    if how == "probe":
+        check = own_fault("attention", "H01", ValueError("x"), "trace")
+    else:
+        kind, text, number = ends[how]
+        (check,) = ended("attention", kind, text, suggested=["attention"], signal=number)
+        assert check["outcome"] == "failed"
+    named = reported(check, suites=["conv", "attention"])
+    assert (named["verdict"] is None) is (how == "probe")
+    assert named["verdict"] != "unverified"
+    report = reported(check, suites=["conv"], suggested=["attention"])
+    assert (report["verdict"], report["cause"]) == ("unverified", None)
+    assert [found["outcome"] for found in report["checks"]] == ["not_run"]
+    (row_,) = [row for row in report["suites"] if row["suite"] == "attention"]
+    assert (row_["suggested"], row_["outcome"]) == (True, "not_run" if how == "probe" else "failed")
+    assert row_["reason"]
+
+
+def test_no_suite_that_nobody_named_starts_late():
+    facts = {"gpu_state": "works", "installed": {"torch": {}}, "imported": ["torch"]}
+    facts.update(suites_suggested=["train"], suggested_until=time.time() - 1)
+    assert suite_stages.runs_of("train")(facts) == []
+    assert suite_stages.runs_of("linalg")(facts) == [{"framework": "torch"}]
+    (row_,) = suite_rows(["train"], [], facts)
+    assert (row_["outcome"], "nobody named it" in row_["reason"]) == ("not_run", True)
+    facts["suggested_until"] = time.time() + 60
+    assert suite_stages.runs_of("train")(facts) == [{"framework": "torch"}]
 
 
 def test_the_limit_ends_a_suite_that_does_not_come_back(monkeypatch):

@@ -267,9 +267,8 @@ class WithSuites(EngineDouble):
         return super().run_probe(reference, argv, **options)
 
 
-def with_suites(document, rows) -> WithSuites:
+def with_suites(document, rows, probe: bytes = b'add("--suite", metavar="NAMES")') -> WithSuites:
     """An image whose probe knows suites."""
-    probe = b'add("--suite", metavar="NAMES")'
     told = document(
         **WITH_GPU, suites=rows, probe={"version": "1", "sha256": hashlib.sha256(probe).hexdigest()}
     )
@@ -295,3 +294,19 @@ def test_a_kept_report_without_a_suite_is_not_reused(image: Image, document, tmp
     wanted = {"expect": ASKED, "store": store, "suites": ("conv", "train")}
     assert not verify(image, engine=with_suites(document, SUITES), **wanted).reused
     assert verify(image, engine=with_suites(document, SUITES), **wanted).reused
+
+
+def test_suites_that_nobody_named_are_handed_to_a_probe_that_knows_the_option(
+    image: Image, document, tmp_path: Path
+) -> None:
+    before = with_suites(document, SUITES)
+    verify(image, engine=before, expect=ASKED, suggested=("train",))
+    assert before.commands[0][1:] == ["--json"]
+    rows = [SUITES[0], {**SUITES[1], "suggested": True}]
+    engine = with_suites(document, rows, b'add("--suite") add("--suggested")')
+    asked = {"engine": engine, "expect": ASKED, "store": ReportStore(tmp_path)}
+    assert not verify(image, **asked, suggested=("train",)).reused
+    assert engine.commands[0][1:] == ["--json", "--suggested", "train"]
+    assert verify(image, **asked, suggested=("train",)).reused
+    # it did not pass, so a matrix that names it needs a report that was asked for it
+    assert not verify(image, **asked, suites=("conv", "train")).reused
