@@ -60,6 +60,15 @@ _BESIDE = {
 """Those in another module."""
 
 
+_ELSEWHERE = {
+    "--cuda": "a framework's build brings its CUDA: name the build, as in 'torch==2.1.0+cu121', or give the "
+    "driver, as in --driver 535, and builds for a newer CUDA are left out",
+    "--cudnn": "a framework's release brings its cuDNN, and `cuda:` of a matrix can name another: "
+    "['nvidia-cudnn-cu12==9.1.0.70']",
+}
+"""Options that no command has and people look for: what there is in their place."""
+
+
 class _Commands(TyperGroup):
     """Lists commands by their help, and imports the one that is to run."""
 
@@ -114,6 +123,9 @@ def _program() -> int:
         if message.startswith("Usage:"):  # rtbuild without arguments: the message is the help
             say(message)
             return 2
+        option = getattr(error, "option_name", None)
+        if option in _ELSEWHERE:  # without options that are only spelt alike
+            return failed(f"No such option: {option}", _ELSEWHERE[option], 2)
         return failed(message, "`rtbuild --help` lists commands, `rtbuild COMMAND --help` options", 2)
     return result if isinstance(result, int) else 0
 

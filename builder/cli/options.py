@@ -175,6 +175,23 @@ def choose(
     return matrices, found.chosen
 
 
+def choose_to_write(
+    given: list[Path] | None, select: list[str] | None, skip: list[str] | None
+) -> tuple[list[Matrix], tuple[Cell, ...]]:
+    """The same, for what is written by a cell's id. UsageError for an id of two files."""
+    matrices, cells = choose(given, select, skip)
+    files = {matrix.name: matrix.path for matrix in matrices}
+    seen: dict[str, Cell] = {}
+    for cell in cells:
+        other = seen.setdefault(cell.id, cell)
+        if other is not cell:
+            raise UsageError(
+                f"two cells have the id {cell.id}: in {files[other.matrix]} and in {files[cell.matrix]}",
+                hint="give one file at a time, or leave the cell out by --skip",
+            )
+    return matrices, cells
+
+
 def choose_one(matrices: list[Matrix], text: str) -> Cell:
     """The one cell that an id or a glob names. UsageError for several."""
     from builder.plan.matrix import select

@@ -187,3 +187,12 @@ def test_the_matrix_of_the_page_on_colab_is_possible(tmp_path: Path) -> None:
     (matrix,) = re.findall(r"```yaml\n(version: 1.*?)```", (ROOT / "docs/colab.md").read_text(), re.DOTALL)
     (tmp_path / "colab.yaml").write_text(matrix)
     rtbuild(tmp_path, "check", "colab.yaml")
+
+
+def test_the_page_on_colab_names_causes_that_diagnose_names_for_the_message() -> None:
+    page = (ROOT / "docs/mend-on-colab.md").read_text()
+    rows = re.findall(r"^\| `([^`]+)`[^|]*\| \[([a-z-]+)\]\(causes\.md", page, re.MULTILINE)
+    assert len(rows) >= 3
+    for message, cause in rows:
+        said = json.loads(rtbuild(ROOT, "diagnose", "--json", message).stdout)
+        assert f'"{cause}"' in json.dumps(said), f"{message}: {cause}"

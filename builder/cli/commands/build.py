@@ -85,7 +85,7 @@ def build(
     )
     _refuse_idle(options, require_verified=require_verified, check_reproducible=check_reproducible)
     terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
-    loaded, cells = opt.choose(matrices, select, skip)
+    loaded, cells = opt.choose_to_write(matrices, select, skip)
     if check_reproducible:
         return _compare_builds(loaded, cells, options, terminal, trace=trace, as_json=json_)
     run = partial(build_cells, loaded, cells, options)

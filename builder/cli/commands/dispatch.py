@@ -67,7 +67,7 @@ def dispatch(
     json_: bool = opt.JSON,
 ) -> int:
     """Leave out what has a verdict, or with --build an image; saying it twice submits once."""
-    chosen, cells = opt.choose(matrices, select, skip)
+    chosen, cells = opt.choose_to_write(matrices, select, skip)
     if collect and (dry_run or wait or build):
         raise UsageError("--collect goes without --dry-run, --wait and --build")
     asked, probe, registry = load_fleet(fleet), bundle(), Registry.to_write(layers=False)

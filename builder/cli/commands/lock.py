@@ -64,7 +64,7 @@ def render(
     json_: bool = opt.JSON,
 ) -> int:
     """Exit 1 if a recipe could not be written."""
-    loaded, cells = opt.choose(matrices, select, skip)
+    loaded, cells = opt.choose_to_write(matrices, select, skip)
     options = RenderOptions(folder=output, locked=locked, text_only=text_only, mirrors=opt.mirrors(mirror))
     run = partial(render_cells, loaded, cells, options)
     return finished(Terminal.of(progress), run, json=json_)
@@ -104,7 +104,7 @@ def verify(
         built_by=tuple(built_by or ()),
         key=key,
     )
-    loaded, cells = opt.choose(matrices, select, skip)
+    loaded, cells = opt.choose_to_write(matrices, select, skip)
     run = partial(verify_cells, loaded, cells, options)
     terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
     return finished(terminal, run, results, require_verified=True, json=json_)

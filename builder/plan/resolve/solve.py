@@ -140,18 +140,20 @@ def distributions(wishes: Iterable[NamedRequirement]) -> list[str]:
 
 
 def meant(name: str) -> str | None:
-    """The package that was probably meant: ``pytorch`` → ``torch``, ``tensrflow`` → ``tensorflow``."""
-    if (
-        (row := load().mistaken_names.get(name)) is not None
-        and row.outcome == "impossible"
-        and row.versions is None
-    ):
-        return row.instead
+    """The package that was probably meant: ``pytorh`` → ``torch``, ``tensrflow`` → ``tensorflow``."""
+    frameworks, mistaken = load().frameworks, load().mistaken_names
+    never = {
+        k: row.instead for k, row in mistaken.items() if row.outcome == "impossible" and not row.versions
+    }
+    if name in never:
+        return never[name]
     if (build := load().without.get(name)) is not None:
         return build.instead
-    close = difflib.get_close_matches(name, [*load().frameworks], n=1, cutoff=0.8)
-    # tensorflow-text is a package of its own
-    return close[0] if close and not name.startswith(f"{close[0]}-") else None
+    spelt = {known: known for known in frameworks} | {k: to for k, to in never.items() if to in frameworks}
+    close = difflib.get_close_matches(name, [*spelt], n=1, cutoff=0.8)
+    # tensorflow-text and pytorch3d are packages of their own
+    own = any(name.startswith(known) for known in spelt)
+    return spelt[close[0]] if close and not own else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -161,3 +161,19 @@ def test_cells_of_one_id_in_two_files_are_judged_apart(tmp_path: Path) -> None:
     lines = rtbuild_command.inside(tmp_path, "check", *files, check=None).stdout.splitlines()
     assert [line.split()[0] for line in lines if not line.startswith(("    ", "in "))][:2] == ["✓", "✗"]
     assert "1 of 2 impossible" in lines[-1]
+
+
+def test_what_is_written_by_a_cells_id_is_not_asked_for_of_two_files(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / f"{name}.yaml").write_text(
+            f"version: 1\nname: {name}\ninclude:\n"
+            f"  - {{framework: 'torch==2.9.1', python: '3.12', base: '{TAG}', cuda: wheels}}\n"
+        )
+    both = [tmp_path / "one.yaml", tmp_path / "other.yaml"]
+    with pytest.raises(
+        UsageError, match=r"two cells have the id torch2\.9\.1.* in .*one\.yaml and in .*other"
+    ) as no:
+        options.choose_to_write(both, None, None)
+    assert "one file at a time" in str(no.value.hint)
+    assert len(options.choose(both, None, None)[1]) == 2
+    assert len(options.choose_to_write(both[:1], None, None)[1]) == 1

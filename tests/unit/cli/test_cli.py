@@ -166,6 +166,15 @@ def test_wrong_usage_ends_with_its_code_and_a_way_on(args: list[str], code: int,
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["resolve", "init", "up", "check"])
+def test_who_gives_a_cuda_is_told_how_and_no_option_that_is_spelt_alike(command: str) -> None:
+    done = rtbuild(command, "torch", "--cuda", "12.1")
+    assert done.returncode == 2
+    assert "'torch==2.1.0+cu121'" in done.stderr
+    assert "--driver 535" in done.stderr
+    assert "--conda" not in done.stderr
+
+
 def test_all_wrong_matrices_are_shown_together(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.yaml").write_text("version: 1\nnaem: x\n")

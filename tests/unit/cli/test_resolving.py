@@ -22,6 +22,7 @@ from builder.core.errors import (
 from builder.core.model import Wheel
 from builder.image.engine.facts import Gpu
 from builder.plan.matrix import load
+from builder.plan.resolve import solve
 from builder.sources.index.availability import ask
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target, rank
@@ -441,3 +442,21 @@ def test_a_matrix_goes_into_a_file(tmp_path, capsys) -> None:
     with pytest.raises(UsageError, match="is there already"):
         called(command.resolve, ["torch"], **options)
     assert called(command.resolve, ["torch"], **options, force=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("typed_name", "meant"),
+    [
+        ("pytorh", "torch"),
+        ("pytorch", "torch"),
+        ("tensrflow", "tensorflow"),
+        ("opencv", "opencv-python"),
+        ("tensorflow-text", None),
+        ("pytorch3d", None),
+        ("torchvision", None),
+        ("torchx", None),
+        ("keras", None),
+    ],
+)
+def test_a_name_misspelt_is_told_from_a_package_of_its_own(typed_name: str, meant: str | None) -> None:
+    assert solve.meant(typed_name) == meant
