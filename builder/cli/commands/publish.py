@@ -79,7 +79,7 @@ def publish(
         jobs=jobs,
     )
     terminal = Terminal.of(progress, quiet=quiet, verbose=verbose)
-    loaded, cells = opt.choose_to_write(matrices, select, skip)
+    loaded, cells = opt.choose(matrices, select, skip)
     started, command = datetime.now(UTC), command_line()
     rows = walk(terminal, partial(publish_cells, loaded, cells, options))
     document = publication_document(rows, command=command, started=started, dry_run=dry_run)
