@@ -29,7 +29,8 @@ VERDICTS = {
     23: {"verdict": "busy", "cause": "device-busy"},
 }
 
-scene, image = Path(os.environ["SCENE"]), sys.argv[-2]
+scene = Path(os.environ["SCENE"])
+(image,) = (one for one in sys.argv if "@sha256:" in one)
 card = NODES[os.environ["SLURMD_NODENAME"]][0].upper()
 repository, _, digest = image.partition("@")
 staged = read_image(Registry.to_write(), repository, digest)
