@@ -1,8 +1,8 @@
 """A double of a Kubernetes API server, for the real kubectl: HTTP on loopback, objects in memory.
 
-It knows Jobs, pods, network policies and logs, lists in pages, watches that end, dry runs and conflicts, and
-checks what is posted by the schemas of ``kubernetes-validate``. Nothing runs a pod: a test says what became
-of it.
+It knows Jobs, pods, events, network policies and logs, lists in pages, watches that end, dry runs and
+conflicts, and checks what is posted by the schemas of ``kubernetes-validate``. Nothing runs a pod: a test
+says what became of it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 KINDS = {
     ("batch/v1", "jobs"): "Job",
     ("v1", "pods"): "Pod",
+    ("v1", "events"): "Event",
     ("networking.k8s.io/v1", "networkpolicies"): "NetworkPolicy",
 }
 _VERBS = ["create", "delete", "get", "list", "watch"]
@@ -73,6 +74,17 @@ class KubeDouble:
         }
         if log is not None:
             self.logs[name] = log
+
+    def unmade(self, job: dict[str, Any], message: str, *, at: int = 0) -> None:
+        """An event of the Job's controller, which could make no pod."""
+        name = f"{job['metadata']['name']}.{at}"
+        self.objects["events", name] = {
+            "metadata": {"name": name},
+            "involvedObject": {"kind": "Job", "uid": job["metadata"]["uid"]},
+            "reason": "FailedCreate",
+            "message": message,
+            "lastTimestamp": f"2026-01-01T00:00:{at:02d}Z",
+        }
 
     @staticmethod
     def end(job: dict[str, Any], kind: str, reason: str = "", message: str = "") -> None:
@@ -169,8 +181,9 @@ def _list(state: KubeDouble, asked: re.Match[str], query: dict[str, str]) -> Ans
         for one in state.of(asked["kind"])
         if not selector or wanted & one["metadata"].get("labels", {}).items()
     ]
-    if named := query.get("fieldSelector", "").removeprefix("metadata.name="):
-        found = [one for one in found if one["metadata"]["name"] == named]
+    for wanted_field in filter(None, query.get("fieldSelector", "").split(",")):
+        path, _, value = wanted_field.partition("=")
+        found = [one for one in found if functools.reduce(dict.__getitem__, path.split("."), one) == value]
     start = int(query.get("continue") or 0)
     most = min(state.page, int(query.get("limit") or 10**9))
     more = {"continue": str(start + most)} if "limit" in query and start + most < len(found) else {}

@@ -176,7 +176,9 @@ def test_a_quota_is_waited_for(scene: Scene) -> None:
     scene.control.ask(
         *("create", "quota", "cards", "--hard=requests.nvidia.com/gpu=12", "--namespace", scene.space)
     )
-    check(scene, scene.dispatch())
+    code, rows, talk = scene.dispatch()
+    check(scene, (code, rows, talk))
+    assert "no pod yet: exceeded quota: cards" in talk
 
 
 def test_an_image_that_cannot_be_pulled(scene: Scene) -> None:

@@ -60,6 +60,8 @@ _MOST_OF_MANY = 1 << 20
 """Bytes of a log that is read with others; one alone may have eight times as many."""
 _PREFIXED = re.compile(r"\[pod/([^/\]]+)/probe\] ?")
 """How ``kubectl logs --prefix`` begins a line."""
+_CREATING = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
+"""How an event begins that tells why a Job has no pod."""
 _UNPULLABLE = re.compile(
     "(manifest|name) unknown|not found|unauthorized|denied|forbidden|no match for platform", re.IGNORECASE
 )
@@ -237,22 +239,44 @@ def jobs(fleet: Fleet) -> Mapping[str, JobState]:
         for pod in (item for item in items if item["kind"] == "Pod"):
             for owner in pod["metadata"].get("ownerReferences") or ():
                 pods.setdefault(str(owner["uid"]), []).append(pod)
-        ours = [(key, item) for item in items if item["kind"] == "Job" and (key := _key_of(item))]
-        return {key: _state(item, pods.get(str(item["metadata"]["uid"]), ())) for key, item in ours}
+        ours = [(key, str(item["metadata"]["uid"]), item) for item in items if (key := _key_of(item))]
+        waiting = [uid for _, uid, job in ours if uid not in pods and not _part(job, "spec").get("suspend")]
+        unmade = _unmade(fleet) if waiting else {}
+        return {key: _state(job, pods.get(uid, ()), unmade.get(uid)) for key, uid, job in ours}
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise SchedulerError(
             f"kubectl printed no list of jobs and pods ({shown(repr(error))})", command=command, returncode=0
         ) from error
 
 
+def _unmade(fleet: Fleet) -> dict[str, str]:
+    """Why the server makes no pod, by the UID of a Job: a quota that is full, an admission webhook's refusal.
+
+    They stand in events alone, which are kept for an hour, at most 500 are read, and not every login may.
+    https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
+    """
+    path = f"/api/v1/namespaces/{fleet.namespace}/events?limit=500"
+    path += "&fieldSelector=involvedObject.kind%3DJob%2Creason%3DFailedCreate"
+    try:
+        events = parse_object(_KUBERNETES.ask(["kubectl", "get", "--raw", path, _WITHIN], seconds=30))[
+            "items"
+        ]
+    except (SchedulerError, ValueError, LookupError):
+        return {}
+    told = sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime")))
+    return {str(_part(one, "involvedObject").get("uid")): str(one.get("message")) for one in told}
+
+
 def _key_of(job: Mapping[str, Any]) -> str | None:
     """The key of the task whose Job it is; None if rtbuild did not make it, by its name and labels."""
+    if job["kind"] != "Job":
+        return None
     labels, name = _part(job["metadata"], "labels"), str(job["metadata"]["name"])
     key = labels.get(KEY)
     return str(key) if labels.get(LABEL) == MANAGER and name == f"{PREFIX}{key}" else None
 
 
-def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobState:
+def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], unmade: str | None) -> JobState:
     """Until a Job has ended, no log is read; an ended one without a pod has no log."""
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
     good = [pod for pod in newest if _phase(pod) == "Succeeded"]
@@ -274,7 +298,9 @@ def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobStat
         return state(word=stuck, ended=True, stuck=True)
     if _part(job, "spec").get("suspend"):
         return state(word="suspended: it waits in its queue", queued=True)
-    return state(word=_pod_word(pod) if pod else "no pod yet", queued=True)
+    if pod:
+        return state(word=_pod_word(pod), queued=True)
+    return state(word=_words("no pod yet", {"message": _CREATING.sub("", unmade or "")}), queued=True)
 
 
 def _phase(pod: Mapping[str, Any]) -> str:

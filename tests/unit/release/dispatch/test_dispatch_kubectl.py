@@ -387,6 +387,35 @@ def test_why_a_task_has_not_come(desk: Desk, cluster: KubeDouble, status: dict[s
     assert words(rows) == {word, "no pod yet", "suspended: it waits in its queue"}
 
 
+def test_why_a_job_has_no_pod(desk: Desk, cluster: KubeDouble) -> None:
+    """The newest event of each Job counts; a login that may not read events is told what it was before."""
+    desk.call()
+    first, second, *_ = (job for job in cluster.of("jobs"))
+    quota = "exceeded quota: cards, requested: requests.nvidia.com/gpu=1, used: 12, limited: 12"
+    pod = f'pods "{first["metadata"]["name"]}-x7k2p"'
+    cluster.unmade(first, "Error creating: Internal error occurred: webhook \x1b[2J", at=1)
+    cluster.unmade(first, f"Error creating: {pod} is forbidden: {quota}", at=2)
+    cluster.unmade(second, 'Error creating: admission webhook "gate" denied the request', at=1)
+    _, rows = desk.tasks()
+    denied = 'no pod yet: admission webhook "gate" denied the request'
+    assert sorted(row["scheduler"] for row in rows) == [*["no pod yet"] * 2, denied, f"no pod yet: {quota}"]
+    message = 'events is forbidden: User "tests" cannot list resource "events"'
+    cluster.refuse = lambda _method, path: (403, "Forbidden", message) if "/events" in path else None
+    assert words(desk.tasks()[1]) == {"no pod yet"}
+
+
+def test_events_are_read_only_where_a_job_has_no_pod(desk: Desk, cluster: KubeDouble) -> None:
+    desk.call()
+    for number, job in enumerate(cluster.of("jobs")):
+        if number:
+            cluster.pod(job, f"pod-{number}", {"phase": "Running"})
+        else:
+            job["spec"]["suspend"] = True
+    cluster.requests.clear()
+    assert words(desk.tasks()[1]) == {"running on node-1", "suspended: it waits in its queue"}
+    assert not [line for line in cluster.requests if "/events" in line]
+
+
 @pytest.mark.slow
 def test_a_task_that_failed_goes_to_another_node(desk: Desk, cluster: KubeDouble) -> None:
     """A dead card fails in seconds and is free again at once: the scheduler would take it each time."""
