@@ -151,8 +151,8 @@ def meant(name: str) -> str | None:
         return build.instead
     spelt = {known: known for known in frameworks} | {k: to for k, to in never.items() if to in frameworks}
     close = difflib.get_close_matches(name, [*spelt], n=1, cutoff=0.8)
-    # tensorflow-text and pytorch3d are packages of their own
-    own = any(name.startswith(known) for known in spelt)
+    # tensorflow-text and pytorch3d are packages of their own, torchh is not
+    own = any(name.startswith(known) and name != known + known[-1] for known in spelt)
     return spelt[close[0]] if close and not own else None
 
 

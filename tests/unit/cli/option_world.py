@@ -39,6 +39,7 @@ from builder.cli.app import loaded
 from builder.cli.first_matrix import MatrixWish, matrix_text
 from builder.core.errors import CellError, RtbuildError
 from builder.core.model import Pinned, RegistryBase
+from builder.core.suites import SUITES
 from builder.image.engine.engine import Engine
 from builder.image.engine.images import StoredImage
 from builder.plan.facts.maintain.release_survey import Survey
@@ -218,6 +219,14 @@ def _code(name: str, words: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+NOT_RUN = [
+    {"suite": name, "framework": None, "outcome": "not_run", "suggested": True, "reason": "a test double"}
+    for name in SUITES
+    if name != "conv"
+]
+"""What the probe says of the suites that a cell's packages suggest."""
+
+
 class _Engine(EngineDouble):
     """Tells the world what it is asked, has the images that the world holds, and builds nothing."""
 
@@ -352,7 +361,7 @@ def furnish(folder: Path, server: RegistryDouble) -> tuple[dict[str, StoredImage
     for name in ("cosign.pub", "cosign.key"):
         (folder / name).write_text(name)
     staged = project.stage(registry, f"{server.host}/staging")
-    project.report(staged)
+    project.report(staged, suites=NOT_RUN)
     _elsewhere(folder / "again", registry, server)
     damaged = folder / "cache" / "layers" / "blobs" / "sha256" / ("d" * 64)
     damaged.parent.mkdir(parents=True)
@@ -389,7 +398,7 @@ def furnish(folder: Path, server: RegistryDouble) -> tuple[dict[str, StoredImage
         matrix="tf",
         inputs=recipe.inputs,
     )
-    project.report(replace(staged, manifest=replace(staged.manifest, digest=held.digest)))
+    project.report(replace(staged, manifest=replace(staged.manifest, digest=held.digest)), suites=NOT_RUN)
     MadeImages(folder / "cache" / "made").remember(
         recipe.inputs, digest=staged.digest, content=staged.content
     )
