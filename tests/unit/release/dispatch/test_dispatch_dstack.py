@@ -49,7 +49,9 @@ def test_a_task_is_the_image_and_holds_no_token(desk: Desk) -> None:
         "type": "task",
         "name": "",
         "image": "",
-        "commands": ["cudnn-verify --json"],
+        "commands": [
+            "cudnn-verify --json --suggested linalg,attention,compile,train,vision,loader,conv-kinds"
+        ],
         "resources": {"gpu": {"name": ["T4"], "count": 1}, "disk": "50GB.."},
         "max_duration": "7m",
         "tags": {"managed-by": "rtbuild"},

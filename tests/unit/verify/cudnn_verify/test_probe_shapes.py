@@ -67,7 +67,7 @@ def read_keys(name):
 
 OWN_EVIDENCE = {"file", "found", "free", "is_hip", "libcudnn.so", "name"}
 """Read only by the function that has just stored it."""
-DERIVED = {"frameworks", "imported", "suites_asked", "suites_left"}
+DERIVED = {"frameworks", "imported", "suggested_until", "suites_asked", "suites_left", "suites_suggested"}
 """Put together by the schedule itself, out of other facts."""
 
 
