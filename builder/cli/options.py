@@ -7,12 +7,14 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from builder.cli.console import say
 from builder.core.errors import MatrixError, RtbuildError, SeveralMatricesError, UsageError
 from builder.core.model import Cell, Matrix, Pinned
 from builder.core.suites import SUITES
@@ -178,18 +180,23 @@ def choose(
 def choose_to_write(
     given: list[Path] | None, select: list[str] | None, skip: list[str] | None
 ) -> tuple[list[Matrix], tuple[Cell, ...]]:
-    """The same, for what is written by a cell's id. UsageError for an id of two files."""
+    """The same, for what is written by a cell's id: a cell that two files have alike counts once, as the
+    first of them has it. UsageError for an id that stands for different cells.
+    """
     matrices, cells = choose(given, select, skip)
     files = {matrix.name: matrix.path for matrix in matrices}
     seen: dict[str, Cell] = {}
     for cell in cells:
         other = seen.setdefault(cell.id, cell)
-        if other is not cell:
+        if other is cell:
+            continue
+        if replace(cell, matrix=other.matrix) != other:
             raise UsageError(
                 f"two cells have the id {cell.id}: in {files[other.matrix]} and in {files[cell.matrix]}",
-                hint="give one file at a time, or leave the cell out by --skip",
+                hint="`variant` tells them apart; or give one file at a time, or leave it out by --skip",
             )
-    return matrices, cells
+        say(f"{cell.id} is the same cell in {files[cell.matrix]}: it is that of {files[other.matrix]} here")
+    return matrices, tuple(seen.values())
 
 
 def choose_one(matrices: list[Matrix], text: str) -> Cell:

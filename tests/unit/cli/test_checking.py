@@ -163,13 +163,18 @@ def test_cells_of_one_id_in_two_files_are_judged_apart(tmp_path: Path) -> None:
     assert "1 of 2 impossible" in lines[-1]
 
 
-def test_what_is_written_by_a_cells_id_is_not_asked_for_of_two_files(tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        (tmp_path / f"{name}.yaml").write_text(
+def _two_files_of_one_id(folder: Path, *, other: str) -> list[Path]:
+    rows = {"one": "", "other": other}
+    for name, more in rows.items():
+        (folder / f"{name}.yaml").write_text(
             f"version: 1\nname: {name}\ninclude:\n"
-            f"  - {{framework: 'torch==2.9.1', python: '3.12', base: '{TAG}', cuda: wheels}}\n"
+            f"  - {{framework: 'torch==2.9.1', python: '3.12', base: '{TAG}', cuda: wheels{more}}}\n"
         )
-    both = [tmp_path / "one.yaml", tmp_path / "other.yaml"]
+    return [folder / "one.yaml", folder / "other.yaml"]
+
+
+def test_one_id_of_different_cells_is_not_written(tmp_path: Path) -> None:
+    both = _two_files_of_one_id(tmp_path, other=", pip: [numpy]")
     with pytest.raises(
         UsageError, match=r"two cells have the id torch2\.9\.1.* in .*one\.yaml and in .*other"
     ) as no:
@@ -177,3 +182,23 @@ def test_what_is_written_by_a_cells_id_is_not_asked_for_of_two_files(tmp_path: P
     assert "one file at a time" in str(no.value.hint)
     assert len(options.choose(both, None, None)[1]) == 2
     assert len(options.choose_to_write(both[:1], None, None)[1]) == 1
+
+
+def test_a_cell_that_two_files_have_alike_is_written_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = _two_files_of_one_id(tmp_path, other="")
+    matrices, cells = options.choose_to_write(both, None, None)
+    assert [matrix.name for matrix in matrices] == ["one", "other"]
+    assert [cell.matrix for cell in cells] == ["one"]
+    assert [cell.matrix for cell in options.choose_to_write(both[::-1], None, None)[1]] == ["other"]
+    assert "the same cell in" in capsys.readouterr().err
+
+
+def test_the_repositorys_own_matrices_can_be_written_together(capsys: pytest.CaptureFixture[str]) -> None:
+    own = sorted((Path(__file__).parents[3] / "matrices").glob("*.yaml"))
+    every = options.choose(own, None, None)[1]
+    written = options.choose_to_write(own, None, None)[1]
+    assert sorted(cell.id for cell in written) == sorted({cell.id for cell in every})
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == len(every) - len(written)
