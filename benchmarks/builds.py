@@ -15,13 +15,14 @@ import argparse
 import fnmatch
 import json
 import os
+import signal
 import sys
 import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import growth, ours, peers, pulls, quick, sessions, sizes, table
+from benchmarks import growth, ours, pairs, peers, pulls, quick, sessions, sizes, table
 from benchmarks.rig import ALONE, BenchError, enter_private_network
 from builder.core import resources
 from builder.core.model import RootfsBase
@@ -43,8 +44,7 @@ def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
     found: dict[str, Callable[[], dict[str, Any]]] = {
         "ours-family": partial(ours.family, site, None),
         "peer-family-overlay2": partial(peers.family, site, "overlay2"),
-        "peer-uv-pushed": partial(peers.uv, site, "pushed"),
-        "peer-uv-stored": partial(peers.uv, site, "stored"),
+        **{f"pairs-{output}": partial(pairs.pairs, site, output) for output in pairs.KINDS},
         "ours-stored": partial(ours.stored, site),
         "ours-cold": partial(ours.cold, site),
         "commands": partial(quick.commands, site.say),
@@ -140,6 +140,7 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # engines and registries end with what began them
     try:
         sys.exit(main())
     except BenchError as error:

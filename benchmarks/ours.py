@@ -60,12 +60,12 @@ class Ours:
         command += [] if self.engine else ["--engine", "none"]
         command += ["--push", f"{REPOSITORY}/ours"] if push else []
         env = self.env | {"PYTHONPATH": str(self.package), "PYTHONSAFEPATH": "1"}
-        before = _processor()
+        before = _used()
         seconds, out = run(command, env=env, cwd=self.folder)
         document = json.loads(out)
         return {
             "seconds": seconds,
-            "processor": round(_processor() - before, 3),
+            **{name: round(value - before[name], 3) for name, value in _used().items()},
             "stages": {cell["id"]: cell["seconds"] for cell in document["cells"]},
             "digests": {cell["id"]: cell["image"]["digest"] for cell in document["cells"]},
             "sizes": {cell["id"]: cell["image"]["size"] for cell in document["cells"]},
@@ -176,7 +176,7 @@ def many_cells(folder: Path, count: int) -> None:
     lockfile.write_text(json.dumps(lock))
 
 
-def _processor() -> float:
-    """Seconds of processor that this program's ended children took."""
+def _used() -> dict[str, float]:
+    """Seconds of processor, and bytes written to files, of this program's ended children (man getrusage)."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return {"processor": used.ru_utime + used.ru_stime, "written": used.ru_oublock * 512.0}

@@ -124,29 +124,6 @@ def family(site: Site, store: Store) -> Figures:
         return {"first": first | {"registry": registry.blob_bytes()}, "environment": changed}
 
 
-UV_OUTPUTS = {
-    "pushed": "push=true,unpack=false",
-    "stored": "push=false",
-}
-"""Straight into the registry; and into the engine's store, where a container can start from it."""
-
-
-def uv(site: Site, kind: str) -> Figures:
-    """The strongest peer, once from nothing: uv in one RUN, exported by BuildKit itself, as zstd."""
-    pinned = site.cells(site.plan.family)[0]
-    with tempfile.TemporaryDirectory(dir=site.work) as folder, site.rig("containerd") as (registry, engine):
-        assert engine is not None  # a store was named
-        wheels = site.wheels([pinned])
-        base = base_image(site, engine, pinned)
-        context = plain(
-            pinned, Path(folder) / "first", wheels=wheels, base=base, env={}, dockerfile=UV_DOCKERFILE
-        )
-        warm(engine, context, base)
-        seconds = push_uv(engine, context, f"{REPOSITORY}/uv:{kind}", UV_OUTPUTS[kind])
-        site.say(f"uv, {kind}: {seconds:.1f} s")
-        return {kind: {"seconds": seconds, "registry": registry.blob_bytes()}}
-
-
 def push_uv(engine: Engine, context: Plain, tag: str, output: str) -> float:
     """Build with uv in one RUN, and have BuildKit export the image as zstd; seconds."""
     # Without OCI's media types a layer's is one that Docker 28 counts as none, and the pull is refused.

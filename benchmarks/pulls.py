@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.ours import Ours
 from benchmarks.peers import DOCKERFILE, UV_DOCKERFILE, base_image, plain, push_plain, push_uv, warm
-from benchmarks.rig import BenchError, Engine
+from benchmarks.rig import BenchError, Engine, disk_speed
 from benchmarks.sessions import REPOSITORY, Figures, Site
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 KINDS = ("ours", "plain", "uv")
-_PROBED = 256 << 20
-"""Bytes by which the disk's speed is measured."""
 
 
 def pulls(site: Site, store: Store) -> Figures:
@@ -74,7 +71,7 @@ def _peers(site: Site, engine: Engine) -> dict[str, dict[str, str]]:
 
 
 def _round(site: Site, store: Store, images: dict[str, dict[str, str]], number: int) -> Figures:
-    figures: Figures = {"load": round(os.getloadavg()[0], 1), "disk": round(_disk_speed(site.work))}
+    figures: Figures = {"load": round(os.getloadavg()[0], 1), "disk": round(disk_speed(site.work))}
     for kind in KINDS[number % len(KINDS) :] + KINDS[: number % len(KINDS)]:
         engine = Engine(site.work / "engine", store)
         try:
@@ -97,18 +94,6 @@ def _pulled(engine: Engine, image: str, site: Site) -> dict[str, float]:
     return {"pull": pull, "import": first, **used}
 
 
-def _disk_speed(folder: Path) -> float:
-    """Bytes a second that the disk takes now, written once and brought to it."""
-    block = os.urandom(1 << 20)
-    start = time.perf_counter()
-    with tempfile.TemporaryFile(dir=folder) as file:
-        for _ in range(_PROBED >> 20):
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-    return _PROBED / (time.perf_counter() - start)
-
-
 def _sizes(registry: Registry, images: dict[str, dict[str, str]]) -> dict[str, Any]:
     """What a first pull brings: bytes and layers of each kind's first image."""
     found = {}
@@ -121,11 +106,6 @@ def _sizes(registry: Registry, images: dict[str, dict[str, str]]) -> dict[str, A
         layers = document["layers"]
         found[kind] = {"layers": len(layers), "bytes": sum(layer["size"] for layer in layers)}
     return {"sizes": found}
-
-
-def bound(one: dict[str, float], disk: float) -> float:
-    """Seconds below which this machine could not do what was done: disk or cores, whichever takes longer."""
-    return max(one["written"] / disk, one["processor"] / len(os.sched_getaffinity(0)))
 
 
 def spread(values: list[float]) -> str:

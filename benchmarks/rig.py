@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ Store = Literal["containerd", "overlay2"]
 ALONE = "RTBUILD_BENCH_ALONE"
 """Set in the process that runs in the private network."""
 _PORT = 5000
+_PROBED = 256 << 20
+"""Bytes by which the disk's speed is measured."""
 _SECONDS_TO_START = 60.0
 
 
@@ -62,6 +65,48 @@ def installed_env(work: Path, env: Mapping[str, str] | None = None) -> dict[str,
     """``env``, this program's without, for one whose bytecode is kept, as that of an installed one is."""
     kept = {name: text for name, text in (env or os.environ).items() if name != "PYTHONDONTWRITEBYTECODE"}
     return kept | {"PYTHONPYCACHEPREFIX": str(work / "bytecode")}
+
+
+def totals(process: subprocess.Popen[bytes] | None) -> dict[str, float]:
+    """What a process and those below it used until now: ``processor`` seconds, bytes ``written`` to files.
+
+    One that has ended counts in its parent (man proc_pid_stat, proc_pid_io). BenchError without any.
+    """
+    if process is None:
+        raise BenchError("it is not running")
+    parents: dict[int, int] = {}
+    used: dict[int, tuple[float, int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+            rows = dict(line.split(": ") for line in (folder / "io").read_text().splitlines())
+        except OSError:  # it has ended
+            continue
+        pid, ticks = int(folder.name), sum(map(int, stat[11:15]))
+        parents[pid] = int(stat[1])
+        used[pid] = ticks / os.sysconf("SC_CLK_TCK"), int(rows["write_bytes"])
+    own = {process.pid}
+    while more := {pid for pid, parent in parents.items() if parent in own} - own:
+        own |= more
+    mine = [used[pid] for pid in own if pid in used]
+    return {"processor": sum(one[0] for one in mine), "written": float(sum(one[1] for one in mine))}
+
+
+def disk_speed(folder: Path) -> float:
+    """Bytes a second that the disk takes now, written once and brought to it."""
+    block = os.urandom(1 << 20)
+    start = time.perf_counter()
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(_PROBED >> 20):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    return _PROBED / (time.perf_counter() - start)
+
+
+def bound(used: dict[str, float], disk: float) -> float:
+    """Seconds below which this machine could not do what was done: disk or cores, whichever takes longer."""
+    return max(used["written"] / disk, used["processor"] / len(os.sched_getaffinity(0)))
 
 
 @dataclass
@@ -134,28 +179,7 @@ class Engine:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def totals(self) -> dict[str, float]:
-        """What the engine's processes used until now: processor seconds, bytes written to files.
-
-        One that has ended counts in its parent (man proc_pid_stat, proc_pid_io). BenchError without any.
-        """
-        if self.process is None:
-            raise BenchError("the engine is not running")
-        parents: dict[int, int] = {}
-        used: dict[int, tuple[float, int]] = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                stat = (folder / "stat").read_text().rpartition(")")[2].split()
-                rows = dict(line.split(": ") for line in (folder / "io").read_text().splitlines())
-            except OSError:  # it has ended
-                continue
-            pid, ticks = int(folder.name), sum(map(int, stat[11:15]))
-            parents[pid] = int(stat[1])
-            used[pid] = ticks / os.sysconf("SC_CLK_TCK"), int(rows["write_bytes"])
-        own = {self.process.pid}
-        while more := {pid for pid, parent in parents.items() if parent in own} - own:
-            own |= more
-        mine = [used[pid] for pid in own if pid in used]
-        return {"processor": sum(one[0] for one in mine), "written": float(sum(one[1] for one in mine))}
+        return totals(self.process)
 
     def docker(self, *arguments: str) -> tuple[float, str]:
         return run(["docker", *arguments], env=self.env)
@@ -193,6 +217,9 @@ class Registry:
             self.process.terminate()
             self.process.wait(20)
             self.process = None
+
+    def totals(self) -> dict[str, float]:
+        return totals(self.process)
 
     def blob_bytes(self) -> int:
         """What all repositories together keep: each blob once."""

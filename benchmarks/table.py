@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.pulls import bound, spread
+from benchmarks.pairs import KINDS
+from benchmarks.pulls import spread
+from benchmarks.rig import bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -90,11 +92,6 @@ class _Results:
         store, seconds = min(there, key=lambda pair: pair[1])
         return store, {"seconds": seconds}
 
-    def uv(self, kind: str) -> tuple[str, dict[str, Any]] | None:
-        """The peer that installs by uv, and exports by BuildKit as zstd."""
-        figures = self.get(f"peer-uv-{kind}", kind)
-        return ("containerd", figures) if figures is not None else None
-
 
 def rows(results: Mapping[str, Any], plan: Plan) -> Iterator[Row]:
     """The lines for which there are figures, in the order of the list of what must be reached."""
@@ -109,10 +106,10 @@ def rows(results: Mapping[str, Any], plan: Plan) -> Iterator[Row]:
             ("probe", "only the probe changed", (0.02, 0.012)),
         ):
             yield from _against(work + where, found.get(f"ours-family{engine}", row), against, limits[number])
-        yield from _against(
+        yield from _pair(
             f"one cell, nothing converted yet{where}, against uv and BuildKit's own push",
-            found.get(f"ours-family{engine}", "first"),
-            found.uv("pushed"),
+            found.get("pairs-pushed", "pairs"),
+            ("registry", "engine")[number],
             (0.28, 0.45)[number],
         )
         yield from _against(
@@ -129,12 +126,12 @@ def rows(results: Mapping[str, Any], plan: Plan) -> Iterator[Row]:
     stored = found.get("ours-stored", "stored")
     work = "one cell, nothing converted yet, in an engine's store and not pushed"
     yield from _against(f"{work}, against `docker build` alone", stored, found.built(), 0.65)
-    yield from _against(f"{work}, against uv and BuildKit", stored, found.uv("stored"), 0.65)
+    yield from _pair(f"{work}, against uv and BuildKit", found.get("pairs-stored", "pairs"), "stored", 0.65)
     cold = found.get("ours-cold", "cold")
     if cold is not None:
         alone = ("a line of 36 MB/s", {"seconds": cold["alone"]})
         yield from _against(
-            "one cell on empty caches, in an engine's store, by its downloads", cold, alone, 1.5
+            "one cell on empty caches, in an engine's store, by its downloads", cold, alone, 1.4
         )
     for session, where in (("hundred", "a registry"), ("hundred-engine", "an engine")):
         work = f"nothing to do, 100 locked cells whose images {where} has"
@@ -178,6 +175,32 @@ def _against(
     )
 
 
+def _pair(work: str, figures: Mapping[str, Any] | None, kind: str, limit: float) -> Iterator[Row]:
+    """The median of the rounds' own ratios: what slows a round slows both."""
+    if figures is None:
+        return
+    rounds = figures["rounds"]
+    yield _of_rounds(
+        work,
+        [(one[kind]["seconds"], one["uv"]["seconds"], bound(one[kind], one["disk"])) for one in rounds],
+        "uv",
+        limit,
+    )
+
+
+def _of_rounds(work: str, rounds: list[tuple[float, float, float | None]], peer: str, limit: float) -> Row:
+    """``rounds``: rtbuild's seconds, the peer's, and those below which the machine could not do it."""
+    ours, theirs = [one[0] for one in rounds], [one[1] for one in rounds]
+    least = [one[2] for one in rounds if one[2] is not None]
+    return Row(
+        work=work,
+        ours=spread(ours) + (f"; bound {statistics.median(least):.1f} s" if least else ""),
+        peer=f"{peer}: {spread(theirs)}",
+        value=statistics.median([mine / other for mine, other in zip(ours, theirs, strict=True)]),
+        limit=limit,
+    )
+
+
 def _split(figures: Mapping[str, Any]) -> str:
     return f": {figures['build']:.1f} and {figures['push']:.1f}" if "push" in figures else ""
 
@@ -208,17 +231,16 @@ def _pull_rows(found: _Results, plan: Plan) -> Iterator[Row]:
 
 
 def _pulled(work: str, figures: Mapping[str, Any], name: str, kind: str, limit: float, *more: str) -> Row:
-    against, parts, rounds = "next" if name == "next" else "first", ("pull", *more), figures["rounds"]
-    ours = [sum(one["ours"][name][part] for part in parts) for one in rounds]
-    theirs = [sum(one[kind][against][part] for part in parts) for one in rounds]
-    least = [bound(one["ours"][name], one["disk"]) for one in rounds]
-    return Row(
-        work=work,
-        ours=f"{spread(ours)}" + ("" if more else f"; bound {statistics.median(least):.1f} s"),
-        peer=f"{kind}: {spread(theirs)}",
-        value=statistics.median([mine / other for mine, other in zip(ours, theirs, strict=True)]),
-        limit=limit,
-    )
+    against, parts = "next" if name == "next" else "first", ("pull", *more)
+    rounds = [
+        (
+            sum(one["ours"][name][part] for part in parts),
+            sum(one[kind][against][part] for part in parts),
+            None if more else bound(one["ours"][name], one["disk"]),
+        )
+        for one in figures["rounds"]
+    ]
+    return _of_rounds(work, rounds, kind, limit)
 
 
 _GROWTH = """\
@@ -244,22 +266,33 @@ def _growth(results: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _loads(results: Mapping[str, Any]) -> Iterator[str]:
-    """How pulls were measured: rounds, load, what a first one brings."""
+    """How rounds were measured: their number, the load, what a first pull brings."""
+    found, told = _Results(results), []
+    for output in KINDS:
+        figures = found.get(f"pairs-{output}", "pairs")
+        if figures is not None:
+            told.append(f"uv, {output}: {_rounds(figures)}.")
     for store in STORES:
-        figures = _Results(results).get(f"pull-{store}", "pull")
-        if figures is None:
-            continue
-        loads, sizes = [one["load"] for one in figures["rounds"]], figures["sizes"]
-        brought = ", ".join(
-            f"{kind} {one['bytes'] / 1e6:.0f} MB in {one['layers']} layers" for kind, one in sizes.items()
-        )
-        yield (
-            f"Pulls into {store}: {len(loads)} rounds of all kinds in turns, medians (smallest to largest), "
-            f"load {min(loads):g} to {max(loads):g}. First images: {brought}. A bound is the bytes that the "
-            "engine wrote by the disk's speed, or its processor seconds by the cores, whichever is longer, "
-            "measured in the same round."
-        )
-        yield ""
+        figures = found.get(f"pull-{store}", "pull")
+        if figures is not None:
+            brought = ", ".join(
+                f"{kind} {one['bytes'] / 1e6:.0f} MB in {one['layers']} layers"
+                for kind, one in figures["sizes"].items()
+            )
+            told.append(f"Pulls into {store}: {_rounds(figures)}. First images: {brought}.")
+    if told:
+        yield from (*told, _BOUND, "")
+
+
+_BOUND = """\
+All kinds of a round are measured in turns; a row has medians (smallest to largest). A bound is the bytes that
+rtbuild, registry and engine wrote by the disk's speed, or their processor seconds by the cores, whichever is
+longer, measured in the same round; of pulls, the engine's."""
+
+
+def _rounds(figures: Mapping[str, Any]) -> str:
+    loads = [one["load"] for one in figures["rounds"]]
+    return f"{len(loads)} rounds, load {min(loads):g} to {max(loads):g}"
 
 
 def _bytes(found: _Results) -> Iterator[Row]:

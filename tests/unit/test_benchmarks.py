@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import builds, rig, sessions, table
-from benchmarks.pulls import KINDS, ROUNDS, _sizes, bound
+from benchmarks.pulls import KINDS, ROUNDS, _sizes
 
 
 def _round(ours: float, plain: float, uv: float) -> dict[str, Any]:
@@ -36,6 +36,21 @@ RESULTS = {
             }
         }
     },
+    "pairs-stored": {
+        "figures": {
+            "pairs": {
+                "rounds": [
+                    {
+                        "load": 0.5,
+                        "disk": 1e6,
+                        "stored": {"seconds": ours, "processor": 0.0, "written": 8e6},
+                        "uv": {"seconds": uv},
+                    }
+                    for ours, uv in ((10.0, 20.0), (9.0, 10.0), (12.0, 20.0))
+                ]
+            }
+        }
+    },
     "growth": {
         "figures": {
             "growth": {"list": {"1000": {"seconds": 1.5, "processor": 1.25, "memory": 60_000_000}}},
@@ -45,7 +60,7 @@ RESULTS = {
 
 
 def test_a_row_of_pulls_is_the_median_of_pairs_with_the_spread_and_the_bound() -> None:
-    first, first_import, by_uv, *_ = table.rows(RESULTS, sessions.SMALL)
+    _, first, first_import, by_uv, *_ = table.rows(RESULTS, sessions.SMALL)
     assert first.ours == "3.0 s (2.0 to 4.0); bound 1.0 s"
     assert first.peer == "plain: 10.0 s (10.0 to 40.0)"
     assert first.value == pytest.approx(0.2)
@@ -54,17 +69,26 @@ def test_a_row_of_pulls_is_the_median_of_pairs_with_the_spread_and_the_bound() -
     assert by_uv.line().endswith("| **no** |"), "0.8 is wanted"
 
 
+def test_a_build_beside_uvs_is_the_median_of_pairs_too() -> None:
+    row = next(table.rows(RESULTS, sessions.SMALL))
+    assert row.ours == "10.0 s (9.0 to 12.0); bound 8.0 s"
+    assert row.peer == "uv: 20.0 s (10.0 to 20.0)"
+    assert row.value == pytest.approx(0.6)
+    assert row.line().endswith("| yes |")
+
+
 def test_the_page_says_the_load_and_how_work_grows() -> None:
     page = table.document(RESULTS, sessions.SMALL, sessions=["growth"])
-    assert "load 1.5 to 1.5" in page
+    assert "Pulls into overlay2: 3 rounds, load 1.5 to 1.5" in page
+    assert "uv, stored: 3 rounds, load 0.5 to 0.5" in page
     assert "uv 70 MB in 3 layers" in page
     assert "| list | 1,000 | 1.50 | 1.25 | 60 MB |" in page
 
 
 def test_a_bound_is_the_slower_of_disk_and_cores() -> None:
     cores = len(os.sched_getaffinity(0))
-    assert bound({"written": 300.0, "processor": 0.0}, 100.0) == 3.0
-    assert bound({"written": 0.0, "processor": 8.0 * cores}, 100.0) == 8.0
+    assert rig.bound({"written": 300.0, "processor": 0.0}, 100.0) == 3.0
+    assert rig.bound({"written": 0.0, "processor": 8.0 * cores}, 100.0) == 8.0
 
 
 def test_an_index_stands_for_its_image() -> None:
