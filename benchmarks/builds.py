@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import growth, ours, pairs, peers, pulls, quick, sessions, sizes, table
+from benchmarks import environments, growth, ours, pairs, peers, pulls, quick, sessions, sizes, table
 from benchmarks.rig import ALONE, BenchError, enter_private_network
 from builder.core import resources
 from builder.core.model import RootfsBase
@@ -47,6 +47,7 @@ def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
         **{f"pairs-{output}": partial(pairs.pairs, site, output) for output in pairs.KINDS},
         "ours-stored": partial(ours.stored, site),
         "ours-cold": partial(ours.cold, site),
+        "environments": partial(environments.environments, site),
         "commands": partial(quick.commands, site.say),
         "thousand": partial(quick.thousand, site.say),
         "sizes": partial(sizes.cuda, site),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CELLS = (1, 10, 100, 1000)
+LARGEST = "colab-2025.07"
+"""The matrix of the project whose lock has the most wheels in a cell."""
 RUNS = 3
 _PROGRAM = (sys.executable, "-c", "from builder.cli import main; main()")
 
 
 def growth(site: Site) -> Figures:
-    """`list`, `check`, `lock --check`, and a build with nothing to do, by the number of cells.
+    """`list`, `check`, `lock --check`, and a build with nothing to do, by the number of cells and of wheels.
 
-    The images are in a registry before the clock runs. Beside the seconds, those of processor and the memory.
+    The images of small cells are in a registry before the clock runs; of the largest cell only the plan is
+    made. Beside the seconds, those of processor and the memory.
     """
     figures: Figures = {}
     with site.rig(None):
@@ -43,12 +47,35 @@ def growth(site: Site) -> Figures:
                 ("lock --check", ("lock", "--check")),
                 ("nothing to do", (*nothing, "--engine", "none", "--push", f"{REPOSITORY}/ours")),
             ):
-                command = (*_PROGRAM, words[0], "small.yaml", *words[1:])
-                runs = [_measured(command, ours.env, ours.folder) for _ in range(RUNS)]
-                best = sorted(runs, key=lambda one: one["processor"])[RUNS // 2]
-                figures.setdefault(name, {})[str(count)] = best
+                best = _median((*_PROGRAM, words[0], "small.yaml", *words[1:]), ours)
+                figures.setdefault(name, {})[f"{count:,} cells"] = best
                 site.say(f"{count} cells, {name}: {best['seconds']:.2f} s, {best['memory'] / 1e6:.0f} MB")
+        wheels = _largest(ours.folder)
+        dry: dict[str, tuple[str, ...]] = {
+            "list": ("list",),
+            "check": ("check",),
+            "lock --check": ("lock", "--check"),
+            "plan": ("build", "--dry-run", "--locked", "--engine", "none"),
+        }
+        for name, (verb, *options) in dry.items():
+            best = _median((*_PROGRAM, verb, f"{LARGEST}.yaml", *options), ours)
+            figures.setdefault(name, {})[f"1 cell of {wheels} wheels"] = best
+            site.say(f"{wheels} wheels, {name}: {best['seconds']:.2f} s, {best['memory'] / 1e6:.0f} MB")
     return {"growth": figures}
+
+
+def _largest(folder: Path) -> int:
+    """Bring the largest lock of the project here; how many wheels it has."""
+    for suffix in (".yaml", ".lock.json"):
+        shutil.copy(HERE.parent / "matrices" / f"{LARGEST}{suffix}", folder)
+    (cell,) = json.loads((folder / f"{LARGEST}.lock.json").read_text())["cells"].values()
+    return len(cell["wheels"])
+
+
+def _median(command: tuple[str, ...], ours: Ours) -> dict[str, Any]:
+    """That of three runs, by processor."""
+    runs = [_measured(command, ours.env, ours.folder) for _ in range(RUNS)]
+    return sorted(runs, key=lambda one: one["processor"])[RUNS // 2]
 
 
 def _measured(command: tuple[str, ...], env: dict[str, str], folder: Path) -> dict[str, Any]:

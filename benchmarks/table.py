@@ -15,7 +15,7 @@ from benchmarks.pulls import spread
 from benchmarks.rig import bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from benchmarks.rig import Store
     from benchmarks.sessions import Plan
@@ -133,6 +133,7 @@ def rows(results: Mapping[str, Any], plan: Plan) -> Iterator[Row]:
         yield from _against(
             "one cell on empty caches, in an engine's store, by its downloads", cold, alone, 1.4
         )
+    yield from _environments(found)
     for session, where in (("hundred", "a registry"), ("hundred-engine", "an engine")):
         work = f"nothing to do, 100 locked cells whose images {where} has"
         yield from _alone(found.get(session, "hundred"), work, 1.8)
@@ -188,7 +189,9 @@ def _pair(work: str, figures: Mapping[str, Any] | None, kind: str, limit: float)
     )
 
 
-def _of_rounds(work: str, rounds: list[tuple[float, float, float | None]], peer: str, limit: float) -> Row:
+def _of_rounds(
+    work: str, rounds: Sequence[tuple[float, float, float | None]], peer: str, limit: float
+) -> Row:
     """``rounds``: rtbuild's seconds, the peer's, and those below which the machine could not do it."""
     ours, theirs = [one[0] for one in rounds], [one[1] for one in rounds]
     least = [one[2] for one in rounds if one[2] is not None]
@@ -199,6 +202,18 @@ def _of_rounds(work: str, rounds: list[tuple[float, float, float | None]], peer:
         value=statistics.median([mine / other for mine, other in zip(ours, theirs, strict=True)]),
         limit=limit,
     )
+
+
+def _environments(found: _Results) -> Iterator[Row]:
+    for caches, where in (("cold", "empty caches, over 36 MB/s"), ("warm", "full caches")):
+        figures = found.get("environments", caches)
+        for part, work, limit in (
+            ("install", f"`rtbuild venv` from {where}, the probe's run with it", 1.1),
+            ("import", f"the first import after it, {where}", 0.6),
+        ):
+            if figures is not None:
+                rounds = [(one["ours"][part], one["uv"][part], None) for one in figures["rounds"]]
+                yield _of_rounds(work, rounds, "uv pip install", limit)
 
 
 def _split(figures: Mapping[str, Any]) -> str:
@@ -249,7 +264,7 @@ _GROWTH = """\
 Locked cells of small wheels that differ in a variable, their images in a registry; the median of three
 runs, by processor.
 
-| command | cells | seconds | of processor | memory |
+| command | of | seconds | of processor | memory |
 |---|---|---|---|---|"""
 
 
@@ -260,7 +275,7 @@ def _growth(results: Mapping[str, Any]) -> Iterator[str]:
     yield _GROWTH
     for command, counts in figures.items():
         for count, one in counts.items():
-            cells = (f"{int(count):,}", f"{one['seconds']:.2f}", f"{one['processor']:.2f}")
+            cells = (count, f"{one['seconds']:.2f}", f"{one['processor']:.2f}")
             yield f"| {command} | {' | '.join(cells)} | {one['memory'] / 1e6:.0f} MB |"
     yield ""
 
@@ -272,6 +287,9 @@ def _loads(results: Mapping[str, Any]) -> Iterator[str]:
         figures = found.get(f"pairs-{output}", "pairs")
         if figures is not None:
             told.append(f"uv, {output}: {_rounds(figures)}.")
+    warm = found.get("environments", "warm")
+    if warm is not None:
+        told.append(f"Environments from full caches: {_rounds(warm)}.")
     for store in STORES:
         figures = found.get(f"pull-{store}", "pull")
         if figures is not None:

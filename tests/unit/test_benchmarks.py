@@ -51,16 +51,31 @@ RESULTS = {
             }
         }
     },
+    "environments": {
+        "figures": {
+            caches: {
+                "rounds": [
+                    {
+                        "load": 0.5,
+                        "ours": {"install": 6.0, "import": 1.0},
+                        "uv": {"install": 5.0, "import": 4.0},
+                    }
+                ]
+            }
+            for caches in ("cold", "warm")
+        }
+    },
     "growth": {
         "figures": {
-            "growth": {"list": {"1000": {"seconds": 1.5, "processor": 1.25, "memory": 60_000_000}}},
+            "growth": {"list": {"1,000 cells": {"seconds": 1.5, "processor": 1.25, "memory": 60_000_000}}},
         }
     },
 }
 
 
 def test_a_row_of_pulls_is_the_median_of_pairs_with_the_spread_and_the_bound() -> None:
-    _, first, first_import, by_uv, *_ = table.rows(RESULTS, sessions.SMALL)
+    pulls = [row for row in table.rows(RESULTS, sessions.SMALL) if row.work.startswith("pull")]
+    first, first_import, by_uv, *_ = pulls
     assert first.ours == "3.0 s (2.0 to 4.0); bound 1.0 s"
     assert first.peer == "plain: 10.0 s (10.0 to 40.0)"
     assert first.value == pytest.approx(0.2)
@@ -77,12 +92,18 @@ def test_a_build_beside_uvs_is_the_median_of_pairs_too() -> None:
     assert row.line().endswith("| yes |")
 
 
+def test_an_environment_has_rows_for_its_making_and_for_the_first_import() -> None:
+    made, first = [row for row in table.rows(RESULTS, sessions.SMALL) if "full caches" in row.work]
+    assert made.value == pytest.approx(1.2)
+    assert first.value == pytest.approx(0.25)
+
+
 def test_the_page_says_the_load_and_how_work_grows() -> None:
     page = table.document(RESULTS, sessions.SMALL, sessions=["growth"])
     assert "Pulls into overlay2: 3 rounds, load 1.5 to 1.5" in page
     assert "uv, stored: 3 rounds, load 0.5 to 0.5" in page
     assert "uv 70 MB in 3 layers" in page
-    assert "| list | 1,000 | 1.50 | 1.25 | 60 MB |" in page
+    assert "| list | 1,000 cells | 1.50 | 1.25 | 60 MB |" in page
 
 
 def test_a_bound_is_the_slower_of_disk_and_cores() -> None:
@@ -105,7 +126,15 @@ def test_an_index_stands_for_its_image() -> None:
 
 def test_every_session_has_a_plan() -> None:
     site = sessions.Site(work=Path("/nowhere"), plan=sessions.FULL, say=lambda _text: None)
-    assert {"growth", "pull-containerd", "pull-overlay2", "ours-family"} <= builds.plan_of(site).keys()
+    assert {
+        "growth",
+        "environments",
+        "pairs-pushed",
+        "pairs-stored",
+        "pull-containerd",
+        "pull-overlay2",
+        "ours-family",
+    } <= builds.plan_of(site).keys()
     assert ROUNDS == 5
     for plan in (sessions.FULL, sessions.SMALL):
         assert len(site.cells(plan.family)) >= 3, "their locks fit their matrices"
