@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -114,16 +114,14 @@ class Site:
         """A registry and, where ``store`` names one, an engine. Both end with what they kept."""
         registry = Registry(self.work / "registry")
         engine = Engine(self.work / "engine", store) if store else None
-        try:
+        with ExitStack() as stack:
+            stack.callback(self.fresh_cache)
+            stack.callback(registry.destroy)
             registry.start()
             if engine:
+                stack.callback(engine.destroy)
                 engine.start()
             yield registry, engine
-        finally:
-            if engine:
-                engine.destroy()
-            registry.destroy()
-            self.fresh_cache()
 
     def wheels(self, cells: Iterable[Pinned]) -> Path:
         """All wheels in one flat folder, as `pip download` would leave them."""
