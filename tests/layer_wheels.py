@@ -16,7 +16,6 @@ from builder.core.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wh
 from builder.image.compose.layer_build import LayerBuild
 from builder.image.compose.layer_plan import plan
 from builder.image.layers.store import LayerStore
-from builder.image.layers.types import BaseLayers
 from builder.sources.oci.layout import plain_image, write_layout
 
 if TYPE_CHECKING:
@@ -232,11 +231,10 @@ class Stacked:
     store: LayerStore
     lease: Lease
     plan: Plan
-    base: BaseLayers
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        return self.plan.stacked(self.base.layers)
+        return self.plan.stacked
 
     @property
     def made(self) -> int:
@@ -247,7 +245,7 @@ class Stacked:
 
     def layout(self, folder: Path) -> str:
         """An OCI layout of these layers, as buildx takes it for a stage."""
-        image = plain_image(self.layers, self.base.config)
+        image = plain_image(self.layers, self.plan.base.config)
         write_layout(folder, "wheels", "w:w", image, lambda one: self.store.blob(one.digest), link=True)
         return f"oci-layout://{folder}:wheels"
 
@@ -260,7 +258,7 @@ class Stacked:
 
 def make_missing(
     given: Plan, *, wheel_paths: Mapping[str, Path], rootfs_tar: Path | None = None, **options: Any
-) -> tuple[Plan, BaseLayers]:
+) -> Plan:
     """All layers of a plan, of files that are all there."""
     with LayerBuild(given=given, rootfs=lambda _base: rootfs_tar, **options) as missing:  # type: ignore[arg-type,return-value]
         for wheel in given.missing:
@@ -280,11 +278,11 @@ def stack(
     lease = store.lease()
     try:
         begun = plan(lock, lease)
-        made, base = make_missing(begun, wheel_paths=wheel_paths, rootfs_tar=rootfs_tar, **options)
+        made = make_missing(begun, wheel_paths=wheel_paths, rootfs_tar=rootfs_tar, **options)
     except BaseException:
         lease.close()
         raise
-    return Stacked(store=store, lease=lease, plan=made, base=base)
+    return Stacked(store=store, lease=lease, plan=made)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from builder.core.errors import CellError
 from builder.core.model import Cell, RegistryBase
+from builder.image.compose import Plan
 from builder.image.engine import Engine, SavedImage, built_stage
 from builder.image.layers import BaseLayers, Layer, Lease, SystemLayers, codec, tar_layer
 from builder.image.recipe import Recipe, write
@@ -28,14 +29,14 @@ def system_layers(
     *,
     options: BuildOptions,
     recipe: Recipe,
-    base: BaseLayers,
-    lease: Lease,
+    planned: Plan,
     log: Path,
 ) -> SystemLayers:
     """Have apt-get install in a registry's base what the recipe asks for; its layers, in the store.
 
     Raises CommandError with the end of the log if that fails.
     """
+    base, lease = planned.base, planned.lease
     cell, buildx = cell_run.cell, options.engine or EngineOptions()
     authorities = ca_bundle(os.environ)
 

@@ -19,7 +19,7 @@ from builder.image.compose import (
     compose_image,
     plan,
 )
-from builder.image.layers import BaseLayers, Lease, SystemLayers
+from builder.image.layers import Lease, SystemLayers
 from builder.image.recipe import Recipe
 from builder.pipeline.events import Stage
 from builder.pipeline.fetch import fetch_wheels, python_tar, rootfs_tar
@@ -59,9 +59,9 @@ class ImageBuild:
                         context.engine, blob=self._lease.path, cancel=cell_run.cancel, span=cell_run.span
                     )
                 )
-            planned, base = self._layers([sink for sink in (upload, load) if sink is not None])
+            planned = self._layers([sink for sink in (upload, load) if sink is not None])
             with cell_run.stage(Stage.BUILD):
-                image = self._composed(planned, base)
+                image = self._composed(planned)
                 if load is not None:
                     with cell_run.span("wait for the engine"):
                         load.finish()
@@ -77,7 +77,7 @@ class ImageBuild:
         reference = made.pushed or f"oci:{options.output}:{cell_run.cell.id}"
         return made if context.engine is not None else replace(made, reference=reference)
 
-    def _layers(self, sinks: Sequence[LayerSink]) -> tuple[Plan, BaseLayers]:
+    def _layers(self, sinks: Sequence[LayerSink]) -> Plan:
         """The layers of base and wheels, all of them known: a wheel is converted while others arrive."""
         context, pinned, cell_run = self.context, self.recipe.pinned, self.cell_run
 
@@ -108,12 +108,12 @@ class ImageBuild:
                 )
                 fetch_wheels(cell_run, context, planned.missing, arrived=missing.wheel)
             with cell_run.stage(Stage.LAYERS):
-                made, base = missing.finish()
+                made = missing.finish()
                 new = sum(one.new for one in made.every)
                 cell_run.done(f"{new} made, {len(made.every) - new} there already")
-        return made, base
+        return made
 
-    def _composed(self, planned: Plan, base: BaseLayers) -> ComposedImage:
+    def _composed(self, planned: Plan) -> ComposedImage:
         context, cell_run, recipe, system = self.context, self.cell_run, self.recipe, SystemLayers()
         if recipe.pinned.installs and context.engine is not None:
             from builder.pipeline.buildkit import system_layers
@@ -125,15 +125,13 @@ class ImageBuild:
                     context.engine,
                     options=self.options,
                     recipe=recipe,
-                    base=base,
-                    lease=self._lease,
+                    planned=planned,
                     log=self.log,
                 )
         return compose_image(
             ComposeInput(
                 recipe=recipe,
                 plan=planned,
-                base=base,
                 system=system,
                 progress=lambda text: cell_run.progress(text, quiet=False),
                 span=cell_run.span,

@@ -71,13 +71,12 @@ def composed(folder: Path, system: Path, runner: StepRunner, steps: tuple[Recipe
     store = LayerStore(folder)
     lease = store.lease()
     with LayerBuild(given=plan(recipe.pinned, lease), rootfs=lambda _base: system) as missing:
-        made, base = missing.finish()
+        made = missing.finish()
     with BaseCache() as bench:
         image = compose_image(
             ComposeInput(
                 recipe=recipe,
                 plan=made,
-                base=base,
                 cancel=threading.Event(),
                 base_cache=bench,
                 runner=runner,

@@ -45,10 +45,9 @@ def compose_image(work: ComposeInput) -> ComposedImage:
     Raises :class:`~builder.core.errors.MissingToolError` if this machine cannot run the recipe's steps, and
     :class:`~builder.core.errors.CellError` for one that fails.
     """
-    stacked = work.plan.stacked(work.base.layers)
     added = added_layers(work)
-    config = final_config(work.recipe, work.base, stacked, work.system, added)
-    layers = (*stacked, *work.system.layers, *added)
+    config = final_config(work.recipe, work.plan.base, work.plan.stacked, work.system, added)
+    layers = (*work.plan.stacked, *work.system.layers, *added)
     manifest = image_manifest(config, layers)
     return ComposedImage(manifest=manifest, config=config, layers=layers, own=(*work.plan.every, *added))
 

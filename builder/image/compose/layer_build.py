@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 
 from builder.core.documents import read_file
 from builder.core.errors import CancelledError, CellError, RegistryError
-from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
+from builder.core.model import RegistryBase, RootfsBase, Wheel
 from builder.core.spans import Span
 from builder.image.compose.layer_plan import (
     Plan,
@@ -21,6 +21,7 @@ from builder.image.compose.layer_plan import (
     layer_keys_of,
     python_key,
     python_title,
+    rootfs_base,
     title_of,
 )
 from builder.image.compose.rootfs import rootfs_key
@@ -102,7 +103,7 @@ class LayerBuild:
         self._paths: dict[str, Path] = {}
         self._waiting: list[tuple[int, Group]] = []  # a heap
         self._known = dict(self.given.known)
-        self._rootfs, self._python = self.given.rootfs, self.given.python
+        self._python = self.given.python
         self._futures: list[Future[None]] = []
         self._pool = ThreadPoolExecutor(max_workers=self.workers, thread_name_prefix="layers")
         self._base_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="base")
@@ -131,18 +132,18 @@ class LayerBuild:
                     self._futures.append(self._pool.submit(self._next))
         self._raise_failure()
 
-    def finish(self) -> tuple[Plan, BaseLayers]:
-        """The plan with every layer known, and the base; once the files of all missing wheels are there."""
+    def finish(self) -> Plan:
+        """The plan with every layer known, once the files of all missing wheels are there."""
         with self.span("wait for layers"):
             wait(self._all, return_when=FIRST_EXCEPTION)
         self._raise_failure()
         for one in self._known.values():
             for name, requires in one.details["requires_python"].items():
                 check_python(name, requires, self.given.pinned.cell)
-        made = replace(self.given, known=self._known, rootfs=self._rootfs, python=self._python)
+        made = replace(self.given, known=self._known, base=self._base.result(), python=self._python)
         listings = [json.loads(one.files or made.lease.files(one.key)) for one in made.wheels]
         refuse_collisions(listings, as_listed=made.pinned.cell.dependencies == "listed")
-        return made, self._base.result()
+        return made
 
     @property
     def _all(self) -> list[Future[Any]]:
@@ -196,18 +197,18 @@ class LayerBuild:
 
     def _system(self) -> BaseLayers:
         pinned = self.given.pinned
+        if self.given.base.layers:
+            return self.given.base
         if not isinstance(pinned.base, RootfsBase):
             if self.registry is None:
                 raise TypeError("a registry's base comes from somewhere")
             with self.span(f"fetch {pinned.base.reference}"):
                 return registry_layers(pinned.base, self.registry, self.given.lease)
-        if self._rootfs is None:
-            with self.span(f"rootfs {pinned.base.suite}"):
-                tar = self.rootfs(pinned.base)
-                refuse_hidden(tar, pinned.base)
-            key = rootfs_key(pinned.base, pinned.cell)
-            self._rootfs = self._of_tar(key, f"rootfs {pinned.base.suite}", tar)
-        return rootfs_base(self._rootfs, pinned.cell)
+        title = f"rootfs {pinned.base.suite}"
+        with self.span(title):
+            tar = self.rootfs(pinned.base)
+            refuse_hidden(tar, pinned.base)
+        return rootfs_base(self._of_tar(rootfs_key(pinned.base, pinned.cell), title, tar), pinned.cell)
 
     def _next(self) -> None:
         """Make the first of the waiting layers, unless another process makes it meanwhile."""
@@ -234,14 +235,6 @@ class LayerBuild:
         advance = self._meter(title, sum(tree.size for tree in trees))
         with target.open("wb") as blob:
             return write_layer(trees, blob, title, compression, advance, as_listed=listed, excerpt=excerpt)
-
-
-def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:
-    operating_system, _, architecture = cell.platform.partition("/")
-    # BuildKit's setting for an image that starts `FROM scratch`, as the Dockerfile of a recipe does.
-    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    config = {"architecture": architecture, "os": operating_system, "config": {"Env": [path]}}
-    return BaseLayers(layers=(layer,), config=config)
 
 
 def refuse_hidden(tar: Path, base: RootfsBase) -> None:

@@ -1,14 +1,14 @@
 """Which layers a lock's wheels are, and which of them somebody has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from builder.core.digests import digest_of
 from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
 from builder.image.compose import pythons
 from builder.image.compose.rootfs import rootfs_key
-from builder.image.layers import Layer, LayerStore, Lease, codec
+from builder.image.layers import BaseLayers, Layer, LayerStore, Lease, codec
 from builder.image.recipe import LEFT_OUT, pip_of
 from builder.image.wheels import LAYOUT, NAMED_FOR_PYTHON, Archive, Tree, check_tags
 from builder.image.wheels import style as launcher_style
@@ -29,8 +29,8 @@ class Plan:
     together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
     see :mod:`builder.image.wheels.convert`."""
     known: Mapping[Group, Layer]
-    rootfs: Layer | None
-    """The base's layer, if the base is a rootfs and its layer is known."""
+    base: BaseLayers = field(default=BaseLayers(layers=(), config={}))
+    """Without layers as long as they are not known: those of a registry's base come with the build."""
     python: Layer | None = None
     """The layer of a standalone Python, if the lock has one and its layer is known."""
 
@@ -46,9 +46,12 @@ class Plan:
 
     @property
     def every(self) -> tuple[Layer, ...]:
-        return (*self.known.values(), *(one for one in (self.rootfs, self.python) if one is not None))
+        """The layers that are known and found by their keys: all but those of a registry's base."""
+        rootfs = self.base.layers if isinstance(self.pinned.base, RootfsBase) else ()
+        return (*self.known.values(), *rootfs, *self.interpreter)
 
-    def stacked(self, base: Sequence[Layer]) -> tuple[Layer, ...]:
+    @property
+    def stacked(self) -> tuple[Layer, ...]:
         """The layers of wheels and base, lowest first, once all are known.
 
         A rootfs stands above the large wheels: an engine unpacks along the chain of layers, and more images
@@ -57,7 +60,7 @@ class Plan:
         look for it. A standalone Python comes right after the base.
         """
         below = self.base_at
-        return (*self.wheels[:below], *base, *self.interpreter, *self.wheels[below:])
+        return (*self.wheels[:below], *self.base.layers, *self.interpreter, *self.wheels[below:])
 
     @property
     def interpreter(self) -> tuple[Layer, ...]:
@@ -77,21 +80,30 @@ def plan(pinned: Pinned, lease: Lease) -> Plan:
     for wheel in pinned.wheels:
         check_tags(wheel, pinned.cell)
     groups, cell = groups_of(pinned), pinned.cell
-    base = [rootfs_key(pinned.base, cell)] if isinstance(pinned.base, RootfsBase) else []
+    base_keys = [rootfs_key(pinned.base, cell)] if isinstance(pinned.base, RootfsBase) else []
     interpreter = [python_key(pinned.python, cell)] if pinned.python is not None else []
     with ThreadPoolExecutor(8 if lease.remote else 1, thread_name_prefix="look") as pool:
         wanted = {group: pool.submit(lease.look, layer_keys_of(group, pinned)) for group in groups}
-        rootfs = pool.submit(lease.look, base)
+        rootfs = pool.submit(lease.look, base_keys)
         python = pool.submit(lease.look, interpreter)
         found = {group: future.result() for group, future in wanted.items()}
-    return Plan(
+    planned = Plan(
         pinned=pinned,
         lease=lease,
         groups=groups,
         known={group: one for group, one in found.items() if one is not None},
-        rootfs=rootfs.result(),
         python=python.result(),
     )
+    system = rootfs.result()
+    return planned if system is None else replace(planned, base=rootfs_base(system, cell))
+
+
+def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:
+    operating_system, _, architecture = cell.platform.partition("/")
+    # BuildKit's setting for an image that starts `FROM scratch`, as the Dockerfile of a recipe does.
+    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    config = {"architecture": architecture, "os": operating_system, "config": {"Env": [path]}}
+    return BaseLayers(layers=(layer,), config=config)
 
 
 def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:

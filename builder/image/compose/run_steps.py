@@ -25,7 +25,6 @@ from builder.image.compose.layer_plan import Plan
 from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.compose.step_runners import StepRunner
 from builder.image.layers import (
-    BaseLayers,
     Layer,
     MemoryFullError,
     Pack,
@@ -49,8 +48,7 @@ class ComposeInput:
 
     recipe: Recipe
     plan: Plan
-    """With every layer of the wheels known."""
-    base: BaseLayers
+    """With every layer known."""
     system: SystemLayers = field(default_factory=SystemLayers)
     """The layers that an engine made of the base's packages."""
     cancel: threading.Event
@@ -62,7 +60,7 @@ class ComposeInput:
     @cached_property
     def below(self) -> tuple[Layer, ...]:
         """The layers of the system that the steps run in, lowest first."""
-        return (*self.base.layers, *self.plan.interpreter, *self.system.layers)
+        return (*self.plan.base.layers, *self.plan.interpreter, *self.system.layers)
 
 
 def added_layers(work: ComposeInput) -> tuple[Layer, ...]:
@@ -162,7 +160,7 @@ def _run(work: ComposeInput, step: RecipeStep, rootfs: RootfsTree, packs: Sequen
     work.progress(f"making {', '.join(step.makes)}")
     files = work.recipe.files_of(step).items()
     rootfs.write(Packed.whole(path.lstrip("/"), file.mode, file.content) for path, file in files)
-    env = work.base.environment
+    env = work.plan.base.environment
     run = partial(
         work.runner.run,
         step.script,

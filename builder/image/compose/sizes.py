@@ -95,7 +95,8 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
         layers = [_layer(base.reference, None, base.size, base.size * BASE_UNPACKED, base.digest)]
     else:
         size, identity = sum(deb.size for deb in base.debs), "-".join(deb.sha256 for deb in base.debs)
-        layers = [_layer(f"rootfs {base.suite}", planned.rootfs, size, size * DEB_UNPACKED, identity)]
+        known = next(iter(planned.base.layers), None)
+        layers = [_layer(f"rootfs {base.suite}", known, size, size * DEB_UNPACKED, identity)]
     if python is not None:
         size = python.size or 33_000_000  # before it is fetched; about the size of 3.12.10 to 3.12.16
         title = python_title(python)

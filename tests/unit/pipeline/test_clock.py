@@ -63,7 +63,7 @@ def digests(folder: Path) -> list[str]:
     rootfs.write_bytes(b"\0" * 10240)
     lease = store.lease()
     given = plan(pinned, lease)
-    made, _ = layer_wheels.make_missing(given, wheel_paths=paths, rootfs_tar=rootfs)
+    made = layer_wheels.make_missing(given, wheel_paths=paths, rootfs_tar=rootfs)
     recipe = render(pinned, probe=b"probe", version="1")
     blobs = dict.fromkeys(recipe.blobs, rootfs)
     write(recipe, folder / "recipe", blobs=blobs)
@@ -71,7 +71,7 @@ def digests(folder: Path) -> list[str]:
     lease.close()
     return [
         *(made.known[group].digest for group in made.groups),
-        *([made.rootfs.digest] if made.rootfs else []),
+        *(layer.digest for layer in made.base.layers),
         recipe.inputs,
         *(f"{path.name} {path.stat().st_mtime_ns} {path.stat().st_mode:o}" for path in files),
     ]
@@ -107,7 +107,7 @@ def test_a_layer_with_a_strange_time_is_as_good_as_any(tmp_path: Path, stamp: fl
     rootfs = tmp_path / "rootfs.tar"
     rootfs.write_bytes(b"\0" * 10240)
     given = plan(pinned, lease)
-    made, _ = layer_wheels.make_missing(given, wheel_paths=paths, rootfs_tar=rootfs)
+    made = layer_wheels.make_missing(given, wheel_paths=paths, rootfs_tar=rootfs)
     digest = made.known[made.groups[0]].digest
     for path in (store.blob(digest), *store.folder("index").iterdir(), *store.folder("hashed").iterdir()):
         os.utime(path, (stamp, stamp))

@@ -114,14 +114,13 @@ class Bench:
         lock = lock or dataclasses.replace(pinned(self.builder.made), epoch=1_700_000_000)
         lease = self.store.lease(RemoteLayersDouble(self.store, self.looked))
         paths = {one.wheel.sha256: one.path for one in self.builder.made}
-        made, base = make_missing(plan(lock, lease), wheel_paths=paths, rootfs_tar=self.system)
+        made = make_missing(plan(lock, lease), wheel_paths=paths, rootfs_tar=self.system)
         self.looked.clear()
         with self.workbench or BaseCache() as bench:
             image = compose_image(
                 ComposeInput(
                     recipe=self.recipe(lock, **changes),
                     plan=made,
-                    base=base,
                     cancel=threading.Event(),
                     base_cache=bench,
                     runner=NamespaceRunner(),

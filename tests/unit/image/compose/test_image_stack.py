@@ -60,7 +60,7 @@ def test_every_digest_is_right(builder: Builder, build: Callable[..., Stacked]) 
         assert (hashlib.sha256(content).hexdigest(), len(content)) == (layer.digest[7:], layer.size)
         stream = zstandard.ZstdDecompressor().stream_reader(content).read()
         assert (hashlib.sha256(stream).hexdigest(), len(stream)) == (layer.diff_id[7:], layer.unpacked)
-    assert context.base.config["config"]["Env"][0].startswith("PATH=")
+    assert context.plan.base.config["config"]["Env"][0].startswith("PATH=")
     assert [layer.title for layer in context.layers] == ["large 1.0", "rootfs bookworm", "4 small wheels"]
 
 
@@ -426,10 +426,10 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
         missing.wheel(one.wheel, one.path)
         assert {ready.get(timeout=60), ready.get(timeout=60)} == {"one 1.0", "rootfs bookworm"}
         missing.wheel(pip.wheel, pip.path)
-        made, base = missing.finish()
+        made = missing.finish()
     lease.close()
     assert [made.known[group].title for group in made.groups] == ["one 1.0", "pip 26.0.1"]
-    assert [layer.title for layer in base.layers] == ["rootfs bookworm"]
+    assert [layer.title for layer in made.base.layers] == ["rootfs bookworm"]
 
 
 def test_each_layer_is_a_span_of_the_thread_that_makes_it(
@@ -573,7 +573,7 @@ def test_a_registry_base_keeps_its_layers_config_and_history(
     lock = pushed.pinned(made)
     with stack(lock, store=store, wheel_paths=paths(made), registry=pushed.registry) as context:
         recipe = Recipe(cell=lock.cell, pinned=lock, files={}, blobs={}, inputs="")
-        config = json.loads(final_config(recipe, context.base, context.layers, SystemLayers(), ()))
+        config = json.loads(final_config(recipe, context.plan.base, context.layers, SystemLayers(), ()))
         assert [one.digest for one in context.layers[:2]] == list(pushed.layers)
         assert context.blob(pushed.layers[1]) == b"layer two"
     assert context.layers[0].media_type == "application/vnd.oci.image.layer.v1.tar+gzip"

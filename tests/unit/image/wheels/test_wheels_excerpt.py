@@ -44,7 +44,7 @@ def converted(store: LayerStore, builder: Builder) -> Plan:
     lock = pinned([*builder.made, builder.pip()])
     paths = {one.wheel.sha256: one.path for one in builder.made}
     lease = store.lease()
-    return make_missing(plan(lock, lease), wheel_paths=paths, rootfs_tar=builder.folder / "rootfs.tar")[0]
+    return make_missing(plan(lock, lease), wheel_paths=paths, rootfs_tar=builder.folder / "rootfs.tar")
 
 
 def layers(made: Plan) -> list[Layer]:
