@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.cli import options as opt
-from builder.cli.console import Terminal, counted, human_bytes, print_json, say, show
+from builder.cli.console import Terminal, counted, human_bytes, print_json, say, show, verdict_text
 from builder.cli.probing import ask_probe, is_text
 from builder.core.errors import CellError, NothingSelectedError, UsageError
 from builder.core.items import item
@@ -16,7 +16,6 @@ from builder.core.model import Cell, Matrix, Pinned
 from builder.plan.facts.reading import ReadingCache, Truth
 from builder.plan.facts.rules import Finding, Outcome
 from builder.plan.facts.rules import check as check_cell
-from builder.plan.facts.rules import explain as explain_cell
 from builder.plan.lock import LockEntry, LockStatus, lock_path, pinned_cell, read_lock, state, status
 from builder.plan.matrix import Replacement, amend, cell_id, entry
 
@@ -112,7 +111,7 @@ def explain(
     if json_:
         print_json(_document([chosen], found, read_), "cells")
     else:
-        show(explain_cell(chosen, findings).removesuffix("\n"))
+        show(verdict_text(chosen, findings).removesuffix("\n"))
     return 1 if Outcome.of(findings) is Outcome.IMPOSSIBLE else 0
 
 

@@ -14,6 +14,7 @@ from .terminal import (
     show,
 )
 from .trace import Trace
+from .verdict import verdict_text
 
 __all__ = [
     "Case",
@@ -34,5 +35,6 @@ __all__ = [
     "run_summary",
     "say",
     "show",
+    "verdict_text",
     "write_job_files",
 ]

@@ -1,5 +1,5 @@
 from .candidates import Choice, Combination, choices, platform_of
-from .checking import OF_MACHINE, check, check_candidate, explain
+from .checking import OF_MACHINE, check, check_candidate
 from .finding import Finding, Outcome
 from .packages import bad_pairs
 
@@ -13,6 +13,5 @@ __all__ = [
     "check",
     "check_candidate",
     "choices",
-    "explain",
     "platform_of",
 ]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.plan.facts.rules.checking import check, explain
+from builder.cli.console.verdict import verdict_text
+from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 
 TABLE = tomllib.loads((Path(__file__).parent / "cells.toml").read_text())
@@ -26,7 +27,7 @@ def test_the_answer(make, name: str, answer: str, spec) -> None:
     values["packages"] = TABLE["packages"].get(values.get("packages"), ())
     cell = make(*frameworks, **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     findings = check(cell, driver=driver)
-    assert Outcome.of(findings).answer == answer, explain(cell, findings)
+    assert Outcome.of(findings).answer == answer, verdict_text(cell, findings)
     way = next((finding.nearest for finding in findings if finding.nearest is not None), None)
     if way is not None:
         assert Outcome.of(check(way.cell, driver=driver, suggest=False)).answer == "possible"

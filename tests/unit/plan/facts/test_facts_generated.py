@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.requirements import Requirement
 
+from builder.cli.console.verdict import verdict_text
 from builder.core.model import Base, Cell, Cuda
-from builder.plan.facts.rules.checking import check, explain
+from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables import loader as tables
 
@@ -372,7 +373,7 @@ def test_every_framework_that_brings_no_cuda_is_asked_about() -> None:
 )
 def test_no_false_refusal_and_no_false_accept(made: list[Made], expected: str) -> None:
     failed = [
-        f"{one.why}, driver {one.driver}: {explain(one.cell, findings)}"
+        f"{one.why}, driver {one.driver}: {verdict_text(one.cell, findings)}"
         for one in sample(made, EACH)
         if Outcome.of(findings := check(one.cell, driver=one.driver, suggest=False)).answer != expected
     ]

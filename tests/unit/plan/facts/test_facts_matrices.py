@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.plan.facts.rules.checking import check, explain
+from builder.cli.console.verdict import verdict_text
+from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.matrix import load
 
@@ -19,7 +20,7 @@ def test_every_cell_of_a_good_matrix_passes(path: Path) -> None:
     cells = [cell for cell in load(path).cells if cell.excluded is None]
     assert cells
     failed = [
-        explain(cell, findings)
+        verdict_text(cell, findings)
         for cell in cells
         if Outcome.of(findings := check(cell)) not in {Outcome.POSSIBLE, Outcome.WARNS}
     ]

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from builder.cli.console.verdict import verdict_text
 from builder.core.model import Base, Cuda, Options
 from builder.plan.facts.reading import base
 from builder.plan.facts.reading.observed import BaseTruth, Truth, WheelTruth
-from builder.plan.facts.rules.checking import check, explain
+from builder.plan.facts.rules.checking import check
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.rules.image_contents import stack_of
 from builder.plan.facts.tables import loader as tables
@@ -52,7 +53,7 @@ def registry(cudnn, cuda="11.2.2", **more):
 def test_a_good_cell_is_possible_and_says_why(tf28) -> None:
     findings = check(tf28)
     assert Outcome.of(findings) is Outcome.POSSIBLE
-    text = explain(tf28, findings)
+    text = verdict_text(tf28, findings)
     assert "compiled with cuDNN 8.1, would load 8.1.1" in text
     assert "libtensorflow_framework.so.2 of tensorflow 2.8.4" in text
 
@@ -513,13 +514,6 @@ def test_ctranslate2_warns_where_its_convolutions_find_no_cudnn(make) -> None:
     assert outcome(check(replace(cell, cuda=eight)), "cudnn-version") is Outcome.IMPOSSIBLE
     newest = replace(cublas, frameworks=("ctranslate2==4.8.5",))
     assert Outcome.of(check(newest)) is Outcome.POSSIBLE
-
-
-def test_explain_says_whose_python_it_is(make) -> None:
-    cell = make("numpy==2.2.6", python="3.12", base="rootfs:debian/bookworm", cuda="none")
-    assert "  python      3.12, standalone (debian/bookworm has 3.11)\n" in explain(cell, check(cell))
-    own = replace(cell, python="3.11")
-    assert "  python      3.11\n" in explain(own, check(own))
 
 
 def test_pins_under_a_marker_are_those_of_the_cell_s_machine(make) -> None:
