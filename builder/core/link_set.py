@@ -109,7 +109,7 @@ class FileProof:
     wheel: str
     file: str
     opened: Opened
-    """Paths in it are below :data:`SITE` or of the base."""
+    """Paths in it are below :data:`SITE`."""
     certain: bool = True
     """False if it fails for want of a library that the set has in another place, where whoever is imported
     before may have loaded it from."""
@@ -141,18 +141,10 @@ class SetProof:
         return [g for g in groups.values() if all(one.opened.loads is False and one.certain for one in g)]
 
 
-def prove(
-    wheels: Sequence[WheelLinks],
-    base: Mapping[str, ElfFile],
-    *,
-    cached: Iterable[str] = (),
-    complete: bool = True,
-    given: Iterable[str] = (),
-) -> SetProof:
-    """The proof for wheels in the order of their installation, on a base with these libraries by path.
+def prove(wheels: Sequence[WheelLinks], *, cached: Iterable[str] = (), given: Iterable[str] = ()) -> SetProof:
+    """The proof for wheels in the order of their installation.
 
-    ``cached``: folders below site-packages that the recipe tells ``ldconfig``; ``complete``: false if the
-    base may have more libraries, which makes what is found nowhere unknown. ``given``: names that the base
+    ``cached``: folders below site-packages that the recipe tells ``ldconfig``. ``given``: names that the base
     is taken to have, whatever versions are asked of them.
     """
     owner: dict[str, list[WheelLinks]] = {}
@@ -161,20 +153,16 @@ def prove(
             owner.setdefault(path, []).append(wheel)
     listed = {f"{SITE}/{path}": found[-1].files[path].elf() for path, found in owner.items()}
     folders = {f"{SITE}/{folder.strip('/')}" for folder in cached}
-    cache = {path.rpartition("/")[2]: path for path in base}
-    cache |= {
+    cache = {
         name: path for path in listed if (parts := path.rpartition("/"))[0] in folders and (name := parts[2])
     }
     there = {**dict.fromkeys(given, ""), **DRIVER_LIBRARIES}
-    search = Search([], cache, [], [], None, there, complete)
+    search = Search([], cache, [], [], None, there, True)
     unread = {f"{SITE}/{path}" for path, found in owner.items() if path in found[-1].unread}
     copies = Counter(
-        name
-        for path, facts in {**base, **listed}.items()
-        for name in {path.rpartition("/")[2], facts.soname}
-        if name
+        name for path, facts in listed.items() for name in {path.rpartition("/")[2], facts.soname} if name
     )
-    process = LinkProcess(ListedView({**base, **listed}), search, symbols=False)
+    process = LinkProcess(ListedView(listed), search, symbols=False)
     versions = {wheel.name: wheel.version for wheel in wheels}
     started: dict[frozenset[str], LinkProcess] = {frozenset(): process}
     proofs, runtimes = list[FileProof](), dict[str, tuple[str, ...]]()

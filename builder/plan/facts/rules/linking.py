@@ -24,7 +24,7 @@ def links(stack: Stack) -> Iterator[Finding]:
         return
     read = {wheel.name for wheel in wheels}
     whole = all(wheel.name in read for wheel in stack.truth.wheels)
-    proof = prove(wheels, {}, cached=_folders(wheels), given=_of_the_base(stack, wheels))
+    proof = prove(wheels, cached=_folders(wheels), given=_of_the_base(stack, wheels))
     yield from _two_owners(stack, proof, {wheel.name: wheel for wheel in wheels})
     for wheel in wheels if whole else ():
         if broken := proof.broken(wheel.name):
