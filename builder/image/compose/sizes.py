@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from builder.core.cuda_libraries import CUDA_LIBRARY
 from builder.core.model import Pinned, RegistryBase, Wheel
 from builder.image.compose.layer_plan import installed, plan, python_title, title_of
 from builder.image.layers import Layer, LayerStore
@@ -25,10 +26,6 @@ _TOOLCHAIN = re.compile(
     r"|lib(binutils|cc1|ctf|gprofng|isl|mpc|mpfr|jansson|[alt]san|hwasan|ubsan|itm|quadmath)[-\d].*"
 )
 """Debian's packages that `gcc`, `g++` and Python's headers bring into a minimal system."""
-_SONAME = re.compile(
-    r"/(lib(?:cudnn\w*|cublas|cublasLt|cudart|cufft|curand|cusolver|cusparse|nvrtc|nccl))\.so\.(\d+)[^/]*$"
-)
-"""CUDA's libraries, by the name that a program asks the loader for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +161,9 @@ def _doubled(files: Sequence[FileSize]) -> Iterator[tuple[str, tuple[str, ...]]]
     """Libraries of CUDA that the loader could find twice. A folder counts once: links are no copies."""
     places: dict[str, dict[str, str]] = defaultdict(dict)
     for file in files:
-        match = _SONAME.search(file.path)
-        if match is not None:
-            folder = file.path.rpartition("/")[0]
+        folder, _, name = file.path.rpartition("/")
+        match = CUDA_LIBRARY.fullmatch(name)
+        if match is not None and match[2] is not None:
             places[f"{match[1]}.so.{match[2]}"].setdefault(folder, file.path)
     for soname, paths in sorted(places.items()):
         if len(paths) > 1:

@@ -6,6 +6,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from builder.core.cuda_libraries import NUMBERED
 from builder.core.versions import canonical, key, requirement, short
 from builder.plan.facts.maintain import release_rows as assemble
 from builder.plan.facts.maintain.release_rows import Raw, WheelRelease
@@ -30,7 +31,6 @@ _PTX = {
 https://docs.nvidia.com/cuda/parallel-thread-execution/ (8.5 is of 12.5 and 12.6)."""
 _PTX_MAJOR = {"7": "11", "8": "12", "9": "13"}
 """Of a newer version of PTX than these the major is known."""
-_NAMED = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)(?:\.\d+)*"
 
 
 class SourceRelease(WheelRelease):
@@ -114,7 +114,7 @@ def _row(
 def _has_cuda(row: Raw) -> bool:
     """Whether its name or the libraries that it is linked with say that there is CUDA in it."""
     linked = (*row.get("needed", ()), *row.get("either", ()), *row.get("brings", ()))
-    named = any(re.fullmatch(_NAMED, name) for name in linked)
+    named = any(map(NUMBERED.fullmatch, linked))
     return named or re.search(r"-cu\d|-cuda|gpu", row["distribution"]) is not None
 
 
@@ -144,7 +144,7 @@ def _cuda(row: Raw, values: Mapping[str, Any]) -> tuple[str, str] | None:
         if (parsed := requirement(line)) is not None and parsed.name.startswith("nvidia-cuda-runtime")
     ]
     linked = [*values.get("needed", ()), *values.get("either", ()), *values.get("brings", ())]
-    majors = {match[1] for name in linked if (match := re.fullmatch(_NAMED, name))}
+    majors = {match[1] for name in linked if (match := NUMBERED.fullmatch(name))}
     ptx = values.get("ptx", "")
     toolkit = _PTX.get(ptx) or _PTX_MAJOR.get(ptx.partition(".")[0])
     if len(majors) > 1:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from zipfile import ZipInfo
 
+from builder.core.cuda_libraries import CUDA_LIBRARY
 from builder.core.errors import PackageIndexError
 from builder.core.versions import key
 from builder.plan.facts.reading import binary
@@ -46,10 +47,6 @@ _SYSTEM = re.compile(
 """What every base and driver has."""
 _TORCH = re.compile(r"_Z(?:T[VIST])?NK?[VR]?(?:3c10|2at|5torch|6caffe2|4c10d)|(?:aoti_)?torch_[a-z]")
 _STABLE = re.compile(r"(?:aoti_)?torch_[a-z]")
-_NVIDIA = re.compile(
-    r"lib(?:cupti|nvperf|pcsampling|cudart|cublas|cudnn|cufft|curand|cusolver|cusparse|nvrtc|nvjpeg|npp|nccl|nvJit)"
-    r"[a-z_A-Z]*[.-].*"
-)
 _OTHER_MAKERS = re.compile(r".*(?:rocm|hip|xpu|sycl|_amd|_metal|_npu)[^/]*")
 """Libraries for other makers' GPUs, which are not loaded beside CUDA."""
 _NO_PACKAGES = {"tests", "test", "docs", "doc", "examples", "benchmarks", "benchmark", "scripts", "tools"}
@@ -121,7 +118,7 @@ class _Read:
     @property
     def own(self) -> bool:
         """False for a copy of somebody else's."""
-        return ".libs/" not in self.path and not _NVIDIA.fullmatch(PurePosixPath(self.path).name)
+        return ".libs/" not in self.path and not CUDA_LIBRARY.fullmatch(PurePosixPath(self.path).name)
 
 
 def _values(archive: RemoteZip, entries: Sequence[ZipInfo], reading: WheelReading) -> Values:
@@ -136,7 +133,7 @@ def _values(archive: RemoteZip, entries: Sequence[ZipInfo], reading: WheelReadin
     found["brings"] = sorted(brought)[:_LISTED]
     found |= _symbols(known)
     own = [one for one in libraries if one.own]
-    coded = [one for one in libraries if not _NVIDIA.fullmatch(PurePosixPath(one.path).name)]
+    coded = [one for one in libraries if not CUDA_LIBRARY.fullmatch(PurePosixPath(one.path).name)]
     for asked in (own, coded):  # a bundled copy of somebody else's counts where its own have no code
         found |= _code(asked)
         if not found["architectures"] and _may_have_cuda(reading, found):
@@ -194,7 +191,7 @@ def _may_have_cuda(reading: WheelReading, found: Values) -> bool:
     return bool(
         re.search(r"[_-]cu\d|cuda|gpu", reading.file.partition("-")[0])
         or re.search(r"(?m)^Requires-Dist: (?:nvidia-|cuda-toolkit)(?!.*extra)", reading.metadata or "")
-        or any(_NVIDIA.fullmatch(name) for name in linked)
+        or any(CUDA_LIBRARY.fullmatch(name) for name in linked)
     )
 
 

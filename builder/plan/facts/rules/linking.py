@@ -3,18 +3,13 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from builder.core.cuda_libraries import CUDA_LIBRARY, NUMBERED
 from builder.core.link_set import FileProof, SetProof, WheelLinks, prove
 from builder.core.versions import major, release, short
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
 from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
 from builder.plan.facts.rules.image_contents import Stack
-from builder.plan.facts.tables import NUMBERED, Source, load
-
-_CUDA = re.compile(
-    r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse|cusparseLt|cufile|cupti|nccl|nvrtc"
-    r"|nvJitLink|nvjpeg|npp\w+|nvshmem\w*|nvToolsExt|cutensor\w*)\.so(?:\.[\d.]+)?"
-)
-"""Libraries of NVIDIA's that come with CUDA: of a base, an image with CUDA alone has them."""
+from builder.plan.facts.tables import Source, load
 
 
 def links(stack: Stack) -> Iterator[Finding]:
@@ -53,7 +48,8 @@ def _base_may_have(stack: Stack, name: str) -> bool:
     cell = stack.cell
     if re.fullmatch(rf"(?:{'|'.join(load().framework_libraries)})\w*\.so(?:\.\d+)*", name):
         return False  # wheels alone bring them
-    if not _CUDA.fullmatch(name) or any(re.match(r"cuda|nvidia|lib(?:cu|n)", text) for text in cell.apt):
+    installed = any(re.match(r"cuda|nvidia|lib(?:cu|n)", text) for text in cell.apt)
+    if installed or not CUDA_LIBRARY.fullmatch(name):
         return True
     if any(key == "LD_LIBRARY_PATH" for key, _ in cell.env):
         return True

@@ -14,11 +14,10 @@ from .loader import (
     jax_cuda,
     load,
 )
-from .packages import NUMBERED, PackageName, PackageRow, PackageTable, newest_minor
+from .packages import PackageName, PackageRow, PackageTable, newest_minor
 from .source import Source
 
 __all__ = [
-    "NUMBERED",
     "BadRow",
     "Brings",
     "CudnnRow",

@@ -15,12 +15,11 @@ from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
+from builder.core.cuda_libraries import NUMBERED
 from builder.core.versions import canonical, key, release, requirement
 from builder.plan.facts.tables.frameworks import FactsError, FrameworkRow, FrameworkTable, Row
 from builder.plan.facts.tables.source import Source
 
-NUMBERED = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|nvjpeg|npp\w+)\.so\.(\d+)(?:\.\d+)*")
-"""Libraries of CUDA's that have its major version in their names."""
 _PINNED_CUDA = re.compile(r"nvidia-[a-z-]+-cu(\d\d)\b|cuda-toolkit(?:\[.*\])?[=>~]=(\d\d)\b")
 _OF_OTHERS = re.compile(r"lib(?:torch|c10|tensorflow|cudnn|cu(?:df|ml))")
 """Libraries that another package brings, which is named beside."""
