@@ -36,7 +36,8 @@ COMMANDS = {
     "build": "Build every selected cell, and run cudnn-verify in each.",
     "verify": "Run cudnn-verify in built images. Exit 0 only if all are known to work.",
     "publish": "Tag the digests that are known to work. Exit 6 if one is refused.",
-    "audit": "Say whether a published image is known to work. Exit 0 yes, 1 no, 5 no answer of the registry.",
+    "audit": "Say whether a published image is known to work. Exit 0 yes, 1 no, 5 no answer of the registry, "
+    "7 the rules say that it should with this --driver.",
     "run": "Start an image with GPU, folders and a local port.",
     "devcontainer": "Write a devcontainer.json for VS Code and others.",
     "dispatch": "Verify on a cluster, by Slurm or Kubernetes. Each cell on each GPU that it claims.",

@@ -9,15 +9,16 @@ from builder import __version__
 from builder.cli import options as opt
 from builder.cli.console import Terminal, print_json, show
 from builder.core.documents import MalformedError, parse_moment
-from builder.core.errors import UsageError
+from builder.core.errors import NotKnownError, UsageError
 from builder.release.audit import FAILED, Audit, AuditOutcome, Held, Question
 from builder.release.audit import audit as ask
 from builder.sources.oci import Registry
-from builder.verify.evidence import JudgedReport, Verifier, timestamp
+from builder.verify.evidence import JudgedReport, Verifier, claim_text, timestamp
 
 _MARKS = {
     AuditOutcome.PASSES: ("✓", "32"),
     AuditOutcome.MIND: ("!", "33"),
+    AuditOutcome.SHOULD: ("?", "33"),
     AuditOutcome.FAILS: ("✗", "31;1"),
     AuditOutcome.NOT_RUN: ("⊘", "2"),
 }
@@ -50,7 +51,7 @@ def audit(
     mirror: list[str] | None = opt.MIRROR,
     json_: bool = opt.JSON,
 ) -> int:
-    """Say from the registry alone whether an image is known to work: exit 0 yes, 1 no, 5 no answer."""
+    """Say from the registry alone whether an image is known to work: exit 0 yes, 1 no, 7 it should."""
     try:
         moment = None if at_least is None else parse_moment(at_least)
     except MalformedError as problem:
@@ -68,7 +69,7 @@ def audit(
         print_json(document(found))
     else:
         show(*page(found, Terminal.of(stream=sys.stdout)))
-    return 0 if found.works else 1
+    return 0 if found.works else NotKnownError.exit_code if found.should else 1
 
 
 def _verifier(
@@ -100,13 +101,14 @@ def clean(text: str) -> str:
 def answer(audit: Audit) -> str:
     """The answer in one sentence."""
     question = audit.question
-    machine = (question.gpu, f"driver {question.driver}" if question.driver else None)
-    place = " with ".join(part for part in machine if part)
+    on = [question.gpu and f"on {question.gpu}", question.driver and f"with driver {question.driver}"]
+    place = " ".join(filter(None, on))
     if audit.works:
-        where = place or ", ".join(audit.claims) or ", ".join(sorted({v.gpu for v in audit.verified}))
-        return f"known to work on {where}"
-    where = f" on {place}" if place and audit.verified else ""
-    return f"not known to work{where}: {'; '.join(found.message for found in audit.against)}"
+        claimed = claim_text(audit.drivers) or ", ".join(sorted({v.gpu for v in audit.verified}))
+        return f"known to work {place or f'on {claimed}'}"
+    where = f" {place}" if place and audit.verified else ""
+    why = audit.against or [found for found in audit.findings if found.outcome is AuditOutcome.SHOULD]
+    return f"not known to work{where}: {'; '.join(found.message for found in why)}"
 
 
 def trust(audit: Audit) -> str:
@@ -138,8 +140,10 @@ def document(audit: Audit) -> dict[str, Any]:
         "when": timestamp(audit.when),
         "works": audit.works,
         "answer": answer(audit),
+        "on_driver": audit.on_driver,
         "asked": {"gpu": audit.question.gpu, "driver": audit.question.driver},
         "claims": list(audit.claims),
+        "drivers": audit.drivers,
         "verified": [_verified(found) for found in audit.verified],
         "failed": [
             {
@@ -196,7 +200,8 @@ def _versions(part: dict[str, Any] | None) -> dict[str, str | None]:
 
 def page(audit: Audit, terminal: Terminal) -> Iterator[str]:
     """For people."""
-    symbol, colour = _MARKS[AuditOutcome.PASSES if audit.works else AuditOutcome.FAILS]
+    should = AuditOutcome.SHOULD if audit.should else AuditOutcome.FAILS
+    symbol, colour = _MARKS[AuditOutcome.PASSES if audit.works else should]
     yield terminal.style(clean(audit.reference), "1")
     yield clean(f"  {audit.image.digest}  {audit.image.platform}")
     yield terminal.style(f"{symbol} {clean(answer(audit))}", colour)
@@ -229,7 +234,7 @@ def page(audit: Audit, terminal: Terminal) -> Iterator[str]:
     yield from ("", terminal.style("Findings", "1"))
     for finding in audit.findings:
         yield _marked(finding.outcome, f"{finding.what}: {finding.message}", terminal)
-        if finding.hint and finding.outcome in (AuditOutcome.FAILS, AuditOutcome.MIND):
+        if finding.hint and finding.outcome in (AuditOutcome.FAILS, AuditOutcome.MIND, AuditOutcome.SHOULD):
             yield f"    → {clean(finding.hint)}"
 
 

@@ -12,7 +12,7 @@ from builder.cli.walking import record, walk
 from builder.core.errors import PublishRefusedError, UsageError
 from builder.release.publish import Publication, PublishOptions, publication_document
 from builder.release.publish import publish as publish_cells
-from builder.verify.evidence import People, Signer
+from builder.verify.evidence import People, Signer, claim_text
 
 _WORDS = {
     "published": "published",
@@ -183,7 +183,7 @@ def summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dr
         if not wanted or row.found is None or row.decision is None:
             continue
         lines += [f"{row.cell.id}: {_WORDS[row.state]}", f"  {row.target}@{row.found.staged.digest}"]
-        lines.append(f"  known to work on {', '.join(row.decision.claims)}")
+        lines.append(f"  known to work on {claim_text(row.decision.drivers)}")
         machines = {
             (", ".join(name for name, _ in entry.key.gpus), entry.key.driver or "?", f"{entry.verified:%F}")
             for entry in row.decision.counted

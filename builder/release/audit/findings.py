@@ -27,12 +27,28 @@ class Question:
 
 
 class AuditOutcome(enum.StrEnum):
-    """Only ``fails`` makes a no; a check that could not run counts neither as a yes nor as a no."""
+    """Only ``fails`` makes a no; a check that could not run counts neither as a yes nor as a no.
+
+    ``should``: the rules say that it works there, and nobody has seen it; less than a yes, and no no.
+    """
 
     PASSES = "passes"
     MIND = "mind"
+    SHOULD = "should"
     FAILS = "fails"
     NOT_RUN = "not_run"
+
+
+class DriverAnswer(enum.StrEnum):
+    """How much is known of an image with a driver."""
+
+    RAN = "ran"
+    """It ran with a driver of that branch."""
+    NEWER = "newer"
+    """It ran with older ones only; a newer driver runs what an older one does."""
+    SHOULD = "should"
+    """It ran with newer ones only, and the rules say that it should."""
+    NO = "no"
 
 
 @dataclass(frozen=True)
@@ -47,5 +63,6 @@ class AuditFinding:
 
 passes = partial(AuditFinding, outcome=AuditOutcome.PASSES)
 mind = partial(AuditFinding, outcome=AuditOutcome.MIND)
+should = partial(AuditFinding, outcome=AuditOutcome.SHOULD)
 fails = partial(AuditFinding, outcome=AuditOutcome.FAILS)
 not_run = partial(AuditFinding, outcome=AuditOutcome.NOT_RUN)

@@ -14,7 +14,15 @@ from builder.core.model import Pinned
 from builder.plan.facts.reading import BaseTruth
 from builder.release.audit import drift, machine
 from builder.release.audit.checked_statements import Held, Weighed, judge_all
-from builder.release.audit.findings import AuditFinding, AuditOutcome, Question, fails, mind, passes
+from builder.release.audit.findings import (
+    AuditFinding,
+    AuditOutcome,
+    DriverAnswer,
+    Question,
+    fails,
+    mind,
+    passes,
+)
 from builder.release.audit.stated import pinned_of
 from builder.sources.oci import INDEXES, Registry, Staged, choose_manifest, parse_reference, read_image
 from builder.verify.evidence import (
@@ -28,6 +36,7 @@ from builder.verify.evidence import (
     Verifier,
     check_signatures,
     clocks_apart,
+    drivers_of,
     gather,
 )
 
@@ -56,6 +65,18 @@ class Audit:
     failed: tuple[JudgedReport, ...]
     """Judgements against the image that no newer one has taken back."""
     findings: tuple[AuditFinding, ...]
+    on_driver: DriverAnswer | None = None
+    """How much is known of the driver asked about; None if none was."""
+
+    @property
+    def should(self) -> bool:
+        """Nothing is against it, and the rules alone say that it works on this machine."""
+        return not self.against and any(found.outcome is AuditOutcome.SHOULD for found in self.findings)
+
+    @property
+    def drivers(self) -> dict[str, list[str]]:
+        """{class that it is published for: the drivers with which it ran there, the oldest first}"""
+        return {name: drivers_of(v for v in self.verified if name in v.claims) for name in self.claims}
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -77,6 +98,7 @@ def audit(registry: Registry, reference: str, question: Question, *, now: dateti
     image = resolve(registry, reference)
     gathered, reasons = evidence_of(registry, image, question.verifier)
     findings: list[AuditFinding] = []
+    sure = False
     if question.verifier is not None:
         findings.append(_signature(gathered, question.verifier, reasons))
     judged = judge_all(gathered, image, question, when)
@@ -93,15 +115,23 @@ def audit(registry: Registry, reference: str, question: Question, *, now: dateti
         rows = zip(gathered.pieces, held, strict=True)
         made = (piece for piece, row in rows if row.kind == "provenance" and row.holds)
         provenance = next((piece.statement.predicate for piece in made), None)
-        findings.append(machine.seen(verified, question.gpu, question.driver))
         base = _base_truth(registry, image)
-        findings += machine.ruled(provenance, base, gpu=question.gpu, driver=question.driver)
+        ruled = machine.ruled(provenance, base, gpu=question.gpu, driver=question.driver)
+        findings.append(machine.seen(verified, question.gpu, question.driver, sure=ruled.sure))
+        findings += ruled.findings
+        sure = ruled.sure
+    on_driver = None
+    if question.driver is not None:
+        on_driver = machine.on_driver(verified, question.gpu, question.driver, sure=sure)
+        if any(found.outcome is AuditOutcome.FAILS for found in findings):
+            on_driver = DriverAnswer.NO
     return Audit(
         reference=reference,
         image=image,
         when=when,
         question=question,
-        works=bool(verified) and all(found.outcome is not AuditOutcome.FAILS for found in findings),
+        works=bool(verified)
+        and not any(found.outcome in (AuditOutcome.FAILS, AuditOutcome.SHOULD) for found in findings),
         evidence=held,
         refused=gathered.refused,
         kept=gathered.kept,
@@ -109,6 +139,7 @@ def audit(registry: Registry, reference: str, question: Question, *, now: dateti
         verified=tuple(sorted(verified, key=lambda v: v.when, reverse=True)),
         failed=judged.against,
         findings=tuple(findings),
+        on_driver=on_driver,
     )
 
 

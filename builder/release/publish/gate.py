@@ -4,8 +4,8 @@ Pure functions over values. A report counts only for the manifest, the content, 
 driver that it names, and only if it is undamaged, new enough, and proves a convolution.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from builder.core.errors import CellError
@@ -14,7 +14,17 @@ from builder.plan.facts.tables import known_class
 from builder.plan.matrix import matches
 from builder.release.publish.tags import measure
 from builder.sources.oci import Staged
-from builder.verify.evidence import CLOCKS, JudgedReport, Policy, Refusal, broken, denied, judge, standing
+from builder.verify.evidence import (
+    CLOCKS,
+    JudgedReport,
+    Policy,
+    Refusal,
+    broken,
+    denied,
+    drivers_of,
+    judge,
+    standing,
+)
 from builder.verify.runner import Damaged, SealedReport
 
 
@@ -27,6 +37,8 @@ class Decision:
     """The reports that allow the publication, the newest first."""
     claims: tuple[str, ...] = ()
     """GPU classes that the image may be published for: only classes on which it was verified."""
+    drivers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """{claimed class: the drivers with which it ran there, the oldest first}"""
     exempt: tuple[str, ...] = ()
     """GPU classes that the cell names and its matrix exempts."""
     measured: str | None = None
@@ -86,6 +98,7 @@ def decide(
         refusals=tuple(dict.fromkeys(refusals)),
         counted=_sealed(sorted(counting, key=lambda row: row.when, reverse=True)),
         claims=claims,
+        drivers={name: drivers_of(row for row in counting if row.gpu_class == name) for name in claims},
         exempt=tuple(sorted(exempt)),
         measured=measured,
         as_of=max(known, default=None),

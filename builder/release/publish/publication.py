@@ -131,6 +131,7 @@ def _cell(row: Publication) -> dict[str, Any]:
         "inputs": row.found.recipe.inputs if row.found else None,
         "origin": row.found.origin.kind if row.found else None,
         "claims": list(decision.claims) if decision else [],
+        "drivers": dict(decision.drivers) if decision else {},
         "exempt": list(decision.exempt) if decision else [],
         "reports": [_report(entry) for entry in decision.counted] if decision else [],
         "refusals": [vars(refusal) for refusal in row.refusals],

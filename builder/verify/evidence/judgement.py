@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from builder.core.digests import canonical_json
 from builder.core.errors import EvidenceError
+from builder.core.versions import key
 from builder.plan.facts.tables import class_of
 from builder.sources.oci import Registry, Staged
 from builder.verify.evidence.cosign import People
@@ -270,6 +271,16 @@ def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:
         if before is None or before.side != "against" or word.side != "neither":
             latest[word.key] = word
     return list(latest.values())
+
+
+def drivers_of(judged: Iterable[JudgedReport]) -> list[str]:
+    """Their drivers, the oldest first."""
+    return sorted({row.driver or "" for row in judged}, key=key)
+
+
+def claim_text(drivers: Mapping[str, Sequence[str]]) -> str:
+    """``A100 from driver 550.54.15 on, T4 from driver 535.104.05 on``; of {class: its drivers in order}"""
+    return ", ".join(f"{name} from driver {ran_with[0]} on" for name, ran_with in drivers.items())
 
 
 def broken(stand: Sequence[JudgedReport]) -> list[JudgedReport]:

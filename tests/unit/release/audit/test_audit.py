@@ -12,11 +12,13 @@ from doubles import small_image
 from doubles.cosign import CosignDouble
 from doubles.registry import INDEX, RegistryDouble
 
+from builder.cli.commands.audit import answer
 from builder.core.errors import MissingToolError, RegistryError
-from builder.release.audit.findings import AuditOutcome, Question
+from builder.release.audit.findings import AuditOutcome, DriverAnswer, Question
 from builder.release.audit.run import Audit, audit
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.spec import MANIFEST, Descriptor, parse_reference
+from builder.verify.evidence.attach import statements
 from builder.verify.evidence.cosign import Cosign, Verifier
 from builder.verify.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from builder.sources.oci.registry import Registry
     from builder.sources.oci.staging import Staged
+    from builder.verify.evidence.documents import Evidence
 
 
 def ask(registry: Registry, image: Staged, **question: Any) -> Audit:
@@ -353,6 +356,79 @@ def test_several_machines(registry: Registry, pushed: Staged) -> None:
     found = ask(registry, pushed)
     assert found.claims == ("A100", "T4")
     assert [v.gpu for v in found.verified] == ["NVIDIA A100-SXM4-40GB", "Tesla T4"]
+
+
+def ran_with(image: Staged, *drivers: str) -> Evidence:
+    """Doubles of reports of a T4 with these drivers, one for each."""
+    reports = tuple(
+        small_image.verification(
+            image,
+            document=small_image.double_report(driver={"version": version, "api": "12.4"}),
+            verified=small_image.moment(hours=hours),
+        )
+        for hours, version in enumerate(drivers, 1)
+    )
+    return small_image.evidence(image, verifications=reports)
+
+
+def test_each_driver_of_a_class_adds_to_the_claim(registry: Registry, pushed: Staged) -> None:
+    for count, drivers in enumerate((["550.54.15"], ["580.65.06"], ["535.104.05"]), 1):
+        small_image.attach_all(registry, pushed, ran_with(pushed, *drivers))
+        assert len(ask(registry, pushed).verified) == count
+    found = ask(registry, pushed)
+    assert found.drivers == {"T4": ["535.104.05", "550.54.15", "580.65.06"]}
+    assert answer(found) == "known to work on T4 from driver 535.104.05 on"
+    for driver, known in {"535": "ran", "550.40": "ran", "560": "newer", "590": "newer"}.items():
+        asked = ask(registry, pushed, gpu="T4", driver=driver)
+        assert (asked.works, asked.on_driver) == (True, known)
+
+
+@pytest.mark.parametrize(
+    ("driver", "known", "says"),
+    [
+        ("550", DriverAnswer.RAN, "known to work on T4 with driver 550"),
+        ("580", DriverAnswer.NEWER, "known to work on T4 with driver 580"),
+        (
+            "535",
+            DriverAnswer.SHOULD,
+            (
+                "not known to work on T4 with driver 535: it ran on Tesla T4 with driver 550.54.15 only, "
+                "and the rules say that it should with 535"
+            ),
+        ),
+        ("470", DriverAnswer.NO, "driver 470 is older than 525.60.13"),
+        (
+            "525",
+            DriverAnswer.NO,
+            "the rules do not say that it should",
+        ),  # a branch that began before the floor
+    ],
+)
+def test_a_driver_that_it_ran_with_or_should_run_with_or_not(
+    driver: str, known: DriverAnswer, says: str, registry: Registry, pushed: Staged
+) -> None:
+    small_image.attach_all(registry, pushed, ran_with(pushed, "550.54.15"))
+    found = ask(registry, pushed, gpu="T4", driver=driver)
+    assert found.on_driver is known
+    assert found.works is (known in (DriverAnswer.RAN, DriverAnswer.NEWER))
+    assert found.should is (known is DriverAnswer.SHOULD)
+    assert says in answer(found)
+
+
+def test_it_should_is_said_only_where_all_else_speaks_for_it(registry: Registry, pushed: Staged) -> None:
+    """Without the provenance nothing says what the rules are to be asked about: absence is no yes."""
+    made = ran_with(pushed, "550.54.15")
+    for statement in statements(registry, pushed, made):
+        if statement.predicate_type == TEST_RESULT:
+            hang_on(registry, pushed, statement.predicate)
+    found = ask(registry, pushed, gpu="T4", driver="535")
+    assert (found.works, found.should, found.on_driver) == (False, False, DriverAnswer.NO)
+    small_image.attach_all(registry, pushed, made)
+    assert ask(registry, pushed, driver="535").should
+    old = ask(registry, pushed, gpu="T4", driver="535", max_age=timedelta(minutes=5))
+    assert (old.should, old.on_driver) == (False, DriverAnswer.NO)
+    lacking = ask(registry, pushed, gpu="T4", driver="535", suites=("attention",))
+    assert (lacking.should, lacking.on_driver) == (False, DriverAnswer.NO)
 
 
 A100 = {

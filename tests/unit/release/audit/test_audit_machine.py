@@ -108,7 +108,7 @@ def test_a_suite_has_to_have_run_on_the_class(image: Staged, both: list[JudgedRe
 def ruled(image: Staged, gpu: str, driver: str) -> dict[str, AuditOutcome]:
     predicate = provenance(small_image.evidence(image), image)
     found = machine.ruled(predicate, None, gpu=gpu, driver=driver)
-    return {finding.message: finding.outcome for finding in found}
+    return {finding.message: finding.outcome for finding in found.findings}
 
 
 def test_no_rule_speaks_against_it(image: Staged) -> None:
@@ -173,7 +173,7 @@ def test_the_lock_comes_back_out_of_its_provenance(image: Staged) -> None:
     ],
 )
 def test_a_provenance_of_somebody_else(predicate: dict[str, Any]) -> None:
-    found = list(machine.ruled(predicate, None, gpu="T4", driver=None))
+    found = machine.ruled(predicate, None, gpu="T4", driver=None).findings
     assert [finding.outcome for finding in found] == [AuditOutcome.NOT_RUN]
 
 
@@ -183,5 +183,5 @@ def test_a_provenance_with_nonsense_in_it(field: str, value: Any, image: Staged)
     """Whoever may push can write it: it may take an answer away, and never raise."""
     predicate = provenance(small_image.evidence(image), image)
     predicate["buildDefinition"]["externalParameters"]["cell"][field] = value
-    for finding in machine.ruled(predicate, None, gpu="T4", driver="535"):
+    for finding in machine.ruled(predicate, None, gpu="T4", driver="535").findings:
         assert finding.message

@@ -54,7 +54,31 @@ def test_no(
     assert "✗ not known to work on H100: not verified on H100, only on T4" in out
 
 
-@pytest.mark.parametrize("question", [Question(), Question(gpu="H100", driver="535")])
+def test_it_should(
+    registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = small_image.double_report(driver={"version": "550.54.15", "api": "12.4"})
+    reports = (small_image.verification(pushed, document=report),)
+    small_image.attach_all(registry, pushed, small_image.evidence(pushed, verifications=reports))
+    for driver, code in {"550": 0, "580": 0, "535": 7, "470": 1}.items():
+        assert run(pushed, monkeypatch, registry, gpu="T4", driver=driver) == code
+    capsys.readouterr()
+    run(pushed, monkeypatch, registry, driver="535")
+    out = capsys.readouterr().out
+    assert (
+        "\n? not known to work with driver 535: it ran on Tesla T4 with driver 550.54.15 only, and the" in out
+    )
+    assert "\n  ? machine: it ran on Tesla T4 with driver 550.54.15 only, and the rules say that" in out
+    assert run(pushed, monkeypatch, registry, driver="535", json_=True) == 7
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.validate(told, SCHEMA)
+    assert (told["works"], told["on_driver"], told["drivers"]) == (False, "should", {"T4": ["550.54.15"]})
+
+
+@pytest.mark.parametrize(
+    "question",
+    [Question(), Question(gpu="H100", driver="535"), Question(driver="525"), Question(driver="550")],
+)
 @pytest.mark.parametrize("with_evidence", [True, False])
 def test_the_document_is_as_its_schema_says(
     question: Question, with_evidence: bool, registry: Registry, pushed: Staged

@@ -14,6 +14,7 @@ from builder.core.digests import digest_of
 from builder.core.errors import CellError
 from builder.core.model import Exemption
 from builder.release.publish.gate import Decision, decide
+from builder.verify.evidence.judgement import claim_text
 from builder.verify.runner.entry import Damaged, read_entry
 
 if TYPE_CHECKING:
@@ -202,6 +203,8 @@ def test_the_claims_are_what_was_verified(cell: Cell) -> None:
     )
     assert decision.claims == ("A100", "T4")
     assert len(decision.counted) == 3
+    assert decision.drivers == {"A100": ["535.104.05"], "T4": ["535.104.05", "550.1"]}
+    assert claim_text(decision.drivers) == "A100 from driver 535.104.05 on, T4 from driver 535.104.05 on"
 
 
 def test_of_a_machine_with_several_the_first_gpu_convolved(cell: Cell) -> None:
