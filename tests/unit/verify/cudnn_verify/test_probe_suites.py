@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import json
 import math
+import os
 import random
+import re
 import signal
 import struct
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -49,6 +53,7 @@ from builder.verify.cudnn_verify.measure.suite_tensorflow import TensorflowSuite
 from builder.verify.cudnn_verify.page import Style, render_page
 from builder.verify.runner import parse
 
+DOCS = Path(__file__).resolve().parents[4] / "docs"
 NAN, INF = float("nan"), float("inf")
 
 
@@ -231,6 +236,46 @@ def test_each_suite_has_a_check_and_each_framework_s_suite_a_method():
         assert all(callable(getattr(kind, name.replace("-", "_"))) for name in suites[framework])
 
 
+def in_the_documentation():
+    """{suite: {framework: ``✓`` or the letter of a reason}}, and {letter: reason}, out of docs/suites.md."""
+    text = DOCS.joinpath("suites.md").read_text("utf-8")
+    table = (
+        text.partition("Each suite beside each framework")[2].partition("\n\n")[2].partition("\n\n*Hig")[0]
+    )
+    rows = [
+        [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines() if "|" in line
+    ]
+    names = [name.lower().replace("pytorch", "torch").replace(" ", "") for name in rows[0][1:]]
+    told = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows[2:]}
+    return told, dict(re.findall(r"^- (\w): (.+)", table, re.MULTILINE))
+
+
+def test_each_suite_beside_each_framework_runs_or_says_why_not():
+    told, reasons = in_the_documentation()
+    listed = {name: row["suites"] for name, row in read_frameworks().items() if "suites" in row}
+    assert told.keys() == set(SUITES) - {"conv"}
+    cells = {(suite, name): cell for suite, row in told.items() for name, cell in row.items()}
+    assert {name for _, name in cells} == listed.keys() == suite_stages.SUITE_CLASSES.keys()
+    for (suite, name), cell in cells.items():
+        assert (cell == "✓") is (suite in listed[name]), (suite, name)
+        assert cell == "✓" or cell in reasons, (suite, name, cell)
+    assert {cell for cell in cells.values() if cell != "✓"} == reasons.keys()
+
+
+def test_each_suite_of_each_framework_is_judged_over_the_real_one_or_said_to_need_a_card():
+    """tests/faults/test_suites_frameworks.py runs them on the CPU; CuPy computes on cards alone."""
+    source = DOCS.parent.joinpath("tests", "faults", "test_suites_frameworks.py").read_text("utf-8")
+    run = {(node.args[0].value, suite) for node in ast.walk(ast.parse(source))
+           if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "param"
+           and isinstance(node.args[0], ast.Constant) and node.args[0].value in suite_stages.SUITE_CLASSES
+           and isinstance(node.args[1], ast.Constant)
+           for suite in node.args[1].value.split()}  # fmt: skip
+    listed = {(name, suite) for name, row in read_frameworks().items() for suite in row.get("suites", ())}
+    assert run <= listed | {("torch", "conv")}
+    assert {name for name, _ in listed - run} == {"cupy"}
+    assert "| CuPy | all of it" in DOCS.joinpath("suites.md").read_text("utf-8")
+
+
 def asked(checks=(), facts=None, suites=SUITES):
     return suite_rows(suites, list(checks), facts or {})
 
@@ -364,32 +409,73 @@ def test_no_suite_that_nobody_named_starts_late():
     assert suite_stages.runs_of("train")(facts) == [{"framework": "torch"}]
 
 
-def test_the_limit_ends_a_suite_that_does_not_come_back(monkeypatch):
-    class Slow:
-        module = "slow"
+class Quick:
+    """A framework that takes no time; what it is made to do is in ``Suites``."""
 
-        def __init__(self, ctx):
-            self.ctx = ctx
+    module = "quick"
 
-        def load(self):
-            time.sleep(0.2)
+    def __init__(self, ctx):
+        self.ctx = ctx
 
-        def touch(self):
-            return ()
+    def load(self):
+        time.sleep(0.2)
 
-        def devices(self):
-            return ["cuda:0"]
+    def touch(self):
+        return ()
 
-    class Suites:
-        def __init__(self, framework, device):
-            time.sleep(30)
+    def devices(self):
+        return ["cuda:0"]
 
-    monkeypatch.setitem(suite_stages.FRAMEWORKS, "slow", Slow)
-    monkeypatch.setitem(suite_stages.SUITE_CLASSES, "slow", Suites)
-    monkeypatch.setitem(suite_stages.SUITE_SECONDS, "others", 1)
-    child = execute("linalg", {"framework": "slow"}, 20)
-    assert (child.signal, child.hang) == (signal.SIGALRM, False)
-    assert child.lines[-1]["call"] == "slow: suite linalg"
+
+class Suites:
+    def __init__(self, framework, device):
+        self.skipped = {}
+
+    def run(self, suite):
+        if suite == "loader":  # its workers hang, and it waits for them
+            worker = os.fork()
+            if not worker:
+                time.sleep(60)
+            os.write(2, b"%d " % worker)
+            os.waitpid(worker, 0)
+        if suite == "linalg":  # a call into a library, which no exception ends
+            ctypes.CDLL(None).sleep(60)
+        return [row()]
+
+
+def is_dead(pid):
+    state = Path("/proc", pid, "stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def comes_true(what):
+    """Within five seconds: a killed process may still be on its way out."""
+    deadline = time.time() + 5
+    while not what() and time.time() < deadline:
+        time.sleep(0.02)
+    return what()
+
+
+def test_a_suite_that_does_not_come_back_ends_alone_with_what_it_started_and_is_named(monkeypatch):
+    monkeypatch.setitem(suite_stages.FRAMEWORKS, "quick", Quick)
+    monkeypatch.setitem(suite_stages.SUITE_CLASSES, "quick", Suites)
+    monkeypatch.setattr(suite_stages, "seconds_for", lambda suite, options: 1)
+    for suite, outcome in (("linalg", "hang"), ("loader", "hang"), ("train", "passed"), ("vision", "passed")):
+        run = Run(ProgramUnderTest(), find_stage(suite), {"framework": "quick"})
+        began = time.time()
+        child = execute(suite, {"framework": "quick"}, 20)
+        assert time.time() - began < 5
+        run._take(child, 20)
+        suite_stages.judge_suite(run)
+        (found,) = run.checks
+        if outcome == "passed":
+            assert (found["outcome"], found["id"]) == ("passed", SUITE_CHECKS[suite])
+            continue
+        assert (child.signal, child.hang) == (signal.SIGALRM, False)
+        assert (found["id"], found["cause"]) == ("H01", "hang")
+        assert found["summary"].startswith("quick, suite %s: ended by the limit" % suite)
+        if suite == "loader":
+            assert comes_true(lambda pid=child.stderr.split()[0]: is_dead(pid))
 
 
 def test_a_compiler_that_nobody_promised_is_a_reason_and_no_fault():
