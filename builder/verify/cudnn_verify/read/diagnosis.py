@@ -9,9 +9,10 @@ from itertools import islice
 from ..common.causes import CAUSES
 from ..common.remedies import Remedies
 from ..common.versions import cudnn_tuple, dotted
+from .conditions import CONDITIONS
 from .reading import redact
 from .signatures import FEWEST, Words, by_frequency, read_counts, read_next_checks, read_signatures
-from .text_facts import CONDITIONS, TextFacts, printed_by
+from .text_facts import TextFacts, printed_by
 
 WRAPPER, FITS, PROVES = 1, 2, 3
 _STRENGTHS = {"wrapper": WRAPPER, "class": FITS, "facts": FITS, "fits": FITS, "proves": PROVES}

@@ -12,6 +12,7 @@ import stat
 
 from ..common.causes import VERDICT_OF_SIDE, cause_sections, learn_causes
 from ..common.tables import Section
+from .conditions import CONDITIONS
 from .signatures import (
     SIGNATURE_KINDS,
     compiled,
@@ -20,7 +21,6 @@ from .signatures import (
     read_next_checks,
     signature_sections,
 )
-from .text_facts import CONDITIONS
 
 KNOWLEDGE_FORM = 1
 _MOST_BYTES, _MOST_ROWS, _LONGEST_TEXT, _LONGEST_SEARCH = 8 << 20, 4000, 16000, 30.0

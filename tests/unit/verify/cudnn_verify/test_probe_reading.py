@@ -18,10 +18,10 @@ from builder.plan.facts.tables.loader import load
 from builder.verify.cudnn_verify.common.causes import CAUSES
 from builder.verify.cudnn_verify.common.tables import read_patterns
 from builder.verify.cudnn_verify.read import reading as probe_reading
+from builder.verify.cudnn_verify.read.conditions import CONDITIONS
 from builder.verify.cudnn_verify.read.diagnosis import diagnose
 from builder.verify.cudnn_verify.read.reading import TextReading, read_text_given, redact
 from builder.verify.cudnn_verify.read.signatures import Words, read_signatures, required_parts
-from builder.verify.cudnn_verify.read.text_facts import CONDITIONS
 
 SIGNATURES = read_signatures()
 THREADS = [

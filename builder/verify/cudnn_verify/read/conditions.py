@@ -1,0 +1,493 @@
+"""Conditions of signatures: by which the facts of a text decide on the line that failed, or tell a fault.
+
+Each takes a :class:`~text_facts.TextFacts` and the detail of the line, and gives a sentence if it is so, else
+nothing.
+"""
+
+import re
+
+from ..common.framework_builds import card_within, serves
+from ..common.package_facts import KERNEL_PACKAGES, companions_apart, two_of_a_family, two_that_exclude
+from ..common.remedies import Remedies
+from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts
+from ..common.versions import dotted, numbers
+from .text_facts import CUDA_NUMBERED
+
+# Libraries of Windows whose number is CUDA's major
+_DLL_OF_CUDA = re.compile(r"(?:cublas(?:Lt)?|cudart|npp\w+)64_(\d\d)\.dll")
+
+
+def _memory(facts, free):
+    # in 512 MiB cuDNN's handle and a small workspace fit
+    if facts.memory_free is None or (facts.memory_free >= 512 << 20) is not free:
+        return None
+    return "%d MiB of %d MiB were free" % (facts.memory_free >> 20, (facts.memory_total or 0) >> 20)
+
+
+def _driver_old(facts, detail):
+    remedies = Remedies(facts, detail)
+    cuda = _cuda_of_build(facts)
+    floor = cuda and read_facts()["drivers"].get(dotted(cuda[:2]))
+    if floor and facts.driver:
+        here = "driver %s; CUDA %s needs %s" % (facts.driver, dotted(cuda[:2]), floor)
+        return here if numbers(facts.driver) < numbers(floor) else None
+    told = cuda[0] if cuda else remedies.cuda
+    major = max(facts.cuda_majors) if facts.cuda_majors else told
+    if major is None or not (facts.driver or facts.driver_cuda):
+        return None
+    api, driver = numbers(facts.driver_cuda), numbers(facts.driver)
+    floor = driver_floor(major)
+    if (api and api[0] < major) or (floor and driver and driver < floor):
+        here = facts.driver or "for CUDA " + facts.driver_cuda
+        return "driver %s; CUDA %d needs %s" % (here, major, dotted(floor))
+    return None
+
+
+def _driver_new(facts, detail):
+    remedies = Remedies(facts, detail)
+    names = {remedies.framework} - {None} or set(facts.printed_by)
+    builds = [rows for rows in (remedies.releases.builds(name, None) for name in names) if rows]
+    rows = builds[0] if len(builds) == 1 else []
+    told = remedies.cuda_of_build()[:1]
+    majors = set(told or facts.cuda_majors) or {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
+    return remedies.driver_that_serves(max(majors or map(int, read_facts()["cuda"])))
+
+
+def _cuda_other(facts, detail):
+    """The library is of another CUDA than the one here, in packages or in a toolkit, or than all packages."""
+    asked = CUDA_NUMBERED.search(str(detail.get("library") or detail["matched"]))
+    named = sorted(number for stem, number in facts.libraries if asked and stem == asked.group(1))
+    if named and asked.group(2) not in named:
+        return "%s is asked for, and the one here is %s.%s" % (
+            asked.group(0),
+            asked.group(1),
+            named[0],
+        )
+    major = Remedies(facts, detail).library_major()
+    if not major or len(facts.cuda_majors) != 1 or major in facts.cuda_majors:
+        return None
+    here = (detail["library"], major, next(iter(facts.cuda_majors)))
+    return "%s is of CUDA %d, and the packages here are built for CUDA %d" % here
+
+
+def _cuda_named_other(facts, detail):
+    """The library of Windows is of another CUDA than the one that the text names."""
+    found = _DLL_OF_CUDA.search(detail["matched"])
+    if not found or len(facts.cuda_named) != 1 or int(found.group(1)) in facts.cuda_named:
+        return None
+    here = found.groups() + tuple(facts.cuda_named)
+    return "the library is of CUDA %s, and the text is about CUDA %d" % here
+
+
+def _toolkit_other(facts, detail):
+    """CuPy takes NVRTC out of the toolkit: https://docs.cupy.dev/en/stable/install.html"""
+    major = Remedies(facts, detail).known("cupy-of-toolkit") and Remedies(facts, detail).library_major()
+    if not major or not facts.toolkit or major == facts.toolkit:
+        return None
+    return "%s is of CUDA %d, and the toolkit here is of CUDA %d" % (detail["library"], major, facts.toolkit)
+
+
+def _cuda_of_library(facts, detail):
+    major = Remedies(facts, detail).library_major()
+    same = major and facts.cuda_majors == {major}
+    return "the packages here are built for CUDA %d, too" % major if same else None
+
+
+def _not_the_wheels(facts, detail):
+    """The library that failed is none of the wheels', and PyTorch, which brings its own, is here."""
+    found = re.search(r"/\S*/libcudnn\w*\.so\S*?(?=: )", detail.get("line") or "")
+    outside = found and not re.search(r"(?:site|dist)-packages|/torch/lib", found.group(0))
+    if outside and ("torch" in facts.packages or "torch" in facts.printed_by):
+        return "PyTorch brings its own cuDNN, and the loader took %s" % found.group(0)
+    return None
+
+
+def _versions(holds, text):
+    """The condition ``holds(loaded, compiled)``; both versions stand in its sentence."""
+
+    def condition(_, detail):
+        loaded, compiled = numbers(detail.get("loaded")), numbers(detail.get("compiled"))
+        if not (loaded and compiled and holds(loaded, compiled)):
+            return None
+        return text.format(loaded=dotted(loaded), compiled=dotted(compiled[:2]))
+
+    return condition
+
+
+def _torch_of(major):
+    says = "PyTorch %%s brings cuDNN %d" % major
+    return lambda facts, _: (
+        says % facts.packages["torch"] if cudnn_of_torch(facts.packages) == major else None
+    )
+
+
+_torch_of_8 = _torch_of(8)
+
+
+def _onnxruntime_of_9(facts, _):
+    """From 1.19 on: https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html"""
+    version = facts.packages.get("onnxruntime")
+    brings = _torch_of_8(facts, None)
+    new = numbers(version) >= (1, 19) and brings
+    return "ONNX Runtime %s needs cuDNN 9, and %s" % (version, brings) if new else None
+
+
+def _attention_by_cudnn(facts, _):
+    """2.5.0 asked cuDNN first, 2.5.1 does not: https://github.com/pytorch/pytorch/issues/138649"""
+    text = "PyTorch 2.5.0 lets cuDNN compute attention wherever it can; 2.5.1 does not"
+    return text if numbers(facts.packages.get("torch"))[:3] == (2, 5, 0) else None
+
+
+def _cublas_of_2_10(facts, _):
+    """https://github.com/pytorch/pytorch/issues/174949"""
+    text = "PyTorch 2.10 for CUDA 12.8 brings cuBLAS 12.8.4.1; another release of cuBLAS works"
+    return text if numbers(facts.packages.get("torch"))[:2] == (2, 10) else None
+
+
+def _wheel_of_other_torch(facts, _):
+    """The name of a wheel in the text, ``...+cu128torch2.9.0...``, has another PyTorch than the one here."""
+    here = numbers(facts.packages.get("torch"))[:2]
+    found = here and facts.wheel_torch and numbers(facts.wheel_torch)[:2] != here
+    names = (facts.wheel_torch, facts.packages.get("torch"))
+    return "a wheel here is built for PyTorch %s, and %s is installed" % names if found else None
+
+
+def _pins_exclude(facts, _):
+    found = two_that_exclude(facts.requirements)
+    if not found:
+        return None
+    name, one, other = found
+    return "%s wants %s%s, and %s %s" % (_whose(one[0]), name, one[2], _whose(other[0]), other[2])
+
+
+def _wheel_of(facts, detail):
+    """NVIDIA's wheel of the library that is not found; None if its name does not tell."""
+    remedies = Remedies(facts, detail)
+    return remedies.known("toolkit-wheel") if remedies.library_major() else None
+
+
+def _whose(who):
+    return " ".join(filter(None, who)) if who else "what is asked for or installed"
+
+
+def _pin_above_floor(_, detail):
+    floor, pin = detail["floor"], detail["pin"]
+    return numbers(pin) >= numbers(floor) and "%s is not below %s" % (pin, floor)
+
+
+_MORE_THAN_THE_CARD = re.compile(
+    r"allocate ([\d.]+) ([KMG])iB.{0,30}?(?:; |total capacity of )([\d.]+) ([KMG])iB", re.S
+)
+
+
+def _beyond_card(_, detail):
+    """One allocation is larger than the card's whole memory: https://pytorch.org/docs/stable/notes/cuda.html"""
+    found = _MORE_THAN_THE_CARD.search(detail["line"])
+    if not found:
+        return None
+    asked, unit, total, of = found.groups()
+    more = float(asked) * 1024 ** "KMG".index(unit) > float(total) * 1024 ** "KMG".index(of)
+    here = (asked, unit, total, of)
+    return more and "the program asks for %s %siB at once, and the card has %s %siB" % here
+
+
+def _family_apart(facts, _):
+    apart = two_of_a_family(facts.packages)
+    return apart and "%s %s belongs to another release of %s than the %s here" % (
+        apart[1],
+        facts.packages[apart[1]],
+        apart[0],
+        facts.packages[apart[0]],
+    )
+
+
+def _companions_apart(facts, detail):
+    """A companion in the text is compiled for another PyTorch, or another CUDA, than the one in it."""
+    release, _, variant = (facts.packages.get("torch") or "").partition("+")
+    if facts.cpu_told:
+        return None
+    for name in companions_apart(Remedies(facts, detail), 2):
+        return "%s %s is not for PyTorch %s" % (name, facts.packages[name], release)
+    for name in ("torchvision", "torchaudio"):
+        other = (facts.packages.get(name) or "").partition("+")[2]
+        if variant and other and other != variant and "cpu" not in (other, variant):
+            return "%s is built for %s, and PyTorch for %s" % (name, other, variant)
+    return None
+
+
+def _build_without_card(facts, detail):
+    """The build of PyTorch or ONNX Runtime that a text names has code for none of the cards in it."""
+    remedies = Remedies(facts, detail, ("torch",) if "torch" in facts.packages else ("onnxruntime",))
+    rows, (_, _, variant) = remedies.rows, (remedies.version or "").partition("+")
+    rows = [row for row in rows if (row["variant"] == variant if variant else row["default"])]
+    cards = [numbers(capability) for capability in facts.capabilities]
+    told = numbers(facts.built_cuda)
+    if variant == "cpu" or facts.arch_list or not (rows or told) or not cards or "jetson" in facts.places:
+        return None
+    if any(serves(rows[0], card) if rows else card_within(told, card) for card in cards):
+        return None
+    if any(card < (3, 7) for card in cards):
+        return None
+    name = "%s %s" % (remedies.framework, remedies.version) if rows else "CUDA " + facts.built_cuda
+    return _card(facts, "%s has no code for" % name)
+
+
+def _driver_below_build(facts, detail):
+    return _driver_old(facts, detail) if _cuda_of_build(facts) and facts.driver_cuda_known else None
+
+
+def _onnxruntime_of_other_cuda(facts, detail):
+    remedies = Remedies(facts, detail, ("onnxruntime",))
+    majors = {numbers(row["cuda"])[0] for row in remedies.rows if row["cuda"]}
+    named = facts.cuda_majors if "torch" in facts.packages else facts.cuda_named
+    if remedies.framework != "onnxruntime" or len(majors) != 1 or len(named) != 1 or majors == named:
+        return None
+    here = (remedies.version, majors.pop(), next(iter(named)))
+    return "ONNX Runtime %s is built for CUDA %d, and the text is about CUDA %d" % here
+
+
+def _two_cudnn(facts, _):
+    """Two releases of one major version of cuDNN."""
+    here = sorted({numbers(version)[:2] for version in facts.cudnn_here if len(numbers(version)) > 1})
+    apart = [(one, other) for one, other in zip(here, here[1:]) if one[0] == other[0]]
+    return apart and "cuDNN %s and %s are both named" % tuple(map(dotted, apart[0])) or None
+
+
+def _pair_unpublished(facts, _):
+    """A release of PyTorch is asked for with a CUDA for which none was published."""
+    release, _, variant = (facts.torch_asked or "").partition("+")
+    rows = Releases().builds("torch", release) if release and variant.startswith("cu") else []
+    known = sorted({row["variant"] for row in rows if row["variant"]})
+    if not known or variant in known:
+        return None
+    return "PyTorch %s has builds for %s, and none for %s" % (release, ", ".join(known), variant)
+
+
+def _two_nccl(facts, _):
+    names = sorted(name for name in facts.packages if re.match(r"nvidia-nccl-cu\d+$", name))
+    return (
+        "%s own one file, and the later one overwrote the other" % " and ".join(names) if names[1:] else None
+    )
+
+
+def _mapping(why):
+    return lambda _, detail: why if why in (detail.get("why") or "") else None
+
+
+def _cudnn_other_here(facts, detail):
+    wanted, here = numbers(detail.get("major"))[:1], facts.cudnn_majors()
+    if wanted and here and wanted[0] not in here:
+        return "cuDNN %d is asked for, and %d is here" % (wanted[0], max(here))
+    return None
+
+
+def _cuda_same(facts, detail):
+    number = numbers(detail.get("number"))
+    same = number and facts.cuda_majors == {number[0]}
+    return "everything here is built for CUDA %d" % number[0] if same else None
+
+
+def _card(facts, by):
+    card = facts.cards[0] if facts.cards else "the card"
+    return "%s has compute capability %s, which %s" % (card, facts.capability, by)
+
+
+def _card_of_build(facts, served):
+    """Whether the CUDA of the build that is here has code for the card that is here."""
+    capability, cuda = numbers(facts.capability), _cuda_of_build(facts)
+    if not capability or not cuda or card_within(cuda, capability) is not served:
+        return None
+    unserved = _card(facts, "CUDA %s has no code for" % dotted(cuda))
+    return "CUDA %s has code for this card" % dotted(cuda) if served else unserved
+
+
+def _card_listed(facts, detail, listed):
+    """Whether the card's major version is among those for which a message found no card to compile."""
+    majors, capability = numbers((detail.get("majors") or "").replace(",", ".")), numbers(facts.capability)
+    if not majors or not capability or (capability[0] in majors) is not listed:
+        return None
+    return _card(facts, "it asks for: its nvcc does not know the card" if listed else "it does not ask for")
+
+
+def _card_from_7_5(facts, newer):
+    capability = numbers(facts.capability)
+    if not capability or (capability >= (7, 5)) is not newer:
+        return None
+    return _card(facts, "is not older: its nvcc does not know the card" if newer else "is older")
+
+
+_FIRST_WITH = (("16BF", (8, 0)), ("bfloat16", (8, 0)), ("4F_", (10, 0)), ("6F_", (10, 0)), ("", (8, 9)))
+"""(a type of cuBLAS's, the first compute capability with it): https://docs.nvidia.com/cuda/cublas/index.html"""
+
+
+def _card_of_type(facts, detail, served):
+    """Whether the card computes in the type of number that the message is about."""
+    capability = numbers(facts.capability)
+    first = next(first for name, first in _FIRST_WITH if name in detail["matched"])
+    if not capability or (capability >= first) is not served:
+        return None
+    by = "has this type" if served else "does not have this type: %s and newer do" % dotted(first)
+    return _card(facts, by)
+
+
+def _torch_serves_card(facts, detail):
+    if not Remedies(facts, detail).torch_has_code():
+        return None
+    cards = " and ".join(sorted(facts.capabilities))
+    release = facts.packages.get("torch", "here")
+    has = "PyTorch %s has code for compute capability %s" % (release, cards)
+    named = [name for name in KERNEL_PACKAGES if name in facts.printed_by]
+    return "%s: %s, whose kernel failed, has none" % (has, " or ".join(named) or "another package")
+
+
+def _card_old(facts, _):
+    old = () < numbers(facts.capability) < (5, 0)
+    return _card(facts, "cuDNN for CUDA 12 and cuDNN 9 do not serve") if old else None
+
+
+def _cudnn_too_new_for_card(facts, _):
+    new = [v for v in facts.cudnn_here if len(numbers(v)) > 1 and numbers(v)[:2] >= (9, 11)]
+    old = () < numbers(facts.capability) < (7, 5)
+    return "cuDNN %s serves compute capability 7.5 and newer" % new[0] if new and old else None
+
+
+def _cuda_of_build(facts):
+    """The CUDA that the framework here is built for, as (major, minor), or the most that its release had."""
+    if facts.built_cuda:
+        return numbers(facts.built_cuda)
+    for name in ("torch", "tensorflow", "jaxlib"):
+        plus = re.search(r"\+cu(?:da)?(\d\d)(\d)?", facts.packages.get(name) or "")
+        if plus:
+            return int(plus.group(1)), int(plus.group(2) or 0)
+    toolkit = numbers(facts.packages.get("cudatoolkit"))[:2]
+    if len(toolkit) == 2:
+        return toolkit
+    # 1.5 and 1.6 came with 10.2 at the most: https://pytorch.org/get-started/previous-versions/
+    return (10, 2) if () < numbers(facts.packages.get("torch")) < (1, 7) else None
+
+
+CONDITIONS = {
+    "family-apart": _family_apart,
+    "companions-apart": _companions_apart,
+    "build-without-card": _build_without_card,
+    "driver-below-build": _driver_below_build,
+    "onnxruntime-of-other-cuda": _onnxruntime_of_other_cuda,
+    "two-cudnn": _two_cudnn,
+    "pair-unpublished": _pair_unpublished,
+    "onnxruntime-named": lambda facts, _: (
+        "onnxruntime" in facts.named and "torch" not in facts.named and "ONNX Runtime printed it"
+    ),
+    "bitsandbytes-asks": lambda facts, _: (
+        "bitsandbytes" in facts.printed_by
+        and len(facts.cuda_majors) < 2
+        and "bitsandbytes takes the library for the CUDA of the PyTorch that is here"
+    ),
+    "gpu-named": lambda facts, _: facts.gpu_named and "the text is about a card",
+    "own-build": lambda facts, _: facts.own_build and "the package is compiled here",
+    "in-build-of-cuda": lambda facts, _: (
+        (facts.building or facts.own_build or facts.compiling) and "code of CUDA is compiled"
+    ),
+    "two-torches": lambda facts, _: (
+        len(facts.torches) > 1
+        and "PyTorch %s are both named" % " and ".join(dotted(version) for version in sorted(facts.torches))
+    ),
+    "arch-other": lambda facts, detail: (
+        detail.get("arch")
+        and facts.capability
+        and divmod(int(detail["arch"]), 10) != numbers(facts.capability)[:2]
+        and _card(facts, "this build is not for")
+    ),
+    "no-npp": lambda facts, _: facts.no_npp and "NPP, which TorchCodec's build with CUDA needs, is not found",
+    "same-cuda-told": lambda facts, _: (
+        len(facts.cuda_majors) == 1
+        and "+cu" in (facts.packages.get("torch") or "")
+        and "+cu" in (facts.packages.get("torchcodec") or "")
+        and "PyTorch and TorchCodec are built for one CUDA"
+    ),
+    "memory-free": lambda facts, _: _memory(facts, True),
+    "memory-full": lambda facts, _: _memory(facts, False),
+    "driver-old": _driver_old,
+    "driver-new": _driver_new,
+    "slept": lambda facts, _: facts.slept and "the machine slept",
+    "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
+    "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
+    "in-build": lambda facts, _: facts.building and "a package is compiled here",
+    "driver-told": lambda facts, _: facts.driver and "driver %s is here" % facts.driver,
+    "tensorflow's-xla": lambda facts, _: (
+        {"tensorflow", "jax"} & facts.named == {"tensorflow"}
+        and "TensorFlow's own XLA writes PTX of the CUDA that this build was made with, whatever the ptxas"
+    ),
+    "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
+    "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
+    "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",
+    "two-nccl": _two_nccl,
+    "wheel-of-other-torch": _wheel_of_other_torch,
+    "pin-above-floor": _pin_above_floor,
+    "asked-build": lambda facts, _: (
+        facts.asked_build and "%s is compiled where pip has no PyTorch" % facts.asked_build
+    ),
+    "legacy-card": lambda facts, _: (
+        facts.legacy_card and "the driver's own log says that it no longer serves the card"
+    ),
+    "loaded-by-torch": lambda facts, detail: (
+        facts.loaded_by_torch
+        and Remedies(facts, detail).library_major()
+        and "PyTorch is loaded, and brings NVRTC and CUDA's runtime of its own CUDA"
+    ),
+    "wheel-here": lambda facts, detail: (
+        _wheel_of(facts, detail) in facts.wheels
+        and "%s is installed: its folder is not where the loader looks" % _wheel_of(facts, detail)
+    ),
+    "pins-exclude": _pins_exclude,
+    "pins-agree": lambda facts, _: (
+        not two_that_exclude(facts.requirements) and "no two of these exclude each other"
+    ),
+    "beyond-card": _beyond_card,
+    "cublas-of-2.10": _cublas_of_2_10,
+    "hidden": lambda facts, _: facts.hidden and "CUDA_VISIBLE_DEVICES hides the cards",
+    "cards-listed": lambda facts, _: facts.cards_listed and "nvidia-smi lists a card",
+    "no-compute": lambda facts, _: facts.no_compute and "`compute` is not among the container's capabilities",
+    "no-memory-errno": _mapping("Cannot allocate memory"),
+    "no-permission-errno": _mapping("Operation not permitted"),
+    "noexec": lambda facts, _: facts.noexec and "%s is mounted noexec" % facts.noexec,
+    "address-limit": lambda facts, _: facts.address_limit and "the address space is limited",
+    "torch-of-8": _torch_of_8,
+    "onnxruntime-of-9": _onnxruntime_of_9,
+    "attention-by-cudnn": _attention_by_cudnn,
+    "cpu-build": lambda facts, _: facts.cpu_build and "a build for the CPU is installed",
+    "library-path": lambda facts, _: (
+        facts.library_path and "LD_LIBRARY_PATH leads to %s" % facts.library_path
+    ),
+    "not-the-wheels": _not_the_wheels,
+    "loaded-older": _versions(lambda loaded, compiled: loaded < compiled, "{loaded} is older"),
+    "exact-era": _versions(
+        lambda loaded, compiled: loaded[0] == compiled[0] and loaded[:2] > compiled[:2],
+        "this old build accepts only cuDNN {compiled}, and the one loaded is newer",
+    ),
+    "other-major": _versions(lambda a, b: a[0] != b[0], "nothing crosses a major version of cuDNN"),
+    "cudnn-9-here": lambda facts, _: (
+        9 in facts.cudnn_majors() and "cuDNN 9 is here" or _torch_of(9)(facts, _)
+    ),
+    "cudnn-8-here": lambda facts, _: facts.cudnn_majors() & {8, 9} == {8} and "cuDNN 8 is here",
+    "cudnn-other-here": _cudnn_other_here,
+    "cuda-same": _cuda_same,
+    "cuda-other": _cuda_other,
+    "toolkit-other": _toolkit_other,
+    "cuda-named-other": _cuda_named_other,
+    "cuda-of-library": _cuda_of_library,
+    "ort-load-failed": lambda facts, _: facts.ort_load_failed and "its CUDA part is here and did not load",
+    "no-ffmpeg": lambda facts, _: facts.no_ffmpeg and "no library of FFmpeg is found",
+    "kernels-at-run": lambda facts, _: facts.kernels_at_run and "the package compiles its kernels as it runs",
+    "card-unserved": lambda facts, _: _card_of_build(facts, False),
+    "card-served": lambda facts, _: _card_of_build(facts, True),
+    "card-with-type": lambda facts, detail: _card_of_type(facts, detail, True),
+    "card-without-type": lambda facts, detail: _card_of_type(facts, detail, False),
+    "card-listed": lambda facts, detail: _card_listed(facts, detail, True),
+    "card-unlisted": lambda facts, detail: _card_listed(facts, detail, False),
+    "card-from-7.5": lambda facts, _: _card_from_7_5(facts, True),
+    "card-before-7.5": lambda facts, _: _card_from_7_5(facts, False),
+    "torch-serves-card": _torch_serves_card,
+    "card-old": _card_old,
+    "cudnn-too-new-for-card": _cudnn_too_new_for_card,
+}
+"""By the names in ``signatures.ini``: functions of the text's facts and of the line's detail."""
