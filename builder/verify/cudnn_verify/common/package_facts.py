@@ -13,6 +13,9 @@ from .versions import dotted, numbers, pins_of, satisfies
 _PINNED = {"vllm": "vllm", "sgl_kernel": "sgl-kernel", "xformers": "xformers", "lmcache": "lmcache"}
 _OF_PYTORCH = ("torchvision", "torchaudio", "torchtext", "torchao", "xformers", "fbgemm-gpu")
 """Those that PyTorch's own indexes have."""
+_BRING_TORCH = ("vllm", "lmdeploy")
+"""Those whose requirements pin a PyTorch that comes with them."""
+_OF_ONE_TORCH = _OF_PYTORCH + _BRING_TORCH + ("torchcodec", "sgl-kernel", "sglang-kernel")
 # Those that pip compiles here, against the PyTorch that is here.
 _COMPILED_HERE = (
     "transformer_engine_torch|grouped_gemm|gsplat|natten|causal_conv1d|mamba_ssm|torch_cluster|torch_scatter|"
@@ -125,12 +128,12 @@ def _companions(remedies):
     return remedies.torch_and(("torchvision", "torchaudio"), release, variant)
 
 
-def companions_apart(remedies, size=3):
+def companions_apart(remedies, size=3, names=_OF_PYTORCH):
     """{package: requirement}: those in the text that are compiled for another PyTorch than the one in it, and
     the release that is compiled for that one. ``size``: the numbers of a release that have to differ.
     """
     (release, _), here, found = _torch_told(remedies), remedies.here.packages, {}
-    for name in _OF_PYTORCH if len(numbers(release)) >= size else ():
+    for name in names if len(numbers(release)) >= size else ():
         version = (here.get(name) or "").partition("+")[0]
         pair, row = remedies.releases.paired(name, release), Releases.wheels_of(name, version)
         asked = numbers(row[2][2:])[:size] if row and row[2].startswith("==") else ()
@@ -140,6 +143,62 @@ def companions_apart(remedies, size=3):
         if row and pair and (alone or not _serves_torch(row[2], release)):
             found[name] = pair
     return found
+
+
+def all_apart(remedies):
+    """The names of all packages that are for another minor release of PyTorch than the one in the text."""
+    return list(companions_apart(remedies, 2, _OF_ONE_TORCH))
+
+
+def _brings_torch(remedies):
+    """A package that pins its PyTorch, in the release that is here, where another PyTorch is here."""
+    names = list(companions_apart(remedies, 2, _BRING_TORCH))
+    return names and "%s==%s" % (names[0], remedies.here.packages[names[0]].partition("+")[0])
+
+
+def _kernels_apart(remedies):
+    """SGLang's kernels for the PyTorch that is here."""
+    return next(iter(companions_apart(remedies, 2, ("sgl-kernel", "sglang-kernel")).values()), None)
+
+
+def _torchcodec_apart(remedies):
+    return _torchcodec(remedies) if companions_apart(remedies, 2, ("torchcodec",)) else None
+
+
+def _cupy_of_machine(remedies):
+    """CuPy's wheel for the CUDA of the toolkit that is here: [the one to remove, the one to install]."""
+    here = [name for name in getattr(remedies.here, "here", ()) if re.match(r"cupy-cuda\d\dx$", name)]
+    nvcc = numbers(getattr(remedies.here, "nvcc", None))
+    major = nvcc[0] if nvcc else getattr(remedies.here, "toolkit", None)
+    return "cupy-cuda%dx" % major if len(here) == 1 and major in (12, 13) else None
+
+
+def _known_arch(remedies):
+    """The card here as ``TORCH_CUDA_ARCH_LIST`` has it; a minor version that no release of PyTorch before 2.9
+    knows by the major one, whose code it runs.
+    """
+    card = (remedies.capability or ())[:2]
+    if not card:
+        return "12.0" if remedies.detail.get("unknown_arch") == "12.1" else "8.0;8.6;8.9;9.0+PTX"
+    return dotted(card) if card != (12, 1) else "12.0+PTX"
+
+
+def _torch_cuda_name(separator):
+    """What the PyTorch that is here says of its CUDA, for a name of NVIDIA's packages."""
+    return "$(python3 -c \"import torch; print(torch.version.cuda.replace('.', '%s'))\")" % separator
+
+
+def _toolkit_here(remedies):
+    """The toolkit of the CUDA that PyTorch is built for, as NVIDIA's packages name it; where no text names
+    that CUDA, PyTorch itself is asked.
+    """
+    build = remedies.cuda_of_build()
+    if len(build) > 1:
+        return "-".join(map(str, build[:2]))
+    if remedies.cuda == 13:
+        return "13-0"
+    others = set(getattr(remedies.here, "named", ())) - {"torch"}
+    return "12-9" if remedies.cuda == 12 and others else None if others else _torch_cuda_name("-")
 
 
 def _pairs_that_fit(remedies):
@@ -829,11 +888,20 @@ PACKAGE_FACTS = {
         "cupy-cuda%dx" % r.cuda if "cupy" in r.here.named and r.cuda in (12, 13) else None
     ),
     "nvcc-in-wheels": lambda r: _one_toolkit(r),
-    "toolkit-here-name": lambda r: (
-        "-".join(map(str, r.cuda_of_build()))
-        if len(r.cuda_of_build()) > 1
-        else {13: "13-0"}.get(r.cuda, "12-9")
+    "toolkit-here-name": _toolkit_here,
+    "brings-torch": _brings_torch,
+    "kernels-apart": _kernels_apart,
+    "torchcodec-apart": _torchcodec_apart,
+    "cupy-of-machine": _cupy_of_machine,
+    "cupy-ctk": lambda r: next(
+        (name for name in getattr(r.here, "here", ()) if re.match(r"cupy-cuda1[23]x$", name)), None
     ),
+    "conda-torch": lambda r: "pytorch-gpu" + ("=%s" % r.torch_release() if r.torch_release() else ""),
+    "conda-told": lambda r: getattr(r.here, "conda_told", False),
+    "asked-of-uv": lambda r: getattr(r.here, "uv_project", False),
+    "llama-python": lambda r: getattr(r.here, "llama_python", False),
+    "torch-cuda-name": lambda _: _torch_cuda_name("-"),
+    "known-arch": _known_arch,
     "torch-by-variant": _torch_by_variant,
     "variant-before-12.8": lambda r: () < r.cuda_of_build() < (12, 8),
     "flash-attn-told": lambda r: re.search(r"flash[-_]attn", _failing_words(r)) is not None,

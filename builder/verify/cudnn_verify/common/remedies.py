@@ -448,7 +448,7 @@ class Remedies(FrameworkBuilds):
         "owners": lambda r: r.owners(),
         "owned-stem": _owned_stem,
         "kept": lambda r: r.kept(),
-        "requirement": lambda r: r.detail.get("requirement"),
+        "requirement": lambda r: r.detail.get("requirement") if _is_requirement(r.detail) else None,
         "jax-of-jaxlib": lambda r: r.detail["jaxlib"] if numbers(r.detail.get("jaxlib")) >= (0, 3) else None,
         "numpy-compiled": _numpy_compiled,
         "plugin-halves": _plugin_halves,
@@ -461,10 +461,15 @@ class Remedies(FrameworkBuilds):
     """By the names in ``causes.ini``: functions of a :class:`Remedies`."""
 
 
+def _is_requirement(detail):
+    """Whether what a signature wants can be handed to pip: others are words by which a command is chosen."""
+    return re.match(r"[a-z][\w.-]*(\[[\w,-]+\])?[<>=!~]", detail.get("requirement") or "") is not None
+
+
 def _stem_and_number(library):
     """("cublas", "12") for ``libcublasLt.so.12``."""
-    found = re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so\.?([\d.]*)", str(library or ""))
-    return (found.group(1).lower(), found.group(2)) if found else ("", "")
+    found = re.match(r"lib(?:(npp)[a-z]+|(\w+?)(?:Lt|Mg|w)?)\.so\.?([\d.]*)", str(library or ""))
+    return ((found.group(1) or found.group(2)).lower(), found.group(3)) if found else ("", "")
 
 
 def _as_podman(text):

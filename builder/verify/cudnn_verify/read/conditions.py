@@ -6,11 +6,12 @@ nothing.
 
 import re
 
-from ..common.framework_builds import card_within, serves
-from ..common.package_facts import KERNEL_PACKAGES, companions_apart, two_of_a_family, two_that_exclude
+from ..common.framework_builds import card_within
+from ..common.package_facts import KERNEL_PACKAGES, two_that_exclude
 from ..common.remedies import Remedies
-from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts
+from ..common.tables import cudnn_of_torch, driver_floor, read_facts
 from ..common.versions import dotted, numbers
+from .fact_faults import FACT_FAULTS
 from .text_facts import CUDA_NUMBERED
 
 # Libraries of Windows whose number is CUDA's major
@@ -152,22 +153,10 @@ def _wheel_of_other_torch(facts, _):
     return "a wheel here is built for PyTorch %s, and %s is installed" % names if found else None
 
 
-def _pins_exclude(facts, _):
-    found = two_that_exclude(facts.requirements)
-    if not found:
-        return None
-    name, one, other = found
-    return "%s wants %s%s, and %s %s" % (_whose(one[0]), name, one[2], _whose(other[0]), other[2])
-
-
 def _wheel_of(facts, detail):
     """NVIDIA's wheel of the library that is not found; None if its name does not tell."""
     remedies = Remedies(facts, detail)
     return remedies.known("toolkit-wheel") if remedies.library_major() else None
-
-
-def _whose(who):
-    return " ".join(filter(None, who)) if who else "what is asked for or installed"
 
 
 def _pin_above_floor(_, detail):
@@ -191,83 +180,8 @@ def _beyond_card(_, detail):
     return more and "the program asks for %s %siB at once, and the card has %s %siB" % here
 
 
-def _family_apart(facts, _):
-    apart = two_of_a_family(facts.packages)
-    return apart and "%s %s belongs to another release of %s than the %s here" % (
-        apart[1],
-        facts.packages[apart[1]],
-        apart[0],
-        facts.packages[apart[0]],
-    )
-
-
-def _companions_apart(facts, detail):
-    """A companion in the text is compiled for another PyTorch, or another CUDA, than the one in it."""
-    release, _, variant = (facts.packages.get("torch") or "").partition("+")
-    if facts.cpu_told:
-        return None
-    for name in companions_apart(Remedies(facts, detail), 2):
-        return "%s %s is not for PyTorch %s" % (name, facts.packages[name], release)
-    for name in ("torchvision", "torchaudio"):
-        other = (facts.packages.get(name) or "").partition("+")[2]
-        if variant and other and other != variant and "cpu" not in (other, variant):
-            return "%s is built for %s, and PyTorch for %s" % (name, other, variant)
-    return None
-
-
-def _build_without_card(facts, detail):
-    """The build of PyTorch or ONNX Runtime that a text names has code for none of the cards in it."""
-    remedies = Remedies(facts, detail, ("torch",) if "torch" in facts.packages else ("onnxruntime",))
-    rows, (_, _, variant) = remedies.rows, (remedies.version or "").partition("+")
-    rows = [row for row in rows if (row["variant"] == variant if variant else row["default"])]
-    cards = [numbers(capability) for capability in facts.capabilities]
-    told = numbers(facts.built_cuda)
-    if variant == "cpu" or facts.arch_list or not (rows or told) or not cards or "jetson" in facts.places:
-        return None
-    if any(serves(rows[0], card) if rows else card_within(told, card) for card in cards):
-        return None
-    if any(card < (3, 7) for card in cards):
-        return None
-    name = "%s %s" % (remedies.framework, remedies.version) if rows else "CUDA " + facts.built_cuda
-    return _card(facts, "%s has no code for" % name)
-
-
 def _driver_below_build(facts, detail):
     return _driver_old(facts, detail) if _cuda_of_build(facts) and facts.driver_cuda_known else None
-
-
-def _onnxruntime_of_other_cuda(facts, detail):
-    remedies = Remedies(facts, detail, ("onnxruntime",))
-    majors = {numbers(row["cuda"])[0] for row in remedies.rows if row["cuda"]}
-    named = facts.cuda_majors if "torch" in facts.packages else facts.cuda_named
-    if remedies.framework != "onnxruntime" or len(majors) != 1 or len(named) != 1 or majors == named:
-        return None
-    here = (remedies.version, majors.pop(), next(iter(named)))
-    return "ONNX Runtime %s is built for CUDA %d, and the text is about CUDA %d" % here
-
-
-def _two_cudnn(facts, _):
-    """Two releases of one major version of cuDNN."""
-    here = sorted({numbers(version)[:2] for version in facts.cudnn_here if len(numbers(version)) > 1})
-    apart = [(one, other) for one, other in zip(here, here[1:]) if one[0] == other[0]]
-    return apart and "cuDNN %s and %s are both named" % tuple(map(dotted, apart[0])) or None
-
-
-def _pair_unpublished(facts, _):
-    """A release of PyTorch is asked for with a CUDA for which none was published."""
-    release, _, variant = (facts.torch_asked or "").partition("+")
-    rows = Releases().builds("torch", release) if release and variant.startswith("cu") else []
-    known = sorted({row["variant"] for row in rows if row["variant"]})
-    if not known or variant in known:
-        return None
-    return "PyTorch %s has builds for %s, and none for %s" % (release, ", ".join(known), variant)
-
-
-def _two_nccl(facts, _):
-    names = sorted(name for name in facts.packages if re.match(r"nvidia-nccl-cu\d+$", name))
-    return (
-        "%s own one file, and the later one overwrote the other" % " and ".join(names) if names[1:] else None
-    )
 
 
 def _mapping(why):
@@ -367,13 +281,8 @@ def _cuda_of_build(facts):
 
 
 CONDITIONS = {
-    "family-apart": _family_apart,
-    "companions-apart": _companions_apart,
-    "build-without-card": _build_without_card,
+    **FACT_FAULTS,
     "driver-below-build": _driver_below_build,
-    "onnxruntime-of-other-cuda": _onnxruntime_of_other_cuda,
-    "two-cudnn": _two_cudnn,
-    "pair-unpublished": _pair_unpublished,
     "onnxruntime-named": lambda facts, _: (
         "onnxruntime" in facts.named and "torch" not in facts.named and "ONNX Runtime printed it"
     ),
@@ -420,7 +329,6 @@ CONDITIONS = {
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
     "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",
-    "two-nccl": _two_nccl,
     "wheel-of-other-torch": _wheel_of_other_torch,
     "pin-above-floor": _pin_above_floor,
     "asked-build": lambda facts, _: (
@@ -438,7 +346,6 @@ CONDITIONS = {
         _wheel_of(facts, detail) in facts.wheels
         and "%s is installed: its folder is not where the loader looks" % _wheel_of(facts, detail)
     ),
-    "pins-exclude": _pins_exclude,
     "pins-agree": lambda facts, _: (
         not two_that_exclude(facts.requirements) and "no two of these exclude each other"
     ),

@@ -109,6 +109,7 @@ def diagnose(reading):
     facts = TextFacts(reading.lines)
     facts.places |= reading.places
     findings, harmless = find(reading.lines, facts)
+    told = find_facts(reading.lines, facts)
     if not findings:
         short = len(reading.lines) <= _SHORT  # nobody pastes a whole log out of a window
         whole = _unwrapped(reading.lines) if short else reading.lines
@@ -117,10 +118,11 @@ def diagnose(reading):
             findings, harmless = find(whole, facts)
         findings = (
             findings
-            or find_facts(reading.lines, facts)
+            or told[:1]
             or find_class(reading.lines, facts)
             or (find_class(whole, facts) if broken else [])
         )
+    findings = _facts_first(findings, told)
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, facts) if row["cause"] not in [c["cause"] for c in causes]]
@@ -178,9 +180,23 @@ def find(lines, facts):
 
 
 def find_facts(lines, facts):
-    """[SignatureHit] of the first fault that the facts of a text show together, where no line tells of it."""
+    """[SignatureHit] of the faults that the facts of a text show together, whatever its lines say."""
     rows = [row for row in read_signatures() if row.kind == "facts"]
-    return list(islice((hit for hit in _hits(lines, rows, facts) if hit.causes), 1))
+    return [hit for row in rows for hit in _hits(lines, [row], facts) if hit.causes]
+
+
+def _facts_first(findings, told):
+    """The findings; where no line proves one, the fault that the facts tell in place of those that it decides
+    between, or whose texts are its consequences.
+    """
+    best = max([finding.strength for finding in findings if finding.causes] or [0])
+    equal = {cause for finding in findings if finding.strength == best for cause in finding.causes}
+    if best == PROVES or any(finding.signature.kind in ("program", "facts") for finding in findings):
+        return findings
+    for hit in told if equal else ():
+        if hit.causes[0] in equal or equal <= set(hit.signature.seems):
+            return [hit._replace(strength=PROVES)]
+    return findings
 
 
 def find_class(lines, facts):

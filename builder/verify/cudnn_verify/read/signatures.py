@@ -12,7 +12,7 @@ from ..common.tables import Section, beside, read_patterns, read_sections
 # example: a line as programs print it; text: the expression; causes: ids, the most
 # frequent first; needs: conditions; when, first, unless: [(condition, cause)]
 _Fields = namedtuple(
-    "_Fields", "id example text systems kind causes needs when first unless wants says source"
+    "_Fields", "id example text systems kind causes needs when first unless seems wants says source"
 )
 NextCheck = namedtuple("NextCheck", "id causes place command decides")
 
@@ -126,6 +126,7 @@ def _signature(section):
         systems=_listed(section.get("in", "")),
         causes=_listed(section.get("causes", "")),
         needs=_listed(section.get("if", "")),
+        seems=_listed(section.get("seems", "")),
         when=pairs("when"),
         first=pairs("first"),
         unless=pairs("unless"),

@@ -9,7 +9,7 @@ from itertools import islice
 
 from ....core.cards import cards_in
 from ..common.distributions import canonical
-from ..common.tables import cuda_major_of, read_cards, read_frameworks, read_patterns
+from ..common.tables import cuda_major_of, read_cards, read_facts, read_frameworks, read_patterns
 from ..common.versions import cuda_tuple, cudnn_tuple, dotted, numbers
 from .signatures import Words
 
@@ -24,11 +24,8 @@ def _package_names():
     )
 
 
-_PACKAGES = (
-    "vllm|sglang|sgl[-_]kernel|sglang[-_]kernel|xformers|flash[-_]attn|triton|bitsandbytes|torchcodec|torchtext|"
-    "torchao|flashinfer[-_]python|lmdeploy|fbgemm[-_]gpu|deepspeed|transformers"
-)
-"""Packages that stand on PyTorch, of which messages and remedies name releases."""
+_PACKAGES = "flash[-_]attn|deepspeed|transformers|cupy[-_]cuda1[1-3]x"
+"""Packages of which messages and remedies name releases, beside those of the tables."""
 
 
 def _family_names():
@@ -40,7 +37,8 @@ def _find_all(name, text):
     """The groups that hold something, of each match of an expression."""
     pattern = read_patterns()["told"][name].replace("FRAMEWORKS", _package_names())
     pattern = pattern.replace("FAMILIES", _family_names())
-    pattern = pattern.replace("PACKAGES", _PACKAGES)
+    names = (name.replace("-", "[-_]") for name in read_facts()["pairs"])
+    pattern = pattern.replace("PACKAGES", "|".join([_PACKAGES, *names, _family_names()]))
     for found in re.finditer(pattern, text) if _words_of(text).may_fit(pattern) else ():
         yield {key: value for key, value in found.groupdict().items() if value}
 
@@ -84,8 +82,8 @@ class TextFacts(object):
     """Facts out of texts. Versions are texts; memory is in bytes; None or empty if no text says it."""
 
     def __init__(self, lines):
-        self.packages = {}
-        """What texts say that is installed or asked for, {name: version}."""
+        self.packages, self.here = {}, {}
+        """What texts say that is installed or asked for, {name: version}; here: by the names as written."""
         self.missed_pins = []
         """[(package, the versions of it that another one asks for and that are not here)]."""
         self.requirements = []
@@ -103,7 +101,7 @@ class TextFacts(object):
         self.named = set(_fitting("named", text))
         folders = {int(found["major"]) for found in _find_all("toolkit_folder", text)}
         self.toolkit = folders.pop() if len(folders) == 1 else None
-        self.cuda_named = {int(found["major"]) for found in _find_all("cuda_named", text)}
+        self.cuda_named = {int(major) for found in _find_all("cuda_named", text) for major in found.values()}
         self.wheels = {found["name"] for found in islice(_find_all("wheel", text), _MOST_REQUIREMENTS)}
         present = [line.text for line in lines if not _SAYS_ABSENT.search(line.text)]
         self.libraries = {found.groups() for text in present for found in _HERE.finditer(text)}
@@ -113,8 +111,9 @@ class TextFacts(object):
         names = {alias: row["told"] for row in rows for alias in row.get("aliases", ())}
         for pattern in ("instead", "pinned", "asked", "wordy", "family_pair", "family"):
             for found in sorted(_find_all(pattern, text), key=lambda found: "bound" in found):
-                name = canonical(found["name"])
-                self.packages.setdefault(names.get(name, name), found["version"].rstrip(".,;)"))
+                name, version = canonical(found["name"]), found["version"].rstrip(".,;)")
+                self.here.setdefault(name, version)
+                self.packages.setdefault(names.get(name, name), version)
         majors = [_groups("plus", version).get("major") for version in self.packages.values()]
         self.cuda_majors = {int(major) if major != "92" else 9 for major in majors if major}
         for names in ([n for n in self.packages if "cudnn" not in n], self.packages):
@@ -171,6 +170,8 @@ class TextFacts(object):
         listed = " ".join(found["list"] for found in _find_all("arch_list", text))
         self.arch_list = {divmod(int(digits), 10) for digits in re.findall(r"sm_(\d{2,3})", listed)}
         """Compute capabilities that ``torch.cuda.get_arch_list()`` gave."""
+        self.container_toolkit = _groups("container_toolkit", text).get("version")
+        """The version of NVIDIA's container toolkit."""
         self.asked_build = _groups("asked_build", text).get("name")
         self.llama_build = _groups("llama_build", text).get("name")
         self.index_asked = _groups("index_asked", text).get("name")

@@ -1,0 +1,288 @@
+"""Faults that the facts of a text tell together, whatever its lines say: a package beside another one, a
+build beside a card or a driver.
+
+Each takes a :class:`~text_facts.TextFacts` and the detail of the line, and gives a sentence if it is so, else
+nothing. What decides are the tables that travel with the probe.
+"""
+
+import re
+
+from ..common.framework_builds import card_within, serves
+from ..common.package_facts import all_apart, two_of_a_family, two_that_exclude
+from ..common.remedies import Remedies
+from ..common.tables import Releases, cudnn_of_torch, read_patterns
+from ..common.versions import cudnn_rule, dotted, numbers
+
+_BUILDS = ("torch", "onnxruntime", "paddlepaddle-gpu", "jax", "tensorflow", "ctranslate2")
+"""Frameworks whose builds the tables know by the cards that they have code for."""
+_MIXED_BY_DEFAULT = ("vllm", "sgl-kernel", "sglang-kernel")
+"""Packages whose wheel on PyPI is for one CUDA, and that say nothing of it in their version."""
+
+
+def family_apart(facts, _):
+    apart = two_of_a_family(facts.packages)
+    return apart and "%s %s belongs to another release of %s than the %s here" % (
+        apart[1],
+        facts.packages[apart[1]],
+        apart[0],
+        facts.packages[apart[0]],
+    )
+
+
+def companions_apart_here(facts, detail):
+    """A companion in the text is compiled for another PyTorch, or another CUDA, than the one in it."""
+    release, _, variant = (facts.packages.get("torch") or "").partition("+")
+    if facts.cpu_told:
+        return None
+    for name in all_apart(Remedies(facts, detail)):
+        return "%s %s is not for PyTorch %s" % (name, facts.packages[name], release)
+    for name in ("torchvision", "torchaudio"):
+        other = (facts.packages.get(name) or "").partition("+")[2]
+        if variant and other and other != variant and "cpu" not in (other, variant):
+            return "%s is built for %s, and PyTorch for %s" % (name, other, variant)
+    return None
+
+
+def triton_apart(facts, _):
+    """PyTorch pins the minor release of Triton."""
+    torch, here = facts.packages.get("torch"), facts.packages.get("triton")
+    wanted = read_patterns()["triton"].get(dotted(numbers(torch)[:2]))
+    if not wanted or not here or numbers(here)[:2] == numbers(wanted)[:2]:
+        return None
+    return "PyTorch %s asks for Triton %s, and %s is here" % (torch, wanted, here)
+
+
+def jax_apart(facts, _):
+    """jaxlib is no newer than JAX, and of its minor release; the plug-in is of jaxlib's own release:
+    https://docs.jax.dev/en/latest/jep/9419-jax-versioning.html
+    """
+    jax, jaxlib = numbers(facts.packages.get("jax")), numbers(facts.packages.get("jaxlib"))
+    if jax and jaxlib >= (0, 4) and (jaxlib > jax or (jaxlib[:2] != jax[:2])):
+        return "jaxlib %s is not for JAX %s" % (dotted(jaxlib), dotted(jax))
+    for name, version in facts.packages.items() if jaxlib else ():
+        if re.match(r"jax-cuda\d+-p\w+$", name) and numbers(version) != jaxlib:
+            return "%s %s is not for jaxlib %s" % (name, version, dotted(jaxlib))
+    return None
+
+
+def build_without_card(facts, detail):
+    """A framework's build that a text names has code for none of the cards in it."""
+    cards = [numbers(capability) for capability in facts.capabilities]
+    if facts.arch_list or not cards or "jetson" in facts.places or any(card < (3, 7) for card in cards):
+        return None
+    named = [name for name in _BUILDS if name in facts.packages]
+    for name in named[:1] or ["torch"]:
+        remedies = Remedies(facts, detail, (name,))
+        version = facts.packages.get(name) or ""
+        rows, variant = remedies.releases.builds(_indexed(name), version.partition("+")[0] or None), None
+        variant = version.partition("+")[2]
+        rows = [row for row in rows if (row["variant"] == variant if variant else row["default"])]
+        rows = rows if version else []
+        told = numbers(facts.built_cuda)
+        if variant == "cpu" or not (rows or told):
+            return None
+        if any(serves(rows[0], card) if rows else card_within(told, card) for card in cards):
+            return None
+        build = "%s %s" % (name, version) if rows else "CUDA " + facts.built_cuda
+        card = facts.cards[0] if facts.cards else "the card"
+        return "%s has compute capability %s, which %s has no code for" % (card, facts.capability, build)
+    return None
+
+
+def _indexed(name):
+    return {"onnxruntime": "onnxruntime-gpu"}.get(name, name)
+
+
+def jetson_without_code(facts, _):
+    """PyTorch's wheels for ARM have code for data-centre cards, and none for Orin and Xavier:
+    https://github.com/pytorch/pytorch/blob/main/.ci/manywheel/build_cuda.sh
+    """
+    orin = facts.orin or {(8, 7), (7, 2)} & set(map(numbers, facts.capabilities))
+    wheel = re.search(r"\+cu1[23]\d$", facts.packages.get("torch") or "") or facts.torch_of_pypi
+    return orin and wheel and "PyTorch's own wheels for ARM have no code for compute capability 8.7 and 7.2"
+
+
+def onnxruntime_of_other_cuda(facts, detail):
+    remedies = Remedies(facts, detail, ("onnxruntime",))
+    majors = {numbers(row["cuda"])[0] for row in remedies.rows if row["cuda"]}
+    named = facts.cuda_majors if "torch" in facts.packages else facts.cuda_named or facts.cuda_majors
+    if remedies.framework != "onnxruntime" or len(majors) != 1 or len(named) != 1 or majors == named:
+        return None
+    here = (remedies.version, majors.pop(), next(iter(named)))
+    return "ONNX Runtime %s is built for CUDA %d, and the text is about CUDA %d" % here
+
+
+def cupy_of_other_cuda(facts, _):
+    """CuPy's wheel is for one CUDA, and takes the libraries of the machine."""
+    built = {
+        int(found.group(1)) for found in map(re.compile(r"cupy-cuda(\d\d)x$").match, facts.here) if found
+    }
+    machine = {numbers(facts.nvcc)[0]} if facts.nvcc else {facts.toolkit} - {None}
+    if len(built) != 1 or len(machine) != 1 or built == machine or "torch" in facts.packages:
+        return None
+    return "CuPy is built for CUDA %d, and the toolkit here is of CUDA %d" % (built.pop(), machine.pop())
+
+
+def wheel_of_other_cuda(facts, _):
+    """A package's wheel on PyPI is built for another CUDA major version than the PyTorch in the text."""
+    variant = re.search(r"\+cu(1\d)\d$", facts.packages.get("torch") or "")
+    for name in _MIXED_BY_DEFAULT if variant else ():
+        version = facts.packages.get(name) or ""
+        row = Releases.wheels_of(name, version) if "+" not in version else None
+        if row and row[3] and row[3] != variant.group(1):
+            here = (name, version, row[3], facts.packages["torch"])
+            return "%s %s on PyPI is built for CUDA %s, and PyTorch is %s" % here
+    return None
+
+
+def cudnn_below_build(facts, _):
+    """The cuDNN wheel in the text is older than the one that its PyTorch is built with."""
+    release, _, variant = (facts.packages.get("torch") or "").partition("+")
+    rows = Releases().builds("torch", release) if release else []
+    rows = [
+        row for row in rows if row["cudnn"] and (row["variant"] == variant if variant else row["default"])
+    ]
+    for name, version in facts.packages.items() if rows else ():
+        if not re.match(r"nvidia-cudnn-cu\d+$", name):
+            continue
+        if cudnn_rule(numbers(rows[0]["cudnn"])[:2], numbers(version)[:2]) == "cudnn-too-old":
+            return "PyTorch %s is built with cuDNN %s, and %s is here" % (release, rows[0]["cudnn"], version)
+    return None
+
+
+def ctranslate2_of_other_cudnn(facts, _):
+    """4.5 and later need cuDNN 9 (none from 4.6.3 on), earlier ones 8:
+    https://github.com/OpenNMT/CTranslate2/blob/master/CHANGELOG.md
+    """
+    version = numbers(facts.packages.get("ctranslate2"))
+    if not version or version >= (4, 6, 3) or version < (3,):
+        return None
+    wanted = 9 if version >= (4, 5) else 8
+    brought = cudnn_of_torch(facts.packages)
+    here = facts.cudnn_majors() or ({brought} - {None})
+    if not here or wanted in here:
+        return None
+    return "CTranslate2 %s needs cuDNN %d, and %d is here" % (dotted(version), wanted, max(here))
+
+
+def arm_without_wheel(facts, _):
+    """https://huggingface.co/docs/bitsandbytes/main/en/installation"""
+    if "aarch64" not in facts.places:
+        return None
+    version = facts.packages.get("bitsandbytes")
+    here = () < numbers(version) < (0, 46)
+    return here and "bitsandbytes %s has no wheel for ARM with a library for CUDA" % version
+
+
+def cpu_build_here(facts, _):
+    """The build that is here is one for the CPU, and the text is about a card."""
+    card = facts.cards or facts.driver_cuda_known or facts.unavailable or facts.gpu_named
+    version = facts.packages.get("torch") or ""
+    if not card or "macos" in facts.places:
+        return None
+    if version.endswith("+cpu") or facts.conda_cpu or facts.built_without_cuda:
+        return "the PyTorch that is here is a build for the CPU"
+    return None
+
+
+def tensorflow_without_cuda(facts, _):
+    """https://www.tensorflow.org/install/pip#windows-native"""
+    if "tensorflow-cpu" in facts.here and "tensorflow" not in facts.here:
+        return "tensorflow-cpu is here"
+    if (
+        "windows" in facts.places
+        and "wsl" not in facts.places
+        and numbers(facts.here.get("tensorflow")) >= (2, 11)
+    ):
+        return "TensorFlow %s has no build with CUDA for Windows" % facts.here["tensorflow"]
+    return None
+
+
+def two_onnxruntimes(facts, _):
+    both = {"onnxruntime", "onnxruntime-gpu"} <= set(facts.here)
+    return both and "onnxruntime and onnxruntime-gpu own one folder: the later one overwrote the other"
+
+
+def toolkit_known_bad(facts, _):
+    """1.19.1: https://github.com/NVIDIA/nvidia-container-toolkit/issues/1967"""
+    version = facts.container_toolkit
+    return version in ("1.17.0", "1.19.1") and "the NVIDIA container toolkit %s is here" % version
+
+
+def two_cudnn(facts, _):
+    """Two releases of one major version of cuDNN."""
+    here = sorted({numbers(version)[:2] for version in facts.cudnn_here if len(numbers(version)) > 1})
+    apart = [(one, other) for one, other in zip(here, here[1:]) if one[0] == other[0]]
+    return apart and "cuDNN %s and %s are both named" % tuple(map(dotted, apart[0])) or None
+
+
+def pair_unpublished(facts, _):
+    """A release of PyTorch is asked for with a CUDA for which none was published."""
+    release, _, variant = (facts.torch_asked or "").partition("+")
+    rows = Releases().builds("torch", release) if release and variant.startswith("cu") else []
+    known = sorted({row["variant"] for row in rows if row["variant"]})
+    if not known or variant in known:
+        return None
+    return "PyTorch %s has builds for %s, and none for %s" % (release, ", ".join(known), variant)
+
+
+def two_nccl(facts, _):
+    names = sorted(name for name in facts.packages if re.match(r"nvidia-nccl-cu\d+$", name))
+    return (
+        "%s own one file, and the later one overwrote the other" % " and ".join(names) if names[1:] else None
+    )
+
+
+def pins_exclude(facts, _):
+    found = two_that_exclude(facts.requirements)
+    if not found:
+        return None
+    name, one, other = found
+    return "%s wants %s%s, and %s %s" % (_whose(one[0]), name, one[2], _whose(other[0]), other[2])
+
+
+def _whose(who):
+    return " ".join(filter(None, who)) if who else "what is asked for or installed"
+
+
+def card_after_build(facts, detail):
+    """The card is newer than the CUDA that a build or an image is made with, whatever PTX it has: the runtime
+    then asks for a newer driver, which is here.
+    """
+    remedies = Remedies(facts, detail)
+    if not remedies.driver_known() or not remedies.driver_serves((12, 8)) or not facts.capability:
+        return None
+    image = numbers((facts.image_cuda or "")[2:4] + "." + (facts.image_cuda or "")[4:])
+    cuda, card = remedies.cuda_of_build() or image, numbers(facts.capability)
+    if not cuda or card < (8, 9) or card_within(cuda, card):
+        return None
+    return "CUDA %s is older than compute capability %s, and the driver is new" % (
+        dotted(cuda),
+        facts.capability,
+    )
+
+
+FACT_FAULTS = {
+    "card-after-build": card_after_build,
+    "family-apart": family_apart,
+    "companions-apart": companions_apart_here,
+    "triton-apart": triton_apart,
+    "jax-apart": jax_apart,
+    "build-without-card": build_without_card,
+    "jetson-without-code": jetson_without_code,
+    "onnxruntime-of-other-cuda": onnxruntime_of_other_cuda,
+    "cupy-of-other-cuda": cupy_of_other_cuda,
+    "wheel-of-other-cuda": wheel_of_other_cuda,
+    "cudnn-below-build": cudnn_below_build,
+    "ctranslate2-of-other-cudnn": ctranslate2_of_other_cudnn,
+    "arm-without-wheel": arm_without_wheel,
+    "cpu-build-here": cpu_build_here,
+    "tensorflow-without-cuda": tensorflow_without_cuda,
+    "two-onnxruntimes": two_onnxruntimes,
+    "toolkit-version-bad": toolkit_known_bad,
+    "two-cudnn": two_cudnn,
+    "pair-unpublished": pair_unpublished,
+    "two-nccl": two_nccl,
+    "pins-exclude": pins_exclude,
+}
+"""By the names in ``signatures.ini``."""
