@@ -732,7 +732,8 @@ def _kernels_of_sglang(remedies):
 
 def _vllm(remedies):
     """vLLM in the release that is here, for a library of another CUDA."""
-    if "vllm" not in remedies.here.printed_by or not remedies.library_major():
+    told = remedies.library_major() or remedies.known("wants-the-CUDA-here")
+    if "vllm" not in remedies.here.printed_by or not told:
         return None
     version = remedies.here.packages.get("vllm")
     return "vllm" + ("==" + version.partition("+")[0] if version else "")

@@ -326,6 +326,7 @@ CONDITIONS = {
         {"tensorflow", "jax"} & facts.named == {"tensorflow"}
         and "TensorFlow's own XLA writes PTX of the CUDA that this build was made with, whatever the ptxas"
     ),
+    "wheels-told": lambda facts, _: facts.wheels_told and "wheels bring the libraries of their own CUDA",
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
     "compat-here": lambda facts, _: facts.compat_here and "the image's cuda-compat is on the loader's path",

@@ -32,7 +32,9 @@ _SITE = re.compile(r"https?://[\w.:~/-]{1,200}$")
 _FIELD = re.compile(r"\{(\w+)\}")
 # Somebody's words about a message that is gone.
 _PAST = re.compile(
-    r"\bno longer (?:see|get|have)|\b(?:fixed|solved|resolved|got rid of)\b|"
+    r"\bno longer (?:see|get|have)|\b(?:fixed|solved|got rid of)\b|"
+    r"\bresolved (?:my|it|this|the (?:issue|problem|error))\b|"
+    r"\b(?:was|is|been|has|have|it|which|that) resolved\b|"
     r"\b(?:do|does|did)(?:n't| not) (?:see|get|have|show)",
     re.IGNORECASE,
 )

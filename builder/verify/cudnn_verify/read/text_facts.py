@@ -165,6 +165,8 @@ class TextFacts(object):
         self.driver_cuda_known = bool(self.driver or self.driver_cuda)
         self.cards, by_card = list(cards), next(iter(cards.values()), None)
         digits = _groups("capability", text).get("cc")
+        if not digits and not cards:
+            digits = _groups("card_without", text).get("digits")
         self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else by_card
         self.capabilities = set(cards.values()) | {self.capability} - {None}
         listed = " ".join(found["list"] for found in _find_all("arch_list", text))
