@@ -1,6 +1,7 @@
-"""Run by ONNX Runtime's own Python: the faults of ``infer`` in suites_outside.toml, in a real ONNX Runtime.
+"""Run by ONNX Runtime's own Python: the faults of ``infer`` in a list, in a real ONNX Runtime.
 
-Usage: suites_outside_onnxruntime.py REPOSITORY; prints lines as suites_outside_torch.py does.
+Usage: suites_outside_onnxruntime.py REPOSITORY LIST: suites_outside.toml or suites_outside_hardware.toml;
+prints lines as suites_outside_torch.py does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import types
 from pathlib import Path
 from unittest import mock
 
-repository = sys.argv[1]
+repository, list_of_faults = sys.argv[1:]
 for package in ("builder", "builder.core", "builder.verify", "builder.verify.cudnn_verify"):
     module = types.ModuleType(package)
     module.__path__ = [str(Path(repository, *package.split(".")))]
@@ -73,7 +74,33 @@ def narrow():
     return mock.patch.object(suite_infer, "encoder_model", model)
 
 
+def first_output():
+    """Every run of each model returns the output of the first."""
+    kept = {}
+
+    def change(y):
+        return kept.setdefault((y.dtype, y.shape), y.copy())
+
+    return output(change)
+
+
+def exchanged(y):
+    width = y.shape[-1] // 4
+    return np.concatenate([y[..., width : 2 * width], y[..., :width], y[..., 2 * width :]], -1)
+
+
+def flipped(y):
+    bits, whole = {"float32": (23, np.int32), "float16": (10, np.int16)}[str(y.dtype)]
+    copy = np.ascontiguousarray(y).copy()
+    copy.view(whole).reshape(-1)[copy.size // 3] ^= whole(1 << bits)
+    return copy
+
+
+TYPES = {"fp32": "float32", "fp16": "float16"}
 FAULTS = {
+    "first-output": first_output,
+    "heads-exchanged": lambda: output(exchanged),
+    "bit-flipped": lambda: output(flipped),
     "transposed": lambda: output(lambda y: y.T.reshape(y.shape)),
     "activation-skipped": activation_skipped,
     "last-class": lambda: output(lambda y: edit(y, (slice(None), -1), 0.0)),
@@ -86,14 +113,14 @@ FAULTS = {
 
 for name, entry in [
     ("sound", {"dtypes": [""]}),
-    *tomllib.loads(Path(__file__).with_name("suites_outside.toml").read_text("utf-8"))["infer"].items(),
+    *tomllib.loads(Path(__file__).with_name(list_of_faults).read_text("utf-8"))["infer"].items(),
 ]:
     for dtype in entry["dtypes"]:
         APPLIED[0] = 0
         with FAULTS[name]():
             rows = run_suite(SUITE_CLASSES["onnxruntime"], framework, "CPUExecutionProvider", "infer")[0]
         if dtype:
-            rows = [row for row in rows if "float32" in row["what"]]
+            rows = [row for row in rows if TYPES[dtype] in row["what"]]
         if name != "silent-cpu":
             rows = [{**row, "devices": ["cuda:0"], "memory": [ON_CARD + "0"]} for row in rows]
         told = {"suite": "infer", "fault": name, "dtype": dtype, "rows": len(rows), "applied": APPLIED[0]}

@@ -375,21 +375,21 @@ def _scaled(times):
     return lambda real, q, k, v, options: real(q, k, v, scale=times(q.shape[-1]), **options)
 
 
-def _seen(q, options):
+def seen_by(q, options):
     if options["is_causal"]:
         return torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).tril()
     return options["attn_mask"]
 
 
 def _without_last_keys(real, q, k, v, options):
-    seen = _seen(q, options).clone()
+    seen = seen_by(q, options).clone()
     seen[4:, -4:] = False
     return real(q, k, v, attn_mask=seen)
 
 
 def _not_rescaled(real, q, k, v, options):
     scores = (q.float() @ k.float().transpose(-1, -2)) * q.shape[-1] ** -0.5
-    scores = scores.masked_fill(~_seen(q, options), -1e30)
+    scores = scores.masked_fill(~seen_by(q, options), -1e30)
     half = scores.shape[-1] // 2
     first, second = scores[..., :half], scores[..., half:]
     top = scores.max(-1, keepdim=True).values
@@ -500,12 +500,12 @@ def trains(name, of):
         return [_Step(of())]
 
 
-def _is_step(name, operands):
+def step_of(name, operands):
     return name == "sub" and operands[0].dtype == torch.float32 and tuple(operands[0].shape) in WEIGHTS
 
 
 def _at_step(change):
-    return lambda: lambda name, real, operands: change(*operands[:2]) if _is_step(name, operands) else None
+    return lambda: lambda name, real, operands: change(*operands[:2]) if step_of(name, operands) else None
 
 
 trains("weights-not-updated", _at_step(lambda weight, change: weight.clone()))
@@ -517,7 +517,7 @@ def _kept():
     older = {}
 
     def of(name, real, operands):
-        if not _is_step(name, operands):
+        if not step_of(name, operands):
             return None
         shape = tuple(operands[0].shape)
         older[shape] = older.get(shape, 0.0) + operands[1]
@@ -660,12 +660,12 @@ def _tail_lost(dtype):
     return [mock.patch.object(spread, "all_gather", gather)]
 
 
-def main() -> None:
+def main(list_of_faults: str) -> None:
     framework = FRAMEWORKS["torch"](Ctx("torch", {}, os.open(os.devnull, os.O_WRONLY)))
     framework.load()
     if hasattr(framework, "prepare"):
         framework.prepare(None)
-    listed = tomllib.loads(Path(__file__).with_name("suites_outside.toml").read_text("utf-8"))
+    listed = tomllib.loads(Path(__file__).with_name(list_of_faults).read_text("utf-8"))
     for suite, entries in listed.items():
         if suite == "infer":
             continue
@@ -704,4 +704,5 @@ def main() -> None:
                 )
 
 
-main()
+if __name__ == "__main__":
+    main("suites_outside.toml")

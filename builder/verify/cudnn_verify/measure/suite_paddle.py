@@ -76,7 +76,7 @@ class PaddleSuites(ArraySuites):
 
     def resize(self, image, side):
         options = {"size": [side, side], "mode": "bilinear", "align_corners": False}
-        return self.api.nn.functional.interpolate(image.reshape([1, 1] + image.shape), **options)
+        return self.api.nn.functional.interpolate(image.unsqueeze(0), **options)
 
     def kept(self, boxes, scores, threshold):
         import paddle.vision.ops

@@ -24,6 +24,8 @@ bfloat16 and to 1.37 in float16 (the smallest gradient; all others 1.93). ``TIME
 difference of one element is held to a measured bound, too, in multiples of the largest move seen.
 """
 
+import math
+
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "tf32": 2.0**-10}
 UNIT.update({"float16": 2.0**-11, "bfloat16": 2.0**-8, "float8_e4m3fn": 2.0**-4})
 """Unit roundoff; TF32 may be cut off."""
@@ -162,19 +164,21 @@ def _normalized(x, gain, bias, r):
 
 def uniform_moments(values, older, distinct):
     """Of uniform numbers: mean, variance, correlation of neighbours, share of distinct ones, how many are as
-    in the draw before, the smallest and the largest.
+    in the draw before, the smallest, the largest, and the share of ones in each of the first 16 bits.
     """
     centred = values - 0.5
     found = [float(values.mean()), float((centred * centred).mean())]
     found += [float((centred[1:] * centred[:-1]).mean()), distinct / float(len(values))]
-    return found + [float((values == older).sum()), float(values.min()), float(values.max())]
+    found += [float((values == older).sum()), float(values.min()), float(values.max())]
+    # a number of 1.0, as curand draws it, has no such bits, and is one in millions
+    return found + [float(((values * 2.0**bit) % 2.0 >= 1.0).sum()) / len(values) for bit in range(1, 17)]
 
 
 def uniform_bounds(count):
     """(the moments of ``count`` uniform numbers, how far each may be off)."""
     off = 6.5 / count**0.5
-    bounds = [off / 12.0**0.5, off / 180.0**0.5, off / 12.0, 0.01, 8.0, 0.01, 0.01]
-    return [0.5, 1 / 12.0, 0.0, 1.0, 0.0, 0.0, 1.0], bounds
+    bounds = [off / 12.0**0.5, off / 180.0**0.5, off / 12.0, 0.01, 8.0, 0.01, 0.01] + [off / 2.0] * 16
+    return [0.5, 1 / 12.0, 0.0, 1.0, 0.0, 0.0, 1.0] + [0.5] * 16, bounds
 
 
 def normal_moments(values, older, distinct):
@@ -219,10 +223,33 @@ def convolution_bounds(data, terms, dtype):
 
 
 def boxes_to_suppress(below):
-    """([x1, y1, x2, y2] in whole numbers, distinct scores); ``below(n)``: a number from 0 to n - 1."""
-    boxes = [[below(80), below(80)] for _ in range(120)]
-    boxes = [box + [at + 5 + below(35) for at in box] for box in boxes]
-    return boxes, [float(at * 1024 + below(1024)) for at in sorted(range(120), key=lambda _: below(1 << 20))]
+    """([x1, y1, x2, y2] in whole numbers, distinct scores, two thresholds); ``below(n)``: one of 0 to n - 1.
+
+    The thresholds lie so near below and above the overlap of two boxes that the boxes kept differ, and that
+    one of both is wrong where overlaps are worked out in float16 or TF32, which have 11 bits.
+    """
+    while True:
+        boxes = [[below(80), below(80)] for _ in range(120)]
+        boxes = [box + [at + 5 + below(35) for at in box] for box in boxes]
+        scores = [float(at * 1024 + below(1024)) for at in sorted(range(120), key=lambda _: below(1 << 20))]
+        for thresholds in _decisive(boxes, suppressed(boxes, scores, 0.437)):
+            if len({tuple(suppressed(boxes, scores, threshold)) for threshold in thresholds}) > 1:
+                return boxes, scores, thresholds
+
+
+def _decisive(boxes, kept):
+    """Thresholds around overlaps of kept boxes that are more in 11 bits than they are."""
+    for at, first in enumerate(kept):
+        for second in kept[:at]:
+            overlap = _overlap(boxes[first], boxes[second])
+            short, less = _in_bits(overlap, 11), overlap * (1 - 4e-5)
+            if overlap > 0.3 and short > overlap * (1 + 8e-5) and _in_bits(less, 11) == short:
+                yield less, (overlap + short) / 2
+
+
+def _in_bits(value, bits):
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(round(math.ldexp(fraction, bits)), exponent - bits)
 
 
 def suppressed(boxes, scores, threshold):

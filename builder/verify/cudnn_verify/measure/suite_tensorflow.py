@@ -67,17 +67,17 @@ class TensorflowSuites(ArraySuites):
             out = tf.matmul(tf.nn.softmax(scores + mask), v)
         return [out] + tape.gradient(out, [q, k, v], output_gradients=dy)
 
-    def fused(self, how, x, w, b):
+    def fused(self, how, w, b):
         tf = self.api
 
-        def both(x, w, b):
+        def both(x):
             with tf.GradientTape() as tape:
                 tape.watch(x)
                 z = x * w + b
                 y = tf.reduce_sum(z * tf.sigmoid(z), -1)
             return y, tape.gradient(y, x)
 
-        return (tf.function(both, jit_compile=True) if how == "compiled" else both)(x, w, b)
+        return tf.function(both, jit_compile=True) if how == "compiled" else both
 
     def compile(self):
         if numbers(self.api.__version__)[:2] < (2, 5):
@@ -106,7 +106,8 @@ class TensorflowSuites(ArraySuites):
         return tf.stack(losses), first, weights
 
     def resize(self, image, side):
-        return self.api.image.resize(image[None, :, :, None], [side, side], method="bilinear")
+        last = self.api.transpose(image, [1, 2, 0])
+        return self.api.transpose(self.api.image.resize(last, [side, side], method="bilinear"), [2, 0, 1])
 
     def kept(self, boxes, scores, threshold):
         found = self.api.image.non_max_suppression(boxes, scores, len(boxes), iou_threshold=threshold)

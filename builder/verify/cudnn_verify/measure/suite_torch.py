@@ -185,7 +185,15 @@ class TorchSuites(object):
         u, s, v = linalg.svd(self.send(a, dtype))
         back = u.double().cpu() * s.double().cpu() @ v.double().cpu()
         rows = [self._rebuilt("SVD in %s" % dtype, u, back, a, near)]
+        one = self.api.eye(size, dtype=self.api.float64)
+        for name, part in (("left", u.double().cpu().t()), ("right", v.double().cpu())):
+            what, off = "%s singular vectors in %s" % (name, dtype), 30.0 * size * UNIT[dtype]
+            rows.append(self._rebuilt(what, u, part @ part.t(), one, off))
         rows.append(self.row("singular values in %s" % dtype, s, linalg.svd(a)[1], LAPACK, largest=near))
+        order = s.double().cpu().sort(descending=True)[0]
+        rows.append(
+            self.row("singular values in %s, the largest first" % dtype, s, order, EXACT, largest=0.0)
+        )
         square = self.rounded(a @ a.t() + size * self.api.eye(size, dtype=self.api.float64), dtype)
         low = linalg.cholesky(self.send(square, dtype))
         near = 30.0 * size * UNIT[dtype] * float((square * square).sum()) ** 0.5
@@ -387,18 +395,20 @@ class TorchSuites(object):
         if operators is None:
             self.skipped["nms"] = "there is no torchvision"
             return rows
-        boxes, scores = boxes_to_suppress(self.random.randrange)
+        boxes, scores, thresholds = boxes_to_suppress(self.random.randrange)
         placed = self.api.tensor(boxes).float().to(self.device)
-        found = operators.nms(placed, self.api.tensor(scores).float().to(self.device), 0.437)
-        wanted = [float(at) for at in suppressed(boxes, scores, 0.437)]
-        return rows + [self.row("nms", found, wanted, EXACT, largest=0.0)]
+        for threshold in thresholds:
+            found = operators.nms(placed, self.api.tensor(scores).float().to(self.device), threshold)
+            wanted = [float(at) for at in suppressed(boxes, scores, threshold)]
+            rows.append(self.row("nms above %.6f" % threshold, found, wanted, EXACT, largest=0.0))
+        return rows
 
     def _resized(self):
         size, side = 48, 77
-        image = self.rounded(self.fresh(size, size), "float32")
-        wanted = [value for row in resized(image.tolist(), side) for value in row]
-        x = self.send(image)[None, None]
-        self.poison(self.api.zeros(1, 1, side, side, device=self.device))
+        image = self.rounded(self.fresh(3, size, size), "float32")
+        wanted = [value for plane in image.tolist() for row in resized(plane, side) for value in row]
+        x = self.send(image)[None]
+        self.poison(self.api.zeros(1, 3, side, side, device=self.device))
         options = {"size": (side, side), "mode": "bilinear", "align_corners": False}
         found = self.api.nn.functional.interpolate(x, **options)
         near = resize_bound(size, abs(image).max())
