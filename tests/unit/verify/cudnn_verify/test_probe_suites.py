@@ -529,6 +529,15 @@ class Suites:
         return [row()]
 
 
+def test_each_suite_has_30_s_and_one_that_compiles_60():
+    assert {suite: suite_stages.seconds_for(suite, {}) for suite in SUITE_CHECKS} == {
+        suite: 60 if suite == "compile" else 30 for suite in SUITE_CHECKS
+    }
+    assert suite_stages.seconds_for("compile", {"timeout": 7}) == 7
+    text = DOCS.joinpath("suites.md").read_text("utf-8")
+    assert "30 s from the end of the framework's import, 60 s for `compile`, or `--timeout`" in text
+
+
 def is_dead(pid):
     state = Path("/proc", pid, "stat")
     return not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
