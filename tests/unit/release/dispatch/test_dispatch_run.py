@@ -444,7 +444,7 @@ def test_suites_that_nobody_named_are_handed_to_the_container(desk: Desk) -> Non
 def test_no_container_is_left_behind(desk: Desk) -> None:
     """What a killed job left on the node goes before, and what does not end goes after."""
     desk.docker(report(desk.images()[0]), 0)
-    desk.program("docker", f"echo $* >>{desk.folder}/docker; [ $1 = rm ] || exec sleep 60")
+    desk.program("docker", f"echo $* >>{desk.folder}/docker; [ $1 != run ] || exec sleep 60")
     desk.monkeypatch.setenv("SLURM_JOB_GPUS", "1")
     with pytest.raises(CommandError, match="not done after 1 s"):
         desk.on_node(seconds=1)
