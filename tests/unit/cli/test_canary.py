@@ -74,8 +74,23 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", URLS)
-@pytest.mark.parametrize("where", ["pip.conf", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX"])
+@pytest.mark.parametrize(
+    ("where", "kind"),
+    [
+        # all commands, with each kind
+        *(
+            pytest.param(
+                "pip.conf", kind, marks=[] if kind == "login" else pytest.mark.slow, id=f"pip.conf-{kind}"
+            )
+            for kind in URLS
+        ),
+        *(
+            (where, kind)
+            for where in ("PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX")
+            for kind in URLS
+        ),
+    ],
+)
 def test_no_secret_of_an_address_is_told(
     kind: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,7 +61,7 @@ def test_check_accepts_what_is_proposed_and_says_the_same_of_it(text: str, tmp_p
             assert Outcome.of(findings) is one.outcome, (machine, [f.message for f in findings])
 
 
-@pytest.mark.parametrize("card", ["T4", "H100"])
+@pytest.mark.parametrize("card", ["T4", pytest.param("H100", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(load().frameworks))
 def test_check_accepts_what_init_writes(
     name: str,

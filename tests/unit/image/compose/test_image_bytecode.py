@@ -39,10 +39,20 @@ FOLDERS = {
 """Of this machine, in which its interpreters are."""
 
 
-def pythons() -> list[str]:
-    """Every CPython from 3.6 on that is here, as the command in ``/usr/bin`` or below a pyenv."""
-    found = [str(path) for path in Path("/usr/bin").glob("python3.*") if path.name[8:].isdigit()]
-    return sorted(found) + sorted(map(str, VERSIONS.glob("3.*/bin/python3")))
+def pythons() -> list[Any]:
+    """Every CPython from 3.6 on that is here, as the command in ``/usr/bin`` or below a pyenv. Those between
+    the oldest and the newest are for the slow part.
+    """
+    found = {
+        path.name[6:]: str(path) for path in Path("/usr/bin").glob("python3.*") if path.name[8:].isdigit()
+    }
+    found |= {path.parts[-3]: str(path) for path in VERSIONS.glob("3.*/bin/python3")}
+    oldest_first = sorted(found, key=lambda version: [int(part) for part in version.split(".")])
+    ends = {oldest_first[0], oldest_first[-1]} if found else set()
+    return [
+        pytest.param(found[version], marks=[] if version in ends else pytest.mark.slow)
+        for version in oldest_first
+    ]
 
 
 def bytecode_step() -> RecipeStep:

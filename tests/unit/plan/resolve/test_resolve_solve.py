@@ -363,6 +363,7 @@ def test_of_a_post_release_and_its_release_the_former_is_newer_wherever_versions
     assert sorted(ordered, key=release, reverse=True) == ordered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(load_facts().frameworks))
 def test_every_framework_s_releases_are_ranked_the_newest_first(name: str) -> None:
     table = load_facts().frameworks[name]
@@ -387,6 +388,7 @@ def test_what_is_not_known_is_not_said_to_be_impossible() -> None:
         assert str(nothing(demand, search(demand))).startswith(head)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["470", "535"])
 @pytest.mark.parametrize("name", sorted(load_facts().frameworks))
 def test_what_has_no_reservation_is_proposed_before_all_that_has(name: str, driver: str) -> None:

@@ -19,6 +19,19 @@ from builder.verify.cudnn_verify.measure.protocol import UsageError
 from builder.verify.cudnn_verify.measure.report import compare_reports, printed_report, without_infinities
 
 
+@pytest.fixture
+def asked(capsys, monkeypatch):
+    """The command in this process: its exit code, what it prints, what it says. It takes no signal here."""
+    monkeypatch.setattr("builder.verify.cudnn_verify.__main__.signal.signal", lambda *_: None)
+
+    def ask(*arguments):
+        code = answer(list(arguments))
+        printed, said = capsys.readouterr()
+        return code, printed, said
+
+    return ask
+
+
 def test_a_bare_machine_has_nothing_to_check(probe):
     done = probe.run()
     assert done.returncode == 10, done.stderr
@@ -100,12 +113,12 @@ def test_only_one_stage_claims_nothing(probe):
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
     ],
 )
-def test_a_wrong_call_is_one_clear_message(probe, arguments, message):
-    done = probe.run(*arguments)
-    assert done.returncode == 30
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+def test_a_wrong_call_is_one_clear_message(asked, arguments, message):
+    code, printed, said = asked(*arguments)
+    assert code == 30
+    assert message in said
+    assert "Traceback" not in said
+    assert printed == ""
 
 
 def test_the_variable_names_an_expectation_too(probe, tmp_path):
@@ -118,17 +131,17 @@ def test_the_variable_names_an_expectation_too(probe, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
-def test_a_time_limit_is_a_time(probe, seconds):
-    done = probe.run("--timeout", seconds)
-    assert done.returncode == 30
-    assert "--timeout wants a number of seconds above 0" in done.stderr
+def test_a_time_limit_is_a_time(asked, seconds):
+    code, _, said = asked("--timeout", seconds)
+    assert code == 30
+    assert "--timeout wants a number of seconds above 0" in said
 
 
-def test_an_older_report_that_is_none(probe, tmp_path):
+def test_an_older_report_that_is_none(asked, tmp_path):
     old = tmp_path / "old.json"
     old.write_text('{"fingerprint": "none"}')
-    done = probe.run("--compare", str(old))
-    assert (done.returncode, "is no report of this probe" in done.stderr) == (30, True)
+    code, _, said = asked("--compare", str(old))
+    assert (code, "is no report of this probe" in said) == (30, True)
 
 
 def test_json_has_no_number_for_what_is_none():
@@ -177,8 +190,8 @@ def test_what_is_printed_at_once_stands_before_the_document(probe, tmp_path):
     assert printed_report(done.stdout)["verdict"] == "unverified"
 
 
-def test_explain_is_readable(probe):
-    text = probe.run("--explain", "cudnn-shadowed").stdout
+def test_explain_is_readable(asked):
+    _, text, _ = asked("--explain", "cudnn-shadowed")
     assert text.startswith("cudnn-shadowed: Another cuDNN on LD_LIBRARY_PATH")
     assert "What to do: " in text
     assert "exit code 20" in text

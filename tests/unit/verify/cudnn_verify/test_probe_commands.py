@@ -385,6 +385,7 @@ FAULTY = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", CAUSES)
 def test_no_command_for_a_text_lacks_anything_whatever_is_not_known(cause):
     """Facts and details of a text, drawn at random, each of them empty as often as not."""
@@ -406,6 +407,7 @@ def test_no_command_for_a_text_lacks_anything_whatever_is_not_known(cause):
             assert lacks(command.text) == "", (command, detail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", CAUSES)
 def test_no_command_of_the_probe_lacks_anything_whatever_was_not_read(cause, monkeypatch):
     """Facts of a machine and the evidence of a check, drawn at random, each empty as often as not."""

@@ -124,6 +124,7 @@ def as_pasted(text):
     yield f"```\n{text}\n```"
 
 
+@pytest.mark.slow
 def test_quotes_wrapping_timestamps_and_colours_change_hardly_any_answer(scored):
     changed = []
     for number, (thread, document, _) in enumerate(scored[::2]):

@@ -87,6 +87,7 @@ def cuda_of(driver, facts):
     return max(cuda for own, cuda in shipped if own <= driver)
 
 
+@pytest.mark.slow
 def test_no_command_asks_for_a_driver_where_the_text_shows_one_as_new(answered, facts):
     asked = [
         row
@@ -104,6 +105,7 @@ def test_no_command_asks_for_a_driver_where_the_text_shows_one_as_new(answered, 
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_every_release_in_a_command_has_wheels_for_the_python_and_the_processor_of_the_text(answered, facts):
     checked, wrong = 0, []
     for text, here, cause, command in answered:
@@ -121,6 +123,7 @@ def test_every_release_in_a_command_has_wheels_for_the_python_and_the_processor_
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_what_is_compiled_for_a_pytorch_is_named_in_the_release_for_the_one_beside_it(answered, facts):
     checked, wrong = 0, []
     for _, _, _, command in answered:
@@ -137,6 +140,7 @@ def test_what_is_compiled_for_a_pytorch_is_named_in_the_release_for_the_one_besi
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_what_a_command_installs_serves_the_card_and_the_driver_of_the_text(answered):
     """What is proposed has to pass the very facts that the fault was found with."""
     checked, wrong = 0, []
@@ -167,6 +171,7 @@ def test_what_a_command_installs_serves_the_card_and_the_driver_of_the_text(answ
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_no_release_is_built_again_that_lacks_a_card_which_no_text_names(answered):
     for text, here, cause, command in answered:
         again = re.search(r"rtbuild up '[\w-]+==", command) and not here.capability
@@ -184,6 +189,7 @@ def test_a_package_that_was_compiled_here_is_compiled_anew_and_pytorch_stays():
     assert not any("torch==" in command["text"] for command in row["commands"])
 
 
+@pytest.mark.slow
 def test_a_build_of_pytorch_is_taken_from_the_index_of_the_text(answered, facts):
     builds, checked, wrong = facts.frameworks["torch"], 0, []
     for text, here, cause, command in answered:
@@ -209,6 +215,7 @@ def test_a_build_of_pytorch_is_taken_from_the_index_of_the_text(answered, facts)
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_no_pytorch_without_cuda_is_taken_on_windows(answered):
     asked = [
         row
@@ -219,6 +226,7 @@ def test_no_pytorch_without_cuda_is_taken_on_windows(answered):
     assert [row[3] for row in asked if "--index-url" not in row[3] and "--torch-backend" not in row[3]] == []
 
 
+@pytest.mark.slow
 def test_no_build_variable_has_a_card_that_the_text_does_not_name(answered):
     asked = [row for row in answered if "ARCH_LIST" in row[3]]
     assert len(asked) > 10

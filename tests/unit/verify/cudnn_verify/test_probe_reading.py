@@ -82,6 +82,7 @@ def test_the_words_without_which_an_expression_cannot_fit(text, parts):
     assert required_parts(text) == parts
 
 
+@pytest.mark.slow
 def test_no_signature_is_passed_over_in_a_text_that_it_fits():
     texts = [thread["text"] for thread in THREADS] + [signature.example for signature in SIGNATURES]
     found = [(text, Words(text)) for text in texts]
@@ -140,6 +141,7 @@ def disfigured(text):
     yield "".join(f"\x1b[1m{line[:60]}\x1b[0m{line[60:]}\n" for line in text.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("thread", OUTSIDE, ids=lambda t: t["url"])
 def test_line_ends_colours_and_wrapping_change_no_answer(thread):
     for text in disfigured(thread["text"]):
