@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from packaging.requirements import Requirement
 
-from builder.core.cuda_libraries import NUMBERED
 from builder.core.versions import canonical, key, release, requirement
 from builder.plan.facts.tables.frameworks import FactsError, FrameworkRow, FrameworkTable, Row
 from builder.plan.facts.tables.source import Source
@@ -117,6 +116,8 @@ class PackageRow(Row):
     @property
     def cuda_libraries(self) -> tuple[tuple[str, int], ...]:
         """(``libcudart.so.12``, 12): those of CUDA's with its major in their names that it is linked with."""
+        from builder.core.cuda_libraries import NUMBERED  # few runs ask
+
         named = ((name, NUMBERED.fullmatch(name)) for name in self.needed)
         return tuple((name, int(found[1])) for name, found in named if found is not None)
 
