@@ -37,14 +37,14 @@ def _repair(text: str) -> str:
 
 
 def _requirement(text: str) -> str:
+    if re.match("[^;@]*===", text):  # releases of packaging differ in whether `numpy===` can be parsed
+        raise BadValue(f"'{text}' compares versions as text, by '==='", "write '=='")
     parsed = parse(text)
     if parsed.url is not None and "://" not in parsed.url:
         raise BadValue(f"'{text}' is no requirement", _repair(text))
     if parsed.url is not None:
         hint = f"write '{parsed.name}==X.Y.Z', and the package index that has it under 'index'"
         raise BadValue(f"'{text}' names a file by its URL", hint)
-    if any(specifier.operator == "===" for specifier in parsed.specifier):
-        raise BadValue(f"'{text}' compares versions as text, by '==='", "write '=='")
     return str(parsed)
 
 
