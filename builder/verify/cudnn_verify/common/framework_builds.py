@@ -80,7 +80,13 @@ class FrameworkBuilds(object):
 
         def order(row):
             cuda = numbers(row["cuda"])
-            return cuda[:1] != (self.cuda,), not (cuda and self.driver_serves(cuda)), not row["default"]
+            early = self.capability in _ARM_CARDS and cuda < (13,)
+            return (
+                cuda[:1] != (self.cuda,),
+                early,
+                not (cuda and self.driver_serves(cuda)),
+                not row["default"],
+            )
 
         return sorted(rows, key=order)
 

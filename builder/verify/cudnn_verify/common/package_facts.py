@@ -140,7 +140,7 @@ def companions_apart(remedies, size=3, names=_OF_PYTORCH):
         if asked and asked == numbers(release)[:size]:
             continue
         alone = name == "torchaudio" and row and not row[2] and numbers(release) < numbers(row[0])
-        if row and pair and (alone or not _serves_torch(row[2], release)):
+        if row and (pair or name in _BRING_TORCH) and (alone or not _serves_torch(row[2], release)):
             found[name] = pair
     return found
 
@@ -173,14 +173,17 @@ def _cupy_of_machine(remedies):
     return "cupy-cuda%dx" % major if len(here) == 1 and major in (12, 13) else None
 
 
+def _tensorrt_major(remedies):
+    found = re.match(r"lib(?:nvinfer|nvonnxparser)\w*\.so\.(\d+)", str(remedies.detail.get("library")))
+    return found.group(1) if found and int(found.group(1)) >= 10 else None  # PyPI has them from 10 on
+
+
 def _known_arch(remedies):
-    """The card here as ``TORCH_CUDA_ARCH_LIST`` has it; a minor version that no release of PyTorch before 2.9
-    knows by the major one, whose code it runs.
+    """The card here as ``TORCH_CUDA_ARCH_LIST`` has it, by the driver's own word where no text names it; 12.0
+    for 12.1, which runs its code, and which PyTorch before 2.9 has no name for.
     """
     card = (remedies.capability or ())[:2]
-    if not card:
-        return "12.0" if remedies.detail.get("unknown_arch") == "12.1" else "8.0;8.6;8.9;9.0+PTX"
-    return dotted(card) if card != (12, 1) else "12.0+PTX"
+    return "12.0+PTX" if card == (12, 1) else dotted(card) if card else _OWN_CAPABILITY
 
 
 def _torch_cuda_name(separator):
@@ -797,7 +800,7 @@ _DISTRIBUTIONS = {"flashinfer": "flashinfer-python"}
 
 def _needed_release(remedies):
     """``bitsandbytes>=0.46.1``: the package and the oldest release that the line asks for, or None."""
-    for name, floor in (("needed", "floor"), ("asks", "least"), ("who", "at")):
+    for name, floor in (("needed", "floor"), ("asks", "least"), ("who", "at"), ("told", "since")):
         package, version = remedies.detail.get(name), remedies.detail.get(floor)
         ceiling = re.escape(version or "") + r"\s+or\s+(?:less|older|lower|earlier|below)\b"
         if version and re.search(ceiling, _failing_words(remedies)):
@@ -899,10 +902,14 @@ PACKAGE_FACTS = {
     ),
     "conda-torch": lambda r: "pytorch-gpu" + ("=%s" % r.torch_release() if r.torch_release() else ""),
     "conda-told": lambda r: getattr(r.here, "conda_told", False),
-    "asked-of-uv": lambda r: getattr(r.here, "uv_project", False),
     "llama-python": lambda r: getattr(r.here, "llama_python", False),
     "torch-cuda-name": lambda _: _torch_cuda_name("-"),
     "known-arch": _known_arch,
+    "tensorrt-major": _tensorrt_major,
+    "quack-told": lambda r: "quack-kernels" in getattr(r.here, "here", ()) or "quack" in _failing_words(r),
+    "nvcc-below-build": lambda r: () < numbers(getattr(r.here, "nvcc", None)) < r.cuda_of_build(),
+    "cudnn-header": lambda r: "cudnn.h" in _failing_words(r),
+    "cuda-or-asked": lambda r: r.cuda or '$(python3 -c "import torch; print(torch.version.cuda[:2])")',
     "torch-by-variant": _torch_by_variant,
     "variant-before-12.8": lambda r: () < r.cuda_of_build() < (12, 8),
     "flash-attn-told": lambda r: re.search(r"flash[-_]attn", _failing_words(r)) is not None,

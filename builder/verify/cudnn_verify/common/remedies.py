@@ -47,7 +47,7 @@ class Remedies(FrameworkBuilds):
         # what no index has is not here, although the text has its version
         if cause != "build-not-published" and not any("uninstall" in command.text for command in found):
             found = [command for command in found if not self._done(command)]
-        found = [command for command in found if self._is_published(command)]
+        found = [command for command in found if self._is_published(command) and self._is_served(command)]
         if {"ollama", "lm-studio", "llama-cpp"} & self.here.places and not getattr(
             self.here, "python_here", True
         ):
@@ -84,6 +84,18 @@ class Remedies(FrameworkBuilds):
             if ranges and python and not any(first <= python <= last for first, last in ranges):
                 return False
         return True
+
+    def _is_served(self, command):
+        """Whether no fact of the text refuses a command's PyTorch: the card its code, the driver its CUDA."""
+        found = re.search(r"(?:^|\s)torch(?:==(\d[\d.]*))?\s[^&|]*/whl/(cu\d+)", command.text)
+        if not found or command.where != "pip":
+            return True
+        release, variant = found.groups()
+        rows = [row for row in self.releases.builds("torch", release) if row["variant"] == variant]
+        if not rows:
+            return True
+        code = not self.capability or self.capability < (3, 7) or serves(rows[0], self.capability)
+        return code and (not self.driver_known() or self.driver_serves(numbers(rows[0]["cuda"])))
 
     def _is_of_the_text(self, command):
         """Whether a command installs nothing of another framework than those that the text is about."""

@@ -9,7 +9,7 @@ import re
 from ..common.framework_builds import card_within
 from ..common.package_facts import KERNEL_PACKAGES, two_that_exclude
 from ..common.remedies import Remedies
-from ..common.tables import cudnn_of_torch, driver_floor, read_facts
+from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts
 from ..common.versions import dotted, numbers
 from .fact_faults import FACT_FAULTS
 from .text_facts import CUDA_NUMBERED
@@ -181,7 +181,26 @@ def _beyond_card(_, detail):
 
 
 def _driver_below_build(facts, detail):
-    return _driver_old(facts, detail) if _cuda_of_build(facts) and facts.driver_cuda_known else None
+    """The driver is below the CUDA of the build here, of its release's wheel on PyPI, or of the image."""
+    if not facts.driver_cuda_known:
+        return None
+    if _cuda_of_build(facts):
+        return _driver_old(facts, detail)
+    major = facts.image_major or _major_on_pypi(facts, detail)
+    api, floor = numbers(facts.driver_cuda), driver_floor(major)
+    below = major and (api[0] < major if api else () < numbers(facts.driver) < floor)
+    here = (facts.driver or "for CUDA " + (facts.driver_cuda or ""), major, dotted(floor))
+    return "driver %s; CUDA %s needs %s" % here if below else None
+
+
+def _major_on_pypi(facts, detail):
+    """The CUDA major version of the wheel that PyPI has of vLLM's or PyTorch's release; None if not known."""
+    row = Releases.wheels_of("vllm", facts.packages.get("vllm"))
+    if row and row[3]:
+        return int(row[3])
+    here = "torch" in facts.packages and "windows" not in facts.places and not facts.cpu_told
+    default = Remedies(facts, detail, ("torch",)).cuda_of_build() if here else ()
+    return next(iter(default), None)
 
 
 def _mapping(why):

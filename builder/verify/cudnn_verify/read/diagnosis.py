@@ -195,7 +195,9 @@ def _facts_first(findings, told):
     equal = {cause for finding in findings if finding.strength == best for cause in finding.causes}
     if best == PROVES or any(finding.signature.kind in ("program", "facts") for finding in findings):
         return findings
-    for hit in told if equal else ():
+    if not equal:
+        return told[:1] + findings
+    for hit in told:
         if hit.causes[0] in equal or equal <= set(hit.signature.seems):
             return [hit._replace(strength=PROVES)]
     return findings
@@ -260,7 +262,9 @@ def _ranked(findings, facts):
     found = {}
     for finding in findings:
         for index, cause in enumerate(finding.causes if finding.strength == best else ()):
-            found.setdefault(cause, (index, finding.line.number, finding))
+            first = found.setdefault(cause, (index, finding.line.number, finding))
+            if finding.signature.wants and not first[2].signature.wants:  # the more exact one of the two
+                found[cause] = (*first[:2], finding)
     kept = sorted(found, key=lambda cause: found[cause][:2])
     rows = enumerate(_row(cause, found[cause][2], facts) for cause in kept)
     return [dict(row, rank=number if best == PROVES else 0) for number, row in rows]

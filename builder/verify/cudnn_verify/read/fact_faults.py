@@ -32,7 +32,7 @@ def family_apart(facts, _):
 def companions_apart_here(facts, detail):
     """A companion in the text is compiled for another PyTorch, or another CUDA, than the one in it."""
     release, _, variant = (facts.packages.get("torch") or "").partition("+")
-    if facts.cpu_told:
+    if facts.cpu_told or facts.resolving:  # nothing is installed yet
         return None
     for name in all_apart(Remedies(facts, detail)):
         return "%s %s is not for PyTorch %s" % (name, facts.packages[name], release)
@@ -106,7 +106,8 @@ def onnxruntime_of_other_cuda(facts, detail):
     remedies = Remedies(facts, detail, ("onnxruntime",))
     majors = {numbers(row["cuda"])[0] for row in remedies.rows if row["cuda"]}
     named = facts.cuda_majors if "torch" in facts.packages else facts.cuda_named or facts.cuda_majors
-    if remedies.framework != "onnxruntime" or len(majors) != 1 or len(named) != 1 or majors == named:
+    both = (1, 17) <= numbers(remedies.version)[:2] < (1, 19)  # an index of their own had those for CUDA 12
+    if remedies.framework != "onnxruntime" or both or len(majors) != 1 or len(named) != 1 or majors == named:
         return None
     here = (remedies.version, majors.pop(), next(iter(named)))
     return "ONNX Runtime %s is built for CUDA %d, and the text is about CUDA %d" % here
@@ -136,17 +137,17 @@ def wheel_of_other_cuda(facts, _):
 
 
 def cudnn_below_build(facts, _):
-    """The cuDNN wheel in the text is older than the one that its PyTorch is built with."""
+    """The cuDNN wheel in the text is older than the one that its PyTorch, or its jaxlib, is built with."""
     release, _, variant = (facts.packages.get("torch") or "").partition("+")
     rows = Releases().builds("torch", release) if release else []
-    rows = [
-        row for row in rows if row["cudnn"] and (row["variant"] == variant if variant else row["default"])
-    ]
-    for name, version in facts.packages.items() if rows else ():
-        if not re.match(r"nvidia-cudnn-cu\d+$", name):
-            continue
-        if cudnn_rule(numbers(rows[0]["cudnn"])[:2], numbers(version)[:2]) == "cudnn-too-old":
-            return "PyTorch %s is built with cuDNN %s, and %s is here" % (release, rows[0]["cudnn"], version)
+    built = [row["cudnn"] for row in rows if (row["variant"] == variant if variant else row["default"])]
+    jaxlib = re.search(r"\.cudnn(\d)(\d+)$", facts.packages.get("jaxlib") or "")
+    built = ["%s.%s" % jaxlib.groups()] if jaxlib else built[:1]
+    for name, version in facts.packages.items() if any(built) else ():
+        old = cudnn_rule(numbers(built[0])[:2], numbers(version)[:2]) == "cudnn-too-old"
+        if re.match(r"nvidia-cudnn-cu\d+$", name) and old:
+            here = ("jaxlib" if jaxlib else "PyTorch " + release, built[0], version)
+            return "%s is built with cuDNN %s, and %s is here" % here
     return None
 
 
@@ -205,8 +206,7 @@ def two_onnxruntimes(facts, _):
 
 def toolkit_known_bad(facts, _):
     """1.19.1: https://github.com/NVIDIA/nvidia-container-toolkit/issues/1967"""
-    version = facts.container_toolkit
-    return version in ("1.17.0", "1.19.1") and "the NVIDIA container toolkit %s is here" % version
+    return facts.container_toolkit == "1.19.1" and "the NVIDIA container toolkit 1.19.1 is here"
 
 
 def two_cudnn(facts, _):

@@ -24,7 +24,7 @@ def _package_names():
     )
 
 
-_PACKAGES = "flash[-_]attn|deepspeed|transformers|cupy[-_]cuda1[1-3]x"
+_PACKAGES = "flash[-_]attn|deepspeed|transformers|cupy[-_]cuda1[1-3]x|quack[-_]kernels"
 """Packages of which messages and remedies name releases, beside those of the tables."""
 
 
@@ -65,6 +65,13 @@ def printed_by(text):
     rows.update(read_patterns()["printed-by"])
     words = Words(text)
     return {name for name, pattern in rows.items() if words.may_fit(pattern) and re.search(pattern, text)}
+
+
+def _branch_told(text):
+    """A driver's branch, where any release of it is above or below what a CUDA asks for."""
+    branch = _groups("driver_branch", text).get("plain")
+    floors = {floor.partition(".")[0] for floor, _, _ in read_facts()["cuda"].values() if floor}
+    return None if branch in floors else branch
 
 
 _MOST_REQUIREMENTS = 200
@@ -109,10 +116,14 @@ class TextFacts(object):
     def _packages(self, text):
         rows = read_frameworks().values()
         names = {alias: row["told"] for row in rows for alias in row.get("aliases", ())}
-        for pattern in ("instead", "pinned", "asked", "wordy", "family_pair", "family"):
+        for found in _find_all("image_tag", text):
+            of_torch = "{release}+cu{major}{minor}" if "torch" in found else None
+            self.packages["torch" if of_torch else "vllm"] = (of_torch or "{version}").format(**found)
+        for pattern in ("shown", "instead", "pinned", "asked", "wordy", "family_pair", "family"):
             for found in sorted(_find_all(pattern, text), key=lambda found: "bound" in found):
                 name, version = canonical(found["name"]), found["version"].rstrip(".,;)")
-                self.here.setdefault(name, version)
+                if pattern in ("shown", "pinned"):
+                    self.here.setdefault(name, version)
                 self.packages.setdefault(names.get(name, name), version)
         majors = [_groups("plus", version).get("major") for version in self.packages.values()]
         self.cuda_majors = {int(major) if major != "92" else 9 for major in majors if major}
@@ -139,7 +150,10 @@ class TextFacts(object):
 
     def _machine(self, text):
         said = _groups("driver", text)
-        self.driver = said.get("driver") or said.get("hint")
+        self.driver = said.get("driver") or said.get("smi") or said.get("hint") or _branch_told(text)
+        majors = {int(major) for found in _find_all("image_major", text) for major in found.values()}
+        self.image_major = majors.pop() if len(majors) == 1 else None
+        """The CUDA major version of the image that a text is about."""
         said = _groups("driver_cuda", text)
         number = said.get("number") or said.get("short")
         told = said.get("cuda") or said.get("umd") or said.get("told")
