@@ -226,7 +226,7 @@ def _hits(lines, signatures, facts):
         starts.append(starts[-1] + len(line.text) + 1)
     taken, words = [], Words(text)
     for signature in signatures:
-        match = _free_match(signature.pattern, text, taken) if signature.may_fit(words) else None
+        match = _free_match(signature, words, text, taken) if signature.may_fit(words) else None
         index = match and bisect_right(starts, match.start()) - 1
         hit = match and _hit(signature, match, lines, index, facts)
         if hit:
@@ -234,9 +234,9 @@ def _hits(lines, signatures, facts):
             yield hit
 
 
-def _free_match(pattern, text, taken):
+def _free_match(signature, words, text, taken):
     """The first match outside of the matches of earlier, more exact signatures."""
-    for match in pattern.finditer(text):
+    for match in words.matches(signature.pattern, signature.text, text):
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         overlaps = any(match.start() < end and start < match.end() for start, end in taken)
         source = _PROGRAM_TEXT.search(before[-300:]) and not _raised(text, before, match)

@@ -24,7 +24,7 @@ Line = namedtuple("Line", "source number text")
 
 _CHUNK = 4 << 20
 _LONGEST = 2000
-_MOST_LINES = 4000
+_MOST_LINES = 2000
 """Lines kept of a text from its start on, and as many of its end."""
 _SECONDS = 30.0
 _DISTINCT = 1000

@@ -21,6 +21,11 @@ _ATOM = re.compile(
     r"(?P<group>\((?:\?:|\?P<\w+>)?)|(?P<plain>.)",
     re.DOTALL,
 )
+_LONG, _MOST_PLACES = 64 << 10, 400
+"""Characters of a text that is searched around an expression's words alone, if they are in so many places."""
+_REACH, _LINES = 4000, 800
+"""How far around: of an expression for several lines, and of one whose blanks alone may be ends of lines."""
+_WIDE = re.compile(r"\\S\](?:[*+]|\{\d*,(?:\d{5,}|[4-9]\d{3})?\})")
 _SENTENCE_PART = re.compile(r"\{\{([a-z-]+)\}\}")
 _QUANTIFIER = re.compile(r"(?P<optional>[*?]|\{0?,\d*\}|\{0\})\??|(?:\+|\{[^}]*\})\??")
 
@@ -45,7 +50,7 @@ class Words(dict):
 
     def __init__(self, text):
         super(Words, self).__init__()
-        self._text = text.lower()
+        self._text, self._counts = text.lower(), {}
 
     def __missing__(self, word):
         self[word] = word in self._text
@@ -55,6 +60,32 @@ class Words(dict):
         """Whether the text has the words without which an expression fits nothing."""
         rows = required_parts(expression)
         return not rows or any(all(any(self[word] for word in part) for part in row) for row in rows)
+
+    def _count(self, word):
+        if word not in self._counts:
+            self._counts[word] = self._text.count(word) if self[word] else 0
+        return self._counts[word]
+
+    def matches(self, pattern, expression, text):
+        """The matches of an expression in the text, in their order: of a long one around its words alone."""
+        for start, end in self._windows(expression, text):
+            yield from pattern.finditer(text, start, end)
+
+    def _windows(self, expression, text):
+        whole, rows = [(0, len(text))], required_parts(expression)
+        if len(text) < _LONG or len(text) != len(self._text) or not rows:
+            return whole
+        rarest = {word for row in rows for word in min(row, key=lambda part: sum(map(self._count, part)))}
+        if sum(map(self._count, rarest)) > _MOST_PLACES or _WIDE.search(expression):
+            return whole
+        places = [found.start() for word in rarest for found in re.finditer(re.escape(word), self._text)]
+        windows, reach = [], _REACH if "\\S]" in expression else _LINES
+        for at in sorted(places):
+            if windows and at - reach <= windows[-1][1]:
+                windows[-1] = (windows[-1][0], at + reach)
+            else:
+                windows.append((max(at - reach, 0), at + reach))
+        return windows
 
 
 SIGNATURES = beside("read/signatures.ini")

@@ -39,7 +39,8 @@ def _find_all(name, text):
     pattern = pattern.replace("FAMILIES", _family_names())
     names = (name.replace("-", "[-_]") for name in read_facts()["pairs"])
     pattern = pattern.replace("PACKAGES", "|".join([_PACKAGES, *names, _family_names()]))
-    for found in re.finditer(pattern, text) if _words_of(text).may_fit(pattern) else ():
+    words = _words_of(text)
+    for found in words.matches(re.compile(pattern), pattern, text) if words.may_fit(pattern) else ():
         yield {key: value for key, value in found.groupdict().items() if value}
 
 
