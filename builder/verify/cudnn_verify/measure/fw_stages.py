@@ -178,7 +178,7 @@ def coimport_stage(ctx):
     versions = dict.fromkeys(without, "none")
     for framework in [framework for framework in frameworks if framework.name not in without]:
         cudnn = framework_cudnn(ctx, framework)
-        versions[framework.name] = dotted(cudnn["version"])
+        versions[framework.name] = dotted(cudnn["version"] or None) or "none"
         cause = cudnn_rule(numbers(framework.compiled()["cudnn"]), cudnn["version"] or (), ctx.strict)
         if cause:
             told = (framework.title, versions[framework.name], ", ".join(order))

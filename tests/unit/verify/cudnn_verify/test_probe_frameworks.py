@@ -25,6 +25,7 @@ from builder.verify.cudnn_verify.measure.fw_eager import Torch
 from builder.verify.cudnn_verify.measure.fw_inference import Onnxruntime, conv_model
 from builder.verify.cudnn_verify.measure.fw_libraries import _cudart_without_driver, cause_of_missing
 from builder.verify.cudnn_verify.measure.fw_stages import coimport_orders, judge_framework
+from builder.verify.cudnn_verify.measure.shapes import FACT_SHAPES, check_shapes
 from builder.verify.cudnn_verify.measure.fw_tensorflow import Tensorflow, pinned_cudnn
 from builder.verify.cudnn_verify.measure.run import Run
 
@@ -335,6 +336,7 @@ class _Context:
         yield SimpleNamespace(result=None)
 
     def fact(self, name: str, value: Any) -> None:
+        check_shapes(FACT_SHAPES, {name: value})
         self.facts[name] = value
 
     def passed(self, number: str, *_: Any, **__: Any) -> None:
@@ -375,6 +377,21 @@ def test_a_framework_without_cudnn_does_not_get_that_of_the_others(
     ctx = _Context("cupy", "torch")
     fw_stages.coimport_stage(ctx)
     assert ctx.said == [("F06", said)]
+
+
+@pytest.mark.parametrize("none", [None, ()])
+def test_frameworks_whose_cudnn_is_nowhere_are_imported_together(
+    monkeypatch: pytest.MonkeyPatch, none: tuple[int, ...] | None
+) -> None:
+    """ctranslate2 and onnxruntime of faster-whisper, in an image without cuDNN."""
+    made = {name: _framework(name, "9.1.0", needs=True, loads=()) for name in ("ctranslate2", "onnxruntime")}
+    monkeypatch.setattr(fw_stages, "FRAMEWORKS", {name: lambda _, name=name: made[name] for name in made})
+    monkeypatch.setattr(fw_stages, "framework_cudnn", lambda *_: {"version": none})
+    monkeypatch.setattr(fw_stages, "mapped_libraries", list)
+    ctx = _Context("ctranslate2", "onnxruntime")
+    fw_stages.coimport_stage(ctx)
+    assert ctx.said == [("F06", "passed")]
+    assert ctx.facts["coimport"]["cudnn"] == {"ctranslate2": "none", "onnxruntime": "none"}
 
 
 class _Run:
