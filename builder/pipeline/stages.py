@@ -56,16 +56,20 @@ def check_cell(cell_run: CellRun, context: RunContext, *, refuse: bool = True) -
         )
 
 
-def prove_links(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse: bool) -> None:
-    """Read what the loader goes by of the wheels that were resolved, and judge the set by it.
+def prove_set(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse: bool) -> None:
+    """Read what loader and interpreter go by of the wheels that were resolved, and judge the set by it.
 
-    Raises CellError for one that cannot load, unless it is not to ``refuse`` any.
+    Raises CellError for one that cannot load or be imported, unless it is not to ``refuse`` any.
     """
     readings = ReadingCache(mirrors=context.sources.mirrors, cache=context.stores.cache)
     cell_run.progress("reading what the wheels are linked with", quiet=False)
-    readings.read_links(pinned.wheels, context.sources.index.with_extra(pinned.cell.index))
-    for finding in check(pinned.cell, readings.truth(pinned.cell, pinned, links=True), only=("links",)):
-        said = f"links: {finding.message}"
+    index = context.sources.index.with_extra(pinned.cell.index)
+    readings.read_links(pinned.wheels, index)
+    cell_run.progress("reading what their modules import", quiet=False)
+    readings.read_imports(pinned.cell, pinned, index)
+    truth = readings.truth(pinned.cell, pinned, links=True)
+    for finding in check(pinned.cell, truth, only=("links", "imports")):
+        said = f"{finding.rule}: {finding.message}"
         if finding.outcome is Judgement.IMPOSSIBLE and refuse:
             raise CellError(f"the wheels that were resolved cannot work together ({said})", hint=_NOT_KEPT)
         if finding.outcome is not Judgement.POSSIBLE:
@@ -109,8 +113,8 @@ def lock_cell(
                     workshop=context.sources.workshop(cell_run),
                     pythons=context.sources.pythons,
                 )
-            with cell_run.span("prove links"):
-                prove_links(cell_run, context, pinned, refuse=refuse)
+            with cell_run.span("prove links and imports"):
+                prove_set(cell_run, context, pinned, refuse=refuse)
             context.stores.locks.keep(pinned)
             if before is not None and upgrade and not isinstance(upgrade, bool):
                 cell_run.note(_moved(before, pinned, upgrade))

@@ -1,7 +1,7 @@
 from .availability import Files, Offer, ask, page, pages
 from .client import Index, LocalWheel, cache_path
 from .pythons import PythonArchives, choose_python, machine_platform, offered
-from .remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html
+from .remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, is_html, unpacked
 from .sdist_reading import SdistContents, sdist_contents, sdist_files
 from .simple_api import IndexFile
 from .target import MACHINES, Target, environment, glibc_of, rank, takes, wheel_name
@@ -34,5 +34,6 @@ __all__ = [
     "sdist_contents",
     "sdist_files",
     "takes",
+    "unpacked",
     "wheel_name",
 ]

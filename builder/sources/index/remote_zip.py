@@ -11,7 +11,7 @@ import io
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -76,19 +76,27 @@ class RemoteZip:
         length = whole if most is None else min(whole, most)
         # the local header repeats the name and may carry another extra field, hence the room
         data = self._range(entry.header_offset, 30 + len(name.encode()) + 512 + length, cut=True)
-        if data[:4] != b"PK\x03\x04" or len(data) < 30:
-            raise UnknownError(f"no member begins where its directory puts {name}")
-        packed = data[30 + sum(struct.unpack("<HH", data[26:30])) :][:whole]
-        if len(packed) < length:
-            raise UnknownError(f"{name} is cut short")
-        try:
-            unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-            content = packed if entry.compress_type == 0 else unpacker.decompress(packed, UNPACKED)
-        except zlib.error as problem:
-            raise UnknownError(f"{name} does not unpack") from problem
-        if entry.compress_type not in {0, 8} or (length == whole and zlib.crc32(content) != entry.CRC):
-            raise UnknownError(f"{name} does not have the checksum that its directory gives")
-        return content
+        return unpacked(entry, data, length)
+
+    def packed(self, entries: Iterable[ZipInfo], gap: int = 64 << 10) -> Iterator[tuple[ZipInfo, bytes]]:
+        """Members with their headers, packed as they are; what lies close together comes in one answer.
+
+        Raises UnknownError as :meth:`content` does, which :func:`unpacked` does for what it finds in them.
+        """
+        group: list[ZipInfo] = []
+        for entry in sorted(entries, key=lambda one: one.header_offset):
+            if group and entry.header_offset - _end(group[-1]) > gap:
+                yield from self._together(group)
+                group = []
+            group.append(entry)
+        yield from self._together(group)
+
+    def _together(self, group: Sequence[ZipInfo]) -> Iterator[tuple[ZipInfo, bytes]]:
+        if group:
+            start = group[0].header_offset
+            data = self._range(start, _end(group[-1]) - start, cut=True)
+            for entry in group:
+                yield entry, data[entry.header_offset - start : _end(entry) - start]
 
     def entries(self) -> Iterator[ZipInfo]:
         """Entries of the directory, from its start, then from its end; each part is read when needed.
@@ -151,6 +159,33 @@ class RemoteZip:
             if len(body) > limit:
                 raise UnknownError("the server sends more than it announced")
         return bytes(body)
+
+
+def _end(entry: ZipInfo) -> int:
+    """Where a member ends at the latest; its header may carry another extra field than the directory."""
+    return entry.header_offset + 30 + len(entry.filename.encode()) + 512 + entry.compress_size
+
+
+def unpacked(entry: ZipInfo, data: bytes, length: int | None = None) -> bytes:
+    """A member out of the bytes from its header on, or what the first ``length`` packed bytes hold.
+
+    Raises UnknownError if it is not there, or does not unpack.
+    """
+    name, whole = entry.filename, entry.compress_size
+    length = whole if length is None else length
+    if data[:4] != b"PK\x03\x04" or len(data) < 30:
+        raise UnknownError(f"no member begins where its directory puts {name}")
+    packed = data[30 + sum(struct.unpack("<HH", data[26:30])) :][:whole]
+    if len(packed) < length:
+        raise UnknownError(f"{name} is cut short")
+    try:
+        unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+        content = packed if entry.compress_type == 0 else unpacker.decompress(packed, UNPACKED)
+    except zlib.error as problem:
+        raise UnknownError(f"{name} does not unpack") from problem
+    if entry.compress_type not in {0, 8} or (length == whole and zlib.crc32(content) != entry.CRC):
+        raise UnknownError(f"{name} does not have the checksum that its directory gives")
+    return content
 
 
 def is_html(answer: requests.Response) -> bool:

@@ -22,6 +22,7 @@ from builder.plan.facts.reading.wheel import load_reading, reading_path, truth_o
 from builder.sources.oci import parse_reference
 
 if TYPE_CHECKING:
+    from builder.core.import_proof import Missing
     from builder.core.link_set import WheelLinks
     from builder.sources.index import Index
 
@@ -37,12 +38,13 @@ _SCHEMA = 1
 class ReadingCache:
     """What earlier readings of wheels and bases left in the user's cache.
 
-    Only :meth:`read_links` asks the network.
+    Only :meth:`read_links` and :meth:`read_imports` ask the network.
     """
 
     def __init__(self, *, mirrors: Mapping[str, str] | None = None, cache: Path | None = None) -> None:
         """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it."""
         folder = cache or resources.cache()
+        self._folder = folder
         self.wheel_folder = folder / "wheelfacts"
         self._base_folder = folder / "basemeta"
         self._failures = folder / "lockfail"
@@ -54,14 +56,16 @@ class ReadingCache:
     def truth(self, cell: Cell, pinned: Pinned | None, *, links: bool = False) -> Truth:
         """For one cell: its lock, its framework wheels as read before, and its base as read lately.
 
-        With ``links`` what is known of all of the lock's libraries: a tenth of a second for the proof of it.
+        With ``links`` what is known of all of the lock's libraries and modules, for the two proofs of it.
         """
         reference = base_reference(cell, pinned)
         base = self.base(reference, cell.platform) if reference else None
         truth = together(pinned, filter(None, map(self.wheel, framework_wheels(cell, pinned))), base)
         if pinned is None:
             return replace(truth, failed=self.last_failure(cell))
-        return replace(truth, links=self.links_of(pinned)) if links else truth
+        if not links:
+            return truth
+        return replace(truth, links=self.links_of(pinned), imports=self.imports_of(cell, pinned))
 
     def links_of(self, pinned: Pinned) -> tuple[WheelLinks, ...]:
         """What is known of the libraries of a lock's wheels; of one that was not read, nothing."""
@@ -72,6 +76,19 @@ class ReadingCache:
         from builder.plan.facts.reading.wheel_links_read import read_links
 
         return read_links(wheels, index, cache=self.wheel_folder)
+
+    def imports_of(self, cell: Cell, pinned: Pinned) -> tuple[Missing, ...]:
+        """What imports of the cell's packages lack, by what is kept of the lock's modules."""
+        from builder.plan.facts.reading.wheel_modules import imports_of
+
+        return imports_of(cell, pinned.wheels, self.wheel_folder)
+
+    def read_imports(self, cell: Cell, pinned: Pinned, index: Index) -> tuple[Missing, ...]:
+        """The same; what is not kept of the modules is read, from downloaded wheels or else the index."""
+        from builder.plan.facts.reading.wheel_modules import imports_of
+        from builder.plan.facts.reading.wheel_modules_read import opener
+
+        return imports_of(cell, pinned.wheels, self.wheel_folder, opener(index, self._folder))
 
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         from builder.plan.facts.reading.wheel_links import links_of  # a build asks for none

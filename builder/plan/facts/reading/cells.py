@@ -60,8 +60,8 @@ def read(
     """Read the wheels and bases of cells, each once. Nothing that a server does is an error here.
 
     Of a cell that is not locked, those wheels of its frameworks are read that the index offers it. At most
-    1 MiB is read of a wheel, and with ``deep`` 16 MiB, and of a lock's compiled wheels what the loader goes
-    by (:mod:`.wheel_links`).
+    1 MiB is read of a wheel, and with ``deep`` 16 MiB, and of a lock's wheels what the loader goes by
+    (:mod:`.wheel_links`) and what an import takes (:mod:`.wheel_modules`).
     """
     started = time.monotonic()
     pages = sorted({(name, cell.index) for cell, pinned in pairs for name in _distributions(cell, pinned)})
@@ -94,6 +94,7 @@ def read(
     for cell, pinned in pairs if deep else ():
         if pinned is not None:
             linked += readings.read_links(pinned.wheels, index.with_extra(cell.index))
+            readings.read_imports(cell, pinned, index.with_extra(cell.index))
     for (cell, pinned), found in zip(pairs, wanted, strict=True):
         mine = [about_wheels[wheel.file, wheel.sha256] for wheel in found if isinstance(wheel, Wheel)]
         reference = base_reference(cell, pinned)
@@ -102,8 +103,11 @@ def read(
         unread = [*why, *missing, *(reason for _, reasons, _ in mine for reason in reasons)]
         told = [truth for truth, _, _ in mine if truth is not None]
         absent = tuple(_absent(cell, told, offered)) if pinned is None else ()
-        links = readings.links_of(pinned) if pinned is not None else ()
-        truths.append(replace(together(pinned, told, base, unread), absent=absent, links=links))
+        truth = replace(together(pinned, told, base, unread), absent=absent)
+        if pinned is not None:
+            links, imports = readings.links_of(pinned), readings.imports_of(cell, pinned)
+            truth = replace(truth, links=links, imports=imports)
+        truths.append(truth)
     return Reading(
         truths=tuple(truths),
         wheels=len(wheels),

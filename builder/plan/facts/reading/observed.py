@@ -12,6 +12,7 @@ from builder.plan.facts.tables import Source
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from builder.core.import_proof import Missing
     from builder.core.link_set import WheelLinks
 
 
@@ -94,6 +95,8 @@ class Truth:
     """Requirements that no wheel of theirs meets on the package indexes, all of which answered."""
     links: tuple[WheelLinks, ...] = ()
     """What is known of the libraries of locked wheels, in the order of their installation."""
+    imports: tuple[Missing, ...] = ()
+    """What imports of the cell's packages certainly lack, by the modules of locked wheels."""
     offered: frozenset[str] = frozenset()
     """Requirements that the user's own indexes meet, as far as they were asked without reading wheels."""
 

@@ -18,10 +18,12 @@ Values = dict[str, Any]
 ``needed``: several texts; ``gpu``: bool. An absent value was not found."""
 
 _SCHEMA = 1
-Kind = Literal["small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links"]
+Kind = Literal[
+    "small", "deep", "other", "metadata", "package", "numpy", "source", "symbols", "links", "modules"
+]
 """``other``: the parts that are read of a second wheel; ``metadata``: none. ``package``: a compiled package's
 libraries; ``numpy``: which NumPy they are compiled for; ``source``: the build files of its source archive;
-``symbols``: what a PyTorch defines; ``links``: what the loader goes by."""
+``symbols``: what a PyTorch defines; ``links``: what the loader goes by; ``modules``: what an import takes."""
 
 
 @dataclass(kw_only=True)

@@ -28,6 +28,13 @@ def _links(stack: Stack) -> Iterator[Finding]:
         yield from links(stack)
 
 
+def _imports(stack: Stack) -> Iterator[Finding]:
+    if stack.truth.imports:
+        from builder.plan.facts.rules.importing import imports
+
+        yield from imports(stack)
+
+
 RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "unread": system.unread,
     "index": system.index,
@@ -58,6 +65,7 @@ RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "package-numpy": packages.package_numpy,
     "same-files": compiled_packages.same_files,
     "links": _links,
+    "imports": _imports,
     "known-bad": packages.known_bad,
     "numpy": packages.numpy,
     "pins": packages.pins,
@@ -112,7 +120,7 @@ def check(
         return tuple(replace(finding, rule=name) for name in only for finding in RULES[name](stack))
     found = [*_findings(stack), *stack.disagreements]
     refusing = {finding.rule for finding in found if finding.outcome is Outcome.IMPOSSIBLE}
-    if not suggest or refusing <= {"links"}:
+    if not suggest or refusing <= {"links", "imports"}:
         return tuple(found)  # what the files of a lock lack, no other cell is known to have
     near = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver, _kept(stack))
     if near is None:

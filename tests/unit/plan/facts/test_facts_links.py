@@ -225,9 +225,9 @@ def test_lock_refuses_a_set_that_cannot_load(cell, tmp_path) -> None:
     with pytest.raises(
         CellError, match=r"the wheels that were resolved cannot work together \(links: kernels"
     ):
-        stages.prove_links(run, context, locked, refuse=True)  # type: ignore[arg-type]
+        stages.prove_set(run, context, locked, refuse=True)  # type: ignore[arg-type]
     assert notes == []
-    stages.prove_links(run, context, locked, refuse=False)  # type: ignore[arg-type]
+    stages.prove_set(run, context, locked, refuse=False)  # type: ignore[arg-type]
     assert len(notes) == 1
 
 

@@ -1,0 +1,218 @@
+"""The proof by imports over the wheels of a lock, with what is kept of their modules.
+
+Modules are read as the proof comes to them: what one proof has read is kept by the wheel's hash, so that the
+next one of the same set asks for no wheel. Asks no network: :mod:`.wheel_modules_read` does.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from builder.core.import_proof import ImportSet, Lack, Missing, WheelFiles, missing, wheel_files
+from builder.core.model import Cell, Wheel
+from builder.core.module_names import ModuleNames, names_of
+from builder.core.versions import canonical, minor, requirement
+from builder.plan.facts.reading.base import framework_texts
+from builder.plan.facts.reading.wheel import WheelReading, load_reading, reading_path, save_reading
+
+_READER = 1
+"""Counts up when modules are read another way: what was kept before is read again."""
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+
+
+class WheelSources(Protocol):
+    """The Python sources of one wheel."""
+
+    def paths(self) -> Sequence[str]:
+        """All files of the wheel."""
+
+    def read(self, path: str) -> bytes | None:
+        """One source; None if it cannot be read."""
+
+    def every(self) -> Iterator[bytes | None]:
+        """All sources, and other files that an interpreter executes."""
+
+
+Opener = Callable[[Wheel], WheelSources | None]
+"""Gives the sources of a wheel; None if it cannot be read."""
+
+
+def imports_of(
+    cell: Cell, wheels: Sequence[Wheel], cache: Path | None = None, opened: Opener | None = None
+) -> tuple[Missing, ...]:
+    """What imports of the packages that a cell names certainly lack, out of the lock's wheels.
+
+    Without ``opened`` by what is kept of them alone.
+    """
+    shelf = {canonical(wheel.name): _Shelved(wheel, cache, opened) for wheel in wheels}
+    files = [one.files for one in shelf.values() if one.files is not None]
+    every = ImportSet(
+        files,
+        lambda wheel, module: shelf[wheel].read(module),
+        minor(cell.python) or 0,
+        mentions=lambda wheel, word: shelf[wheel].mentions(word),
+        brings=lambda wheel, lacks: shelf[wheel].brings(lacks),
+    )
+    if len(files) < len(shelf):
+        return ()  # a wheel that nobody has read may bring anything
+    named = [requirement(text) for text in (*framework_texts(cell), *cell.pip)]
+    roots = {
+        name: shelf[name].roots for one in named if one is not None and (name := canonical(one.name)) in shelf
+    }
+    found = tuple(missing(every, roots))
+    for one in shelf.values():
+        one.keep()
+    return found
+
+
+class _Shelved:
+    """One wheel: what is kept of it, and its sources if that is not enough."""
+
+    def __init__(self, wheel: Wheel, cache: Path | None, opened: Opener | None) -> None:
+        self.wheel, self.opener = wheel, opened
+        self.place = reading_path(wheel.sha256, "modules", cache)
+        self.kept: dict[str, str] = {}
+        self.answers: dict[str, bool] = {}
+        self.paths: list[str] = []
+        self.new = False
+        self.known = self._load()
+        self.sources: WheelSources | None = None
+        self.words: frozenset[bytes] | None = None
+        self.seen: dict[str, ModuleNames | None] = {}
+        if not self.known and (sources := self.opened()) is not None:
+            self.paths, self.known, self.new = list(sources.paths()), True, True
+        self.files = self._files() if self.known else None
+
+    def _load(self) -> bool:
+        reading = load_reading(self.place)
+        if reading is None or reading.unread or reading.values.get("reader") != _READER:
+            return False
+        values = reading.values
+        self.paths, self.kept, self.answers = values["paths"], values["modules"], values["answers"]
+        return True
+
+    def _files(self) -> WheelFiles:
+        return wheel_files(canonical(self.wheel.name), self.wheel.version, self.paths)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        return self.files.roots if self.files is not None else ()
+
+    def opened(self) -> WheelSources | None:
+        if self.sources is None and self.opener is not None:
+            self.sources = self.opener(self.wheel)
+            if self.sources is None:
+                self.opener = None
+        return self.sources
+
+    def read(self, module: str) -> ModuleNames | None:
+        if module not in self.seen:
+            self.seen[module] = self._kept(module) or self._read(module)
+        return self.seen[module]
+
+    def _kept(self, module: str) -> ModuleNames | None:
+        try:
+            return ModuleNames.of_list(json.loads(self.kept[module])) if module in self.kept else None
+        except (TypeError, ValueError, AttributeError):
+            return None  # a cache that somebody else wrote
+
+    def _read(self, module: str) -> ModuleNames | None:
+        sources = self.opened()
+        path = self.files.modules.get(module) if self.files is not None else None
+        content = sources.read(path) if sources is not None and path is not None else None
+        if content is None or self.files is None:
+            return None
+        found = names_of(content, module, package=module in self.files.packages)
+        self.kept[module] = json.dumps(found.as_list(), separators=(",", ":"))
+        self.new = True
+        return found
+
+    def mentions(self, word: str) -> bool | None:
+        """Whether a word is anywhere in the sources."""
+        if word not in self.answers:
+            if self.words is None:
+                self.words = _words(self.opened())
+            if self.words is None:
+                return None
+            self.answers[word] = word.encode() in self.words
+            self.new = True
+        return self.answers[word]
+
+    def brings(self, lacks: Sequence[Lack]) -> Sequence[bool | None]:
+        """Whether the sources may add each of these names to its module."""
+        asked = {lack: f"{lack[0]}:{lack[1] or ''}" for lack in lacks}
+        new = [lack for lack, key in asked.items() if key not in self.answers]
+        sources = self.opened() if new else None
+        if sources is not None:
+            self.answers |= {asked[lack]: found for lack, found in _bring(sources, new, self.files)}
+            self.new = True
+        return [self.answers.get(asked[lack]) for lack in lacks]
+
+    def keep(self) -> None:
+        if self.new and self.place is not None:
+            values = {
+                "reader": _READER,
+                "paths": self.paths,
+                "modules": self.kept,
+                "answers": self.answers,
+            }
+            save_reading(self.place, WheelReading(file=self.wheel.file, values=values))
+
+
+def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
+    found = set[bytes]()
+    for content in sources.every() if sources is not None else (None,):
+        if content is None:
+            return None
+        found.update(_WORD.findall(content))
+    return frozenset(found)
+
+
+def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | None) -> list[tuple[Lack, bool]]:
+    """A source that cannot be read may do anything."""
+    left = dict.fromkeys(lacks, False)
+    for content in sources.every():
+        for lack in [lack for lack, brought in left.items() if not brought]:
+            own = files is not None and files.name == lack[2]
+            left[lack] = content is None or _may_bring(content, lack, own=own)
+    return list(left.items())
+
+
+def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:
+    """Whether a source may add a name to a module of another place, or a module to the interpreter's."""
+    module, name = lack[0].encode(), (lack[1] or "").encode()
+    if not name:
+        return _may_bring_module(content, module, own=own)
+    if name not in content:
+        return False
+    word = re.escape(name)
+    if re.search(rb"^[ \t]*(?:[\w.,\[\]\"' \t]*\.)" + word + rb"\b[^\n=(]*=(?!=)", content, re.MULTILINE):
+        return True
+    if not re.search(rb"['\"]" + word + rb"['\"]", content):
+        return False
+    return _adds_texts(content) if own else _adds_texts_to(content, module)
+
+
+def _may_bring_module(content: bytes, module: bytes, *, own: bool) -> bool:
+    last = module.rpartition(b".")[2]
+    if last not in content or not re.search(rb"sys\.modules|meta_path|ModuleType|\bmodules\[", content):
+        return False
+    named = rb"\b" + re.escape(last) + rb"\b" if own else rb"['\"]" + re.escape(module) + rb"\b"
+    return re.search(named, content) is not None
+
+
+def _adds_texts(content: bytes) -> bool:
+    """Whether a source adds names that it has as texts to anything."""
+    return re.search(rb"setattr\(|__dict__|\bvars\(|sys\.modules|globals\(", content) is not None
+
+
+def _adds_texts_to(content: bytes, module: bytes) -> bool:
+    """The same, to one module, by whichever name it goes in the source."""
+    last = re.escape(module.rpartition(b".")[2])
+    aliases = {last, *re.findall(rb"\bimport\b[^\n]*\b" + last + rb"[ \t]+as[ \t]+(\w+)", content)}
+    every = b"|".join(aliases)
+    direct = rb"(?:setattr|vars)\([ \t\n]*(?:\w+\.)*(?:" + every + rb")\b|\b(?:" + every + rb")\.__dict__"
+    quoted = rb"['\"]" + re.escape(module) + rb"['\"]"
+    return bool(re.search(direct, content) or (b"sys.modules" in content and re.search(quoted, content)))
