@@ -5,6 +5,7 @@ decided is no finding.
 """
 
 import re
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,17 @@ _NO_ROOTS = {
 }
 
 
+_OF_PYTHON = sys.stdlib_module_names | {
+    "asynchat",
+    "asyncore",
+    "distutils",
+    "imp",
+    "smtpd",
+    "compression",
+    "pathlib2",
+}
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]", "", name).lower()
 
@@ -67,7 +79,8 @@ def wheel_files(name: str, version: str, paths: Iterable[str]) -> WheelFiles:
     """The modules among a wheel's files."""
     modules: dict[str, str | None] = {}
     packages, folders = set[str](), set[str]()
-    for path in paths:
+    for whole in paths:
+        path = whole.rpartition("/site-packages/")[2]
         if found := _FOLDER.fullmatch(path):
             folders.add(found["module"].replace("/", "."))
         found = _SOURCE.fullmatch(path) or _COMPILED.fullmatch(path)
@@ -80,7 +93,7 @@ def wheel_files(name: str, version: str, paths: Iterable[str]) -> WheelFiles:
         is_source = path.endswith(".py")
         # an extension comes before a source of the same name, and a package before a module
         if not is_source or module not in modules or (modules[module] is not None and module in packages):
-            modules[module] = path if is_source else None
+            modules[module] = whole if is_source else None
     return WheelFiles(
         name=name,
         version=version,
@@ -156,6 +169,8 @@ class ImportSet:
     def __post_init__(self) -> None:
         for wheel in self.wheels:
             for name, path in wheel.modules.items():
+                if name.partition(".")[0] in _OF_PYTHON:
+                    continue  # Python's own comes first
                 other = self._modules.get(name)
                 owner = wheel.name if other is None else None
                 self._modules[name] = _Owned(owner, path, name in wheel.packages)
@@ -190,6 +205,8 @@ class ImportSet:
             return None
         if name in found.names:
             return True
+        if self.says_gone(module, name):
+            return False
         if found.lazy and not found.anything:
             owner = self.owner(module)
             answer = self.mentions(owner, name) if owner is not None else None
@@ -201,6 +218,16 @@ class ImportSet:
             answers = [self._by_star(star, name, inner) for star in stars]
             answer = True if True in answers else None if None in answers else False
         return None if answer and found.lazy else answer
+
+    def says_gone(self, module: str, name: str) -> bool:
+        """Whether a module says itself that it has a name no more."""
+        found = self.names(module)
+        if found is None:
+            return False
+        others = ((self.names(of), table) for of, table in found.gone_tables)
+        return name in found.gone or any(
+            name in other.tables.get(table, ()) for other, table in others if other is not None
+        )
 
     def _by_star(self, module: str, name: str, seen: frozenset[tuple[str, str]]) -> bool | None:
         """Whether ``from module import *`` may give a name."""
@@ -301,7 +328,10 @@ def missing(every: ImportSet, roots: Mapping[str, Iterable[str]]) -> Iterator[Mi
     left = set(lacks)
     for wheel in every.wheels if lacks else ():
         answers = every.brings(wheel.name, lacks)
-        left -= {lack for lack, brought in zip(lacks, answers, strict=True) if brought is not False}
+        for lack, brought in zip(lacks, answers, strict=True):
+            said = lack[1] is not None and wheel.name == lack[2] and every.says_gone(lack[0], lack[1])
+            if brought is not False and not said:
+                left.discard(lack)
     pairs = set[tuple[str, str]]()
     for one in found:
         if (one.module, one.name, one.giver) in left and (one.taker, one.giver) not in pairs:

@@ -2,19 +2,50 @@
 
 import ast
 import re
+from collections.abc import Iterable, Iterator
 
 MAKERS = frozenset({"attach", "_attach", "deprecation_getattr", "_deprecation_getattr"})
 """Functions that make a ``__getattr__`` of tables: scientific-python's lazy loader, and JAX's."""
 
 
+def of_module(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a module, also those in its tests and blocks."""
+    for statement in body:
+        yield statement
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for name in ("body", "orelse", "finalbody", "handlers"):
+                for part in getattr(statement, name, ()):
+                    yield from of_module(part.body if isinstance(part, ast.ExceptHandler) else [part])
+
+
+def names_gone(tree: ast.Module, text: str) -> tuple[set[str], set[str]]:
+    """Names for which ``__getattr__`` says that they are gone, and tables of such that are elsewhere.
+
+    Python asks it for those alone that the module does not have.
+    """
+    tables, gone, elsewhere = _Tables(tree, text), set[str](), set[str]()
+    for node in of_module(tree.body):
+        if not isinstance(node, ast.FunctionDef) or node.name != "__getattr__" or len(node.args.args) != 1:
+            continue
+        for test in (one for one in of_module(node.body) if isinstance(one, ast.If)):
+            if not isinstance(test.body[-1], ast.Raise) or any(
+                isinstance(inner, ast.Return | ast.If) for one in test.body for inner in ast.walk(one)
+            ):
+                continue
+            gate = _gate(test.test, node.args.args[0].arg, tables)
+            gone |= gate or set()
+            if gate is None and isinstance(test.test, ast.Compare) and isinstance(test.test.ops[0], ast.In):
+                table = test.test.comparators[0]
+                elsewhere |= {table.id} if isinstance(table, ast.Name) else set()
+    return gone, elsewhere
+
+
 def names_given(tree: ast.Module, text: str) -> set[str] | None:
     """The names for which ``__getattr__`` returns something; None if they are not known."""
     found, made = set[str](), 0
-    for node in ast.walk(tree):
+    for node in of_module(tree.body):
         one: set[str] | None = None
         if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
-            if node not in tree.body:
-                continue  # a method, or a function within another one: no maker of its own is read
             one = _of_function(node, _Tables(tree, text))
         elif isinstance(node, ast.Assign) and _binds_getattr(node.targets):
             one = _of_maker(node.value, _Tables(tree, text))
@@ -64,6 +95,8 @@ class _Tables:
             return self.texts(value.args[0]) if value.func.id in _COPIES and not value.keywords else None
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not value.args:
             return self.texts(value.func.value) if value.func.attr == "keys" else None
+        if isinstance(value, ast.DictComp):
+            return self.compared(value)
         if isinstance(value, ast.Dict):
             parts: list[ast.expr | None] = list(value.keys)
         elif isinstance(value, ast.List | ast.Tuple | ast.Set):
@@ -73,6 +106,21 @@ class _Tables:
         found = {one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)}
         whole = all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in parts)
         return found if whole else None
+
+    def compared(self, value: ast.DictComp) -> set[str] | None:
+        """The keys of ``{name: ... for name, _ in [("first", ...), ...]}``."""
+        loop, rows = value.generators[0], self.value(value.generators[0].iter)
+        target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else loop.target
+        if len(value.generators) > 1 or not isinstance(rows, ast.List | ast.Tuple) or loop.ifs:
+            return None
+        if (
+            not isinstance(target, ast.Name)
+            or not isinstance(value.key, ast.Name)
+            or target.id != value.key.id
+        ):
+            return None
+        firsts = [one.elts[0] if isinstance(one, ast.Tuple) and one.elts else one for one in rows.elts]
+        return self.texts(ast.List(elts=firsts))
 
 
 _COPIES = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from builder.core.lazy_names import MAKERS, names_given
+from builder.core.lazy_names import MAKERS, names_given, names_gone, of_module
 
 ALWAYS = (1 << 32) - 1
 """One bit for each Python 3.n: in which a statement is certainly executed."""
@@ -105,6 +105,12 @@ class ModuleNames:
     """Whether it may have more submodules than there are files."""
     lazy: bool = False
     """Whether what else it may have is named in its wheel's sources: a ``_LazyModule`` takes its place."""
+    gone: frozenset[str] = frozenset()
+    """Names for which it says itself that it has them no more."""
+    gone_tables: tuple[tuple[str, str], ...] = ()
+    """(module, name) of tables of more such names."""
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Its own tables of that kind, ``__name__ = {"text": ...}``."""
     taken: tuple[Taken, ...] = ()
     used: tuple[Used, ...] = ()
 
@@ -117,6 +123,9 @@ class ModuleNames:
             int(self.anything),
             int(self.submodules),
             int(self.lazy),
+            sorted(self.gone),
+            self.gone_tables,
+            dict(self.tables),
             [[one.line, one.module, one.name, one.pythons] for one in self.taken],
             [[one.line, one.alias, one.chain, one.pythons] for one in self.used],
         ]
@@ -124,7 +133,9 @@ class ModuleNames:
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "ModuleNames":
         """Raises ValueError or TypeError for what :meth:`as_list` did not write."""
-        names, bound, stars, public, anything, submodules, lazy, taken, used = values
+        names, bound, stars, public, anything, submodules, lazy, gone, gone_tables, tables, taken, used = (
+            values
+        )
         return cls(
             names=frozenset(names),
             bound={name: (module, of) for name, (module, of) in bound.items()},
@@ -133,6 +144,9 @@ class ModuleNames:
             anything=bool(anything),
             submodules=bool(submodules),
             lazy=bool(lazy),
+            gone=frozenset(gone),
+            gone_tables=tuple((of, name) for of, name in gone_tables),
+            tables={name: tuple(texts) for name, texts in tables.items()},
             taken=tuple(
                 Taken(line=line, module=module, name=name, pythons=pythons)
                 for line, module, name, pythons in taken
@@ -192,7 +206,7 @@ class _Reader:
         """What the text alone tells, functions aside that :mod:`.lazy_names` knows."""
         lines = self.text.split("\n")
         text = self.text
-        for node in tree.body:
+        for node in of_module(tree.body):
             if isinstance(node, ast.FunctionDef) and node.name in {"__getattr__", "attach", "_attach"}:
                 lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or 0) - node.lineno + 1)
                 text = "\n".join(lines)
@@ -210,7 +224,9 @@ class _Reader:
     def read(self, tree: ast.Module) -> ModuleNames:
         self.texts(tree)
         self.block(tree.body, ALWAYS)
+        gone, tables = set[str](), set[str]()
         if "__getattr__" in self.names:
+            gone, tables = names_gone(tree, self.text)
             given = names_given(tree, self.text)
             self.anything |= given is None
             self.names |= given or set()
@@ -232,6 +248,11 @@ class _Reader:
             anything=self.anything,
             submodules=self.submodules,
             lazy=self.lazy,
+            gone=frozenset(gone),
+            gone_tables=tuple(
+                (of, name) for one in sorted(tables) for of, name in [bound.get(one, ("", None))] if name
+            ),
+            tables=_written(tree),
             taken=tuple(dict.fromkeys(self.taken)),
             used=tuple(one for (alias, _), one in self.used.items() if alias in bound)[:_MOST_USES],
         )
@@ -439,6 +460,17 @@ _VISITS: dict[type, Callable[[_Reader, ast.stmt, int], None]] = {
     ast.Import: _Reader.import_,
     ast.ImportFrom: _Reader.import_from,
 }
+
+
+def _written(tree: ast.Module) -> dict[str, tuple[str, ...]]:
+    """``__name__ = {"text": ...}``, the keys."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in tree.body:
+        name = _name(one.targets[0]) if isinstance(one, ast.Assign) else None
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Dict) and name and name.startswith("__"):
+            keys = [key.value for key in one.value.keys if isinstance(key, ast.Constant)]
+            found[name] = tuple(key for key in keys if isinstance(key, str))
+    return found
 
 
 def _name(node: ast.AST) -> str | None:

@@ -90,7 +90,10 @@ class _Shelved:
         if reading is None or reading.unread or reading.values.get("reader") != _READER:
             return False
         values = reading.values
-        self.paths, self.kept, self.answers = values["paths"], values["modules"], values["answers"]
+        paths, kept, answers = (values.get(name) for name in ("paths", "modules", "answers"))
+        if not (isinstance(paths, list) and isinstance(kept, dict) and isinstance(answers, dict)):
+            return False  # a cache that somebody else wrote
+        self.paths, self.kept, self.answers = list(map(str, paths)), kept, answers
         return True
 
     def _files(self) -> WheelFiles:
@@ -188,7 +191,7 @@ def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:
     if name not in content:
         return False
     word = re.escape(name)
-    if re.search(rb"^[ \t]*(?:[\w.,\[\]\"' \t]*\.)" + word + rb"\b[^\n=(]*=(?!=)", content, re.MULTILINE):
+    if re.search(rb"(?:^|[;:])[ \t]*(?:[\w.,\[\]\"' \t]*\.)" + word + rb"\b[^\n=(]*=(?!=)", content, re.MULTILINE):
         return True
     if not re.search(rb"['\"]" + word + rb"['\"]", content):
         return False
@@ -196,6 +199,8 @@ def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:
 
 
 def _may_bring_module(content: bytes, module: bytes, *, own: bool) -> bool:
+    if own and re.search(rb"\bmeta_path\b|\bmodules\[(?![^\]\n]*['\"])[^\n]*\][ \t]*=(?!=)", content):
+        return True  # whichever modules it likes
     last = module.rpartition(b".")[2]
     if last not in content or not re.search(rb"sys\.modules|meta_path|ModuleType|\bmodules\[", content):
         return False

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from facts_shelf import Shelf
 
+from builder.core.errors import CellError
 from builder.core.model import Cell, Pinned, RootfsBase
+from builder.pipeline import stages
 from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.rules.checking import check
 
@@ -46,3 +49,88 @@ def test_a_name_that_the_other_wheel_lacks_is_refused(cell, tmp_path) -> None:
     assert text.startswith(
         "taker 1.0 imports giver.sub.gone, which giver 2.0 does not have: the import ends;"
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("other/__init__.py", "import giver.sub\ngiver.sub.gone = 1\n"),
+        ("other/__init__.py", "import giver.sub as s\ndef patch():\n    s.gone: int = 1\n"),
+        ("other/__init__.py", "from giver import sub as s\nsetattr(s, 'gone', 1)\n"),
+        ("other/__init__.py", "from giver import sub\nsub.__dict__['gone'] = 1\n"),
+        ("other/__init__.py", "from giver import sub\nvars(sub).update({'gone': 1})\n"),
+        ("other/__init__.py", "import sys\nsetattr(sys.modules['giver.sub'], 'gone', 1)\n"),
+        ("other.pth", "import giver.sub; giver.sub.gone = 1\n"),
+        ("giver/late.py", "from . import sub\nfor n in ['gone']:\n    setattr(sub, n, 1)\n"),
+        ("giver/late.py", "def add(m):\n    m.gone = 1\n"),
+    ],
+)
+def test_a_name_that_another_place_may_add_is_not_lacking(cell, tmp_path, file, text) -> None:
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver.sub import gone\n"})
+    members = {"giver/__init__.py": "", "giver/sub.py": "there = 1\n"}
+    other = {} if file.startswith("giver") else {file: text}
+    giver = wheel("giver", "2.0", members | ({file: text} if not other else {}))
+    assert judged(cell, tmp_path, taker, giver, wheel("other", "1.0", other)) == []
+    elsewhere = {"other.py": "gone = 1\nself.other.gone == 1\nsetattr(self, 'gone', 1)\nf(gone=1)\n"}
+    assert judged(
+        cell, tmp_path / "2", taker, wheel("giver", "2.0", members), wheel("other", "1.0", elsewhere)
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("giver/late.py", "import sys\nsys.meta_path.append(f)\n"),
+        ("giver/late.py", "import sys\nfor n in f():\n    sys.modules[n] = g(n)\n"),
+        ("giver/late.py", "import sys\nsys.modules['giver.' + 'old'] = 1\n"),
+        ("other/__init__.py", "import sys\nsys.modules['giver.old'] = 1\n"),
+        ("giver-2.0.data/purelib/giver/old.py", "gone = 1\n"),
+        ("giver-2.0.data/data/lib/python3.12/site-packages/giver/old.py", "gone = 1\n"),
+    ],
+)
+def test_a_module_that_another_place_may_add_is_not_lacking(cell, tmp_path, file, text) -> None:
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver.old import gone\n"})
+    members = {"giver/__init__.py": ""}
+    extra = {file: text} if file.startswith("giver") else {}
+    other = wheel("other", "1.0", {} if extra else {file: text})
+    assert judged(cell, tmp_path, taker, wheel("giver", "2.0", members | extra), other) == []
+    assert judged(cell, tmp_path / "2", taker, wheel("giver", "2.0", members), wheel("other", "1.0", {}))
+
+
+def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_path) -> None:
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver import gone\n"})
+    giver = wheel("giver", "2.0", {"giver/__init__.py": ""})
+    shelf = Shelf({**taker, **giver})
+    locked = Pinned(
+        cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=shelf.wheels(), epoch=0
+    )
+    readings = ReadingCache(cache=tmp_path)
+    assert readings.imports_of(cell, locked) == (), "nothing was read"
+    down = Shelf({**taker, **giver}, down=True)
+    down.address = lambda wheel: down.offers("")  # type: ignore[assignment]
+    assert readings.read_imports(cell, locked, down) == ()  # type: ignore[arg-type]
+    first = readings.read_imports(cell, locked, shelf)  # type: ignore[arg-type]
+    assert [one.lacked for one in first] == ["giver.gone"]
+    asked = len(shelf.asked)
+    assert ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf) == first  # type: ignore[arg-type]
+    assert len(shelf.asked) == asked
+    for place in (tmp_path / "wheelfacts").rglob("*.modules.json"):
+        place.write_text('{"schema": 1, "file": "x", "values": {"reader": 1, "paths": 3}}')
+    assert ReadingCache(cache=tmp_path).imports_of(cell, locked) == (), "a cache that somebody else wrote"
+
+
+def test_lock_refuses_a_set_that_cannot_be_imported(cell, tmp_path) -> None:
+    shelf = Shelf(
+        {
+            **wheel("taker", "1.0", {"taker/__init__.py": "from giver import gone\n"}),
+            **wheel("giver", "2.0", {"giver/__init__.py": ""}),
+        }
+    )
+    locked = Pinned(
+        cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=shelf.wheels(), epoch=0
+    )
+    sources, stores = SimpleNamespace(mirrors={}, index=shelf), SimpleNamespace(cache=tmp_path)
+    context = SimpleNamespace(sources=sources, stores=stores)
+    run = SimpleNamespace(progress=lambda *_, **__: None, note=lambda *_, **__: None, cell=cell)
+    with pytest.raises(CellError, match=r"cannot work together \(imports: taker 1\.0 imports giver\.gone"):
+        stages.prove_set(run, context, locked, refuse=True)  # type: ignore[arg-type]

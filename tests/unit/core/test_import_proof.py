@@ -1,0 +1,298 @@
+# ruff: noqa: E501  # sources of modules
+"""The proof by imports on made-up wheels: what it decides, and all forms of which it says nothing."""
+
+import json
+import time
+
+import pytest
+
+from builder.core.import_proof import ImportSet, Missing, missing, wheel_files
+from builder.core.module_names import ALWAYS, LARGEST, UNREAD, ModuleNames, decided, names_of
+
+Files = dict[str, str]
+
+
+def lacks(
+    taker: str | Files, giver: str | Files, *, python: int = 12, more: Files | None = None
+) -> list[str]:
+    """What ``import taker`` lacks, where nothing outside of the modules adds anything."""
+    return [one.lacked for one in proof(taker, giver, python=python, more=more)]
+
+
+def proof(
+    taker: str | Files, giver: str | Files, *, python: int = 12, more: Files | None = None
+) -> list[Missing]:
+    sources: dict[str, Files] = {
+        "taker": {"taker/__init__.py": taker} if isinstance(taker, str) else taker,
+        "giver": {"giver/__init__.py": giver, "giver/sub.py": "x = 1\n"} if isinstance(giver, str) else giver,
+        "more": more or {},
+    }
+    wheels = [wheel_files(name, "1.0", files) for name, files in sources.items()]
+    by_name = {wheel.name: wheel for wheel in wheels}
+
+    def read(wheel: str, module: str) -> ModuleNames | None:
+        path = by_name[wheel].modules[module]
+        assert path is not None
+        found = names_of(sources[wheel][path].encode(), module, package=module in by_name[wheel].packages)
+        kept = ModuleNames.of_list(json.loads(json.dumps(found.as_list())))
+        assert kept == found
+        return kept
+
+    def mentions(wheel: str, word: str) -> bool:
+        return any(word in text for text in sources[wheel].values())
+
+    every = ImportSet(wheels, read, python, mentions=mentions, brings=lambda _, lacks: [False] * len(lacks))
+    return list(missing(every, {"taker": by_name["taker"].roots}))
+
+
+@pytest.mark.parametrize(
+    "taker",
+    [
+        "from giver import gone",
+        "from giver import x, gone as other",
+        "import giver\ngiver.gone",
+        "import giver as g\nclass A(g.gone): pass",
+        "import giver as g\n@g.gone\ndef f(): pass",
+        "import giver as g\ndef f(x=g.gone): pass",
+        "import giver as g\ndef f(x: g.gone): pass",
+        "import giver as g\ny: g.gone = 1",
+        "import giver as g\nclass A:\n    kind = g.gone",
+        "import giver as g\nlist(map(str, [g.gone.more()]))",
+        "import sys\nif sys.version_info >= (3, 8):\n    from giver import gone",
+        "import sys\nif sys.version_info[0] == 2:\n    pass\nelse:\n    from giver import gone",
+        "import sys\nif sys.platform == 'win32':\n    pass\nelse:\n    from giver import gone",
+        "from typing import TYPE_CHECKING\nif not TYPE_CHECKING:\n    from giver import gone",
+        "try:\n    from giver import gone\nexcept ImportError as e:\n    raise ImportError('install it') from e",
+        "try:\n    from giver import gone\nexcept KeyError:\n    pass",
+        "try:\n    pass\nfinally:\n    from giver import gone",
+        "import warnings\nwith warnings.catch_warnings():\n    from giver import gone",
+        "class A:\n    from giver import gone",
+        "import giver.sub as s\ns.gone",
+    ],
+)
+def test_a_name_that_is_taken_for_certain_and_is_not_there(taker) -> None:
+    assert [text.rpartition(".")[2] for text in lacks(taker, "x = 1\n")] == ["gone"]
+
+
+@pytest.mark.parametrize(
+    "taker",
+    [
+        "from giver import x",
+        "from giver import sub",
+        "import giver.sub",
+        "from giver import __version__",
+        "try:\n    from giver import gone\nexcept ImportError:\n    gone = None",
+        "try:\n    from giver import gone\nexcept Exception:\n    pass",
+        "try:\n    from giver import gone\nexcept:\n    pass",
+        "try:\n    import giver\n    giver.gone\nexcept AttributeError:\n    pass",
+        "try:\n    from giver import gone\nexcept ImportError as e:\n    if 0:\n        raise\n    gone = e",
+        "try:\n    x\nexcept NameError:\n    from giver import gone",
+        "try:\n    import nothing\nexcept ImportError:\n    pass\nelse:\n    from giver import gone",
+        "import contextlib\nwith contextlib.suppress(ImportError):\n    from giver import gone",
+        "def f():\n    from giver import gone",
+        "f = lambda: __import__('giver').gone",
+        "import giver\nf = lambda: giver.gone",
+        "import giver\nx = hasattr(giver, 'gone') and giver.gone",
+        "import giver\nx = giver.gone if hasattr(giver, 'gone') else 1",
+        "import giver\nx = [giver.gone for _ in ()]",
+        "import giver\nif FLAG:\n    giver.gone",
+        "if FLAG:\n    from giver import gone",
+        "while FLAG:\n    from giver import gone",
+        "for x in ():\n    from giver import gone",
+        "match FLAG:\n    case 1:\n        from giver import gone",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from giver import gone",
+        "import typing\nif typing.TYPE_CHECKING:\n    from giver import gone",
+        "import sys\nif sys.version_info < (3, 8):\n    from giver import gone",
+        "import sys\nif sys.version_info >= (3, 12, 4):\n    from giver import gone",
+        "import sys\nif sys.platform == 'win32':\n    from giver import gone",
+        "from __future__ import annotations\nimport giver\ndef f(x: giver.gone): pass",
+        "import giver\ngiver = object()\ngiver.gone",
+        "import giver\nclass A:\n    giver = 1\n    y = giver.gone",
+        "import giver\ngiver.gone = 1",
+        "import giver\nassert giver.gone",
+        "import nowhere\nfrom nowhere import gone",
+        "from giver import (",
+    ],
+)
+def test_what_may_not_be_taken_is_not_asked_for(taker) -> None:
+    assert lacks(taker, "x = 1\n") == []
+
+
+@pytest.mark.parametrize(
+    "giver",
+    [
+        "gone = 1",
+        "if FLAG:\n    gone = 1",
+        "try:\n    import gone\nexcept ImportError:\n    pass",
+        "def f():\n    global gone\n    gone = 1",
+        "for gone in ():\n    pass",
+        "with open('x') as gone:\n    pass",
+        "[y := 1, gone := 2]",
+        "def __getattr__(name):\n    return 1",
+        "def __getattr__(name):\n    if name in TABLE:\n        return 1\n    raise AttributeError(name)",
+        "T = ['gone']\ndef __getattr__(name):\n    if name in T:\n        return 1\n    raise AttributeError(name)",
+        "T = ['a']\nT.append(f())\ndef __getattr__(name):\n    if name in T:\n        return 1\n    raise AttributeError",
+        "if FLAG:\n    def __getattr__(name):\n        return 1",
+        "__getattr__ = make()",
+        "from nowhere import *",
+        "from .compiled import *",
+        "from .star import *",
+        "globals()['go' + 'ne'] = 1",
+        "globals().update(TABLE)",
+        "g = globals\ng()['gone'] = 1",
+        "vars()['gone'] = 1",
+        "locals()['gone'] = 1",
+        "exec('gone = 1')",
+        "import sys\nsys.modules[__name__] = object()",
+        "import sys\nsetattr(sys.modules[__name__], 'gone', 1)",
+        "from sys import modules\nmodules[__name__] = 1",
+        "import apipkg\napipkg.initpkg(__name__, {})",
+        "import lazy_loader as lazy\n__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)",
+        "import lazy_loader as lazy\n__getattr__, __dir__, __all__ = lazy.attach(__name__, ['gone'])",
+        "import lazy_loader as lazy\n__getattr__, _, _ = lazy.attach(__name__, None, {'sub': ['gone']})",
+        "import lazy_loader as lazy\n__getattr__, _, _ = lazy.attach(__name__, None, {**OTHER})",
+        "__getattr__ = deprecation_getattr(__name__, {'gone': ('text', f)})",
+        "import sys\nsys.modules[__name__] = _LazyModule(__name__, f, {'sub': ['gone']})",
+        "match FLAG:\n    case [*gone]:\n        pass",
+        "print 'an older Python'",
+    ],
+)
+def test_what_may_be_there_is_taken_to_be_there(giver) -> None:
+    files = {
+        "giver/__init__.py": giver,
+        "giver/compiled.cpython-312-x86_64-linux-gnu.so": "",
+        "giver/star.py": "from .inner import *\n__all__ = ['x'] + f()\n",
+        "giver/inner.py": "gone = 1\n",
+    }
+    assert lacks("from giver import gone", files) == []
+    assert lacks("import giver\ngiver.gone", files) == []
+
+
+@pytest.mark.parametrize(
+    "giver",
+    [
+        "from .sub import *",
+        "from .named import *",
+        "def __getattr__(name):\n    if name == 'x':\n        return 1\n    raise AttributeError(name)",
+        "T = {'x': 1}\ndef __getattr__(n):\n    if n in T:\n        return T[n]\n    else:\n        raise AttributeError",
+        "import lazy_loader as lazy\n__getattr__, __dir__, __all__ = lazy.attach(__name__, ['sub'], {'sub': ['x']})",
+        "T = {'sub': ['x']}\n__getattr__, _, _ = _attach(__name__, submodules=[], submod_attrs=T)",
+        "T = {'gone': ('text', None), 'x': ('text', f)}\n__getattr__ = deprecation_getattr(__name__, T)",
+        "from .compiled import *\ndef __getattr__(n):\n    if n in {'gone'}:\n        raise E\n    return 1",
+        "L = [('gone', 1)]\nT = {n: 'text' for n, _ in L}\ndef __getattr__(n):\n    if n in T:\n        raise AttributeError(T[n])\n    return 1",
+        "from .tables import __old__\ndef __getattr__(n):\n    if n in __old__:\n        raise AttributeError(n)\n    return 1",
+        "x = globals()['__file__']",
+        "import logging\nx = logging.getLogger(__name__)",
+    ],
+)
+def test_tables_of_names_are_read(giver) -> None:
+    files = {
+        "giver/__init__.py": giver,
+        "giver/sub.py": "x = 1\n",
+        "giver/named.py": "__all__ = ['x']\nx = gone = 1\n",
+        "giver/tables.py": "__old__ = {'gone': 'use x'}\n",
+        "giver/compiled.so": "",
+    }
+    assert lacks("from giver import gone", files) == ["giver.gone"]
+
+
+def test_a_module_that_is_not_there_is_lacking_unless_something_may_put_it_there() -> None:
+    assert lacks("import giver.old.inner", "x = 1\n") == ["giver.old"]
+    assert lacks("from giver.old import x", "x = 1\n") == ["giver.old"]
+    assert lacks("import giver.sub.inner", "x = 1\n") == ["giver.sub.inner"]
+    for text in (
+        "import sys\nsys.modules['giver.old'] = f()",
+        "__path__.append(f())",
+        "sys.meta_path.append(f)",
+    ):
+        assert lacks("import giver.old", text) == []
+    assert lacks("import giver.old", "x = 1\n", more={"giver/old/data.txt": ""}) == []
+    assert lacks("import giver.old", "x = 1\n", more={"giver/old.py": ""}) == []
+    assert lacks("import giver.old", "x = 1\n", more={"giver/__init__.py": ""}) == [], "two wheels have it"
+    assert lacks("import giver.old", {"giver/__init__.cpython-312-x86_64-linux-gnu.so": ""}) == []
+
+
+def test_the_standard_library_comes_before_a_wheel_of_the_same_name() -> None:
+    assert lacks("from dataclasses import KW_ONLY", {"dataclasses.py": "x = 1\n"}) == []
+
+
+def test_it_follows_what_is_executed_and_says_the_way() -> None:
+    taker = {
+        "taker/__init__.py": "from . import first\nfrom .second import *\ndef f():\n    import taker.never\n",
+        "taker/first.py": "from taker.deep.inner import y\n",
+        "taker/second.py": "try:\n    import taker.optional\nexcept ImportError:\n    pass\n",
+        "taker/optional.py": "from giver import optional\n",
+        "taker/never.py": "from giver import never\n",
+        "taker/deep/__init__.py": "",
+        "taker/deep/inner.py": "\n\nfrom giver.sub import gone\ny = 1\n",
+    }
+    (found,) = proof(taker, "x = 1\n")
+    assert (found.path, found.line, found.lacked, found.giver) == (
+        "taker/deep/inner.py",
+        3,
+        "giver.sub.gone",
+        "giver",
+    )
+    assert found.chain == ("taker", "taker.first")
+
+
+def test_one_wheel_may_lack_its_own_names() -> None:
+    """That is no set that does not go together, and more often something that nobody saw."""
+    assert lacks("from taker import gone\nimport taker.gone", "x = 1\n") == []
+
+
+@pytest.mark.parametrize(
+    ("test", "true", "false"),
+    [
+        ("sys.version_info >= (3, 8)", ~0xFF, 0xFF),
+        ("sys.version_info[:2] == (3, 8)", 1 << 8, ~(1 << 8)),
+        ("sys.version_info.minor < 8 and True", 0xFF, ~0xFF),
+        ("sys.version_info > (3, 8, 1)", ~0x1FF, 0xFF),
+        ("not TYPE_CHECKING or FLAG", ALWAYS, 0),
+        ("FLAG or FLAG2", 0, 0),
+        ("sys.version_info[0] >= 'x'", 0, 0),
+        ("os.name == 'nt'", 0, ALWAYS),
+        ("sys.version_info >= f()", 0, 0),
+    ],
+)
+def test_tests_of_the_release(test, true, false) -> None:
+    import ast
+
+    answer = decided(ast.parse(test, mode="eval").body)
+    assert answer == (true & ALWAYS, false & ALWAYS)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"x = " + b"(" * 5000 + b")" * 5000,
+        b"x = " + b"+".join([b"a"] * 200_000),
+        b"x = " + b"a" + b".b" * 100_000,
+        b"\n".join(b" " * n + b"if x:" for n in range(500)),
+        b"\0" * 100,
+        b"\xff\xfe" * 1000,
+        b"# coding: nonsense\nx = 1\n",
+        b"x = 1\n" * (LARGEST // 6 + 1),
+        b"print 'older'\n",
+        b"\n".join(b"n%d = 1" % n for n in range(25_000)),
+    ],
+)
+def test_a_source_that_is_no_module_is_unread_and_takes_no_time(content) -> None:
+    start = time.process_time()
+    assert names_of(content, "module", package=False) == UNREAD
+    assert time.process_time() - start < 10
+
+
+def test_a_wheel_of_100_000_modules_and_circles_take_no_time() -> None:
+    paths = [f"taker/m{n}.py" for n in range(100_000)]
+    start = time.process_time()
+    assert len(wheel_files("taker", "1.0", paths).modules) == 100_000
+    circle = {
+        "giver/__init__.py": "from .a import *\n",
+        "giver/a.py": "from .b import *\n",
+        "giver/b.py": "from .a import *\n",
+    }
+    assert lacks("from giver import gone", circle) == ["giver.gone"]
+    chain = {f"giver/c{n}.py": f"from .c{n + 1} import *\n" for n in range(300)}
+    assert lacks("from giver import gone", {"giver/__init__.py": "from .c0 import *\n", **chain}) == []
+    assert time.process_time() - start < 10
