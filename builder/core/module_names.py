@@ -62,6 +62,8 @@ _RUNS_THROUGH = {"RLock", "Lock", "catch_warnings", "errstate", "nullcontext", "
 _GLOBAL = re.compile(r"^[ \t]*global[ \t]+(\w+(?:[ \t]*,[ \t]*\w+)*)", re.MULTILINE)
 _READS_GLOBALS = re.compile(r"\bglobals\(\)(?:\.get\(|\[\s*([\"'])\w+\1\s*\](?!\s*(?:[-+*/|&]?=[^=]|\[|\.)))")
 _GLOBALS = re.compile(r"\bglobals\b")
+_IN_SETUP = re.compile(r"__[A-Z]+_SETUP__")
+"""What NumPy's, SciPy's and scikit-learn's own setup.py sets, and nobody else."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -578,7 +580,7 @@ def decided(test: ast.expr) -> tuple[int, int]:
     """The Pythons on which a test is certainly true, and on which it is certainly false."""
     if isinstance(test, ast.Constant):
         return (ALWAYS, 0) if test.value else (0, ALWAYS)
-    if _name(test) == "TYPE_CHECKING":
+    if (name := _name(test)) is not None and (name == "TYPE_CHECKING" or _IN_SETUP.fullmatch(name)):
         return 0, ALWAYS
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         true, false = decided(test.operand)

@@ -68,6 +68,7 @@ def proof(
         "import warnings\nwith warnings.catch_warnings():\n    from giver import gone",
         "class A:\n    from giver import gone",
         "import giver.sub as s\ns.gone",
+        "if __TAKER_SETUP__:\n    pass\nelse:\n    from giver import gone",
     ],
 )
 def test_a_name_that_is_taken_for_certain_and_is_not_there(taker) -> None:

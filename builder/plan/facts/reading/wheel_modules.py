@@ -19,6 +19,8 @@ from builder.plan.facts.reading.wheel import WheelReading, load_reading, reading
 
 _READER = 1
 """Counts up when modules are read another way: what was kept before is read again."""
+_FINDERS = rb"\bmeta_path\b|setattr\([ \t\n]*_?sys\.modules|\bmodules\[[^\]\n]*\]\.__dict__"
+"""In a source that makes whichever modules it likes, or adds to them."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -188,10 +190,13 @@ def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:
     module, name = lack[0].encode(), (lack[1] or "").encode()
     if not name:
         return _may_bring_module(content, module, own=own)
+    if own and re.search(_FINDERS, content):
+        return True
     if name not in content:
         return False
     word = re.escape(name)
-    if re.search(rb"(?:^|[;:])[ \t]*(?:[\w.,\[\]\"' \t]*\.)" + word + rb"\b[^\n=(]*=(?!=)", content, re.MULTILINE):
+    stored = rb"(?:^|[;:])[ \t]*(?:[\w.,\[\]\"' \t]*\.)" + word + rb"\b[^\n=(]*=(?!=)"
+    if re.search(stored, content, re.MULTILINE):
         return True
     if not re.search(rb"['\"]" + word + rb"['\"]", content):
         return False
@@ -199,8 +204,8 @@ def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:
 
 
 def _may_bring_module(content: bytes, module: bytes, *, own: bool) -> bool:
-    if own and re.search(rb"\bmeta_path\b|\bmodules\[(?![^\]\n]*['\"])[^\n]*\][ \t]*=(?!=)", content):
-        return True  # whichever modules it likes
+    if own and re.search(_FINDERS + rb"|\bmodules\[(?![^\]\n]*['\"])[^\n]*\][ \t]*=(?!=)", content):
+        return True
     last = module.rpartition(b".")[2]
     if last not in content or not re.search(rb"sys\.modules|meta_path|ModuleType|\bmodules\[", content):
         return False
