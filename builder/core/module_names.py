@@ -25,6 +25,7 @@ _QUIET_CALLS = {
     "NullHandler",
     "Path",
     "PurePath",
+    "PytestTester",
     "TypeVar",
     "abspath",
     "dirname",

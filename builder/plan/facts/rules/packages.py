@@ -171,6 +171,10 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
             ]
     for framework in stack.frameworks:
         every += [(framework.label, parsed, source) for parsed, source in framework.wants]
+        if framework.title == "JAX" and framework.version:
+            # jax/_src/lib/__init__.py ends the import beside a newer one, whatever the metadata says
+            newest = Requirement(f"jaxlib<={framework.version}")
+            every.append((framework.label, newest, Source("wheel", framework.label)))
         if (row := framework.row) is not None:
             source = row.source_of("requires")
             every += [(framework.label, requirement(text), source) for text in row.requires]

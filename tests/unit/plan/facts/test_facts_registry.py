@@ -148,7 +148,16 @@ WITHOUT_A_TABLE = {
     *("gpu", "cuda", "cudnn", "cublas", "python"),  # conditions that are no distributions
     *("numpy", "protobuf", "setuptools"),  # a version is all that decides
     # broken by a major release of what it stands beside, whichever else is there
-    *("chromadb", "imgaug", "keras-cv", "librosa", "segmentation-models", "tensorboard", "tf-agents"),
+    *(
+        "chromadb",
+        "imgaug",
+        "jaxlib",
+        "keras-cv",
+        "librosa",
+        "segmentation-models",
+        "tensorboard",
+        "tf-agents",
+    ),
     *("tensorflow-model-optimization", "wandb"),
     "faiss-gpu-cu11",  # given up before the releases on record: only that they are two of one file
     "flashinfer-jit-cache",  # on an index of its maker's alone

@@ -394,6 +394,10 @@ def test_what_wheels_demand_of_other_packages(make) -> None:
     listed = replace(cell, dependencies="listed")
     assert outcome(check(listed), "pins") is Outcome.WARNS  # a list is installed as it stands
     assert outcome(check(replace(cell, pip=("protobuf<3.20", "six>=1.16"))), "pins") is None
+    newer = make("torch==2.6.0", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    for version, expected in (("0.4.30", None), ("0.4.31", Outcome.IMPOSSIBLE)):
+        beside = replace(newer, pip=("jax==0.4.30", f"jaxlib=={version}"))
+        assert outcome(check(beside), "pins") is expected  # jax itself refuses a newer one
     ranges = replace(cell, pip=("protobuf>=4",))
     assert outcome(check(ranges), "pins") is Outcome.IMPOSSIBLE
 
