@@ -122,6 +122,8 @@ class Missing:
     """Whether it is an attribute that is evaluated, and no import statement."""
     chain: tuple[str, ...] = ()
     """Modules on the way from the outermost one to the one that takes it."""
+    older: str = ""
+    """The newest older release of ``giver`` that has it, if somebody looked."""
 
     @property
     def lacked(self) -> str:

@@ -16,11 +16,12 @@ MATRICES = sorted(Path(__file__).resolve().parents[2].glob("matrices/*.yaml"))
 
 
 def judged(pinned, readings):
-    """What the rule says of a lock whose wheels' libraries were read; it takes 3 s at most."""
+    """What the rules say of a lock whose wheels were read for both proofs; they take 3 s at most."""
     index = Index.from_user(brief=True).with_extra(pinned.cell.index)
     readings.read_links(pinned.wheels, index)
+    readings.read_imports(pinned.cell, pinned, index)
     start = time.process_time()
-    found = check(pinned.cell, readings.truth(pinned.cell, pinned, links=True), only=("links",))
+    found = check(pinned.cell, readings.truth(pinned.cell, pinned, links=True), only=("links", "imports"))
     assert time.process_time() - start < 3
     return [(one.outcome.value, one.message) for one in found if one.outcome.value != "possible"]
 
@@ -38,14 +39,22 @@ def test_no_lock_of_this_repository_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("framework", "package", "lacked", "brought"),
+    ("framework", "package", "lacked", "by"),
     [
-        ("torch==2.11.0", "xformers==0.0.35", "libcudart.so.12", "libcudart.so.13"),
-        ("torch==2.11.0", "sgl-kernel==0.3.21", "libcudart.so.12", "libcudart.so.13"),
-        ("torch==2.10.0", "torchaudio==2.11.0", "libcudart.so.13", "libcudart.so.12"),
+        ("torch==2.11.0", "xformers==0.0.35", "is linked with libcudart.so.12", "brings libcudart.so.13"),
+        ("torch==2.11.0", "sgl-kernel==0.3.21", "is linked with libcudart.so.12", "brings libcudart.so.13"),
+        ("torch==2.10.0", "torchaudio==2.11.0", "is linked with libcudart.so.13", "brings libcudart.so.12"),
+        (
+            "huggingface-hub==0.26.0",
+            "diffusers==0.21.4",
+            "imports huggingface_hub.cached_download",
+            "hub 0.25.2, which has it",
+        ),
+        ("jax==0.4.30", "flax==0.6.0", "imports jax.linear_util", "jax 0.4."),
+        ("scikit-learn==1.7.0", "imbalanced-learn==0.12.0", "imports sklearn.utils.", "scikit-learn 1."),
     ],
 )
-def test_a_set_that_does_not_load_is_refused(tmp_path, framework, package, lacked, brought):
+def test_a_set_that_does_not_load_is_refused(tmp_path, framework, package, lacked, by):
     cell = Cell(
         id="cell",
         matrix="test",
@@ -61,5 +70,5 @@ def test_a_set_that_does_not_load_is_refused(tmp_path, framework, package, lacke
     pinned = Pinned(cell=cell, base=base, wheels=wheels, epoch=0)
     ((outcome, text),) = judged(pinned, ReadingCache(cache=tmp_path))
     assert outcome == "impossible"
-    assert f"is linked with {lacked}" in text
-    assert f"brings {brought}" in text
+    assert lacked in text
+    assert by in text

@@ -86,9 +86,9 @@ class ReadingCache:
     def read_imports(self, cell: Cell, pinned: Pinned, index: Index) -> tuple[Missing, ...]:
         """The same; what is not kept of the modules is read, from downloaded wheels or else the index."""
         from builder.plan.facts.reading.wheel_modules import imports_of
-        from builder.plan.facts.reading.wheel_modules_read import opener
+        from builder.plan.facts.reading.wheel_modules_read import older, opener
 
-        return imports_of(cell, pinned.wheels, self.wheel_folder, opener(index, self._folder))
+        return imports_of(cell, pinned.wheels, self.wheel_folder, opener(index, self._folder), older(index))
 
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         from builder.plan.facts.reading.wheel_links import links_of  # a build asks for none

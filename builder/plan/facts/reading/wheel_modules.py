@@ -6,9 +6,11 @@ next one of the same set asks for no wheel. Asks no network: :mod:`.wheel_module
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from builder.core.import_proof import ImportSet, Lack, Missing, WheelFiles, missing, wheel_files
 from builder.core.model import Cell, Wheel
@@ -39,16 +41,42 @@ class WheelSources(Protocol):
 
 Opener = Callable[[Wheel], WheelSources | None]
 """Gives the sources of a wheel; None if it cannot be read."""
+Releases = Callable[[Wheel], Sequence[Wheel]]
+"""Gives older releases of a wheel for the same Python and platform, the newest first."""
+_THREADS = 8
 
 
 def imports_of(
-    cell: Cell, wheels: Sequence[Wheel], cache: Path | None = None, opened: Opener | None = None
+    cell: Cell,
+    wheels: Sequence[Wheel],
+    cache: Path | None = None,
+    opened: Opener | None = None,
+    older: Releases | None = None,
 ) -> tuple[Missing, ...]:
     """What imports of the packages that a cell names certainly lack, out of the lock's wheels.
 
-    Without ``opened`` by what is kept of them alone.
+    Without ``opened`` by what is kept of them alone. Where a name is lacking, ``older`` releases are looked
+    through for it.
     """
-    shelf = {canonical(wheel.name): _Shelved(wheel, cache, opened) for wheel in wheels}
+    shelf = _shelf(wheels, cache, opened)
+    try:
+        found = _proven(cell, shelf)
+        return tuple(replace(one, older=_mend(shelf[one.giver], one, cell, cache, older)) for one in found)
+    finally:
+        for one in shelf.values():
+            one.keep()
+
+
+def _shelf(wheels: Sequence[Wheel], cache: Path | None, opened: Opener | None) -> dict[str, "_Shelved"]:
+    names = [canonical(wheel.name) for wheel in wheels]
+    if opened is None:
+        return dict(zip(names, (_Shelved(wheel, cache, None) for wheel in wheels), strict=True))
+    with ThreadPoolExecutor(_THREADS) as pool:  # the directory of each is asked for
+        every = pool.map(lambda wheel: _Shelved(wheel, cache, opened), wheels)
+        return dict(zip(names, every, strict=True))
+
+
+def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"]) -> tuple[Missing, ...]:
     files = [one.files for one in shelf.values() if one.files is not None]
     every = ImportSet(
         files,
@@ -63,10 +91,35 @@ def imports_of(
     roots = {
         name: shelf[name].roots for one in named if one is not None and (name := canonical(one.name)) in shelf
     }
-    found = tuple(missing(every, roots))
-    for one in shelf.values():
-        one.keep()
-    return found
+    return tuple(missing(every, roots))
+
+
+def _mend(giver: "_Shelved", lack: Missing, cell: Cell, cache: Path | None, releases: Releases | None) -> str:
+    """The newest older release with what is lacking: looked for in steps that double, then by halves."""
+    key = f"{lack.module}:{lack.name or ''}:older"
+    if key not in giver.answers and releases is not None and giver.opener is not None:
+        older = releases(giver.wheel)
+
+        def has(number: int) -> bool | None:
+            one = _Shelved(older[number], cache, giver.opener)
+            return one.has(lack, minor(cell.python) or 0)
+
+        giver.answers[key], giver.new = _first(older, has), True
+    found = giver.answers.get(key, "")
+    return found if isinstance(found, str) else ""
+
+
+def _first(older: Sequence[Wheel], has: Callable[[int], bool | None]) -> str:
+    """The version of the first that has it, where all that come after have it, too; empty if none has."""
+    low, high = -1, 0
+    while high < len(older) and not has(high):
+        low, high = high, 2 * high + 1
+    if high >= len(older):
+        return ""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if has(middle) else (middle, high)
+    return older[high].version
 
 
 class _Shelved:
@@ -76,7 +129,8 @@ class _Shelved:
         self.wheel, self.opener = wheel, opened
         self.place = reading_path(wheel.sha256, "modules", cache)
         self.kept: dict[str, str] = {}
-        self.answers: dict[str, bool] = {}
+        self.answers: dict[str, Any] = {}
+        """To what was asked of all of its sources."""
         self.paths: list[str] = []
         self.new = False
         self.known = self._load()
@@ -134,6 +188,21 @@ class _Shelved:
         self.new = True
         return found
 
+    def has(self, lack: Missing, python: int) -> bool | None:
+        """Whether this wheel, by itself, has what another release of it lacks."""
+        if self.files is None:
+            return None
+        alone = ImportSet(
+            [self.files],
+            lambda _, module: self.read(module),
+            python,
+            mentions=lambda _, word: self.mentions(word),
+            brings=lambda _, lacks: self.brings(lacks),
+        )
+        found = alone.there(lack.module) if lack.name is None else alone.has(lack.module, lack.name)
+        self.keep()
+        return found
+
     def mentions(self, word: str) -> bool | None:
         """Whether a word is anywhere in the sources."""
         if word not in self.answers:
@@ -143,7 +212,7 @@ class _Shelved:
                 return None
             self.answers[word] = word.encode() in self.words
             self.new = True
-        return self.answers[word]
+        return None if self.answers[word] not in {True, False} else bool(self.answers[word])
 
     def brings(self, lacks: Sequence[Lack]) -> Sequence[bool | None]:
         """Whether the sources may add each of these names to its module."""
@@ -151,9 +220,9 @@ class _Shelved:
         new = [lack for lack, key in asked.items() if key not in self.answers]
         sources = self.opened() if new else None
         if sources is not None:
-            self.answers |= {asked[lack]: found for lack, found in _bring(sources, new, self.files)}
+            self.answers |= {asked[lack]: found for lack, found in _bring(sources, new, self.files).items()}
             self.new = True
-        return [self.answers.get(asked[lack]) for lack in lacks]
+        return [False if self.answers.get(asked[lack]) is False else None for lack in lacks]
 
     def keep(self) -> None:
         if self.new and self.place is not None:
@@ -175,14 +244,15 @@ def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
     return frozenset(found)
 
 
-def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | None) -> list[tuple[Lack, bool]]:
-    """A source that cannot be read may do anything."""
-    left = dict.fromkeys(lacks, False)
+def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | None) -> Mapping[Lack, bool]:
+    """Nothing is known if a source cannot be read."""
+    found = dict.fromkeys(lacks, False)
     for content in sources.every():
-        for lack in [lack for lack, brought in left.items() if not brought]:
-            own = files is not None and files.name == lack[2]
-            left[lack] = content is None or _may_bring(content, lack, own=own)
-    return list(left.items())
+        if content is None:
+            return {}
+        for lack in [lack for lack, brought in found.items() if not brought]:
+            found[lack] = _may_bring(content, lack, own=files is not None and files.name == lack[2])
+    return found
 
 
 def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:

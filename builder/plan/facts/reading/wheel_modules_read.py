@@ -1,35 +1,42 @@
 """The Python sources of wheels for the proof by imports: out of downloaded files, else by ranges."""
 
 import contextlib
+import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import requests
+from packaging.tags import Tag
+from packaging.version import Version
 
 from builder.core.errors import CellError
 from builder.core.items import item
 from builder.core.model import Wheel
-from builder.plan.facts.reading.wheel_modules import Opener, WheelSources
-from builder.sources.index import Index, RemoteZip, UnknownError, cache_path, unpacked
+from builder.core.versions import canonical
+from builder.plan.facts.reading.wheel_modules import Opener, Releases, WheelSources
+from builder.sources.index import Index, IndexFile, RemoteZip, UnknownError, cache_path, unpacked, wheel_name
 
 MOST = 48 << 20
 """Bytes that are read of one wheel's sources."""
 _LARGEST = 32 << 20
 """Bytes of one source, in which names are looked for."""
 _MOST_FILES = 200_000
+_MOST_RELEASES = 30
+_SECONDS = 300
+"""How long one proof reads: what it has not come to by then is unknown, and read by the next one."""
 _MOST_HELD = 512 << 20
 """Packed bytes of all wheels' sources that are held at a time."""
 
 
 def opener(index: Index, cache: Path) -> Opener:
     """Opens wheels: from ``cache`` if they were downloaded, else on the index."""
-    held = [0]
+    held, until = [0], time.monotonic() + _SECONDS
 
     def opened(wheel: Wheel) -> WheelSources | None:
         with contextlib.suppress(OSError, BadZipFile, ValueError):
-            return _Local(cache_path(wheel, cache))
+            return _Local(cache_path(wheel, cache), until)
         if wheel.source is not None:
             return None
         try:
@@ -37,11 +44,53 @@ def opener(index: Index, cache: Path) -> Opener:
                 archive = RemoteZip(
                     url=index.address(wheel), session=index.client, size=wheel.size, limit=MOST
                 )
-                return _Remote(archive, held)
+                return _Remote(archive, held, until)
         except (CellError, UnknownError, requests.RequestException):
             return None
 
     return opened
+
+
+def older(index: Index) -> Releases:
+    """Finds older releases: the newest patch of each minor one, with the tags of the wheel at hand."""
+
+    def releases(wheel: Wheel) -> Sequence[Wheel]:
+        try:
+            offers = index.offers(canonical(wheel.name))
+        except CellError:
+            return ()
+        mine, newest = wheel_name(wheel.file), dict[tuple[int, ...], tuple[Version, IndexFile]]()
+        for offer in offers:
+            named = wheel_name(offer.name)
+            if mine is None or named is None or named.version >= mine.version or named.version.is_prerelease:
+                continue
+            if offer.yanked is not None or offer.sha256 is None or not _same_place(named.tags, mine.tags):
+                continue
+            minor = named.version.release[:2]
+            if minor not in newest or newest[minor][0] < named.version:
+                newest[minor] = named.version, offer
+        rows = sorted(newest.values(), key=lambda row: row[0], reverse=True)[:_MOST_RELEASES]
+        return [
+            Wheel(
+                name=wheel.name,
+                version=str(version),
+                file=offer.name,
+                sha256=offer.sha256 or "",
+                size=offer.size,
+            )
+            for version, offer in rows
+        ]
+
+    return releases
+
+
+def _same_place(one: Iterable[Tag], other: Iterable[Tag]) -> bool:
+    """Whether two wheels are for one Python and one machine, as far as their tags say."""
+    ends = [
+        {(tag.interpreter, tag.platform.partition("linux")[0][:4], tag.platform[-6:]) for tag in tags}
+        for tags in (one, other)
+    ]
+    return bool(ends[0] & ends[1])
 
 
 def _is_source(entry: ZipInfo) -> bool:
@@ -50,7 +99,8 @@ def _is_source(entry: ZipInfo) -> bool:
 
 
 class _Local:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, until: float) -> None:
+        self.until = until
         self.archive = ZipFile(path)
         self.entries = {one.filename: one for one in self.archive.infolist()[:_MOST_FILES]}
 
@@ -59,7 +109,7 @@ class _Local:
 
     def read(self, path: str) -> bytes | None:
         entry = self.entries.get(path)
-        if entry is None or entry.file_size > _LARGEST:
+        if entry is None or entry.file_size > _LARGEST or time.monotonic() > self.until:
             return None
         try:
             with self.archive.open(entry) as file:
@@ -76,8 +126,8 @@ class _Local:
 class _Remote:
     """All sources are fetched at once, and held packed."""
 
-    def __init__(self, archive: RemoteZip, held: list[int]) -> None:
-        self.archive, self.held = archive, held
+    def __init__(self, archive: RemoteZip, held: list[int], until: float) -> None:
+        self.archive, self.held, self.until = archive, held, until
         self.entries = {one.filename: one for one in archive.entries()}
         if len(self.entries) > _MOST_FILES:
             raise UnknownError(f"it has more than {_MOST_FILES} files")
@@ -88,7 +138,7 @@ class _Remote:
 
     def read(self, path: str) -> bytes | None:
         entry, packed = self.entries.get(path), self._fetched().get(path)
-        if entry is None or packed is None:
+        if entry is None or packed is None or time.monotonic() > self.until:
             return None
         try:
             return unpacked(entry, packed)

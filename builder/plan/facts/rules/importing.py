@@ -17,9 +17,11 @@ def imports(stack: Stack) -> Iterator[Finding]:
 
 def _finding(one: Missing, taker: str, giver: str) -> Finding:
     through = f", which an import of {one.root} imports," if one.root != one.taker else ""
+    way = f"another release of {one.taker}"
+    way += f", or {one.giver} {one.older}, which has it" if one.older else f" or of {one.giver}"
     return impossible(
         f"{taker}{through} {'uses' if one.used else 'imports'} {one.lacked}, which {giver} does not have:"
-        f" the import ends; take another release of {one.taker} or of {one.giver}",
+        f" the import ends; take {way}",
         Value(f"{one.path}, line {one.line}", one.lacked, Source("wheel", taker)),
         Value("not there", one.lacked, Source("wheel", giver)),
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import requests
 from facts_shelf import Shelf
 
 from builder.core.errors import CellError
@@ -97,6 +98,41 @@ def test_a_module_that_another_place_may_add_is_not_lacking(cell, tmp_path, file
     assert judged(cell, tmp_path / "2", taker, wheel("giver", "2.0", members), wheel("other", "1.0", {}))
 
 
+def breaks_after(number: int, get):
+    """A line that gives no more than so many answers."""
+    left = [number]
+
+    def got(url: str, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            raise requests.ConnectionError
+        return get(url, **options)
+
+    return got
+
+
+def test_the_newest_older_release_that_has_it_is_named(cell, tmp_path) -> None:
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver import gone\n"})
+    giver = wheel("giver", "2.0", {"giver/__init__.py": ""})
+    older = dict[str, dict]()
+    for number in range(24):
+        text = "gone = 1" if number < 12 else ""
+        older |= wheel("giver", f"1.{number // 2}.{number % 2}", {"giver/__init__.py": text})
+    shelf = Shelf({**taker, **giver, **older})
+    locked = Pinned(
+        cell=cell,
+        base=RootfsBase(suite="bookworm", debs=(), epoch=0),
+        wheels=tuple(one for one in shelf.wheels() if one.version in {"1.0", "2.0"}),
+        epoch=0,
+    )
+    readings = ReadingCache(cache=tmp_path)
+    (found,) = readings.read_imports(cell, locked, shelf)  # type: ignore[arg-type]
+    assert found.older == "1.5.1"
+    assert readings.imports_of(cell, locked) == (found,)
+    (finding,) = check(cell, readings.truth(cell, locked, links=True), only=("imports",))
+    assert "take another release of taker, or giver 1.5.1, which has it" in finding.message
+
+
 def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_path) -> None:
     taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver import gone\n"})
     giver = wheel("giver", "2.0", {"giver/__init__.py": ""})
@@ -106,6 +142,9 @@ def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_pat
     )
     readings = ReadingCache(cache=tmp_path)
     assert readings.imports_of(cell, locked) == (), "nothing was read"
+    broken = Shelf({**taker, **giver})
+    broken.get = breaks_after(3, broken.get)  # type: ignore[method-assign]
+    assert readings.read_imports(cell, locked, broken) == (), "the line broke"  # type: ignore[arg-type]
     down = Shelf({**taker, **giver}, down=True)
     down.address = lambda wheel: down.offers("")  # type: ignore[assignment]
     assert readings.read_imports(cell, locked, down) == ()  # type: ignore[arg-type]
