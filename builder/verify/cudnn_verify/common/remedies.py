@@ -54,7 +54,7 @@ class Remedies(FrameworkBuilds):
             found = [command for command in found if command.where not in ("pip", "conda")]
         if "nix" in self.here.places:  # neither apt nor /usr/local is there
             found = [c for c in found if c.where != "apt" and "/usr/local" not in c.text]
-        if getattr(self.here, "uv_project", False):  # its environment has no pip
+        if getattr(self.here, "uv_project", False) or getattr(self.here, "uv", False):  # no pip is there
             found = [c._replace(text=_AS_UV.sub("uv pip", c.text)) if c.where == "pip" else c for c in found]
         if getattr(self.here, "podman", False):
             found = [c._replace(text=_as_podman(c.text)) if c.where == "docker" else c for c in found]

@@ -11,7 +11,7 @@ from ..common.package_facts import KERNEL_PACKAGES, two_that_exclude
 from ..common.remedies import Remedies
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts
 from ..common.versions import dotted, numbers
-from .fact_faults import FACT_FAULTS
+from .fact_faults import FACT_FAULTS, cuda_of_variant
 from .text_facts import CUDA_NUMBERED
 
 # Libraries of Windows whose number is CUDA's major
@@ -199,7 +199,7 @@ def _major_on_pypi(facts, detail):
     if row and row[3]:
         return int(row[3])
     here = "torch" in facts.packages and "windows" not in facts.places and not facts.cpu_told
-    default = Remedies(facts, detail, ("torch",)).cuda_of_build() if here else ()
+    default = Remedies(facts, detail, ("torch",)).cuda_of_build() if here else cuda_of_variant(facts)
     return next(iter(default), None)
 
 

@@ -112,6 +112,8 @@ def diagnose(reading):
     facts.places |= reading.places
     findings, harmless = find(reading.lines, facts)
     told = find_facts(reading.lines, facts)
+    if _hides_its_cause(findings):
+        findings = find_class(reading.lines, facts) + findings
     if not findings:
         short = len(reading.lines) <= _SHORT  # nobody pastes a whole log out of a window
         whole = _unwrapped(reading.lines) if short else reading.lines
@@ -149,6 +151,12 @@ def diagnose(reading):
         "harmless": harmless,
         "look": None if program else _look_for(equal if not decided else [], causes, facts.places, silent),
     }
+
+
+def _hides_its_cause(findings):
+    """Whether all that was found are messages that fit several causes and tell of none."""
+    kinds = {finding.signature.kind for finding in findings}
+    return kinds == {"wrapper"} and any(len(finding.causes) > 1 for finding in findings)
 
 
 def _unwrapped(lines):

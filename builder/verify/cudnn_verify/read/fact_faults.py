@@ -78,15 +78,21 @@ def build_without_card(facts, detail):
         variant = version.partition("+")[2]
         rows = [row for row in rows if (row["variant"] == variant if variant else row["default"])]
         rows = rows if version else []
-        told = numbers(facts.built_cuda)
+        told = numbers(facts.built_cuda) or (() if version else cuda_of_variant(facts))
         if variant == "cpu" or not (rows or told):
             return None
         if any(serves(rows[0], card) if rows else card_within(told, card) for card in cards):
             return None
-        build = "%s %s" % (name, version) if rows else "CUDA " + facts.built_cuda
+        build = "%s %s" % (name, version) if rows else "CUDA " + dotted(told)
         card = facts.cards[0] if facts.cards else "the card"
         return "%s has compute capability %s, which %s has no code for" % (card, facts.capability, build)
     return None
+
+
+def cuda_of_variant(facts):
+    """The CUDA (numbers) of the one variant of PyTorch (``cu128``) that a text names; () without one."""
+    names = [re.match(r"cu(\d\d)(\d)$", name) for name in facts.variants]
+    return tuple(map(int, names[0].groups())) if len(names) == 1 and names[0] else ()
 
 
 def _indexed(name):
