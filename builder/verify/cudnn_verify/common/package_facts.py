@@ -173,6 +173,14 @@ def _cupy_of_machine(remedies):
     return "cupy-cuda%dx" % major if len(here) == 1 and major in (12, 13) else None
 
 
+def _driver_toolkit(remedies):
+    """The toolkit of the newest CUDA that the driver serves, as the packages of NVIDIA name it; where no text
+    names that CUDA, the driver itself is asked.
+    """
+    asked = r"$(nvidia-smi | sed -n 's/.*CUDA.* Version: \([0-9]*\)\.\([0-9]*\).*/\1-\2/p')"
+    return "-".join(map(str, remedies.driver_cuda()[:2])) or asked
+
+
 def _tensorrt_major(remedies):
     found = re.match(r"lib(?:nvinfer|nvonnxparser)\w*\.so\.(\d+)", str(remedies.detail.get("library")))
     return found.group(1) if found and int(found.group(1)) >= 10 else None  # PyPI has them from 10 on
@@ -496,7 +504,7 @@ def _toolkit_for(remedies):
         first = max(first, (12, 9))
     if nvcc and nvcc >= first:
         return None
-    return dotted(max(first, build if build[:1] == first[:1] else ()))
+    return dotted(max(first, build))
 
 
 def _told_old(remedies):
@@ -800,7 +808,13 @@ _DISTRIBUTIONS = {"flashinfer": "flashinfer-python"}
 
 def _needed_release(remedies):
     """``bitsandbytes>=0.46.1``: the package and the oldest release that the line asks for, or None."""
-    for name, floor in (("needed", "floor"), ("asks", "least"), ("who", "at"), ("told", "since")):
+    for name, floor in (
+        ("needed", "floor"),
+        ("asks", "least"),
+        ("who", "at"),
+        ("told", "since"),
+        ("named", "above"),
+    ):
         package, version = remedies.detail.get(name), remedies.detail.get(floor)
         ceiling = re.escape(version or "") + r"\s+or\s+(?:less|older|lower|earlier|below)\b"
         if version and re.search(ceiling, _failing_words(remedies)):
@@ -906,6 +920,7 @@ PACKAGE_FACTS = {
     "torch-cuda-name": lambda _: _torch_cuda_name("-"),
     "known-arch": _known_arch,
     "tensorrt-major": _tensorrt_major,
+    "driver-toolkit": _driver_toolkit,
     "quack-told": lambda r: "quack-kernels" in getattr(r.here, "here", ()) or "quack" in _failing_words(r),
     "nvcc-below-build": lambda r: () < numbers(getattr(r.here, "nvcc", None)) < r.cuda_of_build(),
     "cudnn-header": lambda r: "cudnn.h" in _failing_words(r),

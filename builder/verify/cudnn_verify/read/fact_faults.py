@@ -89,6 +89,15 @@ def build_without_card(facts, detail):
     return None
 
 
+def nvcc_of_other_major(facts, detail):
+    """Something is compiled here by the nvcc of another CUDA major version than PyTorch's."""
+    build, nvcc = Remedies(facts, detail, ("torch",)).cuda_of_build(), numbers(facts.nvcc)
+    known = build and nvcc and "torch" in facts.named and (facts.building or facts.compiling)
+    if not known or build[:1] == nvcc[:1]:
+        return None
+    return "nvcc is of CUDA %s, and PyTorch of CUDA %s" % (dotted(nvcc), dotted(build))
+
+
 def cuda_of_variant(facts):
     """The CUDA (numbers) of the one variant of PyTorch (``cu128``) that a text names; () without one."""
     names = [re.match(r"cu(\d\d)(\d)$", name) for name in facts.variants]
@@ -112,6 +121,7 @@ def onnxruntime_of_other_cuda(facts, detail):
     remedies = Remedies(facts, detail, ("onnxruntime",))
     majors = {numbers(row["cuda"])[0] for row in remedies.rows if row["cuda"]}
     named = facts.cuda_majors if "torch" in facts.packages else facts.cuda_named or facts.cuda_majors
+    named = named - majors or named  # where both are told, the other one is what is here
     both = (1, 17) <= numbers(remedies.version)[:2] < (1, 19)  # an index of their own had those for CUDA 12
     if remedies.framework != "onnxruntime" or both or len(majors) != 1 or len(named) != 1 or majors == named:
         return None
@@ -275,6 +285,7 @@ FACT_FAULTS = {
     "triton-apart": triton_apart,
     "jax-apart": jax_apart,
     "build-without-card": build_without_card,
+    "nvcc-of-other-major": nvcc_of_other_major,
     "jetson-without-code": jetson_without_code,
     "onnxruntime-of-other-cuda": onnxruntime_of_other_cuda,
     "cupy-of-other-cuda": cupy_of_other_cuda,
