@@ -8,6 +8,7 @@ it than of the framework. Training is in bfloat16 on the CPU, whatever type the 
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import sys
@@ -29,6 +30,7 @@ import torchvision.ops  # noqa: E402
 from torch.utils import data  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+from builder.verify.cudnn_verify.measure import suite_torch  # noqa: E402
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS  # noqa: E402
 from builder.verify.cudnn_verify.measure.protocol import Ctx  # noqa: E402
 from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD, judge_results  # noqa: E402
@@ -44,7 +46,6 @@ REASONS = {
     ("linalg", "gemm-scale-forgotten"): "FP8 is computed on a card alone",
     ("loader", "not-pinned"): "memory is pinned beside a card alone",
     ("comm", "not-reduced"): "one card: the sum over one rank is its own part",
-    ("comm", "other-version"): "NCCL is loaded beside a card alone",
 }
 """Why a fault cannot be put into PyTorch on the CPU."""
 
@@ -660,8 +661,22 @@ def _tail_lost(dtype):
     return [mock.patch.object(spread, "all_gather", gather)]
 
 
+@fault("comm", "other-version")
+def _other_version(dtype):
+    def other(version):
+        version._obj.value += 100
+        return hit(0)
+
+    nccl = types.SimpleNamespace(ncclGetVersion=other)
+    return [mock.patch.object(suite_torch, "open_library", return_value=nccl)]
+
+
 def main(list_of_faults: str) -> None:
-    framework = FRAMEWORKS["torch"](Ctx("torch", {}, os.open(os.devnull, os.O_WRONLY)))
+    wheel = "nvidia-nccl-cu12"
+    packages = {wheel: {"name": wheel, "version": importlib.metadata.version(wheel)}}
+    framework = FRAMEWORKS["torch"](
+        Ctx("torch", {"facts": {"packages": packages}}, os.open(os.devnull, os.O_WRONLY))
+    )
     framework.load()
     if hasattr(framework, "prepare"):
         framework.prepare(None)

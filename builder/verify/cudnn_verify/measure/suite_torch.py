@@ -10,7 +10,7 @@ from ..common.distributions import canonical
 from ..common.versions import dotted, numbers
 from .cuda import Driver, ctypes, open_library
 from .fw_common import imported
-from .library_files import mapped_libraries
+from .library_files import mapped_paths
 from .reference import CONVOLUTION_KINDS, ROUNDING, STRIDED, STRIDED_TERMS
 from .suite_judge import suite_row
 from .suite_place import PINNED, place_of_address
@@ -41,6 +41,8 @@ from .suite_reference import (
     uniform_bounds,
     uniform_moments,
 )
+
+_NCCL = re.compile(r"libnccl\.so(\.|$)")
 
 
 class Counted(object):
@@ -505,7 +507,7 @@ class TorchSuites(object):
             rows = [self.row("all_gather of one card", out, x.double().cpu(), EXACT, largest=0.0)]
         finally:
             spread.destroy_process_group()
-        return rows + (self._nccl(rows[0]) if self.driver else [])
+        return rows + self._nccl(rows[0])
 
     def _nccl(self, row):
         rows, packages = [], self.ctx.facts.get("packages") or {}
@@ -518,7 +520,8 @@ class TorchSuites(object):
                 self.row("all_reduce, card %d" % at, part, total, EXACT, largest=0.0)
                 for at, part in enumerate(parts)
             ]
-        loaded = [one["path"] for one in mapped_libraries() or [] if one["name"].startswith("libnccl.so")]
+        # mapped_libraries has CUDA's and cuDNN's alone
+        loaded = [path for path in sorted(mapped_paths() or ()) if _NCCL.match(os.path.basename(path))]
         wheels = [one for name, one in packages.items() if canonical(name).startswith("nvidia-nccl-cu")]
         if not loaded or not wheels:
             self.skipped["version of NCCL"] = "it comes from no wheel of NVIDIA's here"

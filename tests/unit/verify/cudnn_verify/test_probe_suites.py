@@ -11,6 +11,7 @@ import random
 import re
 import signal
 import struct
+import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from builder.verify.cudnn_verify.common.tables import read_frameworks
 from builder.verify.cudnn_verify.measure import suite_stages, suite_torch
 from builder.verify.cudnn_verify.measure.convolution import Bench
 from builder.verify.cudnn_verify.measure.cuda import CudaError
+from builder.verify.cudnn_verify.measure.library_files import mapped_paths
 from builder.verify.cudnn_verify.measure.protocol import own_fault
 from builder.verify.cudnn_verify.measure.reference import (
     CONVOLUTION_KINDS,
@@ -65,7 +67,8 @@ NAN, INF = float("nan"), float("inf")
 
 def row(found=(1.0, 2.0), wanted=(1.0, 2.0), **changed):
     place = {"devices": ["cuda:0"], "memory": [ON_CARD + "0"], "largest": 0.01}
-    return suite_row("a product", list(found), list(wanted), "a book", **{**place, **changed})
+    what = changed.pop("what", "a product")
+    return suite_row(what, list(found), list(wanted), "a book", **{**place, **changed})
 
 
 @pytest.mark.parametrize(
@@ -321,6 +324,53 @@ def test_each_suite_has_a_check_and_each_framework_s_suite_a_method():
     for framework, kind in suite_stages.SUITE_CLASSES.items():
         assert set(suites[framework]) <= set(SUITES)
         assert all(callable(getattr(kind, name.replace("-", "_"))) for name in suites[framework])
+
+
+NCCL = """
+static int version = %d;
+int ncclGetVersion(int *found) { if (!found) return 4; *found = version; return 0; }
+"""
+"""Of nccl.h: ``ncclResult_t ncclGetVersion(int *version)``; 4 is ncclInvalidArgument."""
+
+
+@pytest.mark.parametrize(
+    ("number", "wheel", "sound"),
+    [
+        (22105, "2.21.5", True),
+        (22105, "2.21.5.post1", True),
+        (22304, "2.21.5", False),
+        (22104, "2.21.5", False),
+    ],
+)
+def test_the_nccl_that_is_loaded_is_that_of_the_wheel_and_each_card_gets_the_sum(
+    number, wheel, sound, recorder, tmp_path, monkeypatch
+):
+    """A double of NCCL that says its release, and a PyTorch of two cards that says what each got."""
+    source, library = tmp_path / "nccl.c", tmp_path / "libnccl.so.2"
+    source.write_text(NCCL % number)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    loaded = ctypes.CDLL(str(library))
+    assert str(library) in mapped_paths()
+    others = [path for path in mapped_paths() if str(tmp_path) not in path and "nccl" in path]
+    monkeypatch.setattr(suite_torch, "mapped_paths", lambda: set(mapped_paths()) - set(others))
+    ctx = recorder()
+    ctx.facts = {"packages": {"nvidia-nccl-cu12": {"name": "nvidia-nccl-cu12", "version": wheel}}}
+    suites = suite_torch.TorchSuites.__new__(suite_torch.TorchSuites)
+    suites.ctx, suites.skipped = ctx, {}
+    cards = SimpleNamespace(device_count=lambda: 2, nccl=SimpleNamespace(all_reduce=lambda parts: None))
+    suites.api = SimpleNamespace(cuda=cards, full=lambda shape, value, device: [value] * shape[0])
+    suites.row = lambda what, part, wanted, basis, **bounds: row(part, wanted, what=what, **bounds)
+    (first, second, version), skipped = suites._nccl(row()), suites.skipped
+    assert not skipped
+    assert (version["found"] == version["wanted"]) is sound
+    assert bool(judge_results([version])["faults"]) is not sound
+    # nothing was added up: each card has its own part
+    assert [len(judge_results([part])["faults"]) for part in (first, second)] == [1, 1]
+    assert first["wanted"] == [3.0] * 3000
+    assert loaded.ncclGetVersion(None) == 4
+    ctx.facts = {}
+    assert len(suites._nccl(row())) == 2
+    assert list(suites.skipped) == ["version of NCCL"]
 
 
 def in_the_documentation():
@@ -635,39 +685,6 @@ def test_the_page_shows_each_suite_with_its_worst_result_or_its_reason(bare):
     assert line in " ".join(page.split())
     assert "comm (no framework): not run: no GPU" in page
     assert "Suites" not in render_page({key: bare[key] for key in bare if key != "suites"}, Style())
-
-
-class LoadedNccl:
-    """NCCL 2.21.5, by the number that nccl.h gives it."""
-
-    def ncclGetVersion(self, number):
-        number._obj.value = 22105
-        return 0
-
-
-@pytest.mark.parametrize(
-    ("wheel", "faults"),
-    [
-        ("2.21.5", 0),
-        ("2.21.5.post1", 0),
-        ("2.27.3", 1),
-        ("2.21.4", 1),
-    ],
-)
-def test_the_nccl_that_is_loaded_is_the_wheel_s(monkeypatch, wheel, faults):
-    loaded = [{"name": "libnccl.so.2", "path": "/site/nvidia/nccl/lib/libnccl.so.2"}]
-    monkeypatch.setattr(suite_torch, "mapped_libraries", lambda: loaded)
-    monkeypatch.setattr(suite_torch, "open_library", {loaded[0]["path"]: LoadedNccl()}.__getitem__)
-    packages = {"nvidia-nccl-cu12": {"name": "nvidia-nccl-cu12", "version": wheel}}
-    suites = suite_torch.TorchSuites.__new__(suite_torch.TorchSuites)
-    suites.ctx = SimpleNamespace(facts={"packages": packages})
-    suites.api = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 1))
-    suites.skipped = {}
-    (told,) = suites._nccl(row(largest=0.0))
-    assert len(judge_results([told])["faults"]) == faults
-    suites.ctx.facts = {}
-    assert suites._nccl(row()) == []
-    assert list(suites.skipped) == ["version of NCCL"]
 
 
 def kept(value, bits):
