@@ -14,6 +14,8 @@ import pytest
 from nvidia_driver import BRANCHES, real_driver, without_nodes
 from nvidia_headers import releases
 
+from builder.verify.cudnn_verify.measure.suite_judge import ON_CARD
+
 if TYPE_CHECKING:
     from fault_doubles import Doubles
     from fault_scene import Scene
@@ -123,6 +125,44 @@ def test_a_device_address_is_no_address_of_the_host(doubles: Doubles, tmp_path: 
     assert run_program(doubles, touch, tmp_path)[0].returncode == -11
 
 
+_PLACES = """\
+import ctypes, os, sys
+sys.path.insert(0, sys.argv[1])
+from builder.verify.cudnn_verify.measure.cuda import Driver
+from builder.verify.cudnn_verify.measure.protocol import Ctx
+from builder.verify.cudnn_verify.measure.suite_place import place_of_address
+driver = Driver(Ctx("places", {}, os.open(os.devnull, os.O_WRONLY)))
+driver.call("cuInit", 0)
+host = ctypes.create_string_buffer(64)
+for card in (0, 1):
+    driver.use(card)
+    print(place_of_address(driver, driver.allocate(4096) + 64))
+print(place_of_address(driver, ctypes.addressof(host)))
+freed = driver.allocate(4096)
+driver.call("cuMemFree_v2", freed)
+print(place_of_address(driver, freed))
+print(place_of_address(driver, 0), place_of_address(None, 64))
+"""
+
+
+def test_the_driver_says_on_which_card_a_result_lies(doubles: Doubles) -> None:
+    """A silent CPU is seen by the address, whatever the framework says."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PLACES, str(Path(__file__).resolve().parents[2])],
+        env={"LD_LIBRARY_PATH": str(doubles.driver()), "RTBUILD_DOUBLE_DEVICES": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    on_first, on_second, *others = done.stdout.splitlines()
+    assert (on_first, on_second) == (ON_CARD + "0", ON_CARD + "1")
+    assert [line.partition(" (")[0] for line in others] == [
+        "no memory of CUDA",
+        "no memory of CUDA",
+        "memory of the host memory of the host",
+    ]
+
+
 _ASK = """\
 import ctypes, json, sys
 from ctypes import byref, c_size_t, c_uint64
@@ -140,6 +180,7 @@ calls = {
     "cuMemGetInfo_v2": (byref(size), byref(size)),
     "cuMemAlloc_v2": (byref(pointer), c_size_t(64)),
     "cuMemFree_v2": (c_uint64(4096),),
+    "cuPointerGetAttribute": (byref(number), 2, c_uint64(4096)),
     "cuMemcpyHtoD_v2": (c_uint64(4096), text, c_size_t(4)),
     "cuMemcpyDtoH_v2": (text, c_uint64(4096), c_size_t(4)),
 }

@@ -13,7 +13,7 @@
 #define GUARD ((size_t)1 << 16)
 #define MOST 4096
 
-typedef struct { CUdeviceptr address; size_t size, reserved; unsigned char *bytes; } Block;
+typedef struct { CUdeviceptr address; size_t size, reserved; unsigned char *bytes; int card; } Block;
 
 static int started;
 static char contexts[16];
@@ -157,6 +157,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
     if (fence == MAP_FAILED || !block->bytes) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(block->bytes, 0xa5, size);
     block->size = size;
+    block->card = (int)((char *)current - contexts);
     block->address = *address = (CUdeviceptr)(uintptr_t)fence + GUARD;
     return CUDA_SUCCESS;
 }
@@ -172,6 +173,17 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address) {
+    Block *block;
+    STARTED(cuPointerGetAttribute);
+    BAD(cuPointerGetAttribute, !value, "no place for the value");
+    block = block_of(address, 0);
+    if (!block) return CUDA_ERROR_INVALID_VALUE; /* memory of the host, which CUDA has never seen */
+    if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) *(unsigned *)value = CU_MEMORYTYPE_DEVICE;
+    else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) *(int *)value = block->card;
+    else BAD(cuPointerGetAttribute, 1, "attribute %d", (int)attribute);
+    return CUDA_SUCCESS;
+}
 EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
     void *bytes;
     CONTEXT(cuMemcpyHtoD_v2);
