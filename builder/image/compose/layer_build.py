@@ -27,13 +27,9 @@ from builder.image.compose.layer_plan import (
 from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers import MEDIA_TYPES, BaseLayers, Layer, Lease, open_layer, tar_layer
 from builder.image.wheels import (
-    Archive,
-    Excerpt,
-    Tree,
     check_python,
-    keep_excerpt,
+    obtain_layer,
     refuse_collisions,
-    write_layer,
 )
 from builder.plan.lock import Group
 from builder.sources.oci import Registry, blobs_of, parse_config
@@ -215,26 +211,24 @@ class LayerBuild:
         with self._guard:
             _, wheels = heapq.heappop(self._waiting)
         given = self.given
-        lease, keys = given.lease, layer_keys_of(wheels, given.pinned)
-        with self.span(f"layer of {title_of(wheels)}"), ExitStack() as files:
-            archives = [files.enter_context(Archive(self._paths[wheel.sha256])) for wheel in wheels]
-            trees = [installed(*pair, given.pinned) for pair in zip(archives, wheels, strict=True)]
-            # Without scripts the layer is the same for every Python and pip.
-            key = keys[-1] if any(tree.scripts for tree in trees) else keys[0]
-            excerpt = Excerpt()
-            layer = lease.obtain(key, lambda target: self._make(trees, target, excerpt))
-        if layer.new:
-            keep_excerpt(layer, excerpt, lease)
+        title, keys, cell = title_of(wheels), layer_keys_of(wheels, given.pinned), given.pinned.cell
+        with self.span(f"layer of {title}"), ExitStack() as files:
+            trees = [
+                files.enter_context(installed(self._paths[wheel.sha256], wheel, given.pinned))
+                for wheel in wheels
+            ]
+            layer = obtain_layer(
+                trees,
+                given.lease,
+                # Without scripts the layer is the same for every Python and pip.
+                keys[-1] if any(tree.scripts for tree in trees) else keys[0],
+                title,
+                compression=cell.options.compression,
+                as_listed=cell.dependencies == "listed",
+                advance=self._meter(title, sum(tree.size for tree in trees)),
+            )
         self._known[wheels] = layer
         self._ready(wheels, layer)
-
-    def _make(self, trees: Sequence[Tree], target: Path, excerpt: Excerpt) -> Layer:
-        pinned = self.given.pinned
-        compression, listed = pinned.cell.options.compression, pinned.cell.dependencies == "listed"
-        title = title_of(tuple(tree.wheel for tree in trees))
-        advance = self._meter(title, sum(tree.size for tree in trees))
-        with target.open("wb") as blob:
-            return write_layer(trees, blob, title, compression, advance, as_listed=listed, excerpt=excerpt)
 
 
 def refuse_hidden(tar: Path, base: RootfsBase) -> None:

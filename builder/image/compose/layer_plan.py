@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from builder.core.digests import digest_of
 from builder.core.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
@@ -10,7 +11,7 @@ from builder.image.compose import pythons
 from builder.image.compose.rootfs import rootfs_key
 from builder.image.layers import BaseLayers, Layer, LayerStore, Lease, codec
 from builder.image.recipe import LEFT_OUT, pip_of
-from builder.image.wheels import LAYOUT, NAMED_FOR_PYTHON, Archive, Tree, check_tags
+from builder.image.wheels import LAYOUT, NAMED_FOR_PYTHON, Tree, check_tags
 from builder.image.wheels import style as launcher_style
 from builder.plan.lock import Group, groups_of, stands_alone
 
@@ -140,7 +141,7 @@ def title_of(group: Group) -> str:
     return f"{group[0].name} {group[0].version}" if len(group) == 1 else f"{len(group)} small wheels"
 
 
-def installed(archive: Archive, wheel: Wheel, pinned: Pinned) -> Tree:
-    """The files that installing an open wheel would leave in the lock's image."""
+def installed(path: Path, wheel: Wheel, pinned: Pinned) -> Tree:
+    """The wheel, open, with the files that installing it would leave in the lock's image."""
     cell, style = pinned.cell, launcher_style(pip_of(pinned).version)
-    return Tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
+    return Tree(path, wheel, python=cell.python, style=style, slim=cell.options.slim)

@@ -11,7 +11,7 @@ from builder.core.cuda_libraries import CUDA_LIBRARY
 from builder.core.model import Pinned, RegistryBase, Wheel
 from builder.image.compose.layer_plan import installed, plan, python_title, title_of
 from builder.image.layers import Layer, LayerStore
-from builder.image.wheels import Archive, Member
+from builder.image.wheels import Member
 
 UNPACKED = 2.0
 """Bytes unpacked for each byte of a wheel that is not at hand: measured on TensorFlow 2.8.4 with CUDA 11."""
@@ -139,9 +139,8 @@ def _package(wheel: Wheel, pinned: Pinned, path: Path, files: list[FileSize]) ->
     size = partial(PackageSize, name=wheel.name, version=wheel.version)
     if not path.is_file():
         return size(unpacked=round(wheel.size * UNPACKED), compressed=wheel.size, known=False)
-    with Archive(path) as archive:
-        found = installed(archive, wheel, pinned)
-    files += [FileSize(path=f"/{file.path}", size=file.size, package=wheel.name) for file in found.files]
+    with installed(path, wheel, pinned) as found:
+        files += [FileSize(path=f"/{file.path}", size=file.size, package=wheel.name) for file in found.files]
     packed = sum(f.content.compressed if isinstance(f.content, Member) else f.size for f in found.files)
     return size(unpacked=found.size, compressed=packed, known=True)
 

@@ -1,6 +1,6 @@
 from .archive import DEEPEST_PATH, LONGEST_PATH, Archive, Member
-from .convert import LAYOUT, refuse_collisions, write_layer
-from .excerpt import Excerpt, excerpt_of, is_library, is_source, keep_excerpt
+from .convert import LAYOUT, obtain_layer, refuse_collisions
+from .excerpt import excerpt_of, is_library, is_source
 from .launchers import NAMED_FOR_PYTHON, EntryPointError, entry_points, scripts, style
 from .wheel import SITE, Tree, check_python, check_tags, parents
 
@@ -12,7 +12,6 @@ __all__ = [
     "SITE",
     "Archive",
     "EntryPointError",
-    "Excerpt",
     "Member",
     "Tree",
     "check_python",
@@ -21,10 +20,9 @@ __all__ = [
     "excerpt_of",
     "is_library",
     "is_source",
-    "keep_excerpt",
+    "obtain_layer",
     "parents",
     "refuse_collisions",
     "scripts",
     "style",
-    "write_layer",
 ]

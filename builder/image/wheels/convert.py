@@ -9,17 +9,53 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import BinaryIO
 
 from builder.core.digests import canonical_json
 from builder.core.errors import CellError
-from builder.image.layers import END, BlobWriter, Compression, Layer, directory_header, file_header, padding
-from builder.image.wheels.excerpt import Excerpt
+from builder.image.layers import (
+    END,
+    BlobWriter,
+    Compression,
+    Layer,
+    Lease,
+    directory_header,
+    file_header,
+    padding,
+)
+from builder.image.wheels.excerpt import Excerpt, keep_excerpt
 from builder.image.wheels.wheel import File, Tree, parents
 
 LAYOUT = 1
 """Version of the form of a wheel's layer. Goes up with every change to the bytes of a tar stream, and is
 part of the layers' keys."""
+
+
+def obtain_layer(
+    trees: Sequence[Tree],
+    lease: Lease,
+    key: str,
+    title: str,
+    *,
+    compression: Compression,
+    as_listed: bool,
+    advance: Callable[[int], None],
+) -> Layer:
+    """The layer of ``key`` in the store, made of ``trees`` by :func:`write_layer` if nobody has made it.
+
+    Its excerpt is kept beside it.
+    """
+    excerpt = Excerpt()
+
+    def make(target: Path) -> Layer:
+        with target.open("wb") as blob:
+            return write_layer(trees, blob, title, compression, advance, as_listed=as_listed, excerpt=excerpt)
+
+    layer = lease.obtain(key, make)
+    if layer.new:
+        keep_excerpt(layer, excerpt, lease)
+    return layer
 
 
 def write_layer(
@@ -75,7 +111,7 @@ def write_layer(
             writer.write(padding(file.size))
             digests[path] = digest.hexdigest()
             if file.sha256 not in (None, digests[path]):
-                raise owner.archive.error(f"/{path} is not what its RECORD says: the hash differs")
+                raise owner.error(f"/{path} is not what its RECORD says: the hash differs")
         writer.write(END)
         layer = writer.finish()
     for one in trees:

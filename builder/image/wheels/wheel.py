@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.message import Message
+from pathlib import Path
 
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
@@ -56,19 +57,26 @@ class File:
     """The bytes that pip makes, or the member of the archive."""
 
 
-class Tree:
-    """The installed form of ``wheel``; with ``slim`` without the files that an image does without.
+class Tree(Archive):
+    """An open wheel in its installed form; with ``slim`` without the files that an image does without.
 
-    Its ``archive`` is open as long as the tree is used. Raises :class:`~builder.core.errors.CellError`.
+    Raises :class:`~builder.core.errors.CellError`.
     """
 
-    def __init__(self, archive: Archive, wheel: Wheel, *, python: str, style: Style, slim: bool) -> None:
-        self.archive = archive
+    def __init__(self, path: Path, wheel: Wheel, *, python: str, style: Style, slim: bool) -> None:
+        super().__init__(path)
         self.wheel = wheel
+        try:
+            self._lay_out(python, style, slim=slim)
+        except BaseException:
+            self.close()
+            raise
+
+    def _lay_out(self, python: str, style: Style, *, slim: bool) -> None:
         self._info = self._info_folder()
         version = str(self._headers("WHEEL").get("Wheel-Version", ""))
         if version.partition(".")[0] != "1":
-            raise archive.error(f"is in wheel format {version or 'without a version'}; this reads format 1")
+            raise self.error(f"is in wheel format {version or 'without a version'}; this reads format 1")
         requires = self._headers("METADATA").get("Requires-Python")
         self.requires_python = str(requires) if requires else None
         self._points = self._entry_points()
@@ -79,57 +87,57 @@ class Tree:
         self.files = tuple(files[path] for path in sorted(files))
         for path in files:
             if "/.wh." in path:  # https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
-                raise archive.error(f"/{shown(path)} would remove files of other packages from the image")
+                raise self.error(f"/{shown(path)} would remove files of other packages from the image")
         for folder in (folder for path in files for folder in parents(path)):
             if folder in files:
-                raise archive.error(f"/{folder} would be a file and a folder")
+                raise self.error(f"/{folder} would be a file and a folder")
 
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
 
     def pieces(self, file: File) -> Iterator[bytes]:
-        return iter([file.content]) if isinstance(file.content, bytes) else self.archive.chunks(file.content)
+        return iter([file.content]) if isinstance(file.content, bytes) else self.chunks(file.content)
 
     def _info_folder(self) -> str:
-        folders = {name.partition("/")[0] for name in self.archive.members if ".dist-info/" in name}
+        folders = {name.partition("/")[0] for name in self.members if ".dist-info/" in name}
         infos = sorted(folder for folder in folders if folder.endswith(".dist-info"))
         if len(infos) != 1:
-            raise self.archive.error(f"has {len(infos)} .dist-info folders, a wheel has one")
+            raise self.error(f"has {len(infos)} .dist-info folders, a wheel has one")
         named = canonicalize_name(infos[0].removesuffix(".dist-info").rpartition("-")[0])
         if named != canonicalize_name(self.wheel.name):
-            raise self.archive.error(f"holds {named}, not {self.wheel.name}")
+            raise self.error(f"holds {named}, not {self.wheel.name}")
         return infos[0]
 
     def _headers(self, name: str) -> Message:
-        return email.parser.BytesHeaderParser().parsebytes(self.archive.read(f"{self._info}/{name}"))
+        return email.parser.BytesHeaderParser().parsebytes(self.read(f"{self._info}/{name}"))
 
     def _entry_points(self) -> dict[str, str]:
         name = f"{self._info}/entry_points.txt"
-        if name not in self.archive.members:
+        if name not in self.members:
             return {}
         try:
-            return entry_points(self.archive.read(name, most=_LARGEST_POINTS).decode())
+            return entry_points(self.read(name, most=_LARGEST_POINTS).decode())
         except (EntryPointError, UnicodeDecodeError) as problem:
-            raise self.archive.error(str(problem)) from problem
+            raise self.error(str(problem)) from problem
 
     def _record(self) -> dict[str, tuple[str, str]]:
         """``RECORD``: file → (hash, size), both as written and both empty if it gives none."""
         rows: dict[str, tuple[str, str]] = {}
-        files = len(self.archive.members)
+        files = len(self.members)
         try:
-            text = self.archive.read(f"{self._info}/RECORD", most=_LARGEST_RECORD).decode()
+            text = self.read(f"{self._info}/RECORD", most=_LARGEST_RECORD).decode()
             for row in filter(None, csv.reader(text.splitlines())):
                 name, hashed, size = (*row, "", "", "")[:3]
                 if name.startswith("/") or ".." in name.split("/"):
-                    raise self.archive.error(f"its RECORD names {name!r}, outside of the archive")
+                    raise self.error(f"its RECORD names {name!r}, outside of the archive")
                 rows[name] = (hashed, size)
                 if len(rows) > files + 1000:  # some builders record what they then leave out
-                    raise self.archive.error(f"its RECORD names more files than the {files} in it")
+                    raise self.error(f"its RECORD names more files than the {files} in it")
         except UnicodeDecodeError as problem:
-            raise self.archive.error(f"its RECORD is not UTF-8: {problem}") from problem
+            raise self.error(f"its RECORD is not UTF-8: {problem}") from problem
         except csv.Error as problem:
-            raise self.archive.error(f"its RECORD cannot be read: {problem}") from problem
+            raise self.error(f"its RECORD cannot be read: {problem}") from problem
         return rows
 
     def _files(self, python: str, style: Style, *, slim: bool) -> dict[str, File]:
@@ -137,7 +145,7 @@ class Tree:
         files: dict[str, File] = {}
         moved: dict[str, str] = {}
         changed: dict[str, File] = {}
-        for member in self.archive.members.values():
+        for member in self.members.values():
             path = self._destination(member.name)
             if self._is_generated(path, member.name):
                 continue
@@ -148,7 +156,7 @@ class Tree:
             if isinstance(file.content, bytes):
                 changed[member.name] = file
             if path in files:
-                raise self.archive.error(f"two of its files are both installed as /{path}")
+                raise self.error(f"two of its files are both installed as /{path}")
             files[path] = file
         generated = {file.path: file for file in self._generated(python, style)}
         lines = [
@@ -170,7 +178,7 @@ class Tree:
         scheme, _, path = rest.partition("/")
         if scheme not in _ROOTS or not path:
             schemes = ", ".join(sorted(_ROOTS))
-            raise self.archive.error(f"{name} belongs to no installation scheme ({schemes})")
+            raise self.error(f"{name} belongs to no installation scheme ({schemes})")
         return "/".join([_ROOTS[scheme], *([self.wheel.name] if scheme == "headers" else []), path])
 
     def _is_generated(self, path: str, name: str) -> bool:
@@ -186,17 +194,17 @@ class Tree:
         mode = 0o755 if member.executable else 0o644
         hashed, size = self._rows.get(member.name, ("", ""))
         if size and size != str(member.size):
-            raise self.archive.error(f"{member.name} has {member.size} bytes, its RECORD says {size}")
-        start = next(filter(None, self.archive.chunks(member)), b"") if _is_script(member.name) else b""
+            raise self.error(f"{member.name} has {member.size} bytes, its RECORD says {size}")
+        start = next(filter(None, self.chunks(member)), b"") if _is_script(member.name) else b""
         if start.startswith(b"#!python"):
-            content = self.archive.read(member.name, most=64 << 20)
+            content = self.read(member.name, most=64 << 20)
             self._check_hash(member.name, [content], hashed)
             # The whole line goes, with any options in it: so does pip.
             return _made(path, f"#!{_INTERPRETER}\n".encode() + content.partition(b"\n")[2], mode)
         digest = _hex(hashed) if hashed.startswith("sha256=") else None
         if digest is None:
             # sha384 and sha512 are allowed and rare; they are checked here, once, by reading the file early.
-            self._check_hash(member.name, self.archive.chunks(member), hashed)
+            self._check_hash(member.name, self.chunks(member), hashed)
         return File(path=path, mode=mode, size=member.size, sha256=digest, content=member)
 
     def _check_hash(self, name: str, content: Iterable[bytes], hashed: str) -> None:
@@ -204,12 +212,12 @@ class Tree:
         if not hashed:
             return
         if algorithm not in ("sha256", "sha384", "sha512"):
-            raise self.archive.error(f"its RECORD hashes {name} with {algorithm}, which is not safe")
+            raise self.error(f"its RECORD hashes {name} with {algorithm}, which is not safe")
         found = hashlib.new(algorithm)
         for piece in content:
             found.update(piece)
         if expected.rstrip("=") not in {_text(found.digest()), found.hexdigest()}:
-            raise self.archive.error(f"{name} is not what its RECORD says: the hash differs")
+            raise self.error(f"{name} is not what its RECORD says: the hash differs")
 
     def _generated(self, python: str, style: Style) -> Iterator[File]:
         """The files that pip adds: a script for each entry point, and its two marks."""
@@ -217,7 +225,7 @@ class Tree:
             for name, content in scripts(self._points, interpreter=_INTERPRETER, python=python, style=style):
                 yield _made(f"{_BIN}/{name}", content, 0o755)
         except EntryPointError as problem:
-            raise self.archive.error(str(problem)) from problem
+            raise self.error(str(problem)) from problem
         yield _made(f"{SITE}/{self._info}/INSTALLER", b"pip\n", 0o644)
         # Every wheel of a lock is asked for by name, so pip marks every one.
         yield _made(f"{SITE}/{self._info}/REQUESTED", b"", 0o644)

@@ -26,8 +26,7 @@ POINTS = "[console_scripts]\n" + "".join(f"e{number} = a:b\n" for number in rang
 
 
 def installed(made: Made) -> None:
-    with Archive(made.path) as archive:
-        Tree(archive, made.wheel, python="3.11", style=style("26.0.1"), slim=True)
+    Tree(made.path, made.wheel, python="3.11", style=style("26.0.1"), slim=True).close()
 
 
 def zeros(size: int) -> bytes:

@@ -54,8 +54,8 @@ def made(tmp_path: Path) -> Made:
 
 
 def installed(made: Made, *, slim: bool) -> Tree:
-    with Archive(made.path) as archive:
-        return Tree(archive, made.wheel, python="3.11", style="removesuffix", slim=slim)
+    with Tree(made.path, made.wheel, python="3.11", style="removesuffix", slim=slim) as tree:
+        return tree
 
 
 def written(made: Made, folder: Path) -> Path:

@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 
 
 def installed(made: Made, *, python: str = "3.11", pip: str = "26.0.1", slim: bool = True) -> Tree:
-    with Archive(made.path) as archive:
-        return Tree(archive, made.wheel, python=python, style=style(pip), slim=slim)
+    with Tree(made.path, made.wheel, python=python, style=style(pip), slim=slim) as tree:
+        return tree
 
 
 def convert(made: Made) -> bytes:
     target = io.BytesIO()
-    with Archive(made.path) as archive:
-        found = Tree(archive, made.wheel, python="3.11", style="removesuffix", slim=True)
+    with Tree(made.path, made.wheel, python="3.11", style="removesuffix", slim=True) as found:
         write_layer([found], target, "title", "zstd", lambda _: None, as_listed=False, excerpt=Excerpt())
     return target.getvalue()
 
