@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from doubles import small_image
-from doubles.registry import RegistryDouble, serve
+from doubles.registry import RegistryDouble, registry_client, serve
 
-from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def server() -> Iterator[RegistryDouble]:
 def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     """Without the pauses in which other writers are let go first."""
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    return registry_client()
 
 
 @pytest.fixture(scope="session")

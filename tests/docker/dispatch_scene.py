@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from doubles.project import MATRIX, Project
+from doubles.registry import registry_client
 
-from builder.sources.net.http import Client
-from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
 
 if TYPE_CHECKING:
@@ -58,9 +57,7 @@ class DispatchScene:
     def __init__(self, folder: Path, server: RegistryDouble, classes: Sequence[str], cells: int) -> None:
         self.folder, self.server = folder, server
         self.staging = f"{server.host}/staging"
-        self.registry = Registry(
-            client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None
-        )
+        self.registry = registry_client()
         text = MATRIX.replace("[T4]", f"[{', '.join(classes)}]") + "include:\n"
         text += "".join(f"  - {{variant: v{number}}}\n" for number in range(cells))
         self.project = Project(folder / "project", text=text)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from doubles.project import Project, report
+from doubles.registry import registry_client
 from doubles.small_image import layer, push_image, status_file
 
 from builder.release.dispatch.node import reports_beside, verify_digest
 from builder.release.dispatch.pulled import PulledImages
-from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ int main(void) {
 
 @pytest.fixture
 def registry() -> Registry:
-    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    return registry_client()
 
 
 @pytest.fixture

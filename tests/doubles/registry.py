@@ -17,6 +17,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from builder.sources.net.http import Client
+from builder.sources.oci.registry import Registry
 from doubles.http_server import Answer, Request, Server
 
 if TYPE_CHECKING:
@@ -62,6 +64,11 @@ class RegistryDouble:
                 kind = document.get("artifactType") or document.get("config", {}).get("mediaType")
                 found.append(entry | {"artifactType": kind, "annotations": document.get("annotations") or {}})
         return found
+
+
+def registry_client() -> Registry:
+    """The product's own, which gives up at once, and has no login."""
+    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from doubles import small_image
 from doubles.project import MATRIX, PROBE, Project
-from doubles.registry import RegistryDouble, serve
+from doubles.registry import RegistryDouble, registry_client, serve
 
 import builder
 from builder.cli.commands import check as checking
@@ -55,7 +55,6 @@ from builder.release.colab.parse import PipPackage
 from builder.release.dispatch.run import RenderedCell, with_images
 from builder.release.publish.publication import PublishOptions
 from builder.release.publish.run import publish
-from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.attach import attach_statements, failure_statement
 
@@ -88,7 +87,7 @@ def server() -> Iterator[RegistryDouble]:
 
 @pytest.fixture
 def registry() -> Registry:
-    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    return registry_client()
 
 
 # The boundary itself.

@@ -31,7 +31,7 @@ import requests
 from doubles.cosign import CosignDouble
 from doubles.engine import T4_HOST, EngineDouble, says, stored
 from doubles.project import CELL, PROBE, Project, report
-from doubles.registry import RegistryDouble, serve
+from doubles.registry import RegistryDouble, registry_client, serve
 from typer.exceptions import TyperException
 from urllib3 import HTTPResponse
 
@@ -49,7 +49,6 @@ from builder.plan.matrix import load
 from builder.release.catalogue import collection
 from builder.release.colab.diff import Inventory, Listed
 from builder.sources.index import settings
-from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign, Signed
 from builder.verify.evidence.local_builds import MadeImages
@@ -333,7 +332,7 @@ def _made() -> Any:
 
 def furnish(folder: Path, server: RegistryDouble) -> tuple[dict[str, StoredImage], str]:
     """Matrices, locks and reports in ``folder``, images in the registry; what an engine would hold."""
-    registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+    registry = registry_client()
     project = Project(folder)
     matrices = folder / "matrices"
     matrices.mkdir()

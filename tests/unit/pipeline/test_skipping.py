@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doubles import small_image
-from doubles.registry import RegistryDouble, serve
+from doubles.registry import RegistryDouble, registry_client, serve
 
 from builder.core.model import RootfsBase
 from builder.image.engine.images import StoredImage
 from builder.pipeline.cell_plan import Make, Reuse, images_in_engine, images_in_registry, plan_cells
 from builder.pipeline.run_context import Stores
-from builder.sources.net.http import Client
-from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
 from builder.verify.evidence.local_builds import MadeImages
 
@@ -91,7 +89,7 @@ def server() -> Iterator[RegistryDouble]:
 
 def staged(server: RegistryDouble, folder: Path, notes: list[Any] | None = None) -> dict[str, Staged]:
     """What is found in a repository, by a client that has only ``folder`` of what earlier ones saw."""
-    registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+    registry = registry_client()
     repository = f"{server.host}/team/staging"
     site: Any = SimpleNamespace(
         sources=SimpleNamespace(writing=registry),
@@ -134,7 +132,7 @@ def test_a_cache_that_takes_nothing_is_done_without(server: RegistryDouble, tmp_
 
 def test_a_tag_on_another_image_is_no_image_whatever_was_kept(server: RegistryDouble, tmp_path: Path) -> None:
     staged(server, tmp_path)
-    registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+    registry = registry_client()
     small_image.push_image(
         registry,
         f"{server.host}/team/staging",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from doubles import small_image
 from doubles.engine import PROBE, PROBE_SHA256, T4_HOST, EngineDouble, says, stored
-from doubles.registry import RegistryDouble, serve
+from doubles.registry import RegistryDouble, registry_client, serve
 
 from builder import __version__
 from builder.core.errors import ImageMissingError, RegistryError
@@ -18,7 +18,6 @@ from builder.pipeline import verifying
 from builder.pipeline.events import CellOutcome, Note
 from builder.pipeline.options import VerifyOptions
 from builder.pipeline.schedule import CellRun
-from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
 from builder.verify.evidence.local_builds import MadeImages
@@ -50,7 +49,7 @@ def server() -> Iterator[RegistryDouble]:
 
 @pytest.fixture
 def registry() -> Registry:
-    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    return registry_client()
 
 
 @pytest.fixture

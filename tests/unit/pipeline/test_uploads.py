@@ -9,13 +9,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doubles.registry import RegistryDouble, serve
+from doubles.registry import RegistryDouble, registry_client, serve
 
 from builder.core.errors import RegistryError
 from builder.image.layers.types import Layer
 from builder.pipeline.upload import RegistryUpload
-from builder.sources.net.http import Client
-from builder.sources.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +28,7 @@ def server() -> Iterator[RegistryDouble]:
 
 
 def uploading(folder: Path, push: str, *, shared: Any = None) -> RegistryUpload:
-    registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+    registry = registry_client()
     store: Any = SimpleNamespace(blob=lambda digest: folder / digest)
     return RegistryUpload(push, shared, store, registry)
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doubles.project import MATRIX, Project
-from doubles.registry import RegistryDouble, serve
+from doubles.registry import RegistryDouble, registry_client, serve
 from typer.testing import CliRunner
 
 from builder.cli.app import app
 from builder.release.dispatch.node import report_on, verify_digest
-from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.report_exchange import share
@@ -36,7 +35,7 @@ def server() -> Iterator[RegistryDouble]:
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    found = Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    found = registry_client()
     monkeypatch.setattr(Registry, "to_write", lambda **_: found)
     return found
 

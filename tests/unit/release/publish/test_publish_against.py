@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from doubles.project import A100, CELL, PROBE, T4, Project, report
-from doubles.registry import RegistryDouble, serve
+from doubles.registry import RegistryDouble, registry_client, serve
 from doubles.small_image import moment
 from test_publish_docs import SCHEMA
 
@@ -26,7 +26,6 @@ from builder.release.audit.findings import Question
 from builder.release.audit.run import audit
 from builder.release.publish.publication import PublishOptions, publication_document
 from builder.release.publish.run import publish
-from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
 from builder.verify.evidence.report_exchange import share
@@ -48,7 +47,7 @@ BOTH_WAYS = pytest.mark.parametrize("scene", [True, False], ids=["referrers", "t
 
 
 def client() -> Registry:
-    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    return registry_client()
 
 
 class Scene:

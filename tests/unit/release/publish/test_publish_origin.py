@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from doubles.cosign import CosignDouble
 from doubles.project import PROBE, Project, report
-from doubles.registry import RegistryDouble, serve
+from doubles.registry import RegistryDouble, registry_client, serve
 from doubles.small_image import moment
 
 from builder.core.errors import UsageError
@@ -19,7 +19,6 @@ from builder.pipeline.events import Note
 from builder.pipeline.schedule import Hooks
 from builder.release.publish.publication import PublishOptions
 from builder.release.publish.run import publish
-from builder.sources.net.http import Client
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
@@ -108,7 +107,7 @@ class Stage:
 
 @pytest.fixture
 def stage(server: RegistryDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    registry = Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    registry = registry_client()
     monkeypatch.setattr(Registry, "to_write", lambda: registry)
     monkeypatch.setattr("builder.release.publish.run.bundle", lambda: PROBE)
     return Stage(server, Project(tmp_path / "project"), registry)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from doubles.project import A100, CELL, PROBE, Project, report
-from doubles.registry import INDEX, RegistryDouble, serve, sha256
+from doubles.registry import INDEX, RegistryDouble, registry_client, serve, sha256
 from doubles.small_image import moment
 
 from builder.core.digests import canonical_json
@@ -41,7 +41,7 @@ def server() -> Iterator[RegistryDouble]:
 
 @pytest.fixture
 def project(server: RegistryDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    registry = Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    registry = registry_client()
     monkeypatch.setattr(Registry, "to_write", lambda: registry)
     monkeypatch.setattr("builder.release.publish.run.bundle", lambda: PROBE)
     project = Project(tmp_path / "project")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import requests
+from doubles.registry import registry_client
 
 from builder.core.errors import RegistryError
 from builder.sources.net import http
@@ -247,7 +248,7 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 def test_an_answer_that_is_none(name: str) -> None:
     with speaking(lambda connection: connection.sendall(MALFORMED[name])) as host:
-        registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+        registry = registry_client()
         with pytest.raises(RegistryError):
             registry.manifest(f"{host}/a:t")
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from doubles.registry import INDEX, RegistryDouble, serve, sha256
+from doubles.registry import INDEX, RegistryDouble, registry_client, serve, sha256
 
 from builder.core.errors import RegistryError
 from builder.sources.net.http import Client
@@ -42,7 +42,7 @@ def by_tag() -> Iterator[RegistryDouble]:
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     monkeypatch.setattr(module.time, "sleep", lambda _seconds: None)
-    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    return registry_client()
 
 
 def subject(server: RegistryDouble, registry: Registry) -> tuple[Reference, Descriptor]:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from doubles import small_image
-from doubles.registry import INDEX, RegistryDouble, serve, sha256
+from doubles.registry import INDEX, RegistryDouble, registry_client, serve, sha256
 
 from builder.core.errors import RegistryError
-from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.report_exchange import REPORT_TYPE, share, shared
 from builder.verify.runner.document import parse
@@ -31,7 +30,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RegistryDouble]:
 
 @pytest.fixture
 def registry() -> Registry:
-    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    return registry_client()
 
 
 @pytest.fixture
