@@ -144,6 +144,11 @@ def canonical(name: str) -> str:
     return canonicalize_name(name)
 
 
+def name_pattern(name: str) -> str:
+    """A pattern of a canonical name in each of its spellings: ``opencv-python``, ``opencv_python``."""
+    return "[-_.]".join(map(re.escape, name.split("-")))
+
+
 def lower_bound(parsed: Requirement) -> str | None:
     """The oldest version that a requirement can resolve to, if it shows one."""
     exact = pinned(parsed)

@@ -133,7 +133,12 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
         "beside": [str(wish) for wish in demand.companions],
         "notes": found.asked.notes,
         "changes": [
-            {"requirement": str(one.asked), "place": one.asked.place, "instead": one.instead}
+            {
+                "requirement": str(one.asked),
+                "place": one.asked.place,
+                "instead": one.instead,
+                "reason": one.reason,
+            }
             for one in found.changes
         ],
         "gpus": list(demand.gpus),

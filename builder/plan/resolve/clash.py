@@ -83,6 +83,14 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
     )
 
 
+def against(demand: Demand, available: Available = None) -> str:
+    """The first reason against the frameworks of a demand; empty if nothing is on record."""
+    found = search(replace(demand, companions=()), available=available, enough=1, most=_MOST)
+    if found.absent:
+        return found.absent[0].reason
+    return next(iter(_reasons(found, demand)), "") if not found.possible else ""
+
+
 def _culprits(demand: Demand, first: First, ask: Callable[[Demand], Search], *, left_open: bool) -> list[str]:
     """The one demand, or the first two, that cannot be met even without the others.
 

@@ -14,7 +14,7 @@ from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import requirements
 from builder.plan.resolve.solve import Demand, Proposal, distinct, search
-from builder.plan.resolve.unbuilt import with_sources
+from builder.plan.resolve.unbuilt import untried, with_sources
 from builder.sources.index import Index, LocalWheel, Target, page
 
 QUESTIONS = 40
@@ -93,12 +93,14 @@ def _ask(proposal: Proposal, index: Index, driver: str | None) -> Proposal | str
     return answer if isinstance(answer, str) else answer[0]
 
 
-def solved(proposal: Proposal, index: Index, driver: str | None) -> tuple[Proposal, Sequence[Wheel]] | str:
+def solved(
+    proposal: Proposal, index: Index, driver: str | None, *, boldly: bool = False
+) -> tuple[Proposal, Sequence[Wheel]] | str:
     """The proposal with its set of wheels, or the resolver's words if there is none.
 
-    An index that does not answer leaves it ``unasked``, without wheels.
+    An index that does not answer leaves it ``unasked``, without wheels. ``boldly``: what has only sources is
+    compiled with a compiler alone where nobody read what its build needs, which leaves the answer unknown.
     """
-
     cell, target = proposal.cell, _target(proposal.cell)
     wider = index.with_extra(cell.index)
 
@@ -106,14 +108,14 @@ def solved(proposal: Proposal, index: Index, driver: str | None) -> tuple[Propos
         return wider.resolve(requirements(tried), target=target, built=built)
 
     try:
-        built, wheels, reasons = with_sources(cell, requirements(cell), target, wider, solve)
+        built, wheels, reasons = with_sources(cell, requirements(cell), target, wider, solve, boldly=boldly)
     except NoSolutionError as problem:
         return problem.message
     except PackageIndexError as problem:
         return replace(proposal, unasked=problem.message.partition("\n")[0]), ()
     if not reasons:
         return replace(proposal, wheels=len(wheels)), wheels
-    findings = check(built, Truth.of_offer(cell), driver=driver, suggest=False)
+    findings = (*check(built, Truth.of_offer(cell), driver=driver, suggest=False), *untried(built))
     found = replace(proposal, cell=built, findings=findings, wheels=len(wheels), sources=reasons)
     refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
     return refused[0].message if refused else (found, wheels)

@@ -1,7 +1,8 @@
 """What would do: the nearest requirements that the rules and the resolver accept.
 
 Frameworks move first, to the nearest release that is possible; then, Python by Python, each other package
-that the resolver names gives up its bounds. The Python that needs the fewest and smallest changes is taken.
+that the resolver names gives up its bounds, and is brought back as near as it goes. The Python that leaves
+out the fewest, and needs the fewest and smallest changes, is taken.
 """
 
 import itertools
@@ -16,11 +17,12 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core.errors import CellError, FaultError, NotKnownError
 from builder.core.items import item
-from builder.core.model import Wheel
-from builder.core.versions import canonical, pinned, release, without_marker
+from builder.core.versions import canonical, name_pattern, pinned, release, without_marker
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
+from builder.plan.resolve.clash import against
+from builder.plan.resolve.nearer import Answer, Kept, brought_back, exact, reason
 from builder.plan.resolve.proof import SECONDS, solved
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Demand, Proposal, judged
@@ -34,9 +36,10 @@ _OLDER = 10
 _CANDIDATES = 1500
 _PYTHONS = 6
 _COMPILED = (
-    ": the index has only its sources, and how they compile is not on record; `from-source` takes it with "
+    "the index has only its sources, and how they compile is not on record; `from-source` takes it with "
     "the Debian packages of its build"
 )
+_Suits = Callable[[Proposal], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +52,13 @@ class Substitution:
     reason: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.asked} ({self.asked.place})"
+        place, why = f"{self.asked} ({self.asked.place})", f": {self.reason}" if self.reason else ""
         if self.instead is None:
-            return f"without {place}{self.reason}"
+            return f"without {place}{why}"
         old, new = _release(str(self.asked)), _release(self.instead)
         apart = old is not None and new is not None and old[0] != new[0]
         return (
-            f"{self.instead} in place of {place}"
+            f"{self.instead} in place of {place}{why}"
             + "; another major version, so code may need changes" * apart
         )
 
@@ -80,11 +83,37 @@ def nearest(
     """
     until = time.monotonic() + SECONDS
     single, dropped = _one_of_each(demand)
-    moved = _with_frameworks(single, available)
-    if moved is None:
+    ways = []
+    for suits in (_anywhere, _compiles):
+        moved = _with_frameworks(single, available, suits)
+        way = _way(moved, index, available, suits, until) if moved is not None else None
+        ways += [way] if way is not None else []
+        if way is None or not any(one.reason == _COMPILED for one in way.changes):
+            break  # else another release, on a system that has a compiler, may keep all
+    if not ways:
         return None
-    wider, changes = moved[0], [*dropped, *moved[1]]
-    proposals = _one_for_each_python(wider, available)
+    best = min(ways, key=_distance)
+    return replace(best, changes=(*dropped, *best.changes))
+
+
+def _anywhere(_: Proposal) -> bool:
+    return True
+
+
+def _compiles(proposal: Proposal) -> bool:
+    return proposal.cell.base.kind == "rootfs"
+
+
+def _way(
+    moved: tuple[Demand, list[Substitution]],
+    index: Index | None,
+    available: Mapping[str, Sequence[str]],
+    suits: _Suits,
+    until: float,
+) -> NearestDemand | None:
+    """The nearest way for a demand whose frameworks are possible; None if none was found."""
+    wider, changes = moved
+    proposals = _one_for_each_python(wider, available, suits)
 
     problems: list[CellError] = []
 
@@ -108,11 +137,12 @@ def nearest(
     return replace(best, changes=(*changes, *best.changes))
 
 
-def _distance(found: NearestDemand) -> tuple[int, int, int]:
-    """How many requirements changed, and by how much: in major and in minor versions."""
+def _distance(found: NearestDemand) -> tuple[int, int, int, int]:
+    """How many requirements are left out, how many changed, and by how much: in major and minor versions."""
     pairs = [(_release(str(one.asked)), _release(one.instead or "")) for one in found.changes]
     apart = [[abs(a - b) for a, b in zip(old, new, strict=True)] for old, new in pairs if old and new]
-    return len(found.changes), sum(row[0] for row in apart), sum(row[1] for row in apart)
+    left_out = sum(one.instead is None for one in found.changes)
+    return left_out, len(found.changes), sum(row[0] for row in apart), sum(row[1] for row in apart)
 
 
 def _release(text: str) -> tuple[int, int] | None:
@@ -124,37 +154,46 @@ def _release(text: str) -> tuple[int, int] | None:
 def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
     """The demand with one distribution of each framework: those of TensorFlow write the same files."""
     kept: dict[str, NamedRequirement] = {}
-    dropped = []
+    dropped: list[Substitution] = []
     for wish in sorted(demand.frameworks, key=lambda one: one.name not in load().frameworks):
         first = kept.setdefault(load().table_name(wish.name), wish)
         if first is not wish and not wish.name.startswith("cupy"):
             dropped.append(
-                Substitution(asked=wish, instead=None, reason=f": {first.name} writes the same files")
+                Substitution(asked=wish, instead=None, reason=f"{first.name} writes the same files")
+            )
+    for wish in demand.companions:
+        build = load().without.get(wish.name)
+        if build is not None and (first := kept.get(load().table_name(build.instead))) is not None:
+            dropped.append(
+                Substitution(asked=wish, instead=None, reason=f"{first.name} writes the same files")
             )
     gone = [one.asked for one in dropped]
-    return replace(demand, frameworks=tuple(one for one in demand.frameworks if one not in gone)), dropped
+    frameworks = tuple(one for one in demand.frameworks if one not in gone)
+    companions = tuple(one for one in demand.companions if one not in gone)
+    return replace(demand, frameworks=frameworks, companions=companions), dropped
 
 
 def _with_frameworks(
-    demand: Demand, available: Mapping[str, Sequence[str]]
+    demand: Demand, available: Mapping[str, Sequence[str]], suits: _Suits
 ) -> tuple[Demand, list[Substitution]] | None:
     """The demand with possible releases of its frameworks, and what was changed; None if there are none."""
-    if _possible(demand, available) is not None:
+    if _possible(demand, available, suits) is not None:
         return demand, []
     wishes = demand.frameworks
     for number in range(1, len(wishes) + 1):
         for some in itertools.combinations(range(len(wishes)), number):
-            found = _moved(demand, some, available)
+            found = _moved(demand, some, available, suits)
             if found is not None:
                 return found
     return None
 
 
 def _moved(
-    demand: Demand, some: Sequence[int], available: Mapping[str, Sequence[str]]
+    demand: Demand, some: Sequence[int], available: Mapping[str, Sequence[str]], suits: _Suits
 ) -> tuple[Demand, list[Substitution]] | None:
     """The demand with the nearest releases of the frameworks at these places, one after the other."""
     changes: list[Substitution] = []
+    why = against(demand, available)
     for n in some:
         wish = demand.frameworks[n]
         rest = [m for m in some if m > n]
@@ -163,9 +202,9 @@ def _moved(
             frameworks = (*demand.frameworks[:n], moved, *demand.frameworks[n + 1 :])
             # those that are still to move are left out of the question
             asked = tuple(one for m, one in enumerate(frameworks) if m not in rest)
-            if _possible(replace(demand, frameworks=asked), available) is not None:
+            if _possible(replace(demand, frameworks=asked), available, suits) is not None:
                 demand = replace(demand, frameworks=frameworks)
-                changes.append(Substitution(asked=wish, instead=str(moved)))
+                changes.append(Substitution(asked=wish, instead=str(moved), reason=why))
                 break
         else:
             return None
@@ -197,8 +236,8 @@ def _neighbours(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) 
     yield from older[:_OLDER]
 
 
-def _possible(demand: Demand, available: Mapping[str, Sequence[str]]) -> Proposal | None:
-    return next(_proposals(demand, available), None)
+def _possible(demand: Demand, available: Mapping[str, Sequence[str]], suits: _Suits) -> Proposal | None:
+    return next(filter(suits, _proposals(demand, available)), None)
 
 
 def _proposals(demand: Demand, available: Mapping[str, Sequence[str]]) -> Iterator[Proposal]:
@@ -209,10 +248,12 @@ def _proposals(demand: Demand, available: Mapping[str, Sequence[str]]) -> Iterat
             yield proposal
 
 
-def _one_for_each_python(demand: Demand, available: Mapping[str, Sequence[str]]) -> list[Proposal]:
+def _one_for_each_python(
+    demand: Demand, available: Mapping[str, Sequence[str]], suits: _Suits
+) -> list[Proposal]:
     """The first proposal for each Python, on a Debian release if possible: only there code is compiled."""
     found: dict[str, Proposal] = {}
-    for proposal in itertools.islice(_proposals(demand, available), 200):
+    for proposal in itertools.islice(filter(suits, _proposals(demand, available)), 200):
         cell = proposal.cell
         before = found.get(cell.python)
         better = before is not None and (cell.base.kind == "rootfs") > (before.cell.base.kind == "rootfs")
@@ -230,14 +271,21 @@ def _loosened(
         for wish in demand.companions
         if wish.holds(proposal.cell.python, proposal.cell.platform)
     }
-    changed, reasons = _renamed(mine), dict[str, str]()
-    for _ in range(_ON_EACH_PYTHON):
+    changed, boldly = _renamed(mine), False
+    reasons = {name: load().mistaken_names[name].reason for name in changed}
+
+    def ask(other: Mapping[str, NamedRequirement | None]) -> Answer:
         if time.monotonic() > until:
             raise NotKnownError(f"what would do is unknown: stopped after {SECONDS:.0f} s")
-        answer = _answer(_with(proposal, {**mine, **changed}), index, demand.driver)
+        return _answer(_with(proposal, {**mine, **other}), index, demand.driver, boldly=boldly)
+
+    for _ in range(_ON_EACH_PYTHON):
+        answer = ask(changed)
         if not isinstance(answer, str):
-            found, wheels = answer
-            return NearestDemand(changes=tuple(_changes(changed, mine, wheels, reasons)), proposal=found)
+            kept = Kept(changed=changed, proposal=answer[0], wheels=answer[1], reasons=reasons)
+            if index is not None:
+                kept = _with_pins(brought_back(kept, mine, ask, index), ask)
+            return NearestDemand(changes=tuple(_changes(kept, mine)), proposal=kept.proposal)
         named = [name for name in _named(answer, mine) if changed.get(name, mine[name]) is not None]
         if not named:
             return None
@@ -245,10 +293,18 @@ def _loosened(
         if bounded:  # a package is left out only where no version of any will do
             changed |= {name: mine[name].bound("") for name in bounded[: 3 if len(bounded) > 3 else 1]}
             continue
+        if named[0] in lacking(answer) and not boldly and _compiles(proposal):
+            boldly = True
+            continue
         changed[named[0]] = None
-        if named[0] in lacking(answer):
-            reasons[named[0]] = _COMPILED
+        reasons[named[0]] = _COMPILED if named[0] in lacking(answer) else reason(answer, mine[named[0]])
     return None
+
+
+def _with_pins(kept: Kept, ask: Callable[[Mapping[str, NamedRequirement | None]], Answer]) -> Kept:
+    """The same with the versions that were found: what is told is what is written."""
+    answer = ask(exact(kept))
+    return kept if isinstance(answer, str) else replace(kept, proposal=answer[0], wheels=answer[1])
 
 
 def _renamed(mine: Mapping[str, NamedRequirement]) -> dict[str, NamedRequirement | None]:
@@ -266,9 +322,7 @@ def _with(proposal: Proposal, beside: Mapping[str, NamedRequirement | None]) -> 
     return replace(proposal, cell=replace(proposal.cell, pip=pip))
 
 
-def _answer(
-    proposal: Proposal, index: Index | None, driver: str | None
-) -> tuple[Proposal, Sequence[Wheel]] | str:
+def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, boldly: bool) -> Answer:
     """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
     cell = proposal.cell
     findings = check(cell, Truth.of_offer(cell), driver=driver, suggest=False)
@@ -277,7 +331,7 @@ def _answer(
         return "\n".join(refused)
     if index is None:
         return replace(proposal, findings=findings, unasked="the index was not asked (--offline)"), ()
-    answer = solved(replace(proposal, findings=findings), index, driver)
+    answer = solved(replace(proposal, findings=findings), index, driver, boldly=boldly)
     if not isinstance(answer, str) and answer[0].unasked is not None:
         return answer[0].unasked
     return answer
@@ -293,27 +347,20 @@ def _first(message: str) -> Callable[[str], tuple[bool, int]]:
     """Sorts a package that cannot be had at all before one that only clashes with others."""
 
     def rank(name: str) -> tuple[bool, int]:
-        pattern = (
-            rf"(?i){re.escape(name).replace('-', '[-_.]')}[^\n]{{0,60}} (?:has|have|was|there is) no[t ]"
-        )
+        pattern = rf"(?i){name_pattern(name)}[^\n]{{0,60}} (?:has|have|was|there is) no[t ]"
         return re.search(pattern, message) is None, message.lower().find(name)
 
     return rank
 
 
-def _changes(
-    changed: Mapping[str, NamedRequirement | None],
-    mine: Mapping[str, NamedRequirement],
-    wheels: Sequence[Wheel],
-    reasons: Mapping[str, str],
-) -> Iterator[Substitution]:
-    """What became of each, with the version that the set of wheels has."""
-    versions = {canonical(wheel.name): wheel.version for wheel in wheels}
-    for name, other in changed.items():
-        version = versions.get(other.name if other is not None else name)
-        if other is not None and not wheels:
-            yield Substitution(asked=mine[name], instead=str(other))
+def _changes(kept: Kept, mine: Mapping[str, NamedRequirement]) -> Iterator[Substitution]:
+    """What became of each, with the version that the set of wheels has, and why it is not as asked."""
+    for name, other in kept.changed.items():
+        version = kept.version(other.name if other is not None else name)
+        why = kept.reasons.get(name, "")
+        if other is not None and not kept.wheels:
+            yield Substitution(asked=mine[name], instead=str(other), reason=why)
         elif other is None or version is None:
-            yield Substitution(asked=mine[name], instead=None, reason=reasons.get(name, ""))
+            yield Substitution(asked=mine[name], instead=None, reason=why)
         elif other.name != name or not mine[name].parsed.specifier.contains(version, prereleases=True):
-            yield Substitution(asked=mine[name], instead=str(other.bound(f"=={version}")))
+            yield Substitution(asked=mine[name], instead=str(other.bound(f"=={version}")), reason=why)

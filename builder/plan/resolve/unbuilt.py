@@ -8,7 +8,7 @@ import functools
 import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from builder.core import resources
 from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Cell, Sdist, Wheel
-from builder.core.versions import canonical
+from builder.core.versions import canonical, name_pattern, pinned
+from builder.plan.facts.rules import Finding, Outcome
 from builder.plan.facts.tables import load
 from builder.plan.lock import choose_sdist
 from builder.sources.index import Index, LocalWheel, SdistContents, Target, sdist_contents
@@ -36,21 +37,22 @@ _LACKING = re.compile(
 
 
 def with_sources(
-    cell: Cell, asked: Sequence[str], target: Target, index: Index, solve: Solve
+    cell: Cell, asked: Sequence[str], target: Target, index: Index, solve: Solve, *, boldly: bool = False
 ) -> tuple[Cell, Sequence[Wheel], tuple[str, ...]]:
     """The cell, solved, with what it needs ``from-source``, and the reason for each of those packages.
 
-    ``asked`` are its requirements.
+    ``asked`` are its requirements. ``boldly``: also what nobody read how to compile, with a compiler alone.
 
     Raises:
         NoSolutionError: there is none with sources either.
         PackageIndexError: the index did not answer.
     """
     built: dict[str, tuple[Sdist, SdistContents]] = {}
+    narrowed: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="rtbuild-resolve-") as folder:
         stand_ins: list[LocalWheel] = []
         while True:
-            tried = _named(cell, asked, built)
+            tried = _named(cell, asked, built, narrowed)
             try:
                 return tried, solve(tried, stand_ins), tuple(_reasons(built))
             except NoSolutionError as problem:
@@ -60,15 +62,32 @@ def with_sources(
                 for name in new:
                     wanted = _wanted(name, asked, problem.message)
                     found = _source(wanted, target, index)
-                    if found is None or (found[1].compiled and not _compiles(cell, found[0])):
+                    if found is None:
+                        found = _source(_told(wanted, problem.message), target, index)
+                        narrowed.add(name)
+                    if found is None or (found[1].compiled and not _compiles(cell, found[0], boldly=boldly)):
                         raise
                     built[name] = found
                     stand_ins.append(_stand_in(*found, Path(folder)))
 
 
-def _compiles(cell: Cell, sdist: Sdist) -> bool:
+def _compiles(cell: Cell, sdist: Sdist, *, boldly: bool) -> bool:
     """Whether it is known how to compile it, in the Debian release that the cell stands on."""
-    return cell.base.kind == "rootfs" and load().build_needs(sdist.name, sdist.version) is not None
+    known = boldly or load().build_needs(sdist.name, sdist.version) is not None
+    return cell.base.kind == "rootfs" and known
+
+
+def untried(cell: Cell) -> Iterator[Finding]:
+    """What is compiled with a compiler alone because nobody read what its build needs."""
+    asked = (Requirement(text) for text in cell.pip)
+    versions = {canonical(parsed.name): pinned(parsed) or "0" for parsed in asked}
+    for name, needs in cell.compiled:
+        if not needs and load().build_needs(name, versions.get(name, "0")) is None:
+            text = (
+                f"whether {name} compiles with a compiler alone is not known: what its build needs was "
+                "read nowhere; `rtbuild lock` tells, and names what is missing"
+            )
+            yield Finding(Outcome.UNKNOWN, text, rule="from-source")
 
 
 def lacking(message: str) -> list[str]:
@@ -83,13 +102,26 @@ def _wanted(name: str, asked: Sequence[str], message: str) -> Requirement:
         parsed = Requirement(text)
         if canonical(parsed.name) == name:
             bounds &= parsed.specifier
-    pattern = rf"(?i:depends on|require) {re.escape(name).replace('-', '[-_.]')}(?P<bounds>[<>=!~][^\s]*)"
+    pattern = rf"(?i:depends on|require) {name_pattern(name)}(?P<bounds>[<>=!~][^\s]*)"
     for found in re.finditer(pattern, message):
         try:
             bounds &= SpecifierSet(found["bounds"].rstrip(",.;"))
         except InvalidSpecifier:
             continue
     return Requirement(f"{name}{bounds}")
+
+
+def _told(wanted: Requirement, message: str) -> Requirement:
+    """The same, of the releases without a wheel: a newer one has a wheel, and does not go with the rest."""
+    found = re.search(
+        rf"(?i)(?<![\w-]){name_pattern(wanted.name)}(?P<bounds>[<>=!~]\S*) ha(?:s|ve) no usable wheels",
+        message,
+    )
+    try:
+        bounds = SpecifierSet(found["bounds"]) if found else SpecifierSet()
+    except InvalidSpecifier:
+        bounds = SpecifierSet()
+    return Requirement(f"{wanted.name}{wanted.specifier & bounds}")
 
 
 def _source(wanted: Requirement, target: Target, index: Index) -> tuple[Sdist, SdistContents] | None:
@@ -108,7 +140,10 @@ def _read(sdist: Sdist, index: Index) -> SdistContents:
     return sdist_contents(index.fetch(sdist, cache=resources.cache()))
 
 
-def _named(cell: Cell, asked: Sequence[str], built: dict[str, tuple[Sdist, SdistContents]]) -> Cell:
+def _named(
+    cell: Cell, asked: Sequence[str], built: dict[str, tuple[Sdist, SdistContents]], narrowed: Set[str]
+) -> Cell:
+    """The cell that builds them. ``narrowed`` are those of which the resolver would take a wheel, too."""
     mine = {canonical(Requirement(text).name) for text in asked}
     pure = [name for name, (_, contents) in built.items() if not contents.compiled]
     compiled = [
@@ -116,18 +151,31 @@ def _named(cell: Cell, asked: Sequence[str], built: dict[str, tuple[Sdist, Sdist
         for name, (sdist, contents) in built.items()
         if contents.compiled
     ]
-    pins = [f"{name}=={sdist.version}" for name, (sdist, _) in built.items() if name not in mine]
+    pins = {name: f"=={sdist.version}" for name, (sdist, _) in built.items()}
     return replace(
         cell,
-        pip=(*cell.pip, *pins),
+        pip=(
+            *(_pinned(text, {name: pins[name] for name in narrowed & {*pins}}) for text in cell.pip),
+            *(f"{name}{pin}" for name, pin in pins.items() if name not in mine),
+        ),
         from_source=tuple(sorted({*cell.from_source, *pure})),
         compiled=tuple(sorted({**dict(cell.compiled), **dict(compiled)}.items())),
     )
 
 
+def _pinned(text: str, pins: Mapping[str, str]) -> str:
+    parsed = Requirement(text)
+    pin = pins.get(canonical(parsed.name))
+    if pin is None:
+        return text
+    parsed.specifier = SpecifierSet(pin)
+    return str(parsed)
+
+
 def _reasons(built: dict[str, tuple[Sdist, SdistContents]]) -> Iterator[str]:
     for name, (sdist, contents) in sorted(built.items()):
-        how = "compiled from them" if contents.compiled else "built from them"
+        alone = " with a compiler alone" * (load().build_needs(name, sdist.version) is None)
+        how = f"compiled from them{alone}" if contents.compiled else "built from them"
         yield f"{name} {sdist.version}: the index has only its sources; `rtbuild lock` has it {how}"
 
 

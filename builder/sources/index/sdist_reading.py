@@ -25,7 +25,12 @@ _COMPILED = frozenset((".c", ".cc", ".cpp", ".cxx", ".cu", ".f", ".f90", ".pyx",
 _ASIDE = frozenset(("doc", "docs", "example", "examples", "test", "tests", "benchmark", "benchmarks"))
 _OPTIONAL = re.compile(r"BuildFailed|BuildExtFailed|optional_build_ext|ve_build_ext|optional\s*=\s*True")
 """How a setup.py says that it goes on without its compiled half, as wrapt's and MarkupSafe's do."""
-_TEXTS = re.compile(r"[^/]+/(?:PKG-INFO|setup\.py|(?:[^/]+/)?[^/]+\.egg-info/requires\.txt)")
+_EXTENSION = re.compile(
+    r"(?i)ext_modules|ext-modules|Extension|cythonize|cffi_modules|numpy\.distutils|skbuild|cmake|subprocess"
+)
+"""How a setup.py, or a pyproject.toml, says that it has something compiled."""
+_BACKEND = re.compile(r"build-backend\s*=\s*[\"'](?!setuptools)")
+_TEXTS = re.compile(r"[^/]+/(?:PKG-INFO|setup\.py|pyproject\.toml|(?:[^/]+/)?[^/]+\.egg-info/requires\.txt)")
 _UNREADABLE = (
     *(OSError, EOFError, ValueError, RuntimeError),
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
@@ -54,10 +59,17 @@ def sdist_contents(path: Path) -> SdistContents:
             sources = sources or (not aside and PurePosixPath(name).suffix.lower() in _COMPILED)
             if content is not None:
                 texts[name] = content.decode("utf-8", "replace")
+    return SdistContents(requires=tuple(_requires(texts)), compiled=sources and _compiles(texts))
+
+
+def _compiles(texts: dict[str, str]) -> bool:
+    """Whether what builds the package compiles its C: Theano's is read as it runs; wrapt goes without."""
     setup = next((text for name, text in texts.items() if name.endswith("/setup.py")), "")
-    return SdistContents(
-        requires=tuple(_requires(texts)), compiled=sources and _OPTIONAL.search(setup) is None
-    )
+    project = next((text for name, text in texts.items() if name.endswith("/pyproject.toml")), "")
+    if _OPTIONAL.search(setup) is not None:
+        return False
+    told = not setup or _BACKEND.search(project) is not None
+    return told or any(_EXTENSION.search(text) is not None for text in (setup, project))
 
 
 def sdist_files(stream: BinaryIO, file: str, wanted: re.Pattern[str]) -> Iterator[tuple[str, bytes | None]]:

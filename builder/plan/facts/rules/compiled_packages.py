@@ -1,7 +1,9 @@
 """Whether a compiled package beside the frameworks loads and runs: PyTorch's ABI, CUDA, GPU code, files."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from packaging.requirements import Requirement
 
 from builder.core.versions import (
     at_least,
@@ -92,9 +94,10 @@ def _none_fits(stack: Stack, one: Beside) -> Iterator[Finding]:
     if rows and not wheels:
         yield _source_alone(stack, one, rows[0])
         return
-    if wheels and _is_before(stack, one, wheels[-1]):
+    oldest = one.table.rows[-1]
+    if (wheels and _is_before(stack, one, wheels[-1])) or (not rows and _asks_for_older(own, oldest)):
         if _decides(one):
-            before = f"those before {wheels[-1].version} were not read"
+            before = f"those before {(wheels or [oldest])[-1].version} were not read"
             yield unknown(f"no release of {one.name} on record goes with the rest, and {before}", _asked(one))
         return
     if not rows:
@@ -125,6 +128,13 @@ def _none_fits(stack: Stack, one: Beside) -> Iterator[Finding]:
         yield impossible(text, *values)
 
 
+def _asks_for_older(asked: Iterable[Requirement], oldest: PackageRow) -> bool:
+    """Whether no release from the oldest on record on may be meant: ``opencv-python==4.3.*``."""
+    clauses = (clause for parsed in asked for clause in parsed.specifier)
+    ends = [c.version.removesuffix(".*") for c in clauses if c.operator in {"<", "<=", "==", "~="}]
+    return any(not at_least(end, oldest.version) for end in ends)
+
+
 def _is_before(stack: Stack, one: Beside, oldest: PackageRow) -> bool:
     """Whether the cell is older than the oldest release on record, so that an older one may go with it."""
     bounds = (lower_bound(parsed) for _, parsed in one.wanted)
@@ -132,7 +142,9 @@ def _is_before(stack: Stack, one: Beside, oldest: PackageRow) -> bool:
         return False
     if all(key(stack.cell.python) < key(python) for python in oldest.python):
         return True
-    versions = {framework.name: framework.version for framework in stack.frameworks}
+    own = (parsed for parsed in map(requirement, stack.cell.pip) if parsed is not None)
+    versions = {canonical(parsed.name): pinned(parsed) for parsed in own}
+    versions |= {framework.name: framework.version for framework in stack.frameworks}
     for parsed in filter(None, map(requirement, oldest.requires)):
         asked, mine = lower_bound(parsed) or pinned(parsed), versions.get(canonical(parsed.name))
         if asked is not None and mine is not None and not at_least(mine, asked):

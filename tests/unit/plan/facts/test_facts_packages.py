@@ -68,6 +68,20 @@ def test_what_does_not_is_refused_with_both_sides(beside, framework, pip, rule, 
     assert words in message
 
 
+@pytest.mark.parametrize(
+    "pip",
+    [
+        ("opencv-python", "numpy==1.12.1"),
+        ("opencv-python==4.3.*",),
+        ("pandas<1",),
+        ("umap-learn", "numba==0.48"),
+    ],
+)
+def test_a_release_older_than_those_on_record_is_not_refused(beside, pip) -> None:
+    old = {"python": "3.8", "base": "ubuntu:20.04", "cuda": "none"}
+    assert said(beside("tensorflow==2.2.0", *pip, **old), "package-known") == ("", "")
+
+
 def test_a_newer_release_than_the_tables_is_no_yes(beside) -> None:
     assert said(beside("torch==2.14.0", "vllm==99.1"), "package-known")[0] == "unknown"
 

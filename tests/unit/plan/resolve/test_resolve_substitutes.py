@@ -8,15 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 from rtbuild_command import called
 
 from builder.cli.commands import resolve as command
 from builder.core.errors import CellError, FaultError, NotKnownError
 from builder.core.model import Wheel
 from builder.plan.matrix import load
-from builder.plan.resolve import proof, proposing, substitutes
+from builder.plan.resolve import nearer, proof, proposing, substitutes
 from builder.plan.resolve import requirements as reading
 from builder.plan.resolve.solve import Demand, search, split
+from builder.sources.index.simple_api import IndexFile
 
 VERSIONS = {"numpy": "1.19.5", "triton": "3.1.0", "opencv-python": "4.8.0", "scipy": "1.7.3"}
 
@@ -31,7 +33,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """A resolver's double that has one version of each package; what it was asked."""
     asked: list[tuple[str, ...]] = []
 
-    def solved(proposal, _index, _driver):
+    def solved(proposal, _index, _driver, **_options):
         asked.append(proposal.cell.pip)
         wheels = []
         for parsed in map(Requirement, proposal.cell.pip):
@@ -47,8 +49,19 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     return asked
 
 
+class Listed:
+    """An index that lists a wheel of each of these versions."""
+
+    def __init__(self, versions: dict[str, list[str]] | None = None) -> None:
+        self.versions = versions or {}
+
+    def offers(self, name: str) -> list[IndexFile]:
+        files = (f"{name.replace('-', '_')}-{v}-py3-none-any.whl" for v in self.versions.get(name, ()))
+        return [IndexFile(name=file, url=f"https://index.example/{file}", sha256=None) for file in files]
+
+
 def changes(*texts: str, **options) -> list[str]:
-    found = substitutes.nearest(demanded(*texts, **options), object(), {})
+    found = substitutes.nearest(demanded(*texts, **options), Listed(), {})
     assert found is not None
     return [str(change) for change in found.changes]
 
@@ -58,24 +71,30 @@ def test_a_framework_moves_to_the_nearest_release_and_a_clash_follows() -> None:
     first, *others = changes("tensorflow==1.5", "numpy<1.17", "scipy", gpus=("T4",))
     assert first.startswith("tensorflow==2.4.4 in place of tensorflow==1.5 (the command line)")
     assert first.endswith("another major version, so code may need changes")
-    assert others == ["numpy==1.19.5 in place of numpy<1.17 (the command line)"]
+    wants = "the cell wants numpy<1.17 and TensorFlow 2.4.4 wants numpy~=1.19.2: no version is both"
+    assert others == [f"numpy==1.19.5 in place of numpy<1.17 (the command line): {wants}"]
     (only,) = changes("torch==0.4.1")
     assert only.startswith("torch==1.0.1 in place of torch==0.4.1 (the command line)")
 
 
 @pytest.mark.usefixtures("resolver")
 def test_one_framework_under_two_names_is_taken_once() -> None:
-    first, second = changes("tensorflow==1.15.0", "tensorflow-gpu==1.15.0", "numpy")
+    asked = ("tensorflow==1.15.0", "tensorflow-gpu==1.15.0", "tensorflow-cpu==1.15.0", "numpy")
+    first, third, second = changes(*asked)
     assert first == "without tensorflow-gpu==1.15.0 (the command line): tensorflow writes the same files"
+    assert third == "without tensorflow-cpu==1.15.0 (the command line): tensorflow writes the same files"
     assert second.startswith("tensorflow==2.4.4 in place of tensorflow==1.15.0 (the command line)")
 
 
 @pytest.mark.usefixtures("resolver")
 def test_only_what_has_to_changes() -> None:
-    assert changes("torch==2.5.1", "triton==3.0.0", "scipy>=1.2") == [
-        "triton==3.1.0 in place of triton==3.0.0 (the command line)"
-    ]
-    assert changes("torch==2.5.1", "nowhere==1.0") == ["without nowhere==1.0 (the command line)"]
+    (moved,) = changes("torch==2.5.1", "triton==3.0.0", "scipy>=1.2")
+    assert moved.startswith("triton==3.1.0 in place of triton==3.0.0 (the command line): triton 3.0.0 has no")
+    (gone,) = changes("torch==2.5.1", "nowhere==1.0")
+    assert gone == (
+        "without nowhere==1.0 (the command line): Because nowhere was not found in the package registry, "
+        "nothing can be done"
+    )
     assert changes("torch==2.5.1", "scipy") == []
 
 
@@ -86,8 +105,65 @@ def test_a_mistaken_name_is_the_one_that_is_meant(resolver: list[tuple[str, ...]
     assert all("opencv" not in pip for pip in resolver)
 
 
+HAD = {
+    "transformers": ["4.4.2", "4.5.1", "4.6.0", "4.6.1", "4.20.0", "4.57.6"],
+    "opencv-python": ["3.2.0.8", "3.4.18.65", "4.5.5.64", "5.0.0.93"],
+    "umap-learn": ["0.5.12"],
+}
+
+
+def newest_that_goes(proposal, _index, _driver, **_options):
+    """A resolver's double: transformers goes from 4.6 on, and umap-learn not beside what is asked for."""
+    wheels = []
+    asked = [parsed for parsed in map(Requirement, proposal.cell.pip) if parsed.name in HAD]
+    as_asked = {"opencv-python==3.2.0", "transformers~=4.4.2"} <= {*map(str, asked)}
+    for parsed in asked:
+        fitting = [version for version in HAD[parsed.name] if parsed.specifier.contains(version)]
+        goes = [v for v in fitting if parsed.name != "transformers" or Version(v) >= Version("4.6.0")]
+        if not fitting:
+            return f"No solution found: Because there is no version of {parsed} and you require {parsed}"
+        if not goes:
+            said = f"Because torch==2.5.1 depends on transformers>=4.6 and you require {parsed}"
+            return f"No solution found: {said}"
+        if parsed.name == "umap-learn" and as_asked:
+            return "No solution found: umap-learn has no usable wheels"
+        wheels.append(Wheel(name=parsed.name, version=goes[-1], file="f", sha256="", size=1))
+    return replace(proposal, wheels=len(wheels)), wheels
+
+
+def test_what_gave_way_is_brought_back_as_near_as_it_goes(monkeypatch) -> None:
+    monkeypatch.setattr(substitutes, "solved", newest_that_goes)
+    asked = demanded("torch==2.5.1", "umap-learn", "transformers~=4.4.2", "opencv-python==3.2.0")
+    found = substitutes.nearest(asked, Listed(HAD), {})
+    assert found is not None
+    assert {(one.instead, one.reason) for one in found.changes} == {
+        ("opencv-python==3.2.0.8", "the index has no such release"),
+        ("transformers==4.6.1", "torch==2.5.1 wants transformers>=4.6"),
+    }
+    assert {"opencv-python==3.2.0.8", "transformers==4.6.1", "umap-learn"} <= {*found.proposal.cell.pip}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("pandas==0.19.1 has no usable wheels and", "it has no wheel for that Python and system"),
+        ("pandas==0.19.1 has no wheels with a matching Python ABI tag", "it has no wheel for that Python"),
+        (
+            "the requested Python does not satisfy and pandas==2.1 depends on Python>=3.9",
+            "it wants Python>=3.9",
+        ),
+        ("pandas==0.19.1 depends on numpy>=1.7", "it wants numpy>=1.7"),
+        ("seaborn==0.13 depends on pandas>=1.2,<3 and", "seaborn==0.13 wants pandas>=1.2,<3"),
+        ("python-pandas==1 depends on my-pandas>=2", "the resolver finds no set of wheels with it"),
+    ],
+)
+def test_of_the_resolvers_words_those_about_the_package_are_told(said: str, why: str) -> None:
+    wish = demanded("torch", "pandas==0.19.1").companions[0]
+    assert nearer.reason(f"No solution found when resolving\n Because {said}", wish).startswith(why)
+
+
 def test_a_fault_in_every_proposal_is_no_lack_of_a_way(monkeypatch) -> None:
-    def solved(*_asked):
+    def solved(*_asked, **_options):
         raise KeyError("cell")
 
     monkeypatch.setattr(substitutes, "solved", solved)
@@ -97,7 +173,7 @@ def test_a_fault_in_every_proposal_is_no_lack_of_a_way(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("resolver")
 def test_a_refusal_says_what_would_do_and_nearest_takes_it(monkeypatch, tmp_path, capsys) -> None:
-    monkeypatch.setattr(command.Index, "from_user", lambda **_kept: object())
+    monkeypatch.setattr(command.Index, "from_user", lambda **_kept: Listed())
     monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
     options = {"driver": "590", "gpu": ["T4"]}
     with pytest.raises(CellError) as raised:
@@ -114,7 +190,7 @@ def test_a_refusal_says_what_would_do_and_nearest_takes_it(monkeypatch, tmp_path
 @pytest.mark.usefixtures("resolver")
 def test_a_build_for_the_cpu_alone_is_one_for_gpus_instead(monkeypatch) -> None:
     monkeypatch.setattr(proposing, "prove", lambda found, *_asked: ([replace(found[0], wheels=3)], []))
-    monkeypatch.setattr(command.Index, "from_user", lambda **_kept: object())
+    monkeypatch.setattr(command.Index, "from_user", lambda **_kept: Listed())
     monkeypatch.setattr(proposing, "ask", lambda *_asked: {})
     with pytest.raises(CellError, match=r"computes on the CPU alone[^$]*onnxruntime-gpu==1.18.0 in place of"):
         called(command.resolve, ["onnxruntime==1.18.0", "scipy"], gpu=["T4"], driver="590")
@@ -148,7 +224,7 @@ def test_which_proposals_stand_does_not_depend_on_the_load_of_the_machine(monkey
     proposals = search(demand).possible
     asked: list[object] = []
 
-    def solved(proposal, _index, _driver):
+    def solved(proposal, _index, _driver, **_options):
         asked.append(proposal.cell)
         return (proposal, ()) if len(asked) > stands else f"refused {len(asked)}"
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import tarfile
 import zipfile
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,8 @@ from packaging.requirements import Requirement
 
 from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Base, Cell, Cuda, Wheel
-from builder.plan.resolve.unbuilt import with_sources
+from builder.plan.facts.rules import Outcome
+from builder.plan.resolve.unbuilt import untried, with_sources
 from builder.sources.index.sdist_reading import SdistContents, sdist_contents
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target
@@ -126,6 +128,41 @@ def test_compiled_code_needs_a_debian_release(tmp_path: Path) -> None:
     elsewhere = cell(*asked, base="nvidia/cuda:11.0.3-cudnn8-runtime-ubuntu20.04")
     with pytest.raises(NoSolutionError):
         with_sources(elsewhere, asked, TARGET, index, solver(said))
+
+
+def test_what_nobody_read_how_to_compile_is_compiled_only_boldly_and_is_unknown(tmp_path: Path) -> None:
+    setup = "from setuptools import Extension, setup"
+    index = SourcesOnly(archive(tmp_path, "webrtcvad-2.0.10", {"setup.py": setup, "cbits/a.c": "int a;"}))
+    said = "Because all versions of webrtcvad have no usable wheels and you require webrtcvad"
+    asked = (cell("webrtcvad"), ["webrtcvad"], TARGET, index)
+    with pytest.raises(NoSolutionError):
+        with_sources(*asked, solver(said))
+    found, _, (reason,) = with_sources(*asked, solver(said), boldly=True)
+    assert found.compiled == (("webrtcvad", ()),)
+    assert reason.endswith("compiled from them with a compiler alone")
+    assert [one.outcome for one in untried(found)] == [Outcome.UNKNOWN]
+    assert not [*untried(replace(found, compiled=(("psycopg2", ("libpq-dev",)),)))]
+
+
+def test_c_that_no_setup_compiles_needs_no_compiler(tmp_path: Path) -> None:
+    theano = archive(tmp_path, "theano-1", {"setup.py": "setup(name='Theano')", "theano/op.c": "int a;"})
+    assert not sdist_contents(theano).compiled
+    backend = "[build-system]\nbuild-backend = 'mesonpy'\n"
+    meson = archive(tmp_path, "m-1", {"setup.py": "setup()", "pyproject.toml": backend, "m/a.c": "int a;"})
+    assert sdist_contents(meson).compiled
+
+
+def test_the_older_release_without_a_wheel_is_built_where_the_newer_one_does_not_go(tmp_path: Path) -> None:
+    class Both(SourcesOnly):
+        def offers(self, name: str) -> list[IndexFile]:
+            file = "circle_fit-0.2.1-py3-none-any.whl"
+            return [*super().offers(name), IndexFile(name=file, url="https://index.example/", sha256="0")]
+
+    index = Both(archive(tmp_path, "circle-fit-0.1.3", {"setup.py": ""}))
+    said = "circle-fit>=0.2.0 depends on numpy>=1.21.0 And because circle-fit==0.1.3 has no usable wheels"
+    asked = ["circle-fit>=0.1.3"]
+    found, _, _ = with_sources(cell(*asked), asked, TARGET, index, solver(said))
+    assert (found.pip, found.from_source) == (("circle-fit==0.1.3",), ("circle-fit",))
 
 
 def test_without_sources_the_resolvers_own_words_stand(tmp_path: Path) -> None:
