@@ -9,6 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from builder import __version__
+from builder.cli import elsewhere
 from builder.cli.boundary import failed, guarded
 from builder.cli.console import say
 
@@ -59,15 +60,6 @@ _BESIDE = {
     "verify": "lock",
 }
 """Those in another module."""
-
-
-_ELSEWHERE = {
-    "--cuda": "a framework's build brings its CUDA: name the build, as in 'torch==2.1.0+cu121', or give the "
-    "driver, as in --driver 535, and builds for a newer CUDA are left out",
-    "--cudnn": "a framework's release brings its cuDNN, and `cuda:` of a matrix can name another: "
-    "['nvidia-cudnn-cu12==9.1.0.70']",
-}
-"""Options that no command has and people look for: what there is in their place."""
 
 
 class _Commands(TyperGroup):
@@ -125,8 +117,9 @@ def _program() -> int:
             say(message)
             return 2
         option = getattr(error, "option_name", None)
-        if option in _ELSEWHERE:  # without options that are only spelt alike
-            return failed(f"No such option: {option}", _ELSEWHERE[option], 2)
+        other = elsewhere.hint(words, option) if message.startswith("No such ") else None
+        if other is not None:  # without options that are only spelt alike
+            return failed(f"No such option: {option}" if option else message, other, 2)
         return failed(message, "`rtbuild --help` lists commands, `rtbuild COMMAND --help` options", 2)
     return result if isinstance(result, int) else 0
 

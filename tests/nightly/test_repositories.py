@@ -1,8 +1,8 @@
 """What people bring: the requirements of public repositories of ten years, resolved as they stand.
 
 Each has a set of wheels (``locks``), or a refusal that says what would do; that is then taken, and has a set
-of wheels: of all that is asked for in near releases (``near``), or without some of it (``served``). Each change
-has its reason.
+of wheels: of all that is asked for in near releases (``near``), or without some of it (``served``). Each
+change has its reason.
 """
 
 from __future__ import annotations

@@ -226,7 +226,9 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         found += load().companion_asks(wish.name, pinned(wish.parsed))
         other = meant(wish.name)
         if other is not None:
-            raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
+            raise UsageError(
+                f"{wish.place}: no table has {wish}", hint=f"did you mean {other}{wish.parsed.specifier}?"
+            )
     names = ", ".join(str(wish) for wish in demand.companions)
     alone = tuple(wish for wish in demand.companions if _runs_alone(wish.name))
     if alone and not found and alone == demand.companions:

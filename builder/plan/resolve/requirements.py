@@ -52,6 +52,36 @@ _ADDRESS = re.compile(r"[\w+.-]+://|git\+|\.|/|\S+\.(?:whl|tar\.gz|zip)\s*$")
 """Files and addresses in place of a name."""
 
 _AS_IN = "as in 'tensorflow==2.15.*'"
+_VERSION = re.compile(r"[vV]?\d+(?:\.\d+)*(?:\.\*)?(?:\+cu\d+)?")
+_FILES = {
+    ".txt": "-r",
+    ".in": "-r",
+    ".ipynb": "--notebook",
+    ".yml": "--conda",
+    ".yaml": "--conda",
+    "pyproject.toml": "--pyproject",
+    "pylock.toml": "--from-pylock",
+}
+"""Ends of the names of files that are read, and the option that names one."""
+_OTHERS = re.compile(
+    r"\s*(?P<name>[A-Za-z][\w.-]*?)\s*(?:[=@: -]|=>|=<)\s*v?(?P<version>\d[\w.+]*(?:\.\*)?)\s*"
+)
+"""A release as conda, npm, docker and people write it: ``torch=2.1``, ``torch@2.1``, ``torch:2.1``."""
+_OF_CUDA = frozenset(("cuda", "cudatoolkit", "pytorch-cuda", "cuda-toolkit", "cuda-version", "cudnn"))
+
+
+def _as_in(text: str) -> str:
+    """What was probably meant by a text that is no requirement."""
+    other = _OTHERS.fullmatch(text)
+    if other is None:
+        return _AS_IN
+    if canonical(other["name"]) in _OF_CUDA:
+        return (
+            "a framework's build brings its CUDA and cuDNN: name the build, as in 'torch==2.1.0+cu121'; "
+            "a conda environment is read by --conda FILE"
+        )
+    return f"did you mean {other['name']}=={other['version']}?"
+
 
 _WHEEL = re.compile(r"(?:[^@;]+@\s*)?https?://[^\s;#]*/(?P<file>[^\s;#/]+\.whl)(?:#\S*)?(?P<marker>\s*;.*)?")
 """The address of a wheel, whose file name tells its version."""
@@ -115,8 +145,10 @@ class Wishes:
         try:
             parsed = Requirement(text)
         except (ValueError, RecursionError) as problem:
-            raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_AS_IN) from problem
+            raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_as_in(text)) from problem
         if parsed.url is not None:
+            if _OTHERS.fullmatch(text):
+                raise UsageError(f"{place}: {_said(text)!r} is not a requirement", hint=_as_in(text))
             self.leave_out(text, place)
         else:
             self.wishes.append(NamedRequirement(parsed=parsed, place=place))
@@ -181,8 +213,17 @@ class Wishes:
 
 def from_arguments(texts: Iterable[str]) -> Wishes:
     """The requirements on the command line. Raises UsageError."""
-    found = Wishes()
+    found, before = Wishes(), "torch"
     for text in texts:
+        if _VERSION.fullmatch(text):
+            said = f"the command line: {_said(text)} is a version, and no package"
+            raise UsageError(said, hint=f"did you mean {before}=={text}?")
+        if option := next((name for ends, name in _FILES.items() if text.lower().endswith(ends)), None):
+            said = f"the command line: {_said(text)} is the name of a file, and no package"
+            path = shlex.quote(_said(text))
+            matrix = f"; a matrix is judged by `rtbuild check {path}`" * (option == "--conda")
+            raise UsageError(said, hint=f"`rtbuild resolve {option} {path}` reads it{matrix}")
+        before = text
         found.add(text, "the command line")
     return found
 
@@ -485,4 +526,14 @@ def read_text(path: Path) -> str:
     try:
         return read_file(path, most=MOST_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as problem:
-        raise UsageError(f"{path}: {getattr(problem, 'strerror', None) or problem}") from problem
+        said = f"{path}: {getattr(problem, 'strerror', None) or problem}"
+        raise UsageError(said, hint=_beside(path)) from problem
+
+
+def _beside(path: Path) -> str | None:
+    """The files of that kind in the folder of one that is not there."""
+    if path.exists() or not path.parent.is_dir():
+        return None
+    alike = sorted(file.name for file in path.parent.iterdir() if file.suffix == path.suffix)
+    listed = ", ".join(shown(name, most=80) for name in alike[:5])
+    return f"{path.parent.absolute().name or '/'} has {listed}" if alike else None

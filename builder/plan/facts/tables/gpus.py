@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from builder.core.cards import KnownCards, first_card, words_of
 from builder.core.errors import UsageError
+from builder.core.versions import key
 from builder.plan.facts.tables.loader import Facts, GpuRow, load
 
 _MAKERS = {
@@ -18,7 +19,12 @@ _MAKERS = {
 """Cards of other makers, by the beginning of a name."""
 _OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
 """Words that make ``RTX 4090 Laptop GPU`` another card than the one it is named after."""
-_CAPABILITY = re.compile(r"(?:sm|compute|cc)[_ ]?(\d{1,2})\.?(\d)a?|(\d{1,2})\.(\d)", re.IGNORECASE)
+_CAPABILITY = re.compile(
+    r"(?:sm|compute|cc)[_ ]?(\d{1,2})[.,]?(\d)[af]?|(\d{1,2})[.,](\d)|(\d)(\d)", re.IGNORECASE
+)
+_COUNT = re.compile(r"^\d{1,3} ?[xX] ?(?=[A-Za-z])")
+"""How many there are, before a name: ``8x H100``."""
+_CONNECTED = re.compile(r"(?:sxm\d?|pcie|nvl)$")
 
 
 def class_of(name: str, capability: str | None) -> str | None:
@@ -44,7 +50,7 @@ def card_of(text: str) -> GpuRow | None:
     Words behind the model's name (``Laptop GPU``, ``-SXM4-80GB``, ``80GB HBM3``) do not change its compute
     capability, which is all that wheels and toolkits go by.
     """
-    text = text.strip()
+    text = _COUNT.sub("", text.strip(), count=1)
     if found := _CAPABILITY.fullmatch(text):
         first, second = filter(None, found.groups())
         name, capability = f"sm_{first}{second}", f"{first}.{second}"
@@ -58,9 +64,15 @@ def card_of(text: str) -> GpuRow | None:
     computer = load().computers.get(text.lower().removeprefix("nvidia "))
     if known is None and computer is not None:
         return load().gpus[computer.card.lower()]
-    if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
-        return _longest(f"RTX {text}")[0] or _longest(f"GTX {text}")[0]
-    return known
+    return known or _without_series(" ".join(words_of(text)))
+
+
+def _without_series(words: str) -> GpuRow | None:
+    """The card of a name that leaves out its series, or has more joined to it: 3080ti, A6000."""
+    words = _CONNECTED.sub("", re.sub(r"^(\d{3,4})(ti|super)\b", r"\1 \2", words))
+    if re.match(r"\d{3,4}\b", words):  # 3090, 1080 Ti
+        return _longest(f"RTX {words}")[0] or _longest(f"GTX {words}")[0]
+    return _longest(f"RTX {words}")[0] if re.match(r"a\d{4}\b", words) else _longest(words)[0]
 
 
 def named_card(option: str, text: str, *, alike: bool = True) -> str:
@@ -78,6 +90,18 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
         raise UsageError(
             f"{option} {text} is a GPU of {maker}, and CUDA runs on NVIDIA's alone",
             hint="rtbuild knows builds for CUDA alone; for other GPUs see the framework's own documentation",
+        )
+    if served := load().generations.get(text.strip().lower()):
+        listed = ", ".join(sorted(served, key=key))
+        raise UsageError(
+            f"{option} {text} is a generation of cards, and not all of them are alike",
+            hint=f"name the card, as in {option} T4, or its compute capability, one of {listed}",
+        )
+    if re.search(r"(?i)\b(jetson|tegra|tx[12])\b", text):
+        listed = ", ".join(row.name for row in load().gpus.values() if row.tegra)
+        raise UsageError(
+            f"{option} {text} is no Jetson that rtbuild knows",
+            hint=f"it knows {listed}; for others see NVIDIA's JetPack",
         )
     near = near_names(text)
     first = f"one of {', '.join(near)}? " if near else ""

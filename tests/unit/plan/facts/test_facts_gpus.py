@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from builder.core.errors import UsageError
 from builder.plan.facts.tables import loader as tables
-from builder.plan.facts.tables.gpus import card_of, class_of, known_class, maker_of, near_names
+from builder.plan.facts.tables.gpus import (
+    card_of,
+    class_of,
+    known_class,
+    maker_of,
+    named_card,
+    near_names,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +86,20 @@ def test_what_no_table_has() -> None:
         ("GRID T4-16Q", "7.5"),
         ("NVIDIA GB200", "10.0"),
         ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "12.0"),
+        ("3080ti", "8.6"),
+        ("nvidia 3090", "8.6"),
+        ("geforce 1080", "6.1"),
+        ("A6000", "8.6"),
+        ("h100sxm", "9.0"),
+        ("8x H100", "9.0"),
+        ("2 x RTX 4090", "8.9"),
+        ("T4 x2", "7.5"),
+        ("7,5", "7.5"),
+        ("86", "8.6"),
+        ("sm_90a", "9.0"),
+        ("NVIDIA-A100-SXM4-80GB", "8.0"),
+        ("Jetson Orin Nano", "8.7"),
+        ("Jetson Nano", None),
         ("RTX 9999", None),
         ("42.0", None),
         ("9", None),
@@ -86,6 +108,25 @@ def test_what_no_table_has() -> None:
 def test_every_name_that_nvidia_smi_prints_and_capabilities(text: str, capability: str | None) -> None:
     card = card_of(text)
     assert (card.capability if card is not None else None) == capability
+
+
+def test_every_card_is_known_however_it_is_written() -> None:
+    for row in tables.load().gpus.values():
+        plain = row.name.replace("-", " ")
+        ways = (plain, plain.lower(), plain.upper(), f"NVIDIA {plain}", f"nvidia-{row.name}", f"4x {plain}")
+        found = {text: card_of(text) for text in ways}
+        assert {card.capability for card in found.values() if card} == {row.capability}, row.name
+        assert not [text for text, card in found.items() if card is None]
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [("ampere", "8.0, 8.6"), ("Jetson Nano", "Xavier, Orin"), ("RTX 5099", "one of RTX50"), ("Tesla", "8.9")],
+)
+def test_what_no_table_has_leads_on(text: str, way: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        named_card("--gpu", text)
+    assert way in str(raised.value.hint)
 
 
 def test_a_card_that_no_table_has_is_named_with_its_neighbours() -> None:

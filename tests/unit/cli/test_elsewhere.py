@@ -1,0 +1,64 @@
+"""Words of pip, conda, docker and of people: each error has a next step, and that step is one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+from rtbuild_command import inside
+
+from builder.cli import elsewhere
+from builder.cli.app import COMMANDS, loaded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HINTS = {*elsewhere.OPTIONS.values(), *elsewhere.COMMANDS.values()}
+OF_DOCKER = {"--device", "--rm", "-i", "-it", "-t"}
+
+
+@pytest.mark.parametrize("hint", sorted(HINTS))
+def test_a_next_step_has_a_command_and_options_that_there_are(hint: str) -> None:
+    steps = [shlex.split(step) for step in re.findall(r"`(rtbuild [^`]+)`", hint)]
+    for _, name, *words in steps:
+        assert name in COMMANDS
+        taken = {option for one in loaded(name).params for option in one.opts} | {"--help"}
+        assert {word for word in words if word.startswith("-")} <= taken
+    assert steps or "--" in hint or "cuda:" in hint
+
+
+def test_what_there_is_has_no_hint_that_it_is_elsewhere() -> None:
+    assert not {*elsewhere.COMMANDS} & {*COMMANDS}
+    resolving = {option for one in loaded("resolve").params for option in one.opts}
+    assert not ({*elsewhere.OPTIONS} - OF_DOCKER) & resolving
+
+
+@pytest.mark.parametrize(
+    ("words", "way"),
+    [
+        (("install", "torch"), "rtbuild venv"),
+        (("Pull", "torch"), "rtbuild run IMAGE"),
+        (("resolve", "torch", "--index-url", "x"), "UV_DEFAULT_INDEX"),
+        (("resolve", "-c", "pytorch", "torch"), "--conda environment.yml"),
+        (("up", "torch", "--gpus", "all"), "--gpu T4"),
+        (("run", "-it", "torch", "bash"), "is interactive"),
+        (("resolve", "--offline", "torch", "2.1"), "did you mean torch==2.1?"),
+        (("resolve", "--offline", "torch 2.1"), "did you mean torch==2.1?"),
+        (("resolve", "--offline", "torch=2.1"), "did you mean torch==2.1?"),
+        (("resolve", "--offline", "torch@2.1.*"), "did you mean torch==2.1.*?"),
+        (("resolve", "--offline", "torch:2.1"), "did you mean torch==2.1?"),
+        (("resolve", "--offline", "pytorch==2.1"), "did you mean torch==2.1?"),
+        (("resolve", "--offline", "cudatoolkit=11.8", "torch"), "torch==2.1.0+cu121"),
+        (("resolve", "requirements.txt"), "`rtbuild resolve -r requirements.txt` reads it"),
+        (("resolve", "environment.yml"), "`rtbuild resolve --conda environment.yml` reads it"),
+        (("resolve", "a b.ipynb"), "`rtbuild resolve --notebook 'a b.ipynb'` reads it"),
+        (("resolve", "-r", "require.txt"), "has requirements-gpu.txt"),
+    ],
+)
+def test_a_word_of_another_tool_leads_on(words: tuple[str, ...], way: str, tmp_path: Path) -> None:
+    (tmp_path / "requirements-gpu.txt").write_text("torch")
+    done = inside(tmp_path, *words, check=2)
+    assert "hint: " in done.stderr
+    assert way in done.stderr.partition("hint: ")[2]
