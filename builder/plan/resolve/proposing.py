@@ -14,7 +14,7 @@ from builder.plan.resolve.last import LastRelease, last_release
 from builder.plan.resolve.proof import brought, prove
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
 from builder.plan.resolve.solve import Demand, Proposal, distributions, meant, search, split, to_matrix_yaml
-from builder.plan.resolve.substitutes import Substitution, nearest
+from builder.plan.resolve.substitutes import Substitution, joined, nearest
 from builder.sources.index import Index, Offer, ask
 
 _PROCESSORS = {"linux/amd64": "x86-64", "linux/arm64": "ARM"}
@@ -100,7 +100,7 @@ def propose(
             way = None
         if way is None:
             raise
-        changes, standing = _joined([*swapped, *way.changes]), [way.proposal]
+        changes, standing = joined([*swapped, *way.changes]), [way.proposal]
         refusal = refusal or problem
     if refusal is not None and changes and not take_nearest:
         raise _with_way(refusal, changes, standing[0]) from refusal
@@ -146,18 +146,6 @@ def _refused_for(swapped: Sequence[Substitution]) -> NothingPossibleError | None
     """The refusal of what was asked for by another name than that of its wheels for GPUs; None without."""
     reasons = [f"{one.asked} ({one.asked.place}) {one.reason}" for one in swapped]
     return NothingPossibleError("\n".join(reasons), reasons=reasons) if reasons else None
-
-
-def _joined(changes: Sequence[Substitution]) -> list[Substitution]:
-    """One change for a requirement that was changed twice: to another distribution, and to its release."""
-    found: list[Substitution] = []
-    for change in changes:
-        before = next((n for n, one in enumerate(found) if one.instead == str(change.asked)), None)
-        if before is None:
-            found.append(change)
-        else:
-            found[before] = replace(change, asked=found[before].asked)
-    return found
 
 
 def _with_way(

@@ -76,12 +76,28 @@ def nearest(
 ) -> NearestDemand | None:
     """The nearest demand that is possible and has a set of wheels; None if none was found.
 
-    Without ``index`` the rules alone are asked.
+    Without ``index`` the rules alone are asked. Where an index that a build is on does not answer, the same
+    release on the default index is tried.
 
     If none was found, raises FaultError if one was brought out, and NotKnownError if the time of the last
     resort was over.
     """
     until = time.monotonic() + SECONDS
+    found = _nearest(demand, index, available, until)
+    if index is None or found is None or found.proposal.unasked is None:
+        return found
+    plain, swapped = _on_default_index(demand, found.proposal.unasked)
+    other = _nearest(plain, index, available, until) if swapped else None
+    if other is None or other.proposal.unasked is not None:
+        return found
+    cell = other.proposal.cell
+    swapped = [one for one in swapped if one.asked.holds(cell.python, cell.platform)]
+    return replace(other, changes=tuple(joined([*swapped, *other.changes])))
+
+
+def _nearest(
+    demand: Demand, index: Index | None, available: Mapping[str, Sequence[str]], until: float
+) -> NearestDemand | None:
     single, dropped = _one_of_each(demand)
     ways = []
     for suits in (_anywhere, _compiles):
@@ -94,6 +110,39 @@ def nearest(
         return None
     best = min(ways, key=_distance)
     return replace(best, changes=(*dropped, *best.changes))
+
+
+def _on_default_index(demand: Demand, silent: str) -> tuple[Demand, list[Substitution]]:
+    """The demand for the same releases without the mark of a build, ``+cu128``, and without indexes."""
+    changes: list[Substitution] = []
+
+    def plain(wish: NamedRequirement) -> NamedRequirement:
+        exact = pinned(wish.parsed)
+        if exact is None or "+" not in exact:
+            return wish
+        other = wish.bound(f"=={exact.partition('+')[0]}")
+        other = replace(other, parsed=Requirement(f"{other}{_marked(wish)}"))
+        changes.append(Substitution(asked=wish, instead=str(other), reason=silent))
+        return other
+
+    frameworks, companions = tuple(map(plain, demand.frameworks)), tuple(map(plain, demand.companions))
+    return replace(demand, frameworks=frameworks, companions=companions, index=()), changes
+
+
+def _marked(wish: NamedRequirement) -> str:
+    return f" ; {wish.parsed.marker}" if wish.parsed.marker is not None else ""
+
+
+def joined(changes: Sequence[Substitution]) -> list[Substitution]:
+    """One change for a requirement that was changed twice: to another distribution, and to its release."""
+    found: list[Substitution] = []
+    for change in changes:
+        before = next((n for n, one in enumerate(found) if one.instead == str(change.asked)), None)
+        if before is None:
+            found.append(change)
+        else:
+            found[before] = replace(change, asked=found[before].asked)
+    return found
 
 
 def _anywhere(_: Proposal) -> bool:
@@ -137,12 +186,13 @@ def _way(
     return replace(best, changes=(*changes, *best.changes))
 
 
-def _distance(found: NearestDemand) -> tuple[int, int, int, int]:
-    """How many requirements are left out, how many changed, and by how much: in major and minor versions."""
+def _distance(found: NearestDemand) -> tuple[bool, int, int, int, int]:
+    """Whether an index was silent, how many are left out and changed, and by how many majors and minors."""
     pairs = [(_release(str(one.asked)), _release(one.instead or "")) for one in found.changes]
     apart = [[abs(a - b) for a, b in zip(old, new, strict=True)] for old, new in pairs if old and new]
     left_out = sum(one.instead is None for one in found.changes)
-    return left_out, len(found.changes), sum(row[0] for row in apart), sum(row[1] for row in apart)
+    silent = found.proposal.unasked is not None
+    return silent, left_out, len(found.changes), sum(row[0] for row in apart), sum(row[1] for row in apart)
 
 
 def _release(text: str) -> tuple[int, int] | None:
@@ -274,6 +324,8 @@ def _loosened(
     changed, boldly = _renamed(mine), False
     reasons = {name: load().mistaken_names[name].reason for name in changed}
 
+    suggested: set[tuple[str, str]] = set()
+
     def ask(other: Mapping[str, NamedRequirement | None]) -> Answer:
         if time.monotonic() > until:
             raise NotKnownError(f"what would do is unknown: stopped after {SECONDS:.0f} s")
@@ -283,12 +335,17 @@ def _loosened(
         answer = ask(changed)
         if not isinstance(answer, str):
             kept = Kept(changed=changed, proposal=answer[0], wheels=answer[1], reasons=reasons)
-            if index is not None:
+            if index is not None and answer[0].unasked is None:
                 kept = _with_pins(brought_back(kept, mine, ask, index), ask)
             return NearestDemand(changes=tuple(_changes(kept, mine)), proposal=kept.proposal)
         named = [name for name in _named(answer, mine) if changed.get(name, mine[name]) is not None]
         if not named:
             return None
+        if (named_one := _with_nothing_against(answer, named)) and named_one not in suggested:
+            suggested.add(named_one)
+            changed[named_one[0]] = mine[named_one[0]].bound(f"=={named_one[1]}")
+            reasons[named_one[0]] = reason(answer, mine[named_one[0]])
+            continue
         bounded = [name for name in named if (w := changed.get(name, mine[name])) and w.parsed.specifier]
         if bounded:  # a package is left out only where no version of any will do
             changed |= {name: mine[name].bound("") for name in bounded[: 3 if len(bounded) > 3 else 1]}
@@ -298,6 +355,14 @@ def _loosened(
             continue
         changed[named[0]] = None
         reasons[named[0]] = _COMPILED if named[0] in lacking(answer) else reason(answer, mine[named[0]])
+    return None
+
+
+def _with_nothing_against(answer: str, named: Sequence[str]) -> tuple[str, str] | None:
+    """The first of these packages of which the rules name a release that goes, and that release."""
+    for name in named:
+        if found := re.search(rf"(?i)(?<![\w-]){name_pattern(name)} (\S+) has nothing against it", answer):
+            return name, found[1]
     return None
 
 
@@ -331,10 +396,7 @@ def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, bold
         return "\n".join(refused)
     if index is None:
         return replace(proposal, findings=findings, unasked="the index was not asked (--offline)"), ()
-    answer = solved(replace(proposal, findings=findings), index, driver, boldly=boldly)
-    if not isinstance(answer, str) and answer[0].unasked is not None:
-        return answer[0].unasked
-    return answer
+    return solved(replace(proposal, findings=findings), index, driver, boldly=boldly)
 
 
 def _named(message: str, mine: Mapping[str, NamedRequirement]) -> list[str]:

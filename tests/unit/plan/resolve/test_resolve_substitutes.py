@@ -195,6 +195,33 @@ def test_a_build_for_the_cpu_alone_is_one_for_gpus_instead(monkeypatch) -> None:
         called(command.resolve, ["onnxruntime==1.18.0", "scipy"], gpu=["T4"], driver="590")
 
 
+def test_where_a_builds_own_index_is_silent_the_default_index_has_the_release(monkeypatch) -> None:
+    def solved(proposal, _index, _driver, **_options):
+        if proposal.cell.index:
+            return replace(proposal, unasked="https://index.example did not answer"), ()
+        return newest_that_goes(proposal, None, None)
+
+    monkeypatch.setattr(substitutes, "solved", solved)
+    marked = 'torchvision==0.20.1+cu121; sys_platform == "win32"'
+    asked = demanded("torch==2.5.1+cu121", "transformers~=4.4.2", marked, index=("https://index.example",))
+    found = substitutes.nearest(asked, Listed(HAD), {})
+    assert found is not None
+    assert found.proposal.unasked is None
+    assert [(one.instead, one.reason) for one in found.changes] == [
+        ("torch==2.5.1", "https://index.example did not answer"),
+        ("transformers==4.6.1", "torch==2.5.1 wants transformers>=4.6"),
+    ]
+
+
+def test_a_release_that_the_rules_name_is_taken_and_not_left_out(monkeypatch) -> None:
+    monkeypatch.setattr(substitutes, "solved", lambda proposal, *_, **__: (replace(proposal, wheels=1), ()))
+    found = substitutes.nearest(demanded("torch==2.10.0", "torchcodec>=0.9.1"), Listed(), {})
+    assert found is not None
+    (change,) = found.changes
+    assert str(change.instead).startswith("torchcodec==0.1")
+    assert "libcudart.so.13" in change.reason
+
+
 def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
     """A machine so loaded that ``step`` seconds go by between two looks at its clock."""
     now = itertools.count(0.0, step)
