@@ -41,7 +41,7 @@ def answer(folder: Path, file: str) -> tuple[str, str]:
     taken = rtbuild(folder, "resolve", "-r", file, "--nearest", "--json", check=None, timeout=SECONDS)
     way = json.loads(taken.stdout)
     changes = way["changes"]
-    told = changes and all(one["reason"] for one in changes)
+    told = all(one["reason"] for one in changes)  # none, where something is compiled untried
     if taken.returncode != 0 or not told or not way["proposals"][0]["resolved"]:
         return "wrong", done.stderr
     lost = [one for one in changes if one["instead"] is None and SAME_FILES not in one["reason"]]

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import PurePath
 
 from builder.core.errors import NothingSelectedError, UsageError
 from builder.core.model import Cell
@@ -94,6 +95,8 @@ def _demand(glob: str, cells: Sequence[Cell]) -> None:
     if not matched:
         near = closest(glob, [cell.id for cell in cells])
         hint = f"the nearest: {', '.join(near)}" if near else "`rtbuild list` shows all cells"
+        if own := [cell.id for cell in cells if cell.matrix == PurePath(glob).stem]:
+            hint = f"that is a matrix, with {', '.join(own[:3])}{', …' * (len(own) > 3)}"
         raise NothingSelectedError(f"no cell matches --select '{glob}'", hint=hint)
     if all(cell.excluded is not None for cell in matched):
         raise NothingSelectedError(

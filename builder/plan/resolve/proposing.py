@@ -102,7 +102,7 @@ def propose(
             raise
         changes, standing = joined([*swapped, *way.changes]), [way.proposal]
         refusal = refusal or problem
-    if refusal is not None and changes and not take_nearest:
+    if refusal is not None and not take_nearest and (changes or not standing[0].possible):
         raise _with_way(refusal, changes, standing[0]) from refusal
     if all(one.cell.cuda.provider == "none" for one in standing):
         names = ", ".join(standing[0].cell.frameworks)

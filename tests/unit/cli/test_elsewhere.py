@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from rtbuild_command import inside
@@ -12,9 +13,7 @@ from rtbuild_command import inside
 from builder.cli import elsewhere
 from builder.cli.app import COMMANDS, loaded
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[3]
 HINTS = {*elsewhere.OPTIONS.values(), *elsewhere.COMMANDS.values()}
 OF_DOCKER = {"--device", "--rm", "-i", "-it", "-t"}
 
@@ -62,3 +61,16 @@ def test_a_word_of_another_tool_leads_on(words: tuple[str, ...], way: str, tmp_p
     done = inside(tmp_path, *words, check=2)
     assert "hint: " in done.stderr
     assert way in done.stderr.partition("hint: ")[2]
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_an_option_that_is_none_names_the_help_of_its_command(command: str, tmp_path: Path) -> None:
+    done = inside(tmp_path, command, "--json", "--frobnicate", check=2)
+    hint = json.loads(done.stdout)["hint"]
+    assert f"`rtbuild {command} --help`" in hint
+
+
+def test_a_matrix_in_the_place_of_a_cell_is_told_with_its_cells(tmp_path: Path) -> None:
+    (tmp_path / "matrices").symlink_to(ROOT / "matrices")
+    for word in ("tf28", "matrices/tf28.yaml"):
+        assert "that is a matrix, with tensorflow2.8.4-" in inside(tmp_path, "size", word, check=3).stderr
