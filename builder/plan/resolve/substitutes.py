@@ -213,9 +213,10 @@ def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
             )
     for wish in demand.companions:
         build = load().without.get(wish.name)
-        if build is not None and (first := kept.get(load().table_name(build.instead))) is not None:
+        whole = kept.get(load().table_name(build.instead)) if build is not None else None
+        if whole is not None:
             dropped.append(
-                Substitution(asked=wish, instead=None, reason=f"{first.name} writes the same files")
+                Substitution(asked=wish, instead=None, reason=f"{whole.name} writes the same files")
             )
     gone = [one.asked for one in dropped]
     frameworks = tuple(one for one in demand.frameworks if one not in gone)
