@@ -83,6 +83,7 @@ test-kubernetes: setup  ## dispatch on a real API server of Kubernetes 1.20, kub
 	$(PYTEST) -q tests/nightly/test_dispatch_kubernetes.py --durations 9
 
 dispatch-scenarios: setup  ## 40 faults of a cluster on a real Slurm, and a table of what was lost, vanished, ran twice; root, on Debian, an hour
+	scripts/ensure-tools faketime
 	$(PYTEST) -q -s tests/nightly/test_dispatch_scenarios.py
 
 kills: setup  ## kill -9 at 50 random moments of builds and publications, and what the next run finds; five minutes
