@@ -91,7 +91,7 @@ class ImageBuild:
                 if planned.missing:
                     self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
                 python = None
-                if pinned.python is not None and planned.python is None:
+                if pinned.python is not None and not planned.interpreter:
                     # First: one that does not fit is refused before gigabytes of wheels come.
                     python = python_tar(cell_run, context, pinned.python, pinned.base)
                 missing = stack.enter_context(

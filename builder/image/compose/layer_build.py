@@ -99,7 +99,7 @@ class LayerBuild:
         self._paths: dict[str, Path] = {}
         self._waiting: list[tuple[int, Group]] = []  # a heap
         self._known = dict(self.given.known)
-        self._python = self.given.python
+        self._interpreter = self.given.interpreter
         self._futures: list[Future[None]] = []
         self._pool = ThreadPoolExecutor(max_workers=self.workers, thread_name_prefix="layers")
         self._base_pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="base")
@@ -136,7 +136,7 @@ class LayerBuild:
         for one in self._known.values():
             for name, requires in one.details["requires_python"].items():
                 check_python(name, requires, self.given.pinned.cell)
-        made = replace(self.given, known=self._known, base=self._base.result(), python=self._python)
+        made = replace(self.given, known=self._known, base=self._base.result(), interpreter=self._interpreter)
         listings = [json.loads(one.files or made.lease.files(one.key)) for one in made.wheels]
         refuse_collisions(listings, as_listed=made.pinned.cell.dependencies == "listed")
         return made
@@ -182,13 +182,12 @@ class LayerBuild:
 
     def _layers_of_base(self) -> BaseLayers:
         pinned = self.given.pinned
-        if self._python is None and self.python is not None and pinned.python is not None:
+        if not self._interpreter and self.python is not None and pinned.python is not None:
             key = python_key(pinned.python, pinned.cell)
-            self._python = self._of_tar(key, python_title(pinned.python), self.python)
+            self._interpreter = (self._of_tar(key, python_title(pinned.python), self.python),)
         base = self._system()
-        interpreter = () if self._python is None else (self._python,)
         for sink in self.sinks:
-            sink.add(self.given.base_at, *base.layers, *interpreter)
+            sink.add(self.given.base_at, *base.layers, *self._interpreter)
         return base
 
     def _system(self) -> BaseLayers:

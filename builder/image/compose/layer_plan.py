@@ -32,7 +32,7 @@ class Plan:
     known: Mapping[Group, Layer]
     base: BaseLayers = field(default=BaseLayers(layers=(), config={}))
     """Without layers as long as they are not known: those of a registry's base come with the build."""
-    python: Layer | None = None
+    interpreter: tuple[Layer, ...] = ()
     """The layer of a standalone Python, if the lock has one and its layer is known."""
 
     @property
@@ -64,11 +64,6 @@ class Plan:
         return (*self.wheels[:below], *self.base.layers, *self.interpreter, *self.wheels[below:])
 
     @property
-    def interpreter(self) -> tuple[Layer, ...]:
-        """The layer of a standalone Python, if the image has one."""
-        return () if self.python is None else (self.python,)
-
-    @property
     def base_at(self) -> int:
         """How many of the groups are below the base."""
         if not isinstance(self.pinned.base, RootfsBase):
@@ -82,18 +77,18 @@ def plan(pinned: Pinned, lease: Lease) -> Plan:
         check_tags(wheel, pinned.cell)
     groups, cell = groups_of(pinned), pinned.cell
     base_keys = [rootfs_key(pinned.base, cell)] if isinstance(pinned.base, RootfsBase) else []
-    interpreter = [python_key(pinned.python, cell)] if pinned.python is not None else []
+    python_keys = [python_key(pinned.python, cell)] if pinned.python is not None else []
     with ThreadPoolExecutor(8 if lease.remote else 1, thread_name_prefix="look") as pool:
         wanted = {group: pool.submit(lease.look, layer_keys_of(group, pinned)) for group in groups}
         rootfs = pool.submit(lease.look, base_keys)
-        python = pool.submit(lease.look, interpreter)
+        python = pool.submit(lease.look, python_keys)
         found = {group: future.result() for group, future in wanted.items()}
     planned = Plan(
         pinned=pinned,
         lease=lease,
         groups=groups,
         known={group: one for group, one in found.items() if one is not None},
-        python=python.result(),
+        interpreter=tuple(filter(None, [python.result()])),
     )
     system = rootfs.result()
     return planned if system is None else replace(planned, base=rootfs_base(system, cell))

@@ -97,7 +97,8 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
     if python is not None:
         size = python.size or 33_000_000  # before it is fetched; about the size of 3.12.10 to 3.12.16
         title = python_title(python)
-        layers.append(_layer(title, planned.python, size, size * 3.0, python.sha256))
+        made = next(iter(planned.interpreter), None)
+        layers.append(_layer(title, made, size, size * 3.0, python.sha256))
     packages: list[PackageSize] = []
     files: list[FileSize] = []
     for group in planned.groups:

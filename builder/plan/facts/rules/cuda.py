@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 
-from builder.core.model import Cell
 from builder.core.versions import agree, at_least, canonical, major, minor, short
 from builder.plan.facts.rules.finding import (
     CELL,
@@ -80,7 +79,8 @@ def libraries(stack: Stack) -> Iterator[Finding]:
         elif stack.tag is not None and stack.tag.flavour == "runtime":
             there = _families(stack)
             lacks = [name for name in row.needs if name in NOT_IN_RUNTIME - there]
-            if missing := ", ".join(name for name in lacks if not _from_apt(name, cell)):
+            lacks = [name for name in lacks if not any(one.startswith(f"{name}-") for one in cell.apt)]
+            if missing := ", ".join(lacks):
                 yield impossible(
                     f"{framework.label} opens {missing}, which runtime images of NVIDIA's lack: "
                     "take the devel flavour of the tag, or NVIDIA's wheels",
@@ -89,10 +89,6 @@ def libraries(stack: Stack) -> Iterator[Finding]:
         elif cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
             needs = "needs the runtime flavour of an nvidia/cuda tag, or NVIDIA's wheels"
             yield impossible(f"{cell.base} holds no CUDA libraries; {framework.label} {needs}", needed)
-
-
-def _from_apt(library: str, cell: Cell) -> bool:
-    return any(package.startswith(f"{library}-") for package in cell.apt)
 
 
 def _families(stack: Stack) -> set[str]:

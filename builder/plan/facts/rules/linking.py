@@ -95,7 +95,8 @@ def _broken(
     values = [_read_of(wheel, first.file, f"{lacked}{through}")]
     said = f"{wheel.label} is linked with {lacked}{through} ({first.file}), which nothing in the lock brings"
     if first.opened.kind == "version":
-        said = f"{wheel.label} asks for a version that {lacked} has not: {_plain(first.opened.text or '')}"
+        text = (first.opened.text or "").replace("/site-packages/", "")
+        said = f"{wheel.label} asks for a version that {lacked} has not: {text}"
     elif rival := _rival(lacked, wheels):
         other, name = rival
         said += f"; {other.label} brings {name}"
@@ -109,10 +110,6 @@ def _broken(
     part = says.replace("it does not load", "whether it does without this file is not known", 1)
     # what lies deeper is as often for what is optional: CuPy's cuTENSOR
     return unknown(part, *values) if first.file.count("/") < 2 else possible(part, *values)
-
-
-def _plain(text: str) -> str:
-    return text.replace("/site-packages/", "")
 
 
 def _rival(lacked: str, wheels: Iterable[WheelLinks]) -> tuple[WheelLinks, str] | None:
