@@ -335,19 +335,25 @@ def _met(
 ) -> tuple[Value, ...]:
     """The values that meet a row's conditions; none if one of them is not met for certain."""
     values = []
-    for condition in map(requirement, row.when):
-        if condition is None:
-            return ()
-        name = condition.name + "".join(f"[{extra}]" for extra in sorted(condition.extras))
+    for name, versions in _conditions(row.when):
         cards = [Value(card.name, card.capability, card.source) for card in gpus] if name == "gpu" else []
         values_of_it = cards or ([known[name]] if name in known else [])
-        value = next((value for value in values_of_it if _within(value.text, condition.specifier)), None)
-        if value is None and not condition.specifier and name in there:
+        value = next((value for value in values_of_it if _within(value.text, versions)), None)
+        if value is None and not versions and name in there:
             value = Value(name, "any release", CELL)
         if value is None:
             return ()
         values.append(value)
     return tuple(values)
+
+
+@functools.cache
+def _conditions(when: tuple[str, ...]) -> tuple[tuple[str, SpecifierSet], ...]:
+    """(name with its extras, versions): a search asks about each row thousands of times."""
+    return tuple(
+        (one.name + "".join(f"[{extra}]" for extra in sorted(one.extras)), one.specifier)
+        for one in map(Requirement, when)
+    )
 
 
 def _within(version: str, specifier: SpecifierSet) -> bool:
