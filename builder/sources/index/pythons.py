@@ -100,7 +100,7 @@ def choose_python(version: str, platform: str) -> OfferedPython:
     """The newest final release of ``3.12``, or the very ``3.12.4``. Raises CellError, with what there is."""
     known = offered(platform)
     of_minor = [one for one in known if one.version == version or one.version.startswith(f"{version}.")]
-    final = [one for one in of_minor if not Version(one.version).is_prerelease]
+    final = [one for one in of_minor if one.version.replace(".", "").isdigit()]  # not `3.15.0a1`
     if final:
         return final[-1]
     if of_minor:
