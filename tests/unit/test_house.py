@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 import tomllib
@@ -120,12 +121,12 @@ def test_a_room_is_entered_by_its_face() -> None:
 
 
 def takes(path: Path) -> set[tuple[str, str]]:
-    """Modules of ours and the names that a file imports of each."""
+    """Modules of ours and the names that a file imports of each, or a program that is a text in it."""
+    found = re.findall(r"(?m)^\s*from (builder[\w.]*) import (\([^)]*\)|.*)", path.read_text())
     return {
-        (_module(node.module), alias.name)
-        for node in statements(path)
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module
-        for alias in node.names
+        (_module(module), name.partition(" as ")[0].strip())
+        for module, names in found
+        for name in re.sub(r"#.*|[()]", "", names).split(",")
     }
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from kept_documents import DOCUMENTS, RELEASES, REPOSITORIES, repository
-from rtbuild_command import rtbuild
+from rtbuild_command import inside
 
 from builder.core.errors import UsageError
 from builder.image.compose.run_steps import layer_keys
@@ -79,7 +79,7 @@ def test_a_report_from_before_suites_counts_for_its_convolution_alone() -> None:
 @pytest.mark.parametrize("path", ["tf.yaml", "build/small.yaml"])
 def test_a_matrix_and_its_lock_are_read(release: str, path: str, tmp_path: Path) -> None:
     shutil.copytree(DOCUMENTS / release, tmp_path, dirs_exist_ok=True)
-    listed = json.loads(rtbuild(tmp_path, "lock", path, "--check", "--json").stdout)
+    listed = json.loads(inside(tmp_path, "lock", path, "--check", "--json").stdout)
     assert [cell["locked"] for cell in listed["cells"]] == [True]
 
 
@@ -139,5 +139,5 @@ def test_a_document_of_the_future_names_what_reads_it(tmp_path: Path) -> None:
     assert refused.value.hint == "a newer rtbuild wrote it: install that one"
     text = (DOCUMENTS / RELEASES[-1] / "tf.yaml").read_text()
     (tmp_path / "tf.yaml").write_text(text.replace("version: 1", "version: 9"))
-    refusal = rtbuild(tmp_path, "check", "tf.yaml", check=2).stderr
+    refusal = inside(tmp_path, "check", "tf.yaml", check=2).stderr
     assert "this rtbuild does not know version '9' of the format" in refusal

@@ -121,7 +121,10 @@ def lists_of_frameworks(path: Path) -> list[str]:
     rows = tables.load().registry
     names = {name for row in rows for name in (row.name, row.distribution, row.told)} - {None}
     found = []
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    text = path.read_text("utf-8")
+    if sum(name in text for name in names) < 3:
+        return []
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Dict):
             parts = [*node.keys, *node.values]
         elif isinstance(node, ast.Tuple | ast.List | ast.Set):
