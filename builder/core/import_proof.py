@@ -5,12 +5,11 @@ decided is no finding.
 """
 
 import re
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from builder.core.module_names import ModuleNames, Taken
+from builder.core.module_names import OF_PYTHON, ModuleNames, Taken
 
 _DEEPEST = 40
 _MOST_OF_PAIR = 8
@@ -57,17 +56,6 @@ _NO_ROOTS = {
     "scripts",
     "setup",
     "conftest",
-}
-
-
-_OF_PYTHON = sys.stdlib_module_names | {
-    "asynchat",
-    "asyncore",
-    "distutils",
-    "imp",
-    "smtpd",
-    "compression",
-    "pathlib2",
 }
 
 
@@ -171,7 +159,7 @@ class ImportSet:
     def __post_init__(self) -> None:
         for wheel in self.wheels:
             for name, path in wheel.modules.items():
-                if name.partition(".")[0] in _OF_PYTHON:
+                if name.partition(".")[0] in OF_PYTHON:
                     continue  # Python's own comes first
                 other = self._modules.get(name)
                 owner = wheel.name if other is None else None

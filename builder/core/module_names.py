@@ -6,9 +6,10 @@ from both, that a name is missing, holds whatever the module does.
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from builder.core.lazy_names import MAKERS, names_given, names_gone, of_module
 
@@ -16,6 +17,8 @@ ALWAYS = (1 << 32) - 1
 """One bit for each Python 3.n: in which a statement is certainly executed."""
 LARGEST = 2 << 20
 """Bytes of a module that is read."""
+OF_PYTHON = sys.stdlib_module_names | {"asynchat", "asyncore", "compression", "distutils", "imp", "smtpd"}
+"""Modules of the standard library, which come before a wheel's, of some Python or other."""
 _MOST_NAMES = 20_000
 _MOST_USES = 5_000
 
@@ -69,8 +72,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Taken:
+class Taken(NamedTuple):
     """A module, or a name of it, that an import statement takes whenever it is executed."""
 
     line: int
@@ -80,8 +82,7 @@ class Taken:
     pythons: int = ALWAYS
 
 
-@dataclass(frozen=True, kw_only=True)
-class Used:
+class Used(NamedTuple):
     """``alias.first.second``, which is evaluated when the module is executed."""
 
     line: int
@@ -129,8 +130,8 @@ class ModuleNames:
             sorted(self.gone),
             self.gone_tables,
             dict(self.tables),
-            [[one.line, one.module, one.name, one.pythons] for one in self.taken],
-            [[one.line, one.alias, one.chain, one.pythons] for one in self.used],
+            self.taken,
+            self.used,
         ]
 
     @classmethod
@@ -141,7 +142,7 @@ class ModuleNames:
         )
         return cls(
             names=frozenset(names),
-            bound={name: (module, of) for name, (module, of) in bound.items()},
+            bound={name: tuple(target) for name, target in bound.items()},
             stars=tuple(stars),
             public=None if public is None else frozenset(public),
             anything=bool(anything),
@@ -150,14 +151,8 @@ class ModuleNames:
             gone=frozenset(gone),
             gone_tables=tuple((of, name) for of, name in gone_tables),
             tables={name: tuple(texts) for name, texts in tables.items()},
-            taken=tuple(
-                Taken(line=line, module=module, name=name, pythons=pythons)
-                for line, module, name, pythons in taken
-            ),
-            used=tuple(
-                Used(line=line, alias=alias, chain=tuple(chain), pythons=pythons)
-                for line, alias, chain, pythons in used
-            ),
+            taken=tuple(map(Taken._make, taken)),
+            used=tuple(Used(line, alias, tuple(chain), pythons) for line, alias, chain, pythons in used),
         )
 
 
@@ -241,7 +236,9 @@ class _Reader:
         bound: dict[str, tuple[str, str | None]] = {}
         for name, targets in self.targets.items():
             only = next(iter(targets))
-            if len(targets) == 1 and only is not None and name not in self.globals:
+            if len(targets) != 1 or only is None or name in self.globals:
+                continue
+            if only[0].partition(".")[0] not in OF_PYTHON:
                 bound[name] = only
         return ModuleNames(
             names=frozenset(self.names),
@@ -441,7 +438,7 @@ class _Reader:
         return ".".join([*parts[:kept], *([statement.module] if statement.module else [])])
 
     def take(self, taken: Taken) -> None:
-        if taken.pythons:
+        if taken.pythons and taken.module.partition(".")[0] not in OF_PYTHON:
             self.taken.append(taken)
 
 
