@@ -23,6 +23,10 @@ _READER = 1
 """Counts up when modules are read another way: what was kept before is read again."""
 _FINDERS = rb"\bmeta_path\b|setattr\([ \t\n]*_?sys\.modules|\bmodules\[[^\]\n]*\]\.__dict__"
 """In a source that makes whichever modules it likes, or adds to them."""
+_ATTACH = re.compile(rb"^def _?attach\(.*?(?=^[A-Za-z_@]|\Z)", re.MULTILINE | re.DOTALL)
+"""A lazy loader: what it adds stands where it is called."""
+_STORES = rb"\bmodules\[(?![ \t]*['\"][^'\"{}\n]*['\"][ \t]*\])[^\n]*\][ \t]*=(?!=)"
+"""In a source that gives the interpreter a module by a name that is put together."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -258,6 +262,8 @@ def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | Non
 def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:
     """Whether a source may add a name to a module of another place, or a module to the interpreter's."""
     module, name = lack[0].encode(), (lack[1] or "").encode()
+    if own and b"attach(" in content:
+        content = _ATTACH.sub(b"", content)
     if not name:
         return _may_bring_module(content, module, own=own)
     if own and re.search(_FINDERS, content):
@@ -274,12 +280,12 @@ def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:
 
 
 def _may_bring_module(content: bytes, module: bytes, *, own: bool) -> bool:
-    if own and re.search(_FINDERS + rb"|\bmodules\[(?![^\]\n]*['\"])[^\n]*\][ \t]*=(?!=)", content):
+    if own and re.search(_FINDERS + rb"|" + _STORES, content):
         return True
     last = module.rpartition(b".")[2]
     if last not in content or not re.search(rb"sys\.modules|meta_path|ModuleType|\bmodules\[", content):
         return False
-    named = rb"\b" + re.escape(last) + rb"\b" if own else rb"['\"]" + re.escape(module) + rb"\b"
+    named = rb"['\"][\w.{}]*\b" + re.escape(last) + rb"\b" if own else rb"['\"]" + re.escape(module) + rb"\b"
     return re.search(named, content) is not None
 
 

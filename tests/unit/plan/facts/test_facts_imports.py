@@ -91,7 +91,11 @@ def test_a_name_that_another_place_may_add_is_not_lacking(cell, tmp_path, file, 
 )
 def test_a_module_that_another_place_may_add_is_not_lacking(cell, tmp_path, file, text) -> None:
     taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver.old import gone\n"})
-    members = {"giver/__init__.py": ""}
+    lazy = "def attach(\n    name,\n):\n    setattr(sys.modules[name], 'old', f())\n\n\nx = 1\n"
+    reads = (
+        "import sys\nfrom giver import old\nif 'giver' in sys.modules:\n    sys.modules['other'] = f(old)\n"
+    )
+    members = {"giver/__init__.py": "", "giver/lazy.py": lazy, "giver/reads.py": reads}
     extra = {file: text} if file.startswith("giver") else {}
     other = wheel("other", "1.0", {} if extra else {file: text})
     assert judged(cell, tmp_path, taker, wheel("giver", "2.0", members | extra), other) == []
