@@ -136,6 +136,7 @@ def test_right_results_pass_and_faults_do_not(framework: str, suites: str, scene
     [
         pytest.param("onnxruntime", "outside", "", 6, id="infer"),
         pytest.param("onnxruntime", "outside_hardware", "", 4, id="infer-hardware"),
+        pytest.param("jax", "outside_hardware", "", 26, id="jax-hardware"),
         *(
             pytest.param("torch", listed, suite, count, id=f"{suite}-{listed}", marks=EVERY)
             for listed, suite, count in [
@@ -167,15 +168,15 @@ def test_faults_written_before_the_judge_was_read(
     """suites_outside.toml and suites_outside_hardware.toml: each is refused where it can be put in, and the
     sound run beside it passes.
     """
-    script, given = f"suites_{listed}_torch.py", [chosen]
+    script, given = f"suites_{listed}_{framework}.py", list(filter(None, [chosen]))
     if framework == "onnxruntime":
         script, given = "suites_outside_onnxruntime.py", [f"suites_{listed}.toml"]
     told = said_by(scene, framework, script, *given, timeout=1200)
     sound, wrong = (
         [one for one in told if (one["fault"] == "sound") is is_sound] for is_sound in (True, False)
     )
-    assert [one["faults"] for one in sound] == [[]] * (0 if ":" in chosen else 1)
+    assert [one["faults"] for one in sound] == [[]] * (0 if ":" in chosen or framework == "jax" else 1)
     assert len(wrong) == count
     left = [one for one in wrong if "reason" in one]
-    print(f"{chosen or 'infer'}: {count - len(left)} faults, {len(left)} need a card")
+    print(f"{framework} {chosen}: {count - len(left)} faults, {len(left)} need a card")
     assert [one for one in wrong if not one.get("reason") and not one.get("faults")] == []

@@ -70,6 +70,7 @@ RULES: dict[str, Callable[[Stack], Iterable[Finding]]] = {
     "numpy": packages.numpy,
     "pins": packages.pins,
     "kernels": kernels.kernels,
+    "suites": packages.suites,
     "last-lock": system.last_lock,
 }
 """By their ids, which ``docs/compatibility.md`` explains; in the order in which a person would look: what is

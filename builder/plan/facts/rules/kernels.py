@@ -31,7 +31,7 @@ def kernels(stack: Stack) -> Iterator[Finding]:
     there = _there(stack)
     if there is None:
         return
-    names, asked = _names(stack), _asked(stack.cell)
+    names, asked = package_names(stack), _asked(stack.cell)
     wanted = {one.name for one in stack.beside if any(who != "the cell" for who, _ in one.wanted)}
     for row in load().kernels.values():
         missing = any(one not in (*row.brings, *there) for one in row.needs)
@@ -85,7 +85,7 @@ def _said(row: KernelRow, *, alone: bool) -> Finding:
     return judge(f"{row.uses} cannot compile here, which takes {words}: {'; '.join(ways)}", *values)
 
 
-def _names(stack: Stack) -> set[str]:
+def package_names(stack: Stack) -> set[str]:
     """The packages of the image, as far as they are known: those of the lock, else what is asked for."""
     if stack.truth.locked:
         return {wheel.name for wheel in stack.truth.wheels}
@@ -115,6 +115,8 @@ def _there(stack: Stack) -> set[str] | None:
     if tag is not None and tag.flavour == "devel":
         # https://gitlab.com/nvidia/container-images/cuda, dist/*/devel: build-essential and the toolkit
         found |= {"cc", "cxx", "nvcc", "ptxas"}
-    if "nvidia-cuda-nvcc" in _names(stack) and {"CUDA_HOME", "CUDA_PATH"} & {name for name, _ in cell.env}:
+    if "nvidia-cuda-nvcc" in package_names(stack) and {"CUDA_HOME", "CUDA_PATH"} & {
+        name for name, _ in cell.env
+    }:
         found |= {"nvcc", "ptxas"}  # nothing looks for it in the wheel, which is CUDA 13's, by itself
     return found

@@ -16,6 +16,7 @@ from builder.plan.facts.rules.compiled_packages import distributions
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
 from builder.plan.facts.rules.image_contents import Stack, component_versions
+from builder.plan.facts.rules.kernels import package_names
 from builder.plan.facts.tables import BadRow, GpuRow, Source, card_of, load
 from builder.sources.index import MACHINES, environment
 
@@ -359,3 +360,15 @@ def _conditions(when: tuple[str, ...]) -> tuple[tuple[str, SpecifierSet], ...]:
 def _within(version: str, specifier: SpecifierSet) -> bool:
     exact = re.fullmatch(r"\d+(\.\d+)*(\.?(post|rc|a|b|dev)\d+)*", version)
     return contains(specifier, version if exact else short(version, 3))
+
+
+def suites(stack: Stack) -> Iterator[Finding]:
+    """``suites``: a suite that no package has never runs, and ``publish`` demands each that is named."""
+    names = package_names(stack)
+    for suite in stack.cell.verify:
+        having = [row for row in load().registry if suite in row.suites]
+        there = any(re.fullmatch(row.packages, name) for row in having for name in names)
+        if suite != "conv" and not there:
+            text = f"no package here has the suite '{suite}', so publish would refuse the image"
+            hint = f"{', '.join(row.name for row in having)} have it; take it out of `verify`, or add one"
+            yield warns(f"{text}; {hint}", Value("verify", ", ".join(stack.cell.verify), CELL))
