@@ -186,6 +186,21 @@ def _tensorrt_major(remedies):
     return found.group(1) if found and int(found.group(1)) >= 10 else None  # PyPI has them from 10 on
 
 
+def _last_compiler(remedies):
+    """The newest GCC that the nvcc here accepts: by its message, else by its version where GCC is newer."""
+    nvcc, rows = numbers(getattr(remedies.here, "nvcc", None)), read_patterns()["newest-gcc"].items()
+    known = next((newest for floor, newest in rows if nvcc >= numbers(floor)), None) if nvcc else None
+    here = getattr(remedies.here, "gcc", None)
+    return remedies.detail.get("last") or (known if here and known and int(here) > int(known) else None)
+
+
+def _cuda_told(remedies):
+    """The CUDA major versions that the text is about, without the framework's own where it tells both."""
+    named = set(getattr(remedies.here, "cuda_named", None) or ())
+    built = {numbers(row["cuda"])[0] for row in remedies.rows if row["cuda"]}
+    return named - built or named
+
+
 def _known_arch(remedies):
     """The card here as ``TORCH_CUDA_ARCH_LIST`` has it, by the driver's own word where no text names it; 12.0
     for 12.1, which runs its code, and which PyTorch before 2.9 has no name for.
@@ -890,8 +905,8 @@ PACKAGE_FACTS = {
     "torch-asked-index": _torch_asked_index,
     "published-pair": _published_pair,
     "published-cuda": lambda r: ", ".join(sorted(_variants_of_asked(r))) or None,
-    "cuda-told-12": lambda r: getattr(r.here, "cuda_named", None) == {12},
-    "cuda-told-13": lambda r: getattr(r.here, "cuda_named", None) == {13},
+    "cuda-told-12": lambda r: _cuda_told(r) == {12},
+    "cuda-told-13": lambda r: _cuda_told(r) == {13},
     "torch-of-image": _torch_of_image,
     "toolkit-of-torch": lambda r: _toolkit_of_words(r),
     "cubin": lambda r: r.detail.get("cubin"),
@@ -949,7 +964,7 @@ PACKAGE_FACTS = {
     "index-asked": lambda r: getattr(r.here, "index_asked", None),
     "nvjitlink-floor": _nvjitlink_floor,
     "module-folder": lambda r: r.detail.get("module"),
-    "last-compiler": lambda r: r.detail.get("last"),
+    "last-compiler": _last_compiler,
     "fabric-driver": lambda r: r.detail.get("host"),
     "fabric-branch": lambda r: (r.detail.get("host") or "").partition(".")[0] or None,
 }

@@ -98,6 +98,38 @@ def nvcc_of_other_major(facts, detail):
     return "nvcc is of CUDA %s, and PyTorch of CUDA %s" % (dotted(nvcc), dotted(build))
 
 
+def gcc_above_nvcc(facts, _):
+    """Something is compiled here by a GCC that is newer than the nvcc here accepts."""
+    nvcc, rows = numbers(facts.nvcc), read_patterns()["newest-gcc"].items()
+    newest = next((int(newest) for floor, newest in rows if nvcc >= numbers(floor)), None)
+    if not nvcc or not facts.gcc or newest is None or int(facts.gcc) <= newest:
+        return None
+    if not (facts.building or facts.compiling):
+        return None
+    return "GCC %s is here, and the nvcc of CUDA %s accepts GCC up to %d" % (facts.gcc, dotted(nvcc), newest)
+
+
+def driver_without_card(facts, _):
+    """Branch 590 of the driver serves cards from compute capability 7.5 on:
+    https://github.com/NVIDIA/open-gpu-kernel-modules/issues/696
+    """
+    cards = [numbers(capability) for capability in facts.capabilities]
+    old = cards and all((5, 0) <= card < (7, 5) for card in cards)
+    new = numbers(facts.driver) >= (590,) and "windows" not in facts.places
+    return (
+        old
+        and new
+        and "driver %s no longer serves %s" % (facts.driver, facts.cards[0] if facts.cards else "it")
+    )
+
+
+def driver_of_two_versions(facts, _):
+    library, module = facts.nvml_library, facts.kernel_module
+    if not library or not module or module.startswith(library):
+        return None
+    return "the driver's library is %s, and its kernel module %s" % (library, module)
+
+
 def cuda_of_variant(facts):
     """The CUDA (numbers) of the one variant of PyTorch (``cu128``) that a text names; () without one."""
     names = [re.match(r"cu(\d\d)(\d)$", name) for name in facts.variants]
@@ -286,6 +318,9 @@ FACT_FAULTS = {
     "jax-apart": jax_apart,
     "build-without-card": build_without_card,
     "nvcc-of-other-major": nvcc_of_other_major,
+    "gcc-above-nvcc": gcc_above_nvcc,
+    "driver-without-card": driver_without_card,
+    "driver-of-two-versions": driver_of_two_versions,
     "jetson-without-code": jetson_without_code,
     "onnxruntime-of-other-cuda": onnxruntime_of_other_cuda,
     "cupy-of-other-cuda": cupy_of_other_cuda,

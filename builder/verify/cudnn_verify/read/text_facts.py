@@ -189,6 +189,10 @@ class TextFacts(object):
         """Compute capabilities that ``torch.cuda.get_arch_list()`` gave."""
         self.container_toolkit = _groups("container_toolkit", text).get("version")
         """The version of NVIDIA's container toolkit."""
+        self.nvml_library = _groups("nvml_library", text).get("version")
+        self.kernel_module = _groups("kernel_module", text).get("version")
+        self.gcc = _groups("gcc", text).get("version")
+        """The major version of the host compiler."""
         self.asked_build = _groups("asked_build", text).get("name")
         self.llama_build = _groups("llama_build", text).get("name")
         self.index_asked = _groups("index_asked", text).get("name")
