@@ -54,6 +54,8 @@ class Remedies(FrameworkBuilds):
             found = [command for command in found if command.where not in ("pip", "conda")]
         if "nix" in self.here.places:  # neither apt nor /usr/local is there
             found = [c for c in found if c.where != "apt" and "/usr/local" not in c.text]
+        if getattr(self.here, "uv_project", False):
+            found = [one for command in found for one in [*_as_project(command), command]]
         if getattr(self.here, "uv_project", False) or getattr(self.here, "uv", False):  # no pip is there
             found = [c._replace(text=_AS_UV.sub("uv pip", c.text)) if c.where == "pip" else c for c in found]
         if getattr(self.here, "podman", False):
@@ -471,6 +473,20 @@ class Remedies(FrameworkBuilds):
         **PACKAGE_FACTS,
     }
     """By the names in ``causes.ini``: functions of a :class:`Remedies`."""
+
+
+def _as_project(command):
+    """[A command that takes PyTorch from one of its own indexes, as a project of uv's keeps it]: what is
+    installed beside the project's files is gone after the next ``uv sync``.
+    """
+    found = re.match(
+        r"pip install --force-reinstall ([^-&|]+) --index-url (https://\S+/(cu\d+))$", command.text
+    )
+    if command.where != "pip" or not found:
+        return []
+    names, url, variant = found.groups()
+    text = "uv add %s --index pytorch-%s=%s" % (names, variant, url)
+    return [Command("pip", text, "in the project's own files, so that uv sync keeps it")]
 
 
 def _is_requirement(detail):
