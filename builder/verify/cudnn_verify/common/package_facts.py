@@ -6,7 +6,9 @@ what is not known.
 import re
 
 from .framework_builds import card_within, serves, torch_index
+from .requirements import may_meet, two_that_exclude
 from .tables import Releases, cuda_package, read_facts, read_patterns
+from .toolkit_facts import TOOLKIT_FACTS, failing_words, torch_told
 from .versions import dotted, numbers, pins_of, satisfies
 
 # Wheels that are compiled for one release of PyTorch, which their metadata pins.
@@ -31,42 +33,6 @@ KERNEL_PACKAGES = (
     "vllm",
 )
 """Packages with kernels of their own, by their names in ``printed-by``."""
-_NVCC_PARTS = ("cuda-nvcc", "cuda-crt", "nvvm", "cuda-cccl")
-_OWN_CAPABILITY = "$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | paste -sd ';')"
-"""What the driver says of the cards here, as ``TORCH_CUDA_ARCH_LIST`` has it."""
-
-
-def two_that_exclude(requirements):
-    """(package, statement, statement) of the first two that no version satisfies, one that pins a version
-    first; None if all may hold together. Statements are those of ``TextFacts.requirements``.
-    """
-    for index, one in enumerate(requirements):
-        for other in requirements[:index]:
-            if one[1] == other[1] and one[0] != other[0] and not _may_meet(one[2], other[2]):
-                pinned = one if "==" in one[2] and one[0] else other
-                return (one[1], pinned, other if pinned is one else one)
-    return None
-
-
-def _may_meet(one, other):
-    parts = re.findall(r"(\^|[<>=!~]+)\s?(\d[\w.*+!-]*)", one + "," + other)
-    bounds = [(operator, text.partition("+")[0]) for operator, text in parts]
-    tried = [numbers(text.rstrip(".*x")) for _, text in bounds]
-    tried += [version + (1,) for version in tried] + [(0,)]
-    return any(all(_satisfies(version, *bound) for bound in bounds) for version in tried)
-
-
-def _satisfies(version, operator, text):
-    exact, wild = numbers(text.rstrip(".*x")), text[-1] in "*x"
-    size = max(len(version), len(exact))
-    here, bound = (v + (0,) * (size - len(v)) for v in (version, exact))
-    if operator in ("==", "===", "!=", "="):
-        same = version[: len(exact)] == exact if wild else here == bound
-        return same is (operator != "!=")
-    if operator in ("~=", "^"):
-        fixed = len(exact) - 1 if operator == "~=" else 1
-        return here >= bound and here[:fixed] == bound[:fixed]
-    return {">": here > bound, ">=": here >= bound, "<": here < bound}.get(operator, here <= bound)
 
 
 def _conflict(remedies):
@@ -89,7 +55,7 @@ def _missed(remedies):
     """What ``pip check`` misses, as it is asked for; None if two of these exclude each other."""
     rows = getattr(remedies.here, "missed_pins", ())
     told = [(name, re.sub(r",$", "", spec)) for name, spec in rows]
-    if not told or any(a[0] == b[0] and not _may_meet(a[1], b[1]) for a in told for b in told):
+    if not told or any(a[0] == b[0] and not may_meet(a[1], b[1]) for a in told for b in told):
         return None
     return sorted({name + spec for name, spec in told if name not in ("torch", "pip")}) or None
 
@@ -101,16 +67,6 @@ def _override(remedies):
     return name + other[2].replace(" ", "") if ours and pinned is not other else None
 
 
-def _failing_words(remedies):
-    return "%s %s" % (remedies.detail.get("matched") or "", remedies.detail.get("line") or "")
-
-
-def _torch_told(remedies):
-    """(release, variant) of the PyTorch that the text names: ("2.9.0", "cu128"); ("", "") without one."""
-    release, _, variant = (remedies.here.packages.get("torch") or "").partition("+")
-    return release, variant
-
-
 def _variant_of_companion(remedies):
     versions = [remedies.here.packages.get(name) or "" for name in ("torchvision", "torchaudio")]
     return next((version.partition("+")[2] for version in versions if "+cu" in version), "")
@@ -118,11 +74,11 @@ def _variant_of_companion(remedies):
 
 def _companions(remedies):
     """PyTorch with its companions, from the index of the CUDA that PyTorch has."""
-    if "has no attribute" in _failing_words(remedies):
+    if "has no attribute" in failing_words(remedies):
         return None
-    if not re.search(r"(?i)torchvision|torchaudio|_torch_sox|different CUDA", _failing_words(remedies)):
+    if not re.search(r"(?i)torchvision|torchaudio|_torch_sox|different CUDA", failing_words(remedies)):
         return None
-    (release, variant), cuda = _torch_told(remedies), numbers(remedies.detail.get("torch_cuda"))
+    (release, variant), cuda = torch_told(remedies), numbers(remedies.detail.get("torch_cuda"))
     variant = "cu%d%d" % cuda[:2] if len(cuda) > 1 else variant or _variant_of_companion(remedies)
     variant = variant or remedies.index_named(release or None)
     return remedies.torch_and(("torchvision", "torchaudio"), release, variant)
@@ -132,7 +88,7 @@ def companions_apart(remedies, size=3, names=_OF_PYTORCH):
     """{package: requirement}: those in the text that are compiled for another PyTorch than the one in it, and
     the release that is compiled for that one. ``size``: the numbers of a release that have to differ.
     """
-    (release, _), here, found = _torch_told(remedies), remedies.here.packages, {}
+    (release, _), here, found = torch_told(remedies), remedies.here.packages, {}
     for name in names if len(numbers(release)) >= size else ():
         version = (here.get(name) or "").partition("+")[0]
         pair, row = remedies.releases.paired(name, release), Releases.wheels_of(name, version)
@@ -173,25 +129,9 @@ def _cupy_of_machine(remedies):
     return "cupy-cuda%dx" % major if len(here) == 1 and major in (12, 13) else None
 
 
-def _driver_toolkit(remedies):
-    """The toolkit of the newest CUDA that the driver serves, as the packages of NVIDIA name it; where no text
-    names that CUDA, the driver itself is asked.
-    """
-    asked = r"$(nvidia-smi | sed -n 's/.*CUDA.* Version: \([0-9]*\)\.\([0-9]*\).*/\1-\2/p')"
-    return "-".join(map(str, remedies.driver_cuda()[:2])) or asked
-
-
 def _tensorrt_major(remedies):
     found = re.match(r"lib(?:nvinfer|nvonnxparser)\w*\.so\.(\d+)", str(remedies.detail.get("library")))
     return found.group(1) if found and int(found.group(1)) >= 10 else None  # PyPI has them from 10 on
-
-
-def _last_compiler(remedies):
-    """The newest GCC that the nvcc here accepts: by its message, else by its version where GCC is newer."""
-    nvcc, rows = numbers(getattr(remedies.here, "nvcc", None)), read_patterns()["newest-gcc"].items()
-    known = next((newest for floor, newest in rows if nvcc >= numbers(floor)), None) if nvcc else None
-    here = getattr(remedies.here, "gcc", None)
-    return remedies.detail.get("last") or (known if here and known and int(here) > int(known) else None)
 
 
 def _cuda_told(remedies):
@@ -201,34 +141,8 @@ def _cuda_told(remedies):
     return named - built or named
 
 
-def _known_arch(remedies):
-    """The card here as ``TORCH_CUDA_ARCH_LIST`` has it, by the driver's own word where no text names it; 12.0
-    for 12.1, which runs its code, and which PyTorch before 2.9 has no name for.
-    """
-    card = (remedies.capability or ())[:2]
-    return "12.0+PTX" if card == (12, 1) else dotted(card) if card else _OWN_CAPABILITY
-
-
-def _torch_cuda_name(separator):
-    """What the PyTorch that is here says of its CUDA, for a name of NVIDIA's packages."""
-    return "$(python3 -c \"import torch; print(torch.version.cuda.replace('.', '%s'))\")" % separator
-
-
-def _toolkit_here(remedies):
-    """The toolkit of the CUDA that PyTorch is built for, as NVIDIA's packages name it; where no text names
-    that CUDA, PyTorch itself is asked.
-    """
-    build = remedies.cuda_of_build()
-    if len(build) > 1:
-        return "-".join(map(str, build[:2]))
-    if remedies.cuda == 13:
-        return "13-0"
-    others = set(getattr(remedies.here, "named", ())) - {"torch"}
-    return "12-9" if remedies.cuda == 12 and others else None if others else _torch_cuda_name("-")
-
-
 def _pairs_that_fit(remedies):
-    release, variant = _torch_told(remedies)
+    release, variant = torch_told(remedies)
     found = list(companions_apart(remedies).values())
     return found and found + torch_index(variant or remedies.variant_here(release))
 
@@ -258,7 +172,7 @@ def _family_member(remedies):
     name = name or told.replace("_", "-")
     release = (remedies.here.packages.get(head) if head else remedies.detail.get("wanted")) or ""
     release, local = release.partition("+")[0], (remedies.here.packages.get(name) or "").partition("+")[2]
-    variant = local or _torch_told(remedies)[1] or {12: "cu129", 13: "cu130"}.get(remedies.cuda, "")
+    variant = local or torch_told(remedies)[1] or {12: "cu129", 13: "cu130"}.get(remedies.cuda, "")
     index = read_patterns()["family-indexes"].get(name, "")
     if "{variant}" in index and not variant:
         return None
@@ -279,11 +193,11 @@ def _pinned_wheel(remedies):
     """A package with PyTorch's interface in its wheels: where PyTorch's release is known and PyTorch's own
     indexes have the package, the release for it; else the one that is here, which brings its PyTorch.
     """
-    words = re.findall(r"\w+", _failing_words(remedies).lower())
+    words = re.findall(r"\w+", failing_words(remedies).lower())
     name = next((name for module, name in _PINNED.items() if module in words), None)
     if not name:
         return None
-    release, variant = _torch_told(remedies)
+    release, variant = torch_told(remedies)
     if name == "sgl-kernel" and ("sglang-kernel" in remedies.here.packages or numbers(release) >= (2, 10)):
         name = "sglang-kernel"  # its name from 0.4 on
     pair, here = remedies.releases.paired(name, release), remedies.here.packages.get(name)
@@ -299,13 +213,13 @@ def _pinned_wheel(remedies):
 
 
 def _compiled_anew(remedies):
-    found = re.search(_COMPILED_HERE, _failing_words(remedies).replace("-", "_"))
+    found = re.search(_COMPILED_HERE, failing_words(remedies).replace("-", "_"))
     return found and found.group(0).replace("_", "-")
 
 
 def _torch_of_library(remedies):
     """The PyTorch of the same release for the CUDA of the library that a package asks for."""
-    major, (release, _) = remedies.library_major(), _torch_told(remedies)
+    major, (release, _) = remedies.library_major(), torch_told(remedies)
     if not major or not release or remedies.here.cuda_majors == {major}:
         return None
     rows = [row for row in Releases().builds("torch", release) if numbers(row["cuda"])[:1] == (major,)]
@@ -407,23 +321,11 @@ def _flash_attn_wheel(remedies):
     return "flash-attn==" + found.group(1) if found else None
 
 
-def _one_toolkit(remedies):
-    """The wheels of nvcc and of what it includes, at the minor version of PyTorch's headers of CUDA. No wheel
-    before CUDA 13 holds nvcc.
-    """
-    version = numbers(remedies.here.packages.get("nvidia-cuda-runtime"))[:2]
-    of_torch = re.match(r"cu(\d\d)(\d)$", _torch_told(remedies)[1])
-    minor = version or (of_torch and tuple(map(int, of_torch.groups())))
-    if not minor or minor < (13,):
-        return None
-    return ["nvidia-%s~=%d.%d.0" % ((name,) + minor) for name in _NVCC_PARTS]
-
-
 def _torchcodec(remedies):
     """The TorchCodec for the PyTorch here, from the same index:
     https://github.com/pytorch/torchcodec#installing-torchcodec
     """
-    told, variant = _torch_told(remedies)
+    told, variant = torch_told(remedies)
     release = read_patterns()["torchcodec"].get(dotted(numbers(told)[:2]))
     return release and ["torchcodec==%s.*" % release] + torch_index(variant)
 
@@ -433,22 +335,6 @@ def _nvpl(remedies):
     found = re.match(r"libnvpl_(blas|lapack|fft|rand|scalapack|sparse)_", str(remedies.detail.get("library")))
     part = found and found.group(1)
     return ["nvpl-blas", "nvpl-lapack"] if part in ("blas", "lapack") else part and ["nvpl-" + part]
-
-
-def _code_for(remedies):
-    """The compute capability to compile for, where an nvcc does not know the one asked for: that of the card
-    here, by the driver's own word where no text names the card; None where the card is the one asked for.
-    """
-    if not remedies.detail.get("arch"):
-        return None
-    card, nvcc = (
-        remedies.capability and remedies.capability[:2],
-        numbers(getattr(remedies.here, "nvcc", None)),
-    )
-    if not card:
-        return _OWN_CAPABILITY
-    known = card != _arch_asked(remedies) and (not nvcc or card_within(nvcc, card))
-    return dotted(card) if known else None
 
 
 def _cutlass_dsl(remedies):
@@ -474,7 +360,7 @@ def _published_pair(remedies):
 
 def _torch_asked_index(remedies):
     """PyTorch with the variant that a resolver names."""
-    found = re.search(r"torch[=<>~]{1,2}(\d+\.\d+\.\d+)\+(cu\d+)", _failing_words(remedies))
+    found = re.search(r"torch[=<>~]{1,2}(\d+\.\d+\.\d+)\+(cu\d+)", failing_words(remedies))
     release = found and "torch==%s+%s" % found.groups()
     return found and [release, "--extra-index-url"] + torch_index(found.group(2))[1:]
 
@@ -484,70 +370,6 @@ def _torch_of_image(remedies):
     variant = getattr(remedies.here, "image_cuda", None)
     known = {row["variant"] for row in Releases().builds("torch", None)}
     return ["torch", "torchvision", "torchaudio"] + torch_index(variant) if variant in known else None
-
-
-def _toolkit_of_words(remedies):
-    found = re.search(r"(?:built|compiled) (?:for|with|against) CUDA (1\d\.\d)", _failing_words(remedies))
-    return found and found.group(1)
-
-
-def _card_code(remedies):
-    """The compute capability of the card here as ``TORCH_CUDA_ARCH_LIST`` names it for kernels that use all
-    of the card: https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-feature-list
-    """
-    card = remedies.capability and remedies.capability[:2]
-    return dotted(card) + ("a" if card >= (9, 0) else "") if card else _OWN_CAPABILITY
-
-
-def _arch_asked(remedies):
-    return divmod(int(remedies.detail["arch"]), 10) if remedies.detail.get("arch") else None
-
-
-def _toolkit_for(remedies):
-    """The CUDA whose nvcc has code for the card (for what is asked for where no text names the card), as
-    near to PyTorch's as can be: ``12.8``; None if none is known, or the nvcc in the text is new enough.
-    """
-    card = (remedies.capability or _arch_asked(remedies) or ())[:2]
-    nvcc, build = numbers(getattr(remedies.here, "nvcc", None)), remedies.cuda_of_build()
-    if not card or card < (5, 0):
-        return None
-    if card < (7, 5):
-        return "12.9" if not nvcc or nvcc >= (13,) else None  # CUDA 13 dropped it
-    rows = [(numbers(floor), numbers(first)) for floor, first in read_patterns()["first-cuda"].items()]
-    first = max((floor, first) for floor, first in rows if floor <= card)[1]
-    if card in ((10, 3), (12, 1)):  # by their own names: the notes of CUDA 12.9
-        first = max(first, (12, 9))
-    if nvcc and nvcc >= first:
-        return None
-    return dotted(max(first, build))
-
-
-def _told_old(remedies):
-    """Whether the line itself says that the driver is older than what was made for it."""
-    said = (
-        r"(?i)PTX|driver version is insufficient|unsatisfied condition|__cuda|too old|Unsupported \.version"
-    )
-    return re.search(said, remedies.detail.get("matched") or "") is not None
-
-
-def _image_of_major(remedies):
-    """Whether the driver serves all of the CUDA major version that an image asks for a newer minor version
-    of: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
-    """
-    wanted = numbers(remedies.detail.get("wanted_cuda"))
-    return bool(wanted and remedies.driver_known() and remedies.driver_serves(wanted))
-
-
-def _newer_nvcc(remedies):
-    """The CUDA of the driver, where the text's nvcc is newer: kernels that are compiled here are not for
-    this driver.
-    """
-    nvcc, served = numbers(getattr(remedies.here, "nvcc", None)), remedies.driver_cuda()
-    newer = remedies.here.ptx_told if hasattr(remedies.here, "ptx_told") else False
-    build = remedies.cuda_of_build()
-    if not newer or not nvcc or not served or nvcc <= served:
-        return None
-    return dotted(build if build and build <= served else served)
 
 
 def _served_torch(remedies):
@@ -585,7 +407,7 @@ def _jax_whole(remedies):
     """JAX with its plug-in and libraries, in the release that is here."""
     packages = remedies.here.packages
     version = (packages.get("jax") or packages.get("jaxlib") or "").partition("+")[0]
-    found = re.search(r"cuda(1[2-3])", _failing_words(remedies))
+    found = re.search(r"cuda(1[2-3])", failing_words(remedies))
     major = int(found.group(1)) if found else remedies.cuda
     major = (
         major
@@ -602,8 +424,8 @@ def _companion_of_torch(remedies):
     index.
     """
     (release, variant), words = (
-        _torch_told(remedies),
-        _failing_words(remedies) + " ".join(remedies.here.printed_by),
+        torch_told(remedies),
+        failing_words(remedies) + " ".join(remedies.here.printed_by),
     )
     name = next((name for name in _OF_PYTORCH if re.search(name.replace("-", "[-_]"), words)), None)
     pair = remedies.releases.paired(name, release) if name and remedies.library_major() else None
@@ -616,7 +438,7 @@ def _any_torch_of_library(remedies):
     release.
     """
     major, used = remedies.library_major(), getattr(remedies.here, "says_torch", False)
-    if not major or not used or _torch_told(remedies)[0] or not remedies.driver_serves((major, 0)):
+    if not major or not used or torch_told(remedies)[0] or not remedies.driver_serves((major, 0)):
         return None
     rows = [row for row in Releases().builds("torch", None) if numbers(row["cuda"])[:1] == (major,)]
     row = next((row for row in rows if row["variant"]), None)
@@ -627,7 +449,7 @@ def _kernel_package(remedies):
     """A package with kernels of its own whose message it is, where the card is none that is being dropped."""
     if remedies.capability and remedies.capability < (8, 0):
         return None
-    words = _failing_words(remedies)
+    words = failing_words(remedies)
     names = [name for name in KERNEL_PACKAGES if re.search(name.replace("-", "[-_]"), words)]
     return next(iter(names + [name for name in KERNEL_PACKAGES if name in remedies.here.printed_by]), None)
 
@@ -677,7 +499,7 @@ def _torch_by_driver(remedies):
     """The PyTorch that is here, or the newest, with its companions, for an installer that reads the driver
     itself.
     """
-    release = _torch_told(remedies)[0] if remedies.framework == "torch" else ""
+    release = torch_told(remedies)[0] if remedies.framework == "torch" else ""
     used = "torch" in set(remedies.here.packages) | set(remedies.here.printed_by)
     if remedies.driver_known() or not (used or getattr(remedies.here, "says_torch", False)):
         return None
@@ -711,7 +533,7 @@ def _torch_for_card(remedies):
 def _nvrtc_wheel(remedies):
     if len(remedies.here.cuda_majors) > 1:
         return None  # one library more would not make them one CUDA
-    told = re.search(r"nvrtc-builtins\D{1,12}(1[1-3])", _failing_words(remedies))
+    told = re.search(r"nvrtc-builtins\D{1,12}(1[1-3])", failing_words(remedies))
     major = int(told.group(1)) if told else remedies.cuda
     return cuda_package("cuda-nvrtc", major) if major in (11, 12, 13) else None
 
@@ -720,7 +542,7 @@ def _torch_by_variant(remedies):
     """PyTorch for CUDA 12.8, whose builds serve Blackwell, where no text names the card and the build here is
     of an older CUDA 12.
     """
-    release, wanted = _torch_told(remedies)[0], "cu128"
+    release, wanted = torch_told(remedies)[0], "cu128"
     if remedies.capability or {"jetson", "aarch64"} & remedies.here.places:
         return None
     rows = [row for row in Releases().builds("torch", None) if row["variant"] == wanted]
@@ -746,7 +568,7 @@ def _torch_for_driver(remedies):
 
 def _kernels_of_sglang(remedies):
     """SGLang's kernels for the CUDA that is here, from its own index: https://docs.sglang.io/whl/cu130"""
-    words, asked = " ".join(remedies.here.printed_by) + _failing_words(remedies), remedies.library_major()
+    words, asked = " ".join(remedies.here.printed_by) + failing_words(remedies), remedies.library_major()
     here = remedies.here.cuda_majors - {asked}
     major = min(here) if here else {12: 13, 13: 12}.get(asked)
     if not asked or not re.search(r"(?i)sgl(?:ang)?[-_]kernel", words) or major not in (12, 13):
@@ -772,27 +594,11 @@ def _module_wheel(remedies):
     return cuda_package(stem, major) if stem and (major < 13 or apart) else None
 
 
-def _glibc_part(remedies):
-    """The library of glibc before 2.34 with a function that is not found."""
-    part = remedies.detail.get("part")
-    if not part:
-        return None
-    if part.startswith("dl"):
-        return "libdl.so.2"
-    return "libpthread.so.0" if re.match("pthread|sem", part) else "librt.so.1"
-
-
 def _torchcodec_index(remedies):
     """TorchCodec's index for the other CUDA than that of the library that it asks for."""
-    words = "torchcodec" in remedies.here.printed_by or "torchcodec" in _failing_words(remedies)
+    words = "torchcodec" in remedies.here.printed_by or "torchcodec" in failing_words(remedies)
     asked = remedies.library_major()
     return torch_index({13: "cu126", 12: "cu130"}.get(asked)) if words and asked else None
-
-
-def _math_functions(remedies):
-    """CUDA's header, as the compiler names it."""
-    found = re.search(r"(/usr/local/cuda\S*?/math_functions\.h)", str(remedies.detail.get("line")))
-    return found.group(1) if found else "/usr/local/cuda/include/crt/math_functions.h"
 
 
 def _index_that_is(remedies):
@@ -832,7 +638,7 @@ def _needed_release(remedies):
     ):
         package, version = remedies.detail.get(name), remedies.detail.get(floor)
         ceiling = re.escape(version or "") + r"\s+or\s+(?:less|older|lower|earlier|below)\b"
-        if version and re.search(ceiling, _failing_words(remedies)):
+        if version and re.search(ceiling, failing_words(remedies)):
             return None
         if re.match(r"[A-Za-z][\w-]*$", package or "") and numbers(version):
             name = package.lower().replace("_", "-")
@@ -841,8 +647,8 @@ def _needed_release(remedies):
 
 
 PACKAGE_FACTS = {
+    **TOOLKIT_FACTS,
     "needed-release": _needed_release,
-    "told-old": _told_old,
     "agreed": _with_its_pin,
     "override": _override,
     "asked-instead": _missed,
@@ -855,28 +661,16 @@ PACKAGE_FACTS = {
     "torch-of-toolkit": _torch_of_toolkit,
     "published": _published,
     "published-variants": lambda r: ", ".join(sorted(set(_published_variants(r)))) or None,
-    "one-toolkit": _one_toolkit,
     "torchcodec": _torchcodec,
     "nvpl": _nvpl,
     "lost-pin": lambda r: r.detail.get("pin") and "%s==%s" % (r.detail["what"], r.detail["pin"]),
-    "code-for": _code_for,
-    "code-digits": lambda r: (
-        "native" if _code_for(r) == _OWN_CAPABILITY else (_code_for(r) or "").replace(".", "")
-    ),
-    "arch-unread": lambda r: _code_for(r) == _OWN_CAPABILITY,
-    "arch-new": lambda r: _code_for(r) == _OWN_CAPABILITY and _arch_asked(r) >= (7, 5),
-    "toolkit-for": _toolkit_for,
     "driver-branch": lambda r: r.driver_branch(),
     "speaks-of-driver": lambda r: getattr(r.here, "speaks_of_driver", False),
-    "image-of-major": _image_of_major,
-    "newer-nvcc": _newer_nvcc,
-    "newer-nvcc-name": lambda r: (_newer_nvcc(r) or "").replace(".", "-") or None,
     "served-torch": _served_torch,
     "torch-by-driver": _torch_by_driver,
     "pairs-that-fit": _pairs_that_fit,
     "family-member": _family_member,
-    "card-code": _card_code,
-    "torch-told": lambda r: _torch_told(r)[0] or None,
+    "torch-told": lambda r: torch_told(r)[0] or None,
     "build-cuda": lambda r: dotted(r.cuda_of_build()) or None,
     "build-cuda-name": lambda r: "-".join(map(str, r.cuda_of_build())) or None,
     "older-major": lambda r: bool(r.driver_cuda() and r.driver_cuda()[:1] < r.cuda_wanted()[:1]),
@@ -889,12 +683,10 @@ PACKAGE_FACTS = {
     "of-comfyui": lambda r: getattr(r.here, "comfyui", False),
     "companion-of-torch": _companion_of_torch,
     "any-torch-of-library": _any_torch_of_library,
-    "arch-asked": lambda r: _arch_asked(r) is not None,
     "kernel-package": _kernel_package,
     "compiled-here": lambda r: _kernel_package(r) in ("flash-attn", "causal-conv1d", "mamba-ssm", "xformers"),
     "release-for-card": _release_for_card,
     "release-with-wheels": _release_with_wheels,
-    "toolkit-name": lambda r: (_toolkit_for(r) or "").replace(".", "-") or None,
     "no-npp": lambda r: getattr(r.here, "no_npp", False),
     "npp-wheel": lambda r: (
         cuda_package("npp", r.cuda) + ("~=13.0.0" if r.cuda == 13 else "") if r.cuda in (12, 13) else None
@@ -908,20 +700,17 @@ PACKAGE_FACTS = {
     "cuda-told-12": lambda r: _cuda_told(r) == {12},
     "cuda-told-13": lambda r: _cuda_told(r) == {13},
     "torch-of-image": _torch_of_image,
-    "toolkit-of-torch": lambda r: _toolkit_of_words(r),
     "cubin": lambda r: r.detail.get("cubin"),
     "instead": lambda r: r.detail.get("instead"),
     "package": _package_built,
     "torch-for-card": _torch_for_card,
     "nvrtc": _nvrtc_wheel,
-    "cutlass-told": lambda r: "cutlass" in _failing_words(r),
+    "cutlass-told": lambda r: "cutlass" in failing_words(r),
     "cutlass-parts": lambda r: "nvidia-cutlass-dsl-libs-cu%d" % r.cuda if r.cuda in (12, 13) else None,
     "bitsandbytes-told": lambda r: "bitsandbytes" in r.here.printed_by,
     "cupy-wheel": lambda r: (
         "cupy-cuda%dx" % r.cuda if "cupy" in r.here.named and r.cuda in (12, 13) else None
     ),
-    "nvcc-in-wheels": lambda r: _one_toolkit(r),
-    "toolkit-here-name": _toolkit_here,
     "brings-torch": _brings_torch,
     "kernels-apart": _kernels_apart,
     "torchcodec-apart": _torchcodec_apart,
@@ -932,17 +721,14 @@ PACKAGE_FACTS = {
     "conda-torch": lambda r: "pytorch-gpu" + ("=%s" % r.torch_release() if r.torch_release() else ""),
     "conda-told": lambda r: getattr(r.here, "conda_told", False),
     "llama-python": lambda r: getattr(r.here, "llama_python", False),
-    "torch-cuda-name": lambda _: _torch_cuda_name("-"),
-    "known-arch": _known_arch,
     "tensorrt-major": _tensorrt_major,
-    "driver-toolkit": _driver_toolkit,
-    "quack-told": lambda r: "quack-kernels" in getattr(r.here, "here", ()) or "quack" in _failing_words(r),
+    "quack-told": lambda r: "quack-kernels" in getattr(r.here, "here", ()) or "quack" in failing_words(r),
     "nvcc-below-build": lambda r: () < numbers(getattr(r.here, "nvcc", None)) < r.cuda_of_build(),
-    "cudnn-header": lambda r: "cudnn.h" in _failing_words(r),
+    "cudnn-header": lambda r: "cudnn.h" in failing_words(r),
     "cuda-or-asked": lambda r: r.cuda or '$(python3 -c "import torch; print(torch.version.cuda[:2])")',
     "torch-by-variant": _torch_by_variant,
     "variant-before-12.8": lambda r: () < r.cuda_of_build() < (12, 8),
-    "flash-attn-told": lambda r: re.search(r"flash[-_]attn", _failing_words(r)) is not None,
+    "flash-attn-told": lambda r: re.search(r"flash[-_]attn", failing_words(r)) is not None,
     "torch-for-driver": _torch_for_driver,
     "kernels-of-sglang": _kernels_of_sglang,
     "vllm-here": _vllm,
@@ -956,15 +742,12 @@ PACKAGE_FACTS = {
     "flash-attn-wheel": _flash_attn_wheel,
     "rebooted": lambda r: getattr(r.here, "rebooted", False),
     "ngc": lambda r: getattr(r.here, "ngc", False),
-    "glibc-part": _glibc_part,
     "torchcodec-index": _torchcodec_index,
-    "torchcodec-told": lambda r: "torchcodec" in _failing_words(r),
-    "math-functions": _math_functions,
+    "torchcodec-told": lambda r: "torchcodec" in failing_words(r),
     "index-that-is": _index_that_is,
     "index-asked": lambda r: getattr(r.here, "index_asked", None),
     "nvjitlink-floor": _nvjitlink_floor,
     "module-folder": lambda r: r.detail.get("module"),
-    "last-compiler": _last_compiler,
     "fabric-driver": lambda r: r.detail.get("host"),
     "fabric-branch": lambda r: (r.detail.get("host") or "").partition(".")[0] or None,
 }

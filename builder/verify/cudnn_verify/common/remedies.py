@@ -13,7 +13,8 @@ from shlex import quote
 from .causes import command_lines, remedy_at
 from .distributions import cudnn_wheels
 from .framework_builds import FrameworkBuilds, serves, torch_index
-from .package_facts import PACKAGE_FACTS, two_that_exclude
+from .package_facts import PACKAGE_FACTS
+from .requirements import two_that_exclude
 from .tables import cuda_family, cuda_package, cudnn_of_torch, read_patterns
 from .versions import dotted, numbers
 

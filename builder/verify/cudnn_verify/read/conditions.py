@@ -7,8 +7,9 @@ nothing.
 import re
 
 from ..common.framework_builds import card_within
-from ..common.package_facts import KERNEL_PACKAGES, two_that_exclude
+from ..common.package_facts import KERNEL_PACKAGES
 from ..common.remedies import Remedies
+from ..common.requirements import two_that_exclude
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts
 from ..common.versions import dotted, numbers
 from .fact_faults import FACT_FAULTS, cuda_of_variant

@@ -113,7 +113,9 @@ def diagnose(reading):
     findings, harmless = find(reading.lines, facts)
     told = find_facts(reading.lines, facts)
     if _hides_its_cause(findings):
-        findings = find_class(reading.lines, facts) + findings
+        lines = {finding.line for finding in findings}
+        others = [line for line in reading.lines if line not in lines]
+        findings = find_class(others, facts) + findings
     if not findings:
         short = len(reading.lines) <= _SHORT  # nobody pastes a whole log out of a window
         whole = _unwrapped(reading.lines) if short else reading.lines

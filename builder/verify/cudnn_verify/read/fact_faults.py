@@ -8,8 +8,9 @@ nothing. What decides are the tables that travel with the probe.
 import re
 
 from ..common.framework_builds import card_within, serves
-from ..common.package_facts import all_apart, two_of_a_family, two_that_exclude
+from ..common.package_facts import all_apart, two_of_a_family
 from ..common.remedies import Remedies
+from ..common.requirements import two_that_exclude
 from ..common.tables import Releases, cudnn_of_torch, read_patterns
 from ..common.versions import cudnn_rule, dotted, numbers
 
