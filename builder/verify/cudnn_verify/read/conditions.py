@@ -346,6 +346,9 @@ CONDITIONS = {
         {"tensorflow", "jax"} & facts.named == {"tensorflow"}
         and "TensorFlow's own XLA writes PTX of the CUDA that this build was made with, whatever the ptxas"
     ),
+    "two-cuda-named": lambda facts, _: (
+        len(facts.cuda_named) == 2 and "the text is about CUDA %d and %d" % tuple(sorted(facts.cuda_named))
+    ),
     "wheels-told": lambda facts, _: facts.wheels_told and "wheels bring the libraries of their own CUDA",
     "in-windows": lambda facts, _: "windows" in facts.places and "it ran on Windows",
     "in-wsl": lambda facts, _: "wsl" in facts.places and "WSL keeps libcuda in /usr/lib/wsl/lib",
