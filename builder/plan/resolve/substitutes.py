@@ -276,6 +276,8 @@ def _neighbours(wish: NamedRequirement, available: Mapping[str, Sequence[str]]) 
     asked = pinned(wish.parsed)
     bounds = [spec.version for spec in SpecifierSet(str(wish.parsed.specifier)) if "*" not in spec.version]
     start = release((asked or max(bounds, key=release, default="0")).partition("+")[0])
+    if asked is not None and "+" in asked:
+        yield from (version for version in versions if release(version) == start)  # another build of it
     newer = [version for version in versions if release(version) > start]
     older = [version for version in reversed(versions) if release(version) <= start]
     lines: dict[tuple[int, ...], str] = {}
@@ -397,7 +399,10 @@ def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, bold
         return "\n".join(refused)
     if index is None:
         return replace(proposal, findings=findings, unasked="the index was not asked (--offline)"), ()
-    return solved(replace(proposal, findings=findings), index, driver, boldly=boldly)
+    answer = solved(replace(proposal, findings=findings), index, driver, boldly=boldly)
+    if not isinstance(answer, str) and answer[0].unasked is not None:
+        return answer[0], ()  # an index that does not answer refuses nothing
+    return answer
 
 
 def _named(message: str, mine: Mapping[str, NamedRequirement]) -> list[str]:

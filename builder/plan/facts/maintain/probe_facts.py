@@ -71,6 +71,11 @@ def _parts(facts: Facts) -> dict[str, dict[str, Any] | list[Any]]:
         "families": {row.name: _family(row) for row in facts.wheel_families.values()},
         "kernels": [_kernels(row) for row in facts.kernels.values()],
         "wheels": {wheel.name: wheel.versions for wheel in facts.wheels.values() if "cudnn" in wheel.name},
+        "complete": {
+            table.name: [table.variants_since, table.variants_before]
+            for table in facts.frameworks.values()
+            if table.variants_since
+        },
         "builds": [line for table in facts.frameworks.values() for line in _lines(table)],
         "pairs": {name: list(_pairs(facts.packages[name].rows)) for name in _PAIRED},
     }

@@ -11,7 +11,7 @@ from ..common.framework_builds import card_within, serves
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.remedies import Remedies
 from ..common.requirements import two_that_exclude
-from ..common.tables import Releases, cudnn_of_torch, read_patterns
+from ..common.tables import Releases, cudnn_of_torch, read_facts, read_patterns
 from ..common.versions import cudnn_rule, dotted, numbers
 
 _BUILDS = ("torch", "onnxruntime", "paddlepaddle-gpu", "jax", "tensorflow", "ctranslate2")
@@ -266,13 +266,15 @@ def two_cudnn(facts, _):
 
 
 def pair_unpublished(facts, _):
-    """A release of PyTorch is asked for with a CUDA for which none was published."""
+    """A release of PyTorch is asked for with a CUDA for which none was published, or none is on record."""
     release, _, variant = (facts.torch_asked or "").partition("+")
     rows = Releases().builds("torch", release) if release and variant.startswith("cu") else []
     known = sorted({row["variant"] for row in rows if row["variant"]})
     if not known or variant in known:
         return None
-    return "PyTorch %s has builds for %s, and none for %s" % (release, ", ".join(known), variant)
+    first, last = map(numbers, read_facts()["complete"]["torch"])
+    denied = "none for" if first <= numbers(release) < last else "none is on record for"
+    return "PyTorch %s has builds for %s, and %s %s" % (release, ", ".join(known), denied, variant)
 
 
 def two_nccl(facts, _):

@@ -267,3 +267,19 @@ def test_which_proposals_stand_does_not_depend_on_the_load_of_the_machine(monkey
     clock(monkeypatch, 1000.0)
     with pytest.raises(NotKnownError, match="unknown: stopped after 300 s"):
         proof.prove(proposals, demand, object(), 1)
+
+
+def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
+    """PyTorch's own index may be out of reach: the nearest is proposed by the rules, and that is said."""
+    monkeypatch.setattr(substitutes, "solved", lambda one, *_: (replace(one, unasked="no answer"), ()))
+    wanted = demanded("torch==1.5.0+cu101", "torchvision==0.6.0+cu101", gpus=("RTX4090",))
+    found = substitutes.nearest(wanted, object(), {})
+    assert found is not None
+    assert found.proposal.unasked == "no answer"
+    assert str(found.changes[0]).startswith("torch==1.7.1 in place of torch==1.5.0+cu101")
+
+
+def test_another_build_of_the_release_is_nearer_than_another_release() -> None:
+    found = substitutes.nearest(demanded("torch==1.10.0+cu110", gpus=("RTX3090",)), None, {})
+    assert found is not None
+    assert found.proposal.cell.frameworks[0].startswith("torch==1.10.0+cu11")
