@@ -219,7 +219,7 @@ class FrameworkBuilds(object):
             own, newer = self._for_card(known), self._for_card(self.releases.builds("torch", None))
             version, variant = version if own or not newer else "", own or newer or variant
         pairs = [self.releases.paired(name, version) or name for name in names]
-        return ["torch==" + version if version else "torch"] + pairs + torch_index(variant)
+        return ["torch==" + version if version else "torch"] + pairs + torch_index(variant, bool(version))
 
     def _for_card(self, rows):
         """The variant of the newest CUDA among builds of the newest release that serve card and driver."""
@@ -250,10 +250,16 @@ class FrameworkBuilds(object):
         return None
 
 
-def torch_index(variant):
-    """The option for PyTorch's own index of a build such as ``cu124``; [] for builds of any other name."""
-    named = variant and variant.startswith("cu")
-    return ["--index-url", "https://download.pytorch.org/whl/%s" % variant] if named else []
+def torch_index(variant, pinned=True):
+    """The option for PyTorch's own index of a build such as ``cu124``; [] for builds of any other name.
+
+    Indexes before CUDA 11.7 have nothing but PyTorch's own packages: for a pinned release the default index
+    is asked beside, as PyTorch's page has it.
+    """
+    if not variant or not variant.startswith("cu"):
+        return []
+    old = pinned and numbers(variant[2:]) < (117,)
+    return ["--extra-index-url" if old else "--index-url", "https://download.pytorch.org/whl/%s" % variant]
 
 
 def serves(row, capability):

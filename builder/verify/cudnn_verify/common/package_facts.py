@@ -277,18 +277,72 @@ def _published(remedies):
     return ["torch==" + release] + torch_index(local)
 
 
+_OLDEST_OF_UV = (3, 8)
+"""The oldest Python that `uv python list` has."""
+_STUB_SINCE = {"tensorflow-gpu": (2, 12)}
+"""Names whose later releases are empty, and fail as they install:
+the page of tensorflow-gpu says so."""
+
+
 def _other_python(remedies):
     """A Python for which the release that was asked for has wheels, where this one is none of these."""
-    here, ranges = numbers(remedies.here.python), _python_ranges(remedies)
-    if not here or not ranges or any(first <= here <= last for first, last in ranges):
+    side, ranges = _python_side(remedies), _python_ranges(remedies)
+    if side is None:
         return None
     first, last = min(first for first, _ in ranges), max(last for _, last in ranges)
-    return dotted(last if here > last else first)
+    return dotted(last if side == "newer" else min(max(first, _OLDEST_OF_UV), last))
+
+
+def _python_of_uv(remedies):
+    return numbers(_other_python(remedies)) >= _OLDEST_OF_UV
+
+
+def _python_side(remedies):
+    """Whether this Python is ``newer`` or ``older`` than all that the release asked for has wheels for: as a
+    text says it, else by what the index has for it; None if it is not, or nothing tells.
+    """
+    here, ranges = numbers(remedies.here.python)[:2], _python_ranges(remedies)
+    if not ranges:
+        return None
+    if here:
+        first, last = min(first for first, _ in ranges), max(last for _, last in ranges)
+        return "newer" if here > last else "older" if here < first else None
+    return _side_by_list(remedies)
+
+
+def _side_by_list(remedies):
+    """An index that has neither the release asked for nor an older one has none for a Python this new."""
+    listed = re.findall(r"[\s,](\d[\d.]*)(?=[,)\s]|$)", remedies.detail.get("listed") or "")
+    wanted, known = numbers(_asked_release(remedies)[0]), sorted(map(numbers, listed))
+    elsewhere = {"aarch64", "jetson", "macos", "windows"} & remedies.here.places
+    if not known or not wanted or elsewhere or "+" in remedies.detail["listed"]:
+        return None
+    return "newer" if known[0] > wanted else "older" if known[-1] < wanted else None
+
+
+def python_apart(remedies):
+    """The sentence for a Python for which the release that was asked for has no wheels; None if it has."""
+    side, here = _python_side(remedies), remedies.here.python
+    if side is None:
+        return None
+    asked = "%s %s has wheels for Python %s" % (
+        remedies.detail["name"],
+        _asked_release(remedies)[0],
+        _python_range(remedies),
+    )
+    if here:
+        return "%s, and this is Python %s" % (asked, here)
+    return "%s, and what the index has for this Python is all %s: this Python is too %s for that release" % (
+        asked,
+        side,
+        "new" if side == "newer" else "old",
+    )
 
 
 def _python_ranges(remedies):
-    release, _ = _asked_release(remedies)
-    rows = Releases().builds(remedies.detail.get("name") or "", release) if numbers(release) else []
+    release, name = _asked_release(remedies)[0], remedies.detail.get("name") or ""
+    name = {"tensorflow-gpu": "tensorflow"}.get(name, name)
+    rows = Releases().builds(name, release) if numbers(release) else []
     return [tuple(map(numbers, row["python"])) for row in rows]
 
 
@@ -310,6 +364,7 @@ def _listed_nearest(remedies):
     listed = re.findall(r"[\s,](\d[\d.]*)(?=[,)\s]|$)", remedies.detail.get("listed") or "")
     for size in (2, 1) if wanted and name not in ("torch", "torchvision", "torchaudio") else ():
         same = sorted((numbers(text), text) for text in listed if numbers(text)[:size] == wanted[:size])
+        same = [row for row in same if row[0] < _STUB_SINCE.get(name, (1 << 30,))]
         above = [text for number, text in same if number > wanted]
         if same:
             return "%s==%s" % (name, above[0] if above else same[-1][1])
@@ -735,6 +790,7 @@ PACKAGE_FACTS = {
     "module-wheel": _module_wheel,
     "legacy-branch": lambda r: r.detail.get("branch"),
     "files-told": lambda r: bool(r.owners() or r.detail.get("stem")),
+    "python-of-uv": _python_of_uv,
     "other-python": _other_python,
     "python-range": _python_range,
     "asked": _release_asked_for,

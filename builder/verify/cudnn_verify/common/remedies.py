@@ -199,6 +199,8 @@ class Remedies(FrameworkBuilds):
             or self.detail.get("requirement") in ("half", "another attention", "smaller kernels")
         ):
             return None
+        if self.rows and not any(map(_has_base, self.rows)):
+            return None
         minor = dotted(numbers(self.version)[:2])
         name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
         if cause == "framework-arch-missing" and not self.capability:
@@ -401,6 +403,16 @@ class Remedies(FrameworkBuilds):
         "old-cards-cuda": lambda r: r.cuda if r.cuda in (11, 12) and (r.capability or ()) >= (5, 0) else None,
         # the framework
         "release": lambda r: r.version,
+        "own-memory": lambda r: (
+            (getattr(r.here, "memory_own", None) or 0) * 2
+            >= (getattr(r.here, "memory_whole", None) or 1 << 40)
+        ),
+        # the old wording is of releases before 2.1, which do not know the later option
+        "allocator": lambda r: (
+            "max_split_size_mb:128"
+            if "already allocated" in str(r.detail.get("line"))
+            else "expandable_segments:True"
+        ),
         "memory": lambda r: _MEMORY.get(r.framework) if r.certain else None,
         "nearest": _nearest,
         "nearest-indexed": _nearest_indexed,
@@ -488,6 +500,11 @@ def _as_project(command):
     names, url, variant = found.groups()
     text = "uv add %s --index pytorch-%s=%s" % (names, variant, url)
     return [Command("pip", text, "in the project's own files, so that uv sync keeps it")]
+
+
+def _has_base(row):
+    """Whether there is an image with the CUDA of a build: NVIDIA deleted those of CUDA 10 and before."""
+    return row["brings"] != "outside" or numbers(row["cuda"]) >= (11,)
 
 
 def _is_requirement(detail):

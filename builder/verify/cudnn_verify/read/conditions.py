@@ -7,7 +7,7 @@ nothing.
 import re
 
 from ..common.framework_builds import card_within
-from ..common.package_facts import KERNEL_PACKAGES
+from ..common.package_facts import KERNEL_PACKAGES, python_apart
 from ..common.remedies import Remedies
 from ..common.requirements import two_that_exclude
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts
@@ -24,6 +24,18 @@ def _memory(facts, free):
     if facts.memory_free is None or (facts.memory_free >= 512 << 20) is not free:
         return None
     return "%d MiB of %d MiB were free" % (facts.memory_free >> 20, (facts.memory_total or 0) >> 20)
+
+
+def _memory_own(facts, _):
+    """The process that failed holds half of the card's memory or more: others are not in its way."""
+    own, whole = facts.memory_own, facts.memory_whole
+    if not own or not whole or own * 2 < whole:
+        return None
+    told = "this process itself holds %.1f of the card's %.1f GiB, so no other one is in its way" % (
+        own,
+        whole,
+    )
+    return told + ": a smaller batch, shorter inputs, a smaller or quantised model need less"
 
 
 def _driver_old(facts, detail):
@@ -296,6 +308,9 @@ def _cuda_of_build(facts):
     toolkit = numbers(facts.packages.get("cudatoolkit"))[:2]
     if len(toolkit) == 2:
         return toolkit
+    known = facts.packages.get("tensorflow")
+    for row in Releases().builds("tensorflow", known) if known and "torch" not in facts.packages else ():
+        return numbers(row["cuda"])[:2] or None
     # 1.5 and 1.6 came with 10.2 at the most: https://pytorch.org/get-started/previous-versions/
     return (10, 2) if () < numbers(facts.packages.get("torch")) < (1, 7) else None
 
@@ -374,6 +389,8 @@ CONDITIONS = {
         not two_that_exclude(facts.requirements) and "no two of these exclude each other"
     ),
     "beyond-card": _beyond_card,
+    "memory-own": _memory_own,
+    "python-apart": lambda facts, detail: python_apart(Remedies(facts, detail)),
     "cublas-of-2.10": _cublas_of_2_10,
     "hidden": lambda facts, _: facts.hidden and "CUDA_VISIBLE_DEVICES hides the cards",
     "cards-listed": lambda facts, _: facts.cards_listed and "nvidia-smi lists a card",

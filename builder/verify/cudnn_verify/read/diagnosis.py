@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections import namedtuple
 from itertools import islice
 
-from ..common.causes import CAUSES
+from ..common.causes import CAUSES, command_lines
 from ..common.remedies import Remedies
+from ..common.tables import told_names
 from ..common.versions import cudnn_tuple, dotted
 from .conditions import CONDITIONS
 from .reading import redact
@@ -151,7 +152,7 @@ def diagnose(reading):
         "causes": causes,
         "program": program and {"line": _place(program.line), "says": program.says},
         "harmless": harmless,
-        "look": None if program else _look_for(equal if not decided else [], causes, facts.places, silent),
+        "look": None if program else _look_for(equal if not decided else [], causes, facts, silent),
     }
 
 
@@ -350,16 +351,55 @@ def _told_apart(check, equal, places):
     return (len(fits), bool(check.place), -len(wanted - equal)) if here else (0,)
 
 
-def _look_for(equal, causes, places, silent=None):
-    """The one command that decides between causes that fit equally; the probe if there is none.
+def _look_for(equal, causes, facts, silent=None):
+    """The one command that decides between causes that fit equally; the probe if there is none. For a certain
+    cause the one that reads what its commands ask for.
 
     ``silent``: the explanation of a line that hides its cause.
     """
     if causes and not equal:
-        return None
-    best = max(read_next_checks(), key=lambda check: _told_apart(check, set(equal), places))
-    if _told_apart(best, set(equal), places) > (0,):
+        return _look_for_facts(causes[0], facts)
+    best = max(read_next_checks(), key=lambda check: _told_apart(check, set(equal), facts.places))
+    if _told_apart(best, set(equal), facts.places) > (0,):
         return {"command": best.command, "decides": best.decides}
     text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
-    text += "; `rtbuild probe -o cudnn_verify.py` writes the probe"
-    return {"command": "python3 cudnn_verify.py", "decides": silent or text}
+    look = {"command": _PROBE, "decides": silent or text + "; the probe looks at the machine itself"}
+    return look if causes or silent else _look_without_failure(facts) or look
+
+
+def _look_without_failure(facts):
+    """For a text that is empty, or that names card and driver alone; None for any other."""
+    if facts.empty:
+        told = "the text is empty: this hands over what a program prints, its errors, too"
+        return {"command": "PROGRAM 2>&1 | rtbuild diagnose -", "decides": told}
+    if facts.fails or not facts.cards or not facts.driver:
+        return None
+    framework = next((name for name in told_names() if name in facts.packages), "torch")
+    card = (
+        facts.capability
+        if facts.cards[0].startswith("a card")
+        else "'%s'" % re.split(r"\s{2}", facts.cards[0])[0]
+    )
+    told = "no failure is in this text, but a card and a driver: this says which releases fit the two"
+    command = "rtbuild resolve %s --gpu %s --driver %s" % (framework, card, facts.driver)
+    return {"command": command, "decides": told + ", of another framework by its name"}
+
+
+def _look_for_facts(row, facts):
+    """For a cause whose commands ask for facts of which the text has none: what prints them."""
+    known = facts.cards or facts.driver_cuda_known or facts.packages or "windows" in facts.places
+    told = any(command["where"] != "rtbuild" for command in row["commands"])
+    if known or told or row["rank"] < 0 or not command_lines(row["cause"]):
+        return None
+    return {
+        "command": _FACTS_HERE,
+        "decides": "what it prints, put below the message, decides on the command",
+    }
+
+
+_PROBE = "rtbuild probe -o cudnn_verify.py && python3 cudnn_verify.py"
+_FACTS_HERE = (
+    "nvidia-smi --query-gpu=name,compute_cap --format=csv; nvidia-smi | grep Driver; python3 --version; "
+    "python3 -m pip list | grep -iE 'torch|tensorflow|jax|onnx|paddle|cupy|ctranslate2|nvidia'"
+)
+"""Card, driver, Python and packages, as text_facts.py reads them."""

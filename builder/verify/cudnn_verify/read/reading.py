@@ -73,6 +73,8 @@ class TextReading(object):
         """Read one text. ``size`` in bytes, None if unknown."""
         head = stream.read(_CHUNK)
         self.sources.append(name)
+        if not head.strip():
+            self.notes.append("%s is empty" % name)
         if b"\0" in head[:4096] and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
             self.notes.append("%s is a binary file: only the text in it was looked at" % name)
         if head[:2] in (b"\xff\xfe", b"\xfe\xff"):

@@ -55,6 +55,12 @@ def _fitting(section, text):
     return [key for key, pattern in rows if words.may_fit(pattern) and re.search(pattern, text)]
 
 
+def _gibibytes(name, text):
+    """An amount of memory and its unit, in GiB."""
+    amount, unit = tuple(_groups(name, text).values())[:2] or (None, None)
+    return amount and float(amount.rstrip(".")) / (1 if unit == "G" else 1024)
+
+
 @functools.lru_cache(maxsize=1)
 def _words_of(text):
     return Words(text)
@@ -100,6 +106,8 @@ class TextFacts(object):
         text = "\n".join(line.text for line in lines)
         self.__dict__.update((name, False) for name in read_patterns()["flags"])
         self.__dict__.update((name, True) for name in _fitting("flags", text))
+        words = read_patterns()["reading"]["failures"].split("|")
+        self.empty, self.fails = not text.strip(), any(word in text for word in words)
         self._packages(text)
         self._requirements(text)
         self._machine(text)
@@ -218,6 +226,8 @@ class TextFacts(object):
         if said:
             self.memory_total = int(said["total"]) << 20
             self.memory_free = self.memory_total - (int(said["used"]) << 20)
+        self.memory_own, self.memory_whole = _gibibytes("memory_own", text), _gibibytes("memory_whole", text)
+        """What the process that failed holds of the card's memory, and all of that, in GiB."""
         said = _groups("memory_bytes", text)
         if said:
             self.memory_free, self.memory_total = int(said["free"]), int(said["total"])

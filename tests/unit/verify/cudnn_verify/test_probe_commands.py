@@ -321,7 +321,7 @@ def lacks(text):
             return f"a requirement: {word}"
     if words[-1] in ("install", "uninstall", "-y", "--no-deps", "--force-reinstall", "unset", "--index-url"):
         return "what it is about"
-    return "None" if re.search(r"(\b|-cu)(None|True|False)\b", text) else ""
+    return "None" if re.search(r"(?<!expandable_segments:)(\b|-cu)(None|True|False)\b", text) else ""
 
 
 LINES = [(cause, *line) for cause in CAUSES for line in command_lines(cause) if line[1] != "see"]

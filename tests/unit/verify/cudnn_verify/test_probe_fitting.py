@@ -16,6 +16,7 @@ from builder.verify.cudnn_verify.common.framework_builds import serves
 from builder.verify.cudnn_verify.common.remedies import Remedies
 from builder.verify.cudnn_verify.common.tables import Releases
 from builder.verify.cudnn_verify.common.versions import numbers, pins_of, satisfies
+from builder.verify.cudnn_verify.read.diagnosis import diagnose
 from builder.verify.cudnn_verify.read.reading import read_text_given
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
 
@@ -266,3 +267,73 @@ def test_the_facts_of_a_text_decide_on_cause_and_command(row):
     texts = [command["text"] for cause in document["causes"][:2] for command in cause["commands"]]
     assert not row["command"] or any(row["command"] in text for text in texts), texts
     assert not [text for text in texts for never in row["never"] if never in text]
+
+
+def test_no_build_is_denied_that_the_table_may_lack():
+    """Of 2.0 to 2.8 each build is on record; of other releases PyTorch's page lists some alone."""
+    none = "ERROR: Could not find a version that satisfies the requirement torch==%s (from versions: none)"
+    complete = diagnose(read_text_given(none % "2.6.0+cu121"))
+    assert "and none for cu121" in complete["causes"][0]["because"][0]
+    unsure = diagnose(read_text_given(none % "1.13.1+cu118"))
+    assert "none is on record for cu118" in unsure["causes"][0]["because"][0]
+    for published in (
+        "1.7.1+cu110",
+        "1.5.0+cu101",
+        "1.5.1+cu92",
+        "1.6.0+cu101",
+        "1.8.0+cu101",
+        "1.11.0+cu115",
+    ):
+        answer = diagnose(read_text_given(none % published))["causes"][0]
+        assert not any("builds for" in reason for reason in answer["because"]), published
+
+
+def test_a_python_that_is_too_new_is_named_by_what_the_index_lists():
+    said = "ERROR: Could not find a version that satisfies the requirement %s (from versions: %s)"
+    told = diagnose(read_text_given(said % ("torch==1.9.0+cu111", "1.11.0, 1.12.0")))["causes"][0]
+    assert "wheels for Python 3.6 to 3.9" in told["because"][0]
+    assert "too new" in told["because"][0]
+    for unclear in ("1.9.0+cu102, 1.9.0", "1.4.0, 1.11.0", "none", "2.0.0+cu117, 2.0.0+cu118"):
+        told = diagnose(read_text_given(said % ("torch==1.9.0+cu111", unclear)))["causes"][0]
+        assert not told["because"], unclear
+
+
+def test_each_line_to_run_the_probe_writes_it_first():
+    command = diagnose(read_text_given("hello world"))["look"]["command"]
+    assert command == "rtbuild probe -o cudnn_verify.py && python3 cudnn_verify.py"
+
+
+def test_a_text_without_a_failure_leads_to_what_fits_its_card_and_driver():
+    smi = "| Driver Version: 535.104.05  CUDA Version: 12.2 |\n|   0  NVIDIA GeForce RTX 3090  Off |"
+    assert diagnose(read_text_given(smi))["look"]["command"] == (
+        "rtbuild resolve torch --gpu 'NVIDIA GeForce RTX 3090' --driver 535.104.05"
+    )
+    failed = diagnose(read_text_given(smi + "\nRuntimeError: something else"))["look"]["command"]
+    assert failed.startswith("rtbuild probe")
+
+
+def test_an_empty_text_is_said_to_be_empty():
+    document = diagnose(read_text_given("  \n"))
+    assert "the text is empty" in document["look"]["decides"]
+    assert document["read"]["notes"] == ["the text is empty"]
+
+
+def test_a_bare_message_ends_with_what_prints_the_missing_facts():
+    bare = "CUDA error: no kernel image is available for execution on the device"
+    look = diagnose(read_text_given(bare))["look"]
+    assert "nvidia-smi --query-gpu=name,compute_cap" in look["command"]
+    printed = "NVIDIA GeForce RTX 5090, 12.0\n| Driver Version: 575.57.08  CUDA Version: 12.9 |"
+    told = diagnose(read_text_given(f"{bare}\n{printed}\nPython 3.11.4\ntorch   2.5.1+cu124"))
+    assert told["look"] is None
+    assert "torch==" in told["causes"][0]["commands"][0]["text"]
+
+
+def test_a_product_of_matrices_that_does_not_start_is_memory_or_the_card():
+    failed = "InternalError: Blas GEMM launch failed : a.shape=(100, 784), b.shape=(784, 256), m=100"
+    unsure = diagnose(read_text_given(failed))
+    assert unsure["equal"] == ["out-of-memory", "framework-arch-missing"]
+    assert "nvidia-smi" in unsure["look"]["command"]
+    old = diagnose(read_text_given(failed + "\ntensorflow==2.3.1\nGeForce RTX 3090"))
+    assert (old["cause"], old["decided"]) == ("framework-arch-missing", True)
+    full = diagnose(read_text_given(failed + "\n| 30%  40C  P8  20W / 350W | 24100MiB / 24268MiB |"))
+    assert (full["cause"], full["decided"]) == ("out-of-memory", True)
