@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -94,12 +94,12 @@ def _ask(proposal: Proposal, index: Index, driver: str | None) -> Proposal | str
 
 
 def solved(
-    proposal: Proposal, index: Index, driver: str | None, *, boldly: bool = False
+    proposal: Proposal, index: Index, driver: str | None, *, boldly: Set[str] = frozenset()
 ) -> tuple[Proposal, Sequence[Wheel]] | str:
     """The proposal with its set of wheels, or the resolver's words if there is none.
 
-    An index that does not answer leaves it ``unasked``, without wheels. ``boldly``: what has only sources is
-    compiled with a compiler alone where nobody read what its build needs, which leaves the answer unknown.
+    An index that does not answer leaves it ``unasked``, without wheels. ``boldly``: packages that
+    are compiled with a compiler alone where nobody read what their build needs: the answer is then unknown.
     """
     cell, target = proposal.cell, _target(proposal.cell)
     wider = index.with_extra(cell.index)

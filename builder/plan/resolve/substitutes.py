@@ -7,8 +7,9 @@ out the fewest, and needs the fewest and smallest changes, is taken.
 
 import itertools
 import re
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -39,6 +40,7 @@ _COMPILED = (
     "the index has only its sources, and how they compile is not on record; `from-source` takes it with "
     "the Debian packages of its build"
 )
+PYTHONS_OWN = "it is a module of Python itself, and no package"
 _Suits = Callable[[Proposal], bool]
 
 
@@ -213,10 +215,11 @@ def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
             )
     for wish in demand.companions:
         build = load().without.get(wish.name)
-        whole = kept.get(load().table_name(build.instead)) if build is not None else None
-        if whole is not None:
+        here = any(wish.holds(python, demand.built_for) for python in ("3.8", "3.12"))
+        same = kept.get(load().table_name(build.instead)) if here and build is not None else None
+        if same is not None:
             dropped.append(
-                Substitution(asked=wish, instead=None, reason=f"{whole.name} writes the same files")
+                Substitution(asked=wish, instead=None, reason=f"{same.name} writes the same files")
             )
     gone = [one.asked for one in dropped]
     frameworks = tuple(one for one in demand.frameworks if one not in gone)
@@ -324,7 +327,7 @@ def _loosened(
         for wish in demand.companions
         if wish.holds(proposal.cell.python, proposal.cell.platform)
     }
-    changed, boldly = _renamed(mine), False
+    changed, boldly = _renamed(mine), set[str]()
     reasons = {name: load().mistaken_names[name].reason for name in changed}
 
     suggested: set[tuple[str, str]] = set()
@@ -353,12 +356,20 @@ def _loosened(
         if bounded:  # a package is left out only where no version of any will do
             changed |= {name: mine[name].bound("") for name in bounded[: 3 if len(bounded) > 3 else 1]}
             continue
-        if named[0] in lacking(answer) and not boldly and _compiles(proposal):
-            boldly = True
+        if named[0] in {*lacking(answer)} - boldly and _compiles(proposal):
+            boldly.add(named[0])
             continue
         changed[named[0]] = None
-        reasons[named[0]] = _COMPILED if named[0] in lacking(answer) else reason(answer, mine[named[0]])
+        reasons[named[0]] = _why_not(named[0], answer, mine)
     return None
+
+
+def _why_not(name: str, answer: str, mine: Mapping[str, NamedRequirement]) -> str:
+    if name in sys.stdlib_module_names:
+        return PYTHONS_OWN + " (`apt: [python3-tk]` brings it to a Debian release's Python)" * (
+            name == "tkinter"
+        )
+    return _COMPILED if name in lacking(answer) else reason(answer, mine[name])
 
 
 def _with_nothing_against(answer: str, named: Sequence[str]) -> tuple[str, str] | None:
@@ -390,7 +401,7 @@ def _with(proposal: Proposal, beside: Mapping[str, NamedRequirement | None]) -> 
     return replace(proposal, cell=replace(proposal.cell, pip=pip))
 
 
-def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, boldly: bool) -> Answer:
+def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, boldly: Set[str]) -> Answer:
     """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
     cell = proposal.cell
     findings = check(cell, Truth.of_offer(cell), driver=driver, suggest=False)

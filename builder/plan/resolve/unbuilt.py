@@ -37,11 +37,17 @@ _LACKING = re.compile(
 
 
 def with_sources(
-    cell: Cell, asked: Sequence[str], target: Target, index: Index, solve: Solve, *, boldly: bool = False
+    cell: Cell,
+    asked: Sequence[str],
+    target: Target,
+    index: Index,
+    solve: Solve,
+    *,
+    boldly: Set[str] = frozenset(),
 ) -> tuple[Cell, Sequence[Wheel], tuple[str, ...]]:
     """The cell, solved, with what it needs ``from-source``, and the reason for each of those packages.
 
-    ``asked`` are its requirements. ``boldly``: also what nobody read how to compile, with a compiler alone.
+    ``asked`` are its requirements. ``boldly``: packages that a compiler alone is tried on.
 
     Raises:
         NoSolutionError: there is none with sources either.
@@ -65,7 +71,9 @@ def with_sources(
                     if found is None:
                         found = _source(_told(wanted, problem.message), target, index)
                         narrowed.add(name)
-                    if found is None or (found[1].compiled and not _compiles(cell, found[0], boldly=boldly)):
+                    if found is None or (
+                        found[1].compiled and not _compiles(cell, found[0], boldly=name in boldly)
+                    ):
                         raise
                     built[name] = found
                     stand_ins.append(_stand_in(*found, Path(folder)))

@@ -137,7 +137,7 @@ def test_what_nobody_read_how_to_compile_is_compiled_only_boldly_and_is_unknown(
     asked = (cell("webrtcvad"), ["webrtcvad"], TARGET, index)
     with pytest.raises(NoSolutionError):
         with_sources(*asked, solver(said))
-    found, _, (reason,) = with_sources(*asked, solver(said), boldly=True)
+    found, _, (reason,) = with_sources(*asked, solver(said), boldly={"webrtcvad"})
     assert found.compiled == (("webrtcvad", ()),)
     assert reason.endswith("compiled from them with a compiler alone")
     assert [one.outcome for one in untried(found)] == [Outcome.UNKNOWN]
