@@ -9,7 +9,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from builder import __version__
-from builder.cli import elsewhere
 from builder.cli.boundary import failed, guarded
 from builder.cli.console import say
 
@@ -116,6 +115,8 @@ def _program() -> int:
         if message.startswith("Usage:"):  # rtbuild without arguments: the message is the help
             say(message)
             return 2
+        from builder.cli import elsewhere
+
         option = getattr(error, "option_name", None)
         other = elsewhere.hint(words, option) if message.startswith("No such ") else None
         if other is not None:  # without options that are only spelt alike
