@@ -36,7 +36,7 @@ def start(
 ) -> int:
     """Start what ``wish`` says, in the words of :class:`Wish`, or only print the command; the exit code."""
     with Engine.connect(context=context) as engine:
-        stored = find_image(image, matrices, engine)
+        stored = find_image(image, matrices, engine, pull=not dry_run)
         machine = _machine(engine)
         image, colab = stored.reference, is_colab(stored)
         planned = plan(Wish(image=image, colab=colab, terminal=sys.stdin.isatty(), **wish), machine)
@@ -68,28 +68,40 @@ def start(
     return _outcome(planned, _start(planned, document if as_json else None))
 
 
-def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> StoredImage:
-    """The image of the cell with that id or glob; else the one of that name; else the one that holds it.
+def find_image(
+    name: str, matrices: list[Path] | None, engine: Engine, *, pull: bool = True
+) -> StoredImage:
+    """The image of the cell with that id or glob, or of a matrix file; else the one of that name; else the
+    one that holds it.
 
     A name with a registry, a repository or a tag in it is pulled if it is not here. A bare word is not: a
     mistyped cell would start whatever a public registry has by that name.
     """
-    bare = not set("/:@") & set(name)
+    file = opt.is_matrix(name)
+    bare = file or not set("/:@") & set(name)
     cell = _cell_image(name, matrices) if bare else None
     if cell is not None:
         stored = engine.inspect(cell)
         if stored is None:
-            raise UsageError(f"there is no image {cell}", hint=f"build it first: rtbuild build -s '{name}'")
+            raise UsageError(f"there is no image {cell}", hint=f"build it first: {_building(name)}")
         return stored
-    if set("*?[]{}") & set(name):
+    if file or set("*?[]{}") & set(name):
         raise UsageError(f"no cell matches '{name}'", hint="`rtbuild list` shows the cells")
     capitals = bare and name != name.lower()  # as in CELL: no image's name has any
     stored = None if capitals else engine.inspect(name)
     if stored is None:
+        if not bare and not pull:
+            text = f"there is no image {name} here, and --dry-run pulls nothing"
+            raise UsageError(text, hint=f"docker pull {shlex.quote(name)}; {_LISTS}")
         stored = engine.inspect(_holding(name, engine) if bare else _pulled(name, engine))
     if stored is None:
         raise UsageError(f"the engine listed or pulled {name}, and has no such image now")
     return stored
+
+
+def _building(word: str) -> str:
+    """The command that builds what was asked for: a matrix file, or a cell's id or glob."""
+    return f"rtbuild build {shlex.quote(word)}" if opt.is_matrix(word) else f"rtbuild build -s '{word}'"
 
 
 def _holding(name: str, engine: Engine) -> str:
@@ -110,8 +122,9 @@ def _holding(name: str, engine: Engine) -> str:
     )
 
 
-def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
+def _cell_image(word: str, matrices: list[Path] | None) -> str | None:
     """The name of the image of the cell that matches, if there is one; UsageError for several."""
+    name, matrices = opt.of_file(word, matrices)
     if not matrices and not opt.matrix_files():
         return None
     cells = [cell for matrix in opt.load_all(matrices) for cell in matrix.cells if cell.excluded is None]
@@ -119,7 +132,7 @@ def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
     found = exact or [cell for cell in cells if matches(cell.id, name)]
     if len(found) > 1:
         ids = "\n".join(f"  {cell.id}" for cell in found[:10])
-        text = f"'{name}' matches {len(found)} cells, and one is started:\n{ids}"
+        text = f"'{word}' matches {len(found)} cells, and one is started:\n{ids}"
         raise UsageError(text, hint="name one of them")
     return found[0].image_name() if found else None
 

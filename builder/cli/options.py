@@ -199,6 +199,16 @@ def choose_to_write(
     return matrices, tuple(seen.values())
 
 
+def is_matrix(text: str) -> bool:
+    """Whether the word for a cell is the name of a matrix file."""
+    return text.endswith((".yaml", ".yml"))
+
+
+def of_file(cell: str, matrices: list[Path] | None) -> tuple[str, list[Path] | None]:
+    """A cell's glob, and the matrices to look for it in: a matrix file in its place stands for its cell."""
+    return ("*", [Path(cell), *(matrices or [])]) if is_matrix(cell) else (cell, matrices)
+
+
 def choose_one(matrices: list[Matrix], text: str) -> Cell:
     """The one cell that an id or a glob names. UsageError for several."""
     from builder.plan.matrix import select

@@ -33,8 +33,7 @@ def export(
 
     pylock and uv name addresses: they are those of your own index, without a login.
     """
-    if cell.endswith((".yaml", ".yml")):
-        cell, matrices = "*", [Path(cell), *(matrices or [])]
+    cell, matrices = opt.of_file(cell, matrices)
     loaded = opt.load_all(matrices)
     one = opt.choose_one(loaded, cell)
     pinned = opt.locked_cell(loaded, one)

@@ -12,7 +12,7 @@ from builder.release.colab import (
     devcontainer as described,
 )
 
-IMAGE_OR_CELL = opt.of("IMAGE|CELL: An image, or a cell's id or glob.", ...)
+IMAGE_OR_CELL = opt.of("IMAGE|CELL: An image, or a cell's id or glob, or a matrix file with one.", ...)
 
 
 def run(

@@ -35,8 +35,7 @@ def venv(
     json_: bool = opt.JSON,
 ) -> int:
     """Make the locked cell an environment here: its very wheels by hash, and cudnn-verify run in it."""
-    if cell.endswith((".yaml", ".yml")):
-        cell, matrices = "*", [Path(cell), *(matrices or [])]
+    cell, matrices = opt.of_file(cell, matrices)
     if not force:
         opt.refuse_existing(output, hint="--force replaces it; -o names another folder")
     loaded = opt.load_all(matrices)

@@ -116,6 +116,31 @@ def test_a_name_with_a_tag_is_pulled(capfd: pytest.CaptureFixture[str]) -> None:
     assert "+ false pull zz:latest" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("pull", [True, False])
+def test_a_matrix_file_stands_for_its_cell(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], pull: bool
+) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(MATRIX)
+    with pytest.raises(UsageError, match="matches 2 cells, and one is started") as raised:
+        running.find_image(str(path), None, StoreDouble(), pull=pull)  # type: ignore[arg-type]
+    assert str(path) in raised.value.message
+    path.write_text(MATRIX.replace("{profile: colab}, ", ""))
+    with pytest.raises(UsageError, match="there is no image rtbuild/two:numpy") as raised:
+        running.find_image(str(path), None, StoreDouble(), pull=pull)  # type: ignore[arg-type]
+    assert raised.value.hint == f"build it first: rtbuild build {path}"
+    with pytest.raises(UsageError, match="no matrix file"):
+        running.find_image(str(tmp_path / "none.yaml"), None, StoreDouble(), pull=pull)  # type: ignore[arg-type]
+    assert "pull" not in capfd.readouterr().err
+
+
+def test_a_dry_run_pulls_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match="--dry-run pulls nothing") as raised:
+        running.find_image("zz:latest", None, StoreDouble(), pull=False)  # type: ignore[arg-type]
+    assert "docker pull zz:latest" in str(raised.value.hint)
+    assert "+ false" not in capfd.readouterr().err
+
+
 def test_a_taken_port_is_named_with_one_that_is_free() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
