@@ -214,9 +214,9 @@ def _with_brought(demand: Demand, index: Index | None) -> Demand:
         found += load().companion_asks(wish.name, pinned(wish.parsed))
         other = meant(wish.name)
         if other is not None:
-            raise UsageError(
-                f"{wish.place}: no table has {wish}", hint=f"did you mean {other}{wish.parsed.specifier}?"
-            )
+            row = load().mistaken_names.get(wish.name)
+            text = f"no table has {wish}" if row is None else f"{wish} is not {other}: {row.reason}"
+            raise UsageError(f"{wish.place}: {text}", hint=f"did you mean {other}{wish.parsed.specifier}?")
     names = ", ".join(str(wish) for wish in demand.companions)
     alone = tuple(wish for wish in demand.companions if _runs_alone(wish.name))
     if alone and not found and alone == demand.companions:

@@ -140,10 +140,12 @@ def distributions(wishes: Iterable[NamedRequirement]) -> list[str]:
 
 
 def meant(name: str) -> str | None:
-    """The package that was probably meant: ``pytorh`` → ``torch``, ``tensrflow`` → ``tensorflow``."""
+    """The package that was probably meant: ``pytorh`` → ``torch``, ``tf`` → ``tensorflow``."""
     frameworks, mistaken = load().frameworks, load().mistaken_names
     never = {
-        k: row.instead for k, row in mistaken.items() if row.outcome == "impossible" and not row.versions
+        name: row.instead
+        for name, row in mistaken.items()
+        if not row.versions and (row.outcome == "impossible" or load().is_framework(row.instead))
     }
     if name in never:
         return never[name]

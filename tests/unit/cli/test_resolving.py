@@ -305,6 +305,13 @@ def test_what_a_package_brings_is_resolved_with_it(capsys) -> None:
         resolve(index=None)
 
 
+@pytest.mark.parametrize(("typed_name", "meant"), [("paddle", "paddlepaddle-gpu"), ("tf", "tensorflow")])
+def test_another_projects_package_is_not_proposed_for_a_framework(typed_name: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"{typed_name} is not {meant}: this one is about") as caught:
+        resolve(typed_name, index=None)
+    assert caught.value.hint == f"did you mean {meant}?"
+
+
 def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
     with pytest.raises(CellError) as caught:
         resolve("tensorflow==2.18.0", "torch==2.3.1", "numpy", index=None)
@@ -451,6 +458,9 @@ def test_a_matrix_goes_into_a_file(tmp_path, capsys) -> None:
         ("pytorch", "torch"),
         ("tensrflow", "tensorflow"),
         ("opencv", "opencv-python"),
+        ("paddle", "paddlepaddle-gpu"),
+        ("tf", "tensorflow"),
+        ("skimage", None),
         ("tensorflow-text", None),
         ("pytorch3d", None),
         ("torchvision", None),
