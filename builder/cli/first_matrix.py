@@ -83,6 +83,8 @@ class MatrixWish:
     jupyter: bool = False
     offline: bool = False
     name: str | None = None
+    rootfs: bool = False
+    """A base that needs no registry, if there is one."""
 
     @property
     def title(self) -> str:
@@ -99,7 +101,15 @@ def matrix_text(wish: MatrixWish) -> str:
     """One cell, the best proposal of ``rtbuild resolve``. Raises as :func:`wishes` and :func:`propose`."""
     on = asked_machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform)
     index = None if wish.offline else Index.from_user(once=True)
-    found = propose(wishes(wish.words), on, python=wish.python, limit=1, name=wish.title, index=index)
+    found = propose(
+        wishes(wish.words),
+        on,
+        python=wish.python,
+        limit=1,
+        name=wish.title,
+        index=index,
+        rootfs=wish.rootfs,
+    )
     defaults = "\ndefaults: {profile: colab}\n" if wish.jupyter else ""
     return found.text.replace("\ninclude:\n", f"{defaults}\ninclude:\n", 1)
 

@@ -67,8 +67,10 @@ class Locks:
             files = ", ".join(sorted({str(lock_path(self._matrices[cell.matrix].path)) for cell in wrong}))
             lines = [f"{cell.id}: {state(cell, self._entries[cell.matrix])}" for cell in wrong]
             which = "".join(f"\n  {line}" for line in lines) if lines[1:] else f" {lines[0]}"
+            none = not any(self._entries[cell.matrix] for cell in wrong)
+            said = "there is no lock" if none else "the lock does not belong to the matrix as it stands"
             raise StaleLockError(
-                f"the lock does not belong to the matrix as it stands ({files}):{which}",
+                f"{said} ({files}):{which}",
                 hint="run `rtbuild lock` with the same matrix, and commit what it writes",
             )
         return [pinned for pinned in found if pinned is not None]

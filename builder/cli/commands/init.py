@@ -27,7 +27,14 @@ def init(
     if not words:
         words, gpu = _ask(gpu)
     wish = MatrixWish(
-        words=tuple(words), python=python, gpu=gpu, driver=driver, jupyter=jupyter, offline=offline, name=name
+        words=tuple(words),
+        python=python,
+        gpu=gpu,
+        driver=driver,
+        jupyter=jupyter,
+        offline=offline,
+        name=name,
+        rootfs=True,
     )
     path = output / f"{wish.title}.yaml"
     if not force:

@@ -40,7 +40,9 @@ def venv(
         opt.refuse_existing(output, hint="--force replaces it; -o names another folder")
     loaded = opt.load_all(matrices)
     chosen = opt.choose_one(loaded, cell)
-    pinned = _pinned(loaded, chosen, locked=locked, mirrors=opt.mirrors(mirror))
+    if not locked and (code := _locked_now(loaded, chosen, opt.mirrors(mirror))):
+        return code
+    pinned = _pinned(loaded, chosen)
     python = _make(pinned, output)
     report = _verified(python, output)
     if json_:
@@ -55,15 +57,17 @@ def venv(
     return codes.get(report["verdict"], MissingToolError.exit_code)
 
 
-def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str, str]) -> Pinned:
-    """The cell as its lock has it; locked now if it is not, unless ``locked`` forbids that.
-
-    Raises StaleLockError, and UsageError if its image holds more than wheels.
-    """
+def _locked_now(loaded: list[Matrix], cell: Cell, mirrors: dict[str, str]) -> int:
+    """Lock the cell if it is not; the exit code of that."""
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
-    if not locked and Locks([matrix]).pinned(cell) is None:
-        run = partial(lock_cells, [matrix], [cell], LockOptions(mirrors=mirrors))
-        finished(Terminal.of(), run, json=False)
+    if Locks([matrix]).pinned(cell) is not None:
+        return 0
+    run = partial(lock_cells, [matrix], [cell], LockOptions(mirrors=mirrors))
+    return finished(Terminal.of(), run, json=False)
+
+
+def _pinned(loaded: list[Matrix], cell: Cell) -> Pinned:
+    """The cell as its lock has it. Raises StaleLockError, and UsageError if its image holds more than wheels."""
     pinned = opt.locked_cell(loaded, cell)
     if pinned.cell.cuda.provider == "base":
         raise UsageError(

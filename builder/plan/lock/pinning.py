@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from builder.core.errors import CellError, NoSolutionError, PackageIndexError
+from builder.core.errors import CellError, NoSolutionError, PackageIndexError, RegistrySilentError
 from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
 from builder.core.versions import canonical
 from builder.plan.facts.reading import BaseTruth, ReadingCache, system_of
@@ -189,7 +189,11 @@ def _new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | 
     Raises CellError; see :mod:`builder.sources.oci.registry` and :mod:`builder.sources.debian.archive`.
     """
     if cell.base.kind == "registry":
-        return registry.inspect(cell.base.name, cell.platform)
+        try:
+            return registry.inspect(cell.base.name, cell.platform)
+        except RegistrySilentError as problem:
+            hint = "; ".join(filter(None, (problem.hint, "a base of rootfs:debian/<suite> needs no registry")))
+            raise RegistrySilentError(problem.message, hint=hint) from problem
     suite = cell.base.name.rpartition("/")[2]
     packages, python = sorted(_packages(cell)), _has_own_python(cell)
     return debian.resolve(suite, platform=cell.platform, packages=packages, python=python)

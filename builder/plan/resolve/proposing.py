@@ -63,8 +63,10 @@ def propose(
     name: str,
     index: Index | None,
     take_nearest: bool = False,
+    rootfs: bool = False,
 ) -> ProposedMatrix:
     """A matrix of at most ``limit`` cells, the best first. ``index`` None: the facts alone are asked.
+    ``rootfs``: of cells with the best one's releases first those that need no registry.
 
     Raises UsageError if a requirement is neither on record nor in the index, NothingPossibleError if no cell
     is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
@@ -91,7 +93,7 @@ def propose(
     available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
     changes, refusal = swapped, _refused_for(swapped)
     try:
-        standing = _standing(demand, available, index, limit)
+        standing = _standing(demand, available, index, limit, rootfs=rootfs)
     except NothingPossibleError as problem:
         try:
             way = nearest(demand, index, available)
@@ -122,16 +124,22 @@ def propose(
 
 
 def _standing(
-    demand: Demand, available: Mapping[str, Sequence[str]], index: Index | None, limit: int
+    demand: Demand,
+    available: Mapping[str, Sequence[str]],
+    index: Index | None,
+    limit: int,
+    *,
+    rootfs: bool,
 ) -> list[Proposal]:
     """At most ``limit`` proposals that rules and resolver accept; NothingPossibleError if there are none."""
     found = search(demand, available=available)
     if not found.possible:
         raise nothing(demand, found, available)
+    possible = _rootfs_first(found.possible) if rootfs else found.possible
     if index is None:
         why = "the index was not asked (--offline)"
-        return [replace(one, unasked=why) for one in found.possible[:limit]]
-    standing, refused = prove(found.possible, demand, index, limit)
+        return [replace(one, unasked=why) for one in possible[:limit]]
+    standing, refused = prove(possible, demand, index, limit)
     if not standing:
         reasons = [line for text in refused[:3] for line in text.splitlines()[:8]]
         raise NothingPossibleError(
@@ -140,6 +148,19 @@ def _standing(
             hint="loosen a requirement that the resolver names, or the Python",
         )
     return standing
+
+
+def _rootfs_first(possible: Sequence[Proposal]) -> list[Proposal]:
+    """Of the cells as good as the best, with its releases, first those that need no registry, as an environment
+    needs none.
+    """
+    best = possible[0]
+
+    def rank(one: Proposal) -> bool:
+        alike = one.cell.frameworks == best.cell.frameworks and one.outcome is best.outcome
+        return not (alike and one.cell.base.kind == "rootfs" and one.cell.cuda.provider != "base")
+
+    return sorted(possible, key=rank)
 
 
 def _refused_for(swapped: Sequence[Substitution]) -> NothingPossibleError | None:

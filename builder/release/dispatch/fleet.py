@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
+from builder.core.errors import UsageError
 from builder.core.model import Span
 from builder.plan.matrix import Hole, Items, Node, Problems, Scalar, Table, compose, nearest, read
 from builder.release.dispatch.plan import BUILD
@@ -19,6 +20,12 @@ Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]*$", max_length=1
 Option = Annotated[str, StringConstraints(pattern="^[a-z][a-z-]*$", max_length=60)]
 """An option of sbatch in full."""
 Count = Annotated[int, Field(ge=1, le=100_000)]
+_FIRST = (
+    "it names the scheduler and its classes of GPU; --fleet names another file. A first one:\n"
+    "  version: 1\n  scheduler: slurm    # or kubernetes, dstack\n"
+    "  staging: registry.example/staging\n  classes: {T4: {partition: gpu}}\n"
+    "All keys: docs/dispatch.md"
+)
 KEEP_IMAGES = 50
 """Gigabytes of pulled images that stay on a node unless a fleet file says something else."""
 
@@ -111,6 +118,8 @@ def load_fleet(path: Path) -> Fleet:
         MatrixError: with every error of the file, each at its place.
         UsageError: there is no such file.
     """
+    if not path.exists():
+        raise UsageError(f"there is no fleet file {path}", hint=_FIRST)
     text, problems = read(path)
     root = compose(text, path, problems)
     spans: dict[tuple[str | int, ...], Span] = {}

@@ -163,7 +163,7 @@ class Wire:
             hint=remedy(why)
             or self.hint
             or f"if this network has a mirror: --registry-mirror {place.name.host}=HOST[:PORT][/PREFIX], or "
-            f"{MIRROR_VARIABLE}; a base of rootfs:debian/<suite> needs no registry",
+            f"{MIRROR_VARIABLE}",
         )
         self._silent[place.host] = time.monotonic() + self.remembers, error
         return error

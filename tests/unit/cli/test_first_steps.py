@@ -17,7 +17,7 @@ from rtbuild_command import inside
 from builder.cli.app import app
 from builder.cli.commands import up, venv
 from builder.core import resources
-from builder.core.errors import UsageError
+from builder.core.errors import StaleLockError, UsageError
 from builder.core.model import Pinned, RootfsBase, Wheel
 from builder.image.engine.facts import Gpu
 from builder.plan.matrix import load
@@ -44,6 +44,13 @@ def test_init_writes_a_matrix_that_checks_with_its_schema_beside_it(tmp_path: Pa
     again = inside(tmp_path, "init", "torch", "--offline", check=2)
     assert "is there already" in again.stderr
     assert path.read_text() == text
+
+
+def test_init_takes_a_base_without_a_registry_where_an_environment_can_be_made(tmp_path: Path) -> None:
+    inside(tmp_path, "init", "torch==2.3.*", "--offline", "--gpu", "T4", "--driver", "535")
+    (cell,) = load(tmp_path / "matrices" / "torch.yaml").cells
+    assert cell.frameworks == ("torch==2.3.1",)
+    assert (cell.base.kind, cell.cuda.provider) == ("rootfs", "wheels")
 
 
 def test_init_without_words_asks_and_says_so_where_nobody_is(tmp_path: Path) -> None:
@@ -141,6 +148,18 @@ def test_venv_refuses_a_cell_whose_cuda_is_the_bases(tmp_path: Path, monkeypatch
     monkeypatch.setattr(venv.Locks, "pinned", lambda *_: pinned)
     with pytest.raises(UsageError, match="takes CUDA from its base image"):
         app(["venv", str(tmp_path / "m.yaml"), "-o", str(tmp_path / "env")], standalone_mode=False)
+
+
+def test_venv_ends_with_the_locks_failure_and_says_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned_cell(tmp_path)
+    monkeypatch.setattr(venv, "finished", lambda *_, **__: 1)
+    target = tmp_path / "env"
+    assert app(["venv", str(tmp_path / "m.yaml"), "-o", str(target)], standalone_mode=False) == 1
+    with pytest.raises(StaleLockError, match="there is no lock ") as raised:
+        app(["venv", str(tmp_path / "m.yaml"), "-o", str(target), "--locked"], standalone_mode=False)
+    assert "does not belong" not in raised.value.message
 
 
 @pytest.mark.wheels

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lock_values import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
-from builder.core.errors import CellError, NoSolutionError, PackageIndexError
+from builder.core.errors import CellError, NoSolutionError, PackageIndexError, RegistrySilentError
 from builder.core.model import Base, RootfsBase, StandalonePython
 from builder.plan.facts.reading.base import system_of
 from builder.plan.facts.reading.observed import truth_of_base
@@ -294,3 +294,13 @@ def test_compilers_are_locked_as_debian_packages_are() -> None:
         outside, lock_cell("a", base=BOOKWORM, python="3.12", compilers=True), pythons=Interpreters("3.12.1")
     )
     assert outside.asked[-2][2] == ("g++", "gcc")
+
+
+def test_a_base_that_needs_no_registry_is_named_where_one_is_silent() -> None:
+    class Silent(Outside):
+        def inspect(self, reference: str, platform: str) -> Any:
+            raise RegistrySilentError("registry docker.io did not answer", hint="a mirror")
+
+    with pytest.raises(RegistrySilentError) as raised:
+        lock(Silent(), lock_cell("a", base=CUDA))
+    assert raised.value.hint == "a mirror; a base of rootfs:debian/<suite> needs no registry"
