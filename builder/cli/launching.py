@@ -68,9 +68,7 @@ def start(
     return _outcome(planned, _start(planned, document if as_json else None))
 
 
-def find_image(
-    name: str, matrices: list[Path] | None, engine: Engine, *, pull: bool = True
-) -> StoredImage:
+def find_image(name: str, matrices: list[Path] | None, engine: Engine, *, pull: bool = True) -> StoredImage:
     """The image of the cell with that id or glob, or of a matrix file; else the one of that name; else the
     one that holds it.
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import shlex
 import stat
 from pathlib import Path
 
@@ -33,15 +34,22 @@ _CONTENTS = {
     "wheelfacts": "metadata of wheels, and values read in them",
     "lockfail": "cells that could not be locked, and why",
     "up": "matrices of rtbuild up",
+    "dispatch": "locks by which two dispatches do not submit at a time",
+    "pulled-images": "which images this node pulled for tasks of a cluster",
+    "reports-to-hand-in": "reports of a node that no registry has yet",
 }
-
+_DOWNLOADS = ("wheels", "debs", "rootfs")
+_PRUNED = ("layers", *_DOWNLOADS)
+"""What `--prune` makes smaller: the large folders, whose every file is made again when it is needed."""
 
 _MOST = 2.0**63
 """Bytes: what a file system counts."""
 
 
 def cache(
-    prune: str | None = opt.of("--prune SIZE: Remove the least recently used until it fits: 20GB."),
+    prune: str | None = opt.of(
+        "--prune SIZE: Remove the least recently used layers and downloads until these fit: 20GB."
+    ),
     verify_: bool = opt.of("--verify: Hash every layer, and remove what is damaged.", False),
     json_: bool = opt.JSON,
 ) -> int:
@@ -54,7 +62,7 @@ def cache(
     damaged = store.verify() if verify_ else []
     if prune is not None:
         limit = size_of(prune)
-        downloads = [folder / name for name in ("wheels", "debs", "rootfs")]
+        downloads = [folder / name for name in _DOWNLOADS]
         freed = store.prune(max(0, limit - sum(map(_size, downloads))))
         freed += _prune_files(downloads, _size(folder / "layers") + sum(map(_size, downloads)) - limit)
     sizes = {path.name: _size(path) for path in sorted(folder.glob("*")) if path.is_dir()}
@@ -65,11 +73,23 @@ def cache(
         width = max(map(len, rows))
         show(str(folder))
         for name, size in rows.items():
-            show(f"  {name:<{width}} {human_bytes(size):>9}  {_CONTENTS.get(name, '')}".rstrip())
+            what = "" if name == "in all" else _CONTENTS.get(name, "no folder of this rtbuild's")
+            show(f"  {name:<{width}} {human_bytes(size):>9}  {what}".rstrip())
         if prune is not None:
-            show(f"{human_bytes(freed)} freed")
+            show(f"{human_bytes(freed)} freed", *_kept(folder, sizes))
         show(*(f"{one} was damaged and is removed; it is made again when it is needed" for one in damaged))
     return 1 if damaged else 0
+
+
+def _kept(folder: Path, sizes: dict[str, int]) -> list[str]:
+    """Why not all is gone, and what removes that."""
+    kept = sum(size for name, size in sizes.items() if name not in _PRUNED)
+    return [
+        f"--prune removes from {', '.join(_PRUNED)}, but no layer that a running build uses. The other folders "
+        f"({human_bytes(kept)}) stay:",
+        "they are small, or hold what is not made again, such as home and reports-to-hand-in",
+        f"all of it, when nothing of rtbuild runs: rm -r {shlex.quote(str(folder))}",
+    ]
 
 
 def size_of(text: str) -> int:

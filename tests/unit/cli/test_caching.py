@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 import pytest
 from rtbuild_command import called
 
+import builder
 from builder.cli.commands import cache as command
 from builder.cli.commands.cache import size_of
 from builder.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -64,3 +63,27 @@ def test_a_cache_that_fits_is_left_alone(cache: Path, capsys: pytest.CaptureFixt
     assert called(command.cache, prune="1GB", verify_=True) == 0
     assert len(list(cache.rglob("*.whl"))) == 2
     assert "0 B freed" in capsys.readouterr().out
+
+
+def test_what_pruning_keeps_is_told_and_how_to_remove_it(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("up", "home", "stranger"):
+        (cache / name).mkdir()
+        (cache / name / "file").write_bytes(b"x" * 500)
+    assert called(command.cache, prune="0") == 0
+    out = capsys.readouterr().out
+    assert "2 kB freed\n--prune removes from layers, wheels, debs, rootfs" in out
+    assert "The other folders (2 kB) stay" in out
+    assert f"rm -r {cache}" in out
+    assert "no folder of this rtbuild's" in out
+    assert (cache / "home" / "file").exists()
+
+
+def test_every_folder_that_is_made_is_named() -> None:
+    """A folder of the cache is named in the table of contents."""
+    words = re.compile(r'(?:\bcache\(\)|\bcache) / "([a-z-]+)"')
+    texts = (path.read_text() for path in Path(builder.__file__).parent.rglob("*.py"))
+    made = {name for text in texts for name in words.findall(text)}
+    assert len(made) > 8
+    assert made - set(command._CONTENTS) == set()

@@ -390,6 +390,13 @@ def test_an_error_is_a_document_too(words: list[str], code: int, said: str, tmp_
         assert [(row["line"], row["column"]) for row in document["places"]] == [(3, 1)]
 
 
+def test_a_form_that_export_has_not_leads_to_the_docker_command(tmp_path: Path) -> None:
+    done = rtbuild("export", TF28, "--format", "compose", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "'pylock', 'requirements'" in done.stderr
+    assert "`rtbuild run CELL --dry-run` prints the docker command" in done.stderr
+
+
 def test_a_document_that_was_printed_stays_the_only_one(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr("sys.argv", ["rtbuild", "run", "--json", "x"])
 
