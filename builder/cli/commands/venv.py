@@ -67,7 +67,10 @@ def _locked_now(loaded: list[Matrix], cell: Cell, mirrors: dict[str, str]) -> in
 
 
 def _pinned(loaded: list[Matrix], cell: Cell) -> Pinned:
-    """The cell as its lock has it. Raises StaleLockError, and UsageError if its image holds more than wheels."""
+    """The cell as its lock has it.
+
+    Raises StaleLockError, and UsageError if its image holds more than wheels.
+    """
     pinned = opt.locked_cell(loaded, cell)
     if pinned.cell.cuda.provider == "base":
         raise UsageError(
