@@ -85,9 +85,9 @@ def _kept(folder: Path, sizes: dict[str, int]) -> list[str]:
     """Why not all is gone, and what removes that."""
     kept = sum(size for name, size in sizes.items() if name not in _PRUNED)
     return [
-        f"--prune removes from {', '.join(_PRUNED)}, but no layer that a running build uses.",
-        f"The other folders ({human_bytes(kept)}) stay:",
-        "they are small, or hold what is not made again, such as home and reports-to-hand-in",
+        f"--prune removes from {', '.join(_PRUNED)}, but no layer that a running build uses",
+        f"the other folders ({human_bytes(kept)}) stay:",
+        "  they are small, or hold what is not made again, such as home and reports-to-hand-in",
         f"all of it, when nothing of rtbuild runs: rm -r {shlex.quote(str(folder))}",
     ]
 

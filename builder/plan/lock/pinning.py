@@ -192,9 +192,8 @@ def _new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | 
         try:
             return registry.inspect(cell.base.name, cell.platform)
         except RegistrySilentError as problem:
-            hint = "; ".join(
-                filter(None, (problem.hint, "a base of rootfs:debian/<suite> needs no registry"))
-            )
+            way = "a base of rootfs:debian/<suite> needs no registry"
+            hint = f"{problem.hint}; {way}" if problem.hint else way
             raise RegistrySilentError(problem.message, hint=hint) from problem
     suite = cell.base.name.rpartition("/")[2]
     packages, python = sorted(_packages(cell)), _has_own_python(cell)

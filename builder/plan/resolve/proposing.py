@@ -151,9 +151,7 @@ def _standing(
 
 
 def _rootfs_first(possible: Sequence[Proposal]) -> list[Proposal]:
-    """Of the cells as good as the best, with its releases, first those that need no registry, as an environment
-    needs none.
-    """
+    """First of the cells as good as the best, and with its releases, those that need no registry."""
     best = possible[0]
 
     def rank(one: Proposal) -> bool:

@@ -74,7 +74,7 @@ def test_what_pruning_keeps_is_told_and_how_to_remove_it(
     assert called(command.cache, prune="0") == 0
     out = capsys.readouterr().out
     assert "2 kB freed\n--prune removes from layers, wheels, debs, rootfs" in out
-    assert "The other folders (2 kB) stay" in out
+    assert "the other folders (2 kB) stay" in out
     assert f"rm -r {cache}" in out
     assert "no folder of this rtbuild's" in out
     assert (cache / "home" / "file").exists()
