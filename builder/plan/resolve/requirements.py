@@ -9,6 +9,7 @@ https://packaging.python.org/en/latest/specifications/pyproject-toml/,
 https://packaging.python.org/en/latest/specifications/pylock-toml/, https://nbformat.readthedocs.io/
 """
 
+import codecs
 import contextlib
 import os
 import re
@@ -30,6 +31,7 @@ from builder.core.documents import CONTROL, MalformedError, parse_json, parse_to
 from builder.core.errors import UsageError
 from builder.core.versions import NO_NUMBER, canonical
 from builder.plan.facts.tables import load
+from builder.plan.resolve.other_files import commands, is_dockerfile, refuse_other
 from builder.sources.index import MACHINES, environment, wheel_name
 
 MOST_BYTES = 16 << 20
@@ -51,6 +53,15 @@ _VALUED = (
 _ADDRESS = re.compile(r"[\w+.-]+://|git\+|\.|/|\S+\.(?:whl|tar\.gz|zip)\s*$")
 """Files and addresses in place of a name."""
 
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # it begins with the mark of UTF-16
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+_VARIANT = re.compile(r"cu\d{2,3}")
 _AS_IN = "as in 'tensorflow==2.15.*'"
 _VERSION = re.compile(r"[vV]?\d+(?:\.\d+)*(?:\.\*)?(?:\+cu\d+)?")
 _FILES = {
@@ -83,7 +94,9 @@ def _as_in(text: str) -> str:
     return f"did you mean {other['name']}=={other['version']}?"
 
 
-_WHEEL = re.compile(r"(?:[^@;]+@\s*)?https?://[^\s;#]*/(?P<file>[^\s;#/]+\.whl)(?:#\S*)?(?P<marker>\s*;.*)?")
+_WHEEL = re.compile(
+    r"(?:[^@;]+@\s*)?https?://(?P<folder>[^\s;#]*)/(?P<file>[^\s;#/]+\.whl)(?:#\S*)?(?P<marker>\s*;.*)?"
+)
 """The address of a wheel, whose file name tells its version."""
 
 
@@ -134,7 +147,7 @@ class Wishes:
         found = _WHEEL.fullmatch(text.strip())
         wheel = wheel_name(unquote(found["file"])) if found else None
         if found and wheel and (load().is_framework(wheel.name) or wheel.name in load().packages):
-            exact = f"{wheel.name}=={wheel.version}"
+            exact = f"{wheel.name}=={wheel.version}{_build(wheel.name, wheel.version, found['folder'])}"
             self.note(place, text, f"taken as {exact}: an image installs versions from an index")
             text = exact + (found["marker"] or "")
         if _ADDRESS.match(text):
@@ -211,6 +224,14 @@ class Wishes:
         return replace(self, wishes=list(latest.values()), notes=notes)
 
 
+def _build(name: str, version: Version, folder: str) -> str:
+    """``+cu102`` of PyTorch's ``whl/cu102/torch-1.8.1-…``, whose file name does not tell its CUDA."""
+    parts = [part for part in folder.split("/") if _VARIANT.fullmatch(part)]
+    if not parts or version.local is not None or not load().is_framework(name):
+        return ""
+    return f"+{parts[-1]}" if any(_VARIANT.fullmatch(row.variant) for row in load().table(name).rows) else ""
+
+
 def from_arguments(texts: Iterable[str]) -> Wishes:
     """The requirements on the command line. Raises UsageError."""
     found, before = Wishes(), "torch"
@@ -244,7 +265,12 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
     if resolved in above or len(above) >= _DEPTH:
         how = "in a circle" if resolved in above else "too deep"
         raise UsageError(f"{path}: requirements files name one another {how}")
-    for number, line in _logical_lines(read_text(path)):
+    text = read_text(path)
+    if is_dockerfile(path.name, text):
+        _dockerfile(path, text, found)
+        return
+    refuse_other(path, text)
+    for number, line in _logical_lines(text):
         place = f"{path}:{number}"
         _refuse_long(line, place)
         if not line.startswith("-"):
@@ -263,6 +289,18 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
             found.note(place, line, "constraints are not taken over; name them as requirements")
         else:
             _note_option(option, value, place, found)
+
+
+def _dockerfile(path: Path, text: str, found: Wishes) -> None:
+    """The packages of a Dockerfile's ``RUN pip install`` lines. Raises UsageError without any."""
+    before = len(found.wishes)
+    for number, command in commands(text):
+        _install_line(command, f"{path}:{number}", found)
+    if len(found.wishes) == before:
+        raise UsageError(
+            f"{path} is a Dockerfile that installs nothing by pip",
+            hint="lines such as `RUN pip install torch` are read; or name frameworks: `rtbuild resolve torch`",
+        )
 
 
 def _refuse_long(line: str, place: str) -> None:
@@ -511,7 +549,7 @@ def _install_words(words: list[str], place: str, found: Wishes) -> None:
             if option in _VALUED:
                 _note_option(option, value, place, found)
         elif "{" in word or "$" in word:
-            found.note(place, word, "a variable of the notebook, whose value is not known here")
+            found.note(place, word, "a variable, whose value is not known here")
         else:
             found.add(word, place)
 
@@ -522,9 +560,14 @@ def _said(text: str) -> str:
 
 
 def read_text(path: Path) -> str:
-    """A file of at most :data:`MOST_BYTES`, as UTF-8. Raises UsageError."""
+    """A file of at most :data:`MOST_BYTES`, by its mark of encoding as pip reads it, else as UTF-8.
+
+    PowerShell's ``pip freeze > requirements.txt`` is UTF-16. Raises UsageError.
+    """
     try:
-        return read_file(path, most=MOST_BYTES).decode("utf-8-sig")
+        content = read_file(path, most=MOST_BYTES)
+        encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
+        return content.decode(encoding)
     except (OSError, ValueError) as problem:
         said = f"{path}: {getattr(problem, 'strerror', None) or problem}"
         raise UsageError(said, hint=_beside(path)) from problem

@@ -88,7 +88,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path) -> None:
         from_requirements(path)
     with pytest.raises(UsageError, match="No such file"):
         from_requirements(tmp_path / "nowhere.txt")
-    path.write_bytes(b"\xff\xfe\x00")
+    path.write_bytes(b"\xff\xfe\x00")  # half a letter of UTF-16
     with pytest.raises(UsageError, match="decode"):
         from_requirements(path)
     path.write_bytes(b"#" * (MOST_BYTES + 1))
@@ -274,3 +274,71 @@ def test_pylock_that_is_none(tmp_path: Path, text: str, said: str) -> None:
         from_pylock(path)
     assert caught.value.hint
     assert "\x1b" not in str(caught.value)
+
+
+def test_the_cuda_of_a_wheels_address_is_that_of_its_build(tmp_path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(
+        "torch @ https://example.invalid/whl/cu102/torch-1.8.1-cp38-cp38-linux_x86_64.whl\n"
+        "https://example.invalid/whl/cu102/torchvision-0.9.1-cp38-cp38-linux_x86_64.whl\n"
+        "https://example.invalid/cu102/tensorflow-2.3.0-cp38-cp38-manylinux2010_x86_64.whl\n"
+    )
+    found = from_requirements(path)
+    assert [str(wish) for wish in found.wishes] == [
+        "torch==1.8.1+cu102",
+        "torchvision==0.9.1",
+        "tensorflow==2.3.0",
+    ]
+    assert "taken as torch==1.8.1+cu102" in found.notes[0]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "utf-32"])
+def test_a_requirements_file_is_read_by_its_mark_of_encoding(tmp_path, encoding: str) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_bytes("torch==2.3.1\r\nnumpy\r\n".encode(encoding))
+    assert [str(wish) for wish in from_requirements(path).wishes] == ["torch==2.3.1", "numpy"]
+
+
+def test_a_dockerfiles_pip_lines_are_read(tmp_path) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text(
+        "FROM nvidia/cuda:11.8.0-base-ubuntu22.04\n"
+        "ARG V=1\n"
+        "RUN apt-get update && pip install --no-cache-dir \\\n"
+        "    torch==2.3.1 \\\n    # a comment\n    numpy && rm -rf x\n"
+        'RUN ["pip3", "install", "tqdm==4.66"]\n'
+        "RUN pip install -r requirements.txt x==${V}\n"
+    )
+    found = from_requirements(path)
+    assert [str(wish) for wish in found.wishes] == ["torch==2.3.1", "numpy", "tqdm==4.66"]
+    assert found.wishes[0].place == f"{path}:3"
+    assert "-r requirements.txt" in "\n".join(found.notes)
+    path.write_text("FROM scratch\n")
+    with pytest.raises(UsageError, match="a Dockerfile that installs nothing by pip"):
+        from_requirements(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said", "hint"),
+    [
+        ("setup.py", "from setuptools import setup\nsetup()\n", "a program", "pip freeze"),
+        ("other", "from setuptools import setup\n", "a program", "pip freeze"),
+        ("setup.cfg", "[metadata]\nname = x\n", "setuptools' settings", "pip freeze"),
+        ("Pipfile", "[packages]\ntorch = '*'\n", "Pipenv's", "pipenv requirements"),
+        ("Pipfile.lock", '{"_meta": {}}', "Pipenv's", "pipenv requirements"),
+        ("poetry.lock", "# poetry\n[[package]]\nname = 'x'\n", "Poetry's", "poetry export"),
+        ("uv.lock", "version = 1\n[[package]]\n", "uv's", "uv export"),
+        ("pdm.lock", "[metadata]\n", "PDM's", "pdm export"),
+        ("pyproject.toml", "[project]\n", "a project's", "--pyproject"),
+        ("pylock.toml", "lock-version = '1.0'\n", "lock", "--from-pylock"),
+        ("n.ipynb", "{}", "notebook", "--notebook"),
+        ("environment.yml", "name: x\ndependencies: []\n", "conda", "--conda"),
+    ],
+)
+def test_another_tools_file_is_told_with_what_to_type(tmp_path, name, text, said, hint) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(UsageError, match=f"{name} is no requirements file") as raised:
+        from_requirements(path)
+    assert said in raised.value.message
+    assert hint in str(raised.value.hint)
