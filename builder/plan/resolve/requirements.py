@@ -299,7 +299,7 @@ def _dockerfile(path: Path, text: str, found: Wishes) -> None:
     if len(found.wishes) == before:
         raise UsageError(
             f"{path} is a Dockerfile that installs nothing by pip",
-            hint="lines such as `RUN pip install torch` are read; or name frameworks: `rtbuild resolve torch`",
+            hint="lines such as `RUN pip install torch` are read, or frameworks: `rtbuild resolve torch`",
         )
 
 
