@@ -1,6 +1,7 @@
 """From requirements to a matrix of possible cells, or to a refusal that says what would do."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
@@ -8,7 +9,7 @@ from packaging.requirements import Requirement
 from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import pinned
 from builder.plan.facts.rules import platform_of
-from builder.plan.facts.tables import load
+from builder.plan.facts.tables import ON_JETSON, card_of, load
 from builder.plan.resolve.clash import nothing
 from builder.plan.resolve.last import LastRelease, last_release
 from builder.plan.resolve.proof import brought, prove
@@ -17,6 +18,7 @@ from builder.plan.resolve.solve import Demand, Proposal, distributions, meant, s
 from builder.plan.resolve.substitutes import Substitution, joined, nearest
 from builder.sources.index import Index, Offer, ask
 
+_ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
 _PROCESSORS = {"linux/amd64": "x86-64", "linux/arm64": "ARM"}
 
 
@@ -134,7 +136,7 @@ def _standing(
     """At most ``limit`` proposals that rules and resolver accept; NothingPossibleError if there are none."""
     found = search(demand, available=available)
     if not found.possible:
-        raise nothing(demand, found, available)
+        raise _for_jetson(nothing(demand, found, available), demand)
     possible = _rootfs_first(found.possible) if rootfs else found.possible
     if index is None:
         why = "the index was not asked (--offline)"
@@ -148,6 +150,29 @@ def _standing(
             hint="loosen a requirement that the resolver names, or the Python",
         )
     return standing
+
+
+def _for_jetson(problem: NothingPossibleError, demand: Demand) -> NothingPossibleError:
+    """The refusal with one line in place of those about each release's wheels, and what people do there."""
+    rows = (card_of(name) for name in demand.gpus)
+    if not any(row is not None and row.tegra for row in rows):
+        return problem
+    told = [reason for reason in problem.reasons if _ARM_WHEEL.match(reason)]
+    titles = " and ".join(load().table(wish.name).title for wish in demand.frameworks)
+    once = (
+        f"which wheels of {titles} run on a Jetson is not known: those on its maker's indexes were not read"
+    )
+
+    def said(texts: Iterable[str]) -> list[str]:
+        return list(
+            dict.fromkeys(
+                text.replace(text.strip(), once) if text.strip() in told else text for text in texts
+            )
+        )
+
+    hint = "; ".join(filter(None, (problem.hint, ON_JETSON)))
+    message = "\n".join(said(problem.message.splitlines()))
+    return type(problem)(message, reasons=said(problem.reasons), instead=problem.instead, hint=hint)
 
 
 def _rootfs_first(possible: Sequence[Proposal]) -> list[Proposal]:

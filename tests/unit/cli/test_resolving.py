@@ -16,6 +16,7 @@ from builder.core.errors import (
     CellError,
     NoSolutionError,
     NothingPossibleError,
+    NotKnownError,
     PackageIndexError,
     UsageError,
 )
@@ -119,6 +120,19 @@ def test_a_matrix_on_stdout_that_loads_and_the_origin_on_stderr(capsys, tmp_path
     assert len(matrix.cells) == 2
     assert {(cell.frameworks, cell.python) for cell in matrix.cells} == {(("torch==2.8.0",), "3.11")}
     assert "torch: versions from the index: it has 2 releases" in shown.err
+
+
+def test_what_is_not_known_of_a_jetson_is_said_once_with_what_people_do() -> None:
+    index = Offered(torch=["torch-2.15.0-cp313-cp313-manylinux_2_28_aarch64.whl"])
+    with pytest.raises(NothingPossibleError, match="whose own wheels have it") as refused:
+        resolve("torch", index=index, gpus=("Jetson Orin Nano",))
+    assert "JetPack" in str(refused.value.hint)
+    with pytest.raises(NotKnownError) as raised:
+        resolve("torch", index=None, gpus=("Jetson Orin Nano",))
+    assert raised.value.message.count("run on a Jetson is not known") == 1
+    assert "whether PyTorch" not in raised.value.message
+    assert "JetPack" in str(raised.value.hint)
+    assert len(raised.value.reasons) == len(set(raised.value.reasons))
 
 
 def test_a_card_that_is_built_together_with_an_arm_processor_gets_an_arm_cell(capsys, tmp_path) -> None:

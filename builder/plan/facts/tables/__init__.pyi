@@ -1,5 +1,5 @@
 from .frameworks import Brings, FactsError, FrameworkRow, FrameworkTable, TableFile
-from .gpus import card_of, class_of, known_cards, known_class, maker_of, named_card, near_names
+from .gpus import ON_JETSON, card_of, class_of, known_cards, known_class, maker_of, named_card, near_names
 from .loader import (
     BadRow,
     CudnnRow,
@@ -18,6 +18,7 @@ from .packages import PackageName, PackageRow, PackageTable, newest_minor
 from .source import Source
 
 __all__ = [
+    "ON_JETSON",
     "BadRow",
     "Brings",
     "CudnnRow",

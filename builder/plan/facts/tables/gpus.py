@@ -75,6 +75,14 @@ def _without_series(words: str) -> GpuRow | None:
     return _longest(f"RTX {words}")[0] if re.match(r"a\d{4}\b", words) else _longest(words)[0]
 
 
+ON_JETSON = (
+    "on a Jetson people take NVIDIA's wheels for its JetPack or NVIDIA's l4t containers, which rtbuild does "
+    "not build: https://forums.developer.nvidia.com/t/pytorch-for-jetson/72048"
+)
+_JETSON = re.compile(r"(?i)jetson|tegra|^TX[12]i?$|^TK1$")
+_LISTS = "https://developer.nvidia.com/cuda-gpus and cuda-legacy-gpus list it"
+
+
 def named_card(option: str, text: str, *, alike: bool = True) -> str:
     """The name of a card as the tables have it, or ``sm_75`` for a compute capability.
 
@@ -97,25 +105,49 @@ def named_card(option: str, text: str, *, alike: bool = True) -> str:
             f"{option} {text} is a generation of cards, and not all of them are alike",
             hint=f"name the card, as in {option} T4, or its compute capability, one of {listed}",
         )
-    if re.search(r"(?i)\b(jetson|tegra|tx[12])\b", text):
-        listed = ", ".join(row.name for row in load().gpus.values() if row.tegra)
-        raise UsageError(
-            f"{option} {text} is no Jetson that rtbuild knows",
-            hint=f"it knows {listed}; for others see NVIDIA's JetPack",
-        )
+    raise UsageError(f"{option} {text} is no GPU that rtbuild knows", hint=_way_on(option, text))
+
+
+def _way_on(option: str, text: str) -> str:
+    """What to type for a card that no table has."""
+    oldest = min((one for of in load().generations.values() for one in of), key=key)
+    if re.fullmatch(r"\d{1,2}\.\d", text) and key(text) < key(oldest):
+        return f"no build on record has code for it: the oldest compute capability is {oldest}"
+    if _JETSON.search(text):
+        like = f"as in {option} 5.3 --platform linux/arm64"
+        return f"its compute capability is taken, too ({_LISTS}), {like}; {ON_JETSON}"
     near = near_names(text)
-    first = f"one of {', '.join(near)}? " if near else ""
+    first = f"one of {', '.join(near)}? Its" if near else "its"
     asked = "`nvidia-smi --query-gpu=compute_cap`"
-    raise UsageError(
-        f"{option} {text} is no GPU that rtbuild knows",
-        hint=f"{first}Its compute capability is taken too: {option} 8.9, as {asked} prints it",
-    )
+    return f"{first} compute capability is taken too: {option} 8.9, as {asked} prints it, or {_LISTS}"
 
 
 def near_names(text: str) -> list[str]:
-    """The known names most like one that no table has, the best first."""
-    close = difflib.get_close_matches("".join(words_of(text)), _by_words(), n=3, cutoff=0.4)
-    return [_by_words()[name].name for name in close]
+    """The known names most like one that no table has, the best first: of its series, or with its number.
+
+    A GT 710 is no GTX 970, and a C2050 no RTX 2050.
+    """
+    letters, number = _series(text)
+    alike = {
+        words: row
+        for words, row in _by_words().items()
+        if _is_alike(letters, number, *_series(row.name)) and letters
+    }
+    close = difflib.get_close_matches("".join(words_of(text)), alike, n=3, cutoff=0.4)
+    return [alike[name].name for name in close]
+
+
+def _series(text: str) -> tuple[str, str]:
+    """``("rtx", "4090")`` of ``RTX 4090 Ti``."""
+    found = re.match(r"([a-z]*)([0-9]*)", "".join(words_of(text)).lower())
+    return (found[1], found[2]) if found else ("", "")
+
+
+def _is_alike(letters: str, number: str, series: str, other: str) -> bool:
+    """Whether two names are of one series, or have one number in series whose names are as long."""
+    if letters == series:
+        return len(number) == len(other) or bool(number and other and number.startswith(other))
+    return number == other != "" and len(letters) == len(series) > 1
 
 
 def maker_of(text: str) -> str | None:

@@ -6,14 +6,7 @@ import pytest
 
 from builder.core.errors import UsageError
 from builder.plan.facts.tables import loader as tables
-from builder.plan.facts.tables.gpus import (
-    card_of,
-    class_of,
-    known_class,
-    maker_of,
-    named_card,
-    near_names,
-)
+from builder.plan.facts.tables.gpus import card_of, class_of, known_class, maker_of, named_card, near_names
 
 
 @pytest.mark.parametrize(
@@ -160,3 +153,19 @@ def test_a_card_of_another_maker(text: str, maker: str | None) -> None:
 
 def test_no_card_of_nvidia_is_another_maker_s() -> None:
     assert not [row.name for row in tables.load().gpus.values() if maker_of(f"NVIDIA {row.name}")]
+
+
+@pytest.mark.parametrize("name", ["Jetson Nano", "TX2", "GT 710", "GT 730", "Tesla C2050", "2.0"])
+def test_an_old_card_is_not_taken_for_another_series(name: str) -> None:
+    assert near_names(name) == []
+    with pytest.raises(UsageError, match="is no GPU that rtbuild knows") as raised:
+        named_card("--gpu", name)
+    assert "one of" not in str(raised.value.hint)
+    assert ("JetPack" in str(raised.value.hint)) is (name in {"Jetson Nano", "TX2"})
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("RXT 3090", "RTX3090"), ("GTX 3090", "RTX3090"), ("H1000", "H100")]
+)
+def test_a_misspelt_card_is_asked_about(typed: str, meant: str) -> None:
+    assert meant in near_names(typed)
