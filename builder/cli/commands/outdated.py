@@ -107,6 +107,7 @@ def _document(cell: str, found: Outdated) -> dict[str, Any]:
     return {
         "cell": cell,
         "changes": [vars(change) for change in found.changes],
+        "held": [vars(change) for change in found.held],
         "unknown": list(found.unknown),
         "unasked": list(found.unasked),
         "lists": {one.suite: datetime.fromtimestamp(one.date, UTC).isoformat() for one in found.lists},
@@ -123,5 +124,7 @@ def _page(found: Mapping[str, Outdated]) -> Iterator[str]:
         for change in one.changes:
             versions = f"{change.locked} → {change.newer}" if change.newer else change.locked
             yield f"  {change.kind:<9} {change.name} {versions}{f': {change.why}' if change.why else ''}"
+        for held in one.held:
+            yield f"  held      {held.name} {held.locked} → {held.newer}: {held.why}"
         yield from (f"  unknown   {text}" for text in one.unknown if text not in shared)
         yield from (f"  unasked   {text}" for text in one.unasked)

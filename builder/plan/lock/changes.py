@@ -7,21 +7,24 @@ is told apart in :class:`Outdated`.``unknown``, for silence is no sign that ther
 import functools
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.core.documents import shown
 from builder.core.errors import MissingToolError, PackageIndexError, RtbuildError
 from builder.core.model import Pinned, RegistryBase, RootfsBase, Wheel
-from builder.plan.facts.reading import ReadingCache
+from builder.core.versions import canonical, requirement
+from builder.plan.facts.reading import ReadingCache, framework_texts
 from builder.plan.facts.rules import Outcome, check
+from builder.plan.facts.tables import load
 from builder.sources.debian import Debian, ReleaseFile, SuiteToday, day, older_lists, security_suite
-from builder.sources.index import Files, IndexFile, choose_python, wheel_name
+from builder.sources.index import MACHINES, Files, IndexFile, choose_python, environment, wheel_name
 from builder.sources.oci import Registry
 
 Kind = Literal["security", "audit", "rules", "yanked", "gone", "base", "package", "cudnn", "python", "probe"]
@@ -55,6 +58,8 @@ class Outdated:
     """What a lock does not list."""
     lists: tuple[ReleaseFile, ...] = ()
     """Of Debian's archives, by which the packages of a rootfs were judged."""
+    held: tuple[LockChange, ...] = ()
+    """What is newer, and cannot be taken: the set's own packages, or its matrix, ask for another version."""
 
     @property
     def summary(self) -> str:
@@ -62,7 +67,10 @@ class Outdated:
         if self.changes:
             counts = Counter(change.kind for change in self.changes)
             return ", ".join(f"{kind} {counts[kind]}" for kind in KINDS if counts[kind])
-        return "not known" if self.unknown else "nothing newer" + " in what was asked" * bool(self.unasked)
+        if self.unknown:
+            return "not known"
+        held, unasked = " that the set takes" * bool(self.held), " in what was asked" * bool(self.unasked)
+        return f"nothing newer{held}{unasked}"
 
     @property
     def dated(self) -> str:
@@ -94,6 +102,7 @@ def outdated(
         ("check", lambda: _rules(pinned)),
     )
     found: list[LockChange] = []
+    held: list[LockChange] = []
     unknown: list[str] = []
     lists: list[ReleaseFile] = []
     for name, ask in parts:
@@ -114,6 +123,10 @@ def outdated(
             silent.setdefault(files.replace(f"/{canonicalize_name(wheel.name)}/", "/"), []).append(wheel.name)
             continue
         changes = list(_wheel(wheel, files))
+        if canonicalize_name(wheel.name).startswith(_CUDNN):
+            newer, kept = _newer_cudnn(wheel, files, list(_asked_of(wheel, pinned)))
+            changes += newer
+            held += kept
         if beside is not None and pinned.cell.index and any(change.kind == "gone" for change in changes):
             unknown.append(
                 f"{wheel.name}: it may be of an index that only the image names, which is not asked"
@@ -125,7 +138,13 @@ def outdated(
         unknown.append(f"{'the packages' if every else ', '.join(names)}: {why}")
     inside = isinstance(pinned.base, RegistryBase)
     unasked = (f"the packages inside {pinned.cell.base}: no lock lists them",) * inside
-    return Outdated(changes=in_order(found), unknown=tuple(unknown), unasked=unasked, lists=tuple(lists))
+    return Outdated(
+        changes=in_order(found),
+        unknown=tuple(unknown),
+        unasked=unasked,
+        lists=tuple(lists),
+        held=in_order(held),
+    )
 
 
 def in_order(changes: Iterable[LockChange]) -> tuple[LockChange, ...]:
@@ -252,12 +271,13 @@ def _wheel(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[LockChange]:
         yield LockChange(kind="gone", name=wheel.name, locked=wheel.version, why=f"no index lists {name}")
     elif (reason := same[0].yanked) is not None:
         yield LockChange(kind="yanked", name=wheel.name, locked=wheel.version, why=shown(reason, most=200))
-    if canonicalize_name(wheel.name).startswith(_CUDNN):
-        yield from _newer_cudnn(wheel, files)
 
 
-def _newer_cudnn(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[LockChange]:
-    """A newer patch of the same minor release: cuDNN keeps its interface within one.
+def _newer_cudnn(
+    wheel: Wheel, files: tuple[IndexFile, ...], asked: Sequence[tuple[str, Requirement]]
+) -> tuple[list[LockChange], list[LockChange]]:
+    """A newer patch of the same minor release, in which cuDNN keeps its interface; and one that is held, for
+    ``asked`` has who asks for which versions.
 
     https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/forward-compatibility.html
     """
@@ -267,8 +287,49 @@ def _newer_cudnn(wheel: Wheel, files: tuple[IndexFile, ...]) -> Iterator[LockCha
         named = wheel_name(file.name)
         if named is not None and file.yanked is None and named.version.release[:2] == locked.release[:2]:
             versions.append(named.version)
-    if versions and max(versions) > locked:
+    newer = [version for version in versions if version > locked]
+    taken = [version for version in newer if all(version in parsed.specifier for _, parsed in asked)]
+    if taken:
         why = "a newer patch of the same minor release"
-        yield LockChange(
-            kind="cudnn", name=wheel.name, locked=wheel.version, newer=str(max(versions)), why=why
-        )
+        return [_cudnn(wheel, max(taken), why)], []
+    if not newer:
+        return [], []
+    by, parsed = next((by, parsed) for by, parsed in asked if max(newer) not in parsed.specifier)
+    why = f"held by {by}, which asks for {parsed.name}{parsed.specifier}"
+    return [], [_cudnn(wheel, max(newer), why)]
+
+
+def _cudnn(wheel: Wheel, newer: Version, why: str) -> LockChange:
+    return LockChange(kind="cudnn", name=wheel.name, locked=wheel.version, newer=str(newer), why=why)
+
+
+def _asked_of(wheel: Wheel, pinned: Pinned) -> Iterator[tuple[str, Requirement]]:
+    """Who in the set asks for versions of a package, by the metadata of its frameworks, and its matrix."""
+    cell, name = pinned.cell, canonical(wheel.name)
+    for by, text, extras in _all_asked(pinned):
+        parsed = requirement(text)
+        if parsed is None or canonical(parsed.name) != name:
+            continue
+        python, machine = f"{cell.python}.0", MACHINES[cell.platform]
+        marks = (environment(python, machine=machine, extra=extra) for extra in extras)
+        if parsed.marker is None or any(map(parsed.marker.evaluate, marks)):
+            yield by, parsed
+
+
+def _all_asked(pinned: Pinned) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Who asks, for what, and the extras by which its marker is judged; of wheels as read, and as on record."""
+    cell = pinned.cell
+    wanted = [parsed for text in framework_texts(cell) if (parsed := requirement(text)) is not None]
+    extras = {canonical(parsed.name): ("", *sorted(parsed.extras)) for parsed in wanted}
+    yield from (("the matrix", text, ("",)) for text in (*cell.pip, *cell.cuda.packages))
+    for one in ReadingCache().truth(cell, pinned).wheels:
+        for text in one.requires:
+            yield f"{one.name} {one.version}", text, extras.get(one.name, ("",))
+    for wheel in pinned.wheels:
+        project, (version, _, variant) = canonical(wheel.name), wheel.version.partition("+")
+        table = load().table(project) if load().is_framework(project) else None
+        row = table.row(version, variant, platform=cell.platform) if table is not None else None
+        if row is not None:
+            brought = (text for extra in extras.get(project, ("",)) for text in row.extras.get(extra, ()))
+            for text in (*row.requires, *brought):
+                yield f"{wheel.name} {wheel.version}", text, ("",)

@@ -217,3 +217,35 @@ def test_an_index_that_is_down_is_told_once() -> None:
     assert _ask(_pinned(*wheels), outside, **down).unknown == (f"the packages: {why}",)
     del down["torch"]
     assert _ask(_pinned(*wheels), outside, **down).unknown == (f"numpy, jax: {why}",)
+
+
+def test_an_update_that_the_sets_own_metadata_pins_away_is_held() -> None:
+    torch, cudnn = lock_wheel("torch", "2.3.1"), lock_wheel("nvidia-cudnn-cu12", "8.9.2.26")
+    newer = IndexFile(
+        name="nvidia_cudnn_cu12-8.9.7.29-py3-none-manylinux1_x86_64.whl", url="u", sha256="0", yanked=None
+    )
+    pinned = _pinned(cudnn, torch)
+    pinned = replace(pinned, cell=replace(pinned.cell, frameworks=("torch==2.3.1",)))
+    found = _ask(pinned, Outside(SAME), **{"nvidia-cudnn-cu12": (_file(cudnn), newer)})
+    assert found.changes == ()
+    (held,) = found.held
+    assert (held.kind, held.locked, held.newer) == ("cudnn", "8.9.2.26", "8.9.7.29")
+    assert held.why == "held by torch 2.3.1, which asks for nvidia-cudnn-cu12==8.9.2.26"
+    assert found.summary == "nothing newer that the set takes"
+
+
+def test_an_update_that_an_extra_or_the_matrix_pins_away_is_held() -> None:
+    cudnn = lock_wheel("nvidia-cudnn-cu12", "8.9.4.25")
+    newer = IndexFile(
+        name="nvidia_cudnn_cu12-8.9.7.29-py3-none-manylinux1_x86_64.whl", url="u", sha256="0", yanked=None
+    )
+    pinned = _pinned(cudnn, lock_wheel("tensorflow", "2.15.0"))
+    for frameworks, pip, by in (
+        (("tensorflow[and-cuda]==2.15.0",), (), "tensorflow 2.15.0"),
+        (("tensorflow==2.15.0",), ("nvidia-cudnn-cu12==8.9.4.*,<8.9.5",), "the matrix"),
+        (("tensorflow==2.15.0",), (), None),
+    ):
+        asked = replace(pinned, cell=replace(pinned.cell, frameworks=frameworks, pip=pip))
+        found = _ask(asked, Outside(SAME), **{"nvidia-cudnn-cu12": (_file(cudnn), newer)})
+        assert [one.why.startswith(f"held by {by}") for one in found.held] == ([True] if by else [])
+        assert len(found.changes) == (by is None)
