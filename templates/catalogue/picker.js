@@ -50,15 +50,21 @@
     return null;
   }
 
+  function withoutSeries(text) {
+    const words = text.replace(/^(\d{3,4})(ti|super)\b/, "$1 $2").replace(/(sxm\d?|pcie|nvl)$/, "").split(" ");
+    if (/^\d{3,4}$/.test(words[0])) return firstCard(["rtx", ...words]) || firstCard(["gtx", ...words]);
+    return /^a\d{4}$/.test(words[0]) ? firstCard(["rtx", ...words]) : firstCard(words);
+  }
+
   // [name, compute capability, title, first driver that lists it]; null if no table has it
   function cardOf(text) {
-    const found = text.trim().match(/^(?:(?:sm|compute|cc)[_ ]?(\d{1,2})\.?(\d)a?|(\d{1,2})\.(\d))$/i);
+    const found = text.trim().match(/^(?:(?:sm|compute|cc)[_ ]?(\d{1,2})[.,]?(\d)[af]?|(\d{1,2})[.,](\d)|(\d)(\d))$/i);
     if (found) {
-      const capability = (found[1] || found[3]) + "." + (found[2] || found[4]);
+      const capability = (found[1] || found[3] || found[5]) + "." + (found[2] || found[4] || found[6]);
       return capability in RTBUILD.kinds ? [capability, capability, "compute capability " + capability, ""] : null;
     }
-    const words = wordsOf(text);
-    return firstCard(words) || (/^\s*\d{3,4}\b/.test(text) ? firstCard(["rtx", ...words]) || firstCard(["gtx", ...words]) : null);
+    const words = wordsOf(text.replace(/^\s*\d{1,3} ?[xX] ?(?=[A-Za-z])/, ""));
+    return firstCard(words) || withoutSeries(words.join(" "));
   }
 
   // What is left of a driver's number in what was typed, or pasted from nvidia-smi's first line.

@@ -116,7 +116,11 @@ def test_an_address_opens_what_it_was_copied_from(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "typed", ["NVIDIA GeForce RTX 3090", "rtx3090", "RTX 3090", "3090", "geforce gtx 3090", "8.6", "sm_86"]
+    "typed",
+    [
+        *("NVIDIA GeForce RTX 3090", "rtx3090", "RTX 3090", "3090", "geforce gtx 3090", "8.6", "sm_86"),
+        *("nvidia 3090", "3080ti", "2x RTX 3090", "A6000"),
+    ],
 )
 def test_a_card_is_typed_as_people_write_it(site: Path, typed: str) -> None:
     with opened(f"file://{site}/index.html#framework=tensorflow&version=2.4.1") as tab:
