@@ -315,13 +315,13 @@ def missing(every: ImportSet, roots: Mapping[str, Iterable[str]]) -> Iterator[Mi
     """What imports of ``roots``, modules by distribution, certainly lack; the first for each two wheels."""
     found = list(_Walk(every).run(roots))
     lacks: list[Lack] = list(dict.fromkeys((one.module, one.name, one.giver) for one in found))
+    givers = {lack[2] for lack in lacks}
+    for wheel in sorted(every.wheels, key=lambda one: one.name not in givers):  # what they may add is most
+        answers = every.brings(wheel.name, lacks) if lacks else ()
+        said = (lack[1] and wheel.name == lack[2] and every.says_gone(lack[0], lack[1]) for lack in lacks)
+        rows = zip(lacks, answers, said, strict=True)
+        lacks = [lack for lack, brought, gone in rows if brought is False or gone]
     left = set(lacks)
-    for wheel in every.wheels if lacks else ():
-        answers = every.brings(wheel.name, lacks)
-        for lack, brought in zip(lacks, answers, strict=True):
-            said = lack[1] is not None and wheel.name == lack[2] and every.says_gone(lack[0], lack[1])
-            if brought is not False and not said:
-                left.discard(lack)
     pairs = set[tuple[str, str]]()
     for one in found:
         if (one.module, one.name, one.giver) in left and (one.taker, one.giver) not in pairs:

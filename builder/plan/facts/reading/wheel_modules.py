@@ -266,17 +266,39 @@ def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:
         content = _ATTACH.sub(b"", content)
     if not name:
         return _may_bring_module(content, module, own=own)
-    if own and re.search(_FINDERS, content):
+    if (own and re.search(_FINDERS, content)) or _adds_whichever(content, module, own=own):
         return True
     if name not in content:
         return False
     word = re.escape(name)
     stored = rb"(?:^|[;:])[ \t]*(?:[\w.,\[\]\"' \t]*\.)" + word + rb"\b[^\n=(]*=(?!=)"
-    if re.search(stored, content, re.MULTILINE):
+    if b"." + name in content and re.search(stored, content, re.MULTILINE):
         return True
     if not re.search(rb"['\"]" + word + rb"['\"]", content):
         return False
     return _adds_texts(content) if own else _adds_texts_to(content, module)
+
+
+def _adds_whichever(content: bytes, module: bytes, *, own: bool) -> bool:
+    """Whether a source adds names that it puts together to a module, by whichever name it goes there."""
+    last = module.rpartition(b".")[2]
+    if not (b"setattr(" in content or b"__dict__" in content or b"vars(" in content):
+        return False
+    every = _aliases(content, last) if last in content else b""
+    if own:  # in its own wheel a function may get it, too
+        every += (b"|" if every else b"") + rb"\w*mod(?:ule)?|namespace|ns|pkg|package"
+    if not every:
+        return False
+    target = rb"(?:\w+\.)*(?:" + every + rb")"
+    adds = rb"setattr\(\s*" + target + rb"\s*,\s*(?!['\"])|\bvars\(\s*" + target + rb"\s*\)"
+    return re.search(adds + rb"|\b" + target + rb"\.__dict__\b", content) is not None
+
+
+def _aliases(content: bytes, last: bytes) -> bytes:
+    """The names that a module goes by in a source, as alternatives of a pattern."""
+    word = re.escape(last)
+    named = re.findall(rb"\bimport\b[^\n]*\b" + word + rb"[ \t]+as[ \t]+(\w+)", content)
+    return b"|".join({word, *named})
 
 
 def _may_bring_module(content: bytes, module: bytes, *, own: bool) -> bool:
@@ -296,9 +318,7 @@ def _adds_texts(content: bytes) -> bool:
 
 def _adds_texts_to(content: bytes, module: bytes) -> bool:
     """The same, to one module, by whichever name it goes in the source."""
-    last = re.escape(module.rpartition(b".")[2])
-    aliases = {last, *re.findall(rb"\bimport\b[^\n]*\b" + last + rb"[ \t]+as[ \t]+(\w+)", content)}
-    every = b"|".join(aliases)
+    every = _aliases(content, module.rpartition(b".")[2])
     direct = rb"(?:setattr|vars)\([ \t\n]*(?:\w+\.)*(?:" + every + rb")\b|\b(?:" + every + rb")\.__dict__"
     quoted = rb"['\"]" + re.escape(module) + rb"['\"]"
     return bool(re.search(direct, content) or (b"sys.modules" in content and re.search(quoted, content)))

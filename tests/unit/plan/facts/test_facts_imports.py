@@ -63,6 +63,9 @@ def test_a_name_that_the_other_wheel_lacks_is_refused(cell, tmp_path) -> None:
         ("other/__init__.py", "import sys\nsetattr(sys.modules['giver.sub'], 'gone', 1)\n"),
         ("other.pth", "import giver.sub; giver.sub.gone = 1\n"),
         ("giver/late.py", "from . import sub\nfor n in ['gone']:\n    setattr(sub, n, 1)\n"),
+        ("giver/late.py", "def add(x):\n    from giver import sub\n    setattr(sub, x.__name__, x)\n"),
+        ("giver/late.py", "def add(module, names):\n    for n in names:\n        setattr(module, n, 1)\n"),
+        ("other/__init__.py", "import giver.sub as s\nfor n in f():\n    setattr(s, n, 1)\n"),
         ("giver/late.py", "def add(m):\n    m.gone = 1\n"),
     ],
 )
