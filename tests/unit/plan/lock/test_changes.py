@@ -37,7 +37,7 @@ def _pinned(*wheels: Wheel, **changes: Any) -> Pinned:
 
 
 NOW = int(datetime.now(UTC).timestamp())
-LISTS = ReleaseFile("bookworm-security", NOW, NOW + 1000, NOW)
+LISTS = ReleaseFile("bookworm-security", NOW, NOW + 100_000, NOW)
 
 
 def _today(*debs: tuple[str, str], security: Mapping[str, str] | None = None, **lists: Any) -> SuiteToday:
