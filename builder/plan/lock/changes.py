@@ -317,7 +317,7 @@ def _asked_of(wheel: Wheel, pinned: Pinned) -> Iterator[tuple[str, Requirement]]
 
 
 def _all_asked(pinned: Pinned) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Who asks, for what, and the extras by which its marker is judged; of wheels as read, and as on record."""
+    """Who asks, for what, and the extras that judge its marker; of wheels as read, and as on record."""
     cell = pinned.cell
     wanted = [parsed for text in framework_texts(cell) if (parsed := requirement(text)) is not None]
     extras = {canonical(parsed.name): ("", *sorted(parsed.extras)) for parsed in wanted}
