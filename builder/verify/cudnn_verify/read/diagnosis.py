@@ -111,6 +111,7 @@ def diagnose(reading):
     """The answer as one document: causes, the likeliest first, the facts read, the next thing to look at."""
     facts = TextFacts(reading.lines)
     facts.places |= reading.places
+    facts.empty = reading.empty
     findings, harmless = find(reading.lines, facts)
     told = find_facts(reading.lines, facts)
     if _hides_its_cause(findings):

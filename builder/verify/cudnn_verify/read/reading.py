@@ -66,6 +66,8 @@ class TextReading(object):
         self._words, self._failures = re.compile(texts["words"]), texts["failures"].split(b"|")
         self._vocabulary = None
         self._room, self._last = _MOST_LINES, deque(maxlen=_MOST_LINES)
+        self.empty = True
+        """Whether all texts are blank."""
         self.places = set()
         """``notebook`` and ``colab``, if a notebook's own metadata says so."""
 
@@ -73,6 +75,7 @@ class TextReading(object):
         """Read one text. ``size`` in bytes, None if unknown."""
         head = stream.read(_CHUNK)
         self.sources.append(name)
+        self.empty = self.empty and not head.strip()
         if not head.strip():
             self.notes.append("%s is empty" % name)
         if b"\0" in head[:4096] and not head.startswith((b"\xff\xfe", b"\xfe\xff")):

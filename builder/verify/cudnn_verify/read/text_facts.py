@@ -107,7 +107,7 @@ class TextFacts(object):
         self.__dict__.update((name, False) for name in read_patterns()["flags"])
         self.__dict__.update((name, True) for name in _fitting("flags", text))
         words = read_patterns()["reading"]["failures"].split("|")
-        self.empty, self.fails = not text.strip(), any(word in text for word in words)
+        self.fails = any(word in text for word in words)
         self._packages(text)
         self._requirements(text)
         self._machine(text)
