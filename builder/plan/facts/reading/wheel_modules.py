@@ -285,7 +285,7 @@ def _adds_whichever(content: bytes, module: bytes, *, own: bool) -> bool:
     if not (b"setattr(" in content or b"__dict__" in content or b"vars(" in content):
         return False
     every = _aliases(content, last) if last in content else b""
-    if own:  # in its own wheel a function may get it, too
+    if own and b"monkeypatch" not in content:  # in its own wheel a function may get it, too; not in its tests
         every += (b"|" if every else b"") + rb"\w*mod(?:ule)?|namespace|ns|pkg|package"
     if not every:
         return False
