@@ -7,6 +7,7 @@ from both, that a name is missing, holds whatever the module does.
 import ast
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -167,7 +168,10 @@ def names_of(content: bytes, module: str, *, package: bool) -> ModuleNames:
     try:
         text = _decoded(content)
         reader = _Reader(module, text, package=package)
-        return reader.read(ast.parse(content))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of others' escapes and comparisons
+            tree = ast.parse(content)
+        return reader.read(tree)
     except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
         return UNREAD
 

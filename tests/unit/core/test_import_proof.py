@@ -68,6 +68,7 @@ def proof(
         "import warnings\nwith warnings.catch_warnings():\n    from giver import gone",
         "class A:\n    from giver import gone",
         "import giver.sub as s\ns.gone",
+        "x = '\\d' is 1\nfrom giver import gone",
         "if __TAKER_SETUP__:\n    pass\nelse:\n    from giver import gone",
     ],
 )
