@@ -111,7 +111,9 @@ class Server:
             wanted = request.headers.get("range")
             if not (wanted and ranges):
                 return Answer(200, content, {"Content-Type": "application/octet-stream"})
-            start = int(wanted.removeprefix("bytes=").partition("-")[0])
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            # without a first byte it is a number of last ones: RFC 9110, 14.1.2
+            start = int(first) if first else max(0, len(content) - int(last))
             if start >= len(content):
                 return Answer(416)
             return Answer(

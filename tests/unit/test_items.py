@@ -133,6 +133,7 @@ OF_ONE_ITEM = {
     ("image/compose/layer_build.py", "wheel"): "layers of one image",
     ("image/compose/layer_plan.py", "plan"): "layers of one image",
     ("image/layers/compression.py", "_send"): "pieces of one layer",
+    ("plan/facts/reading/wheel_modules.py", "_shelf"): "wheels of one lock",
     ("sources/index/availability.py", "pages"): "pages of an index; each answers with its own reason",
     ("plan/resolve/proof.py", "prove"): "proposals; each answers with its own reason",
     ("release/colab/sources.py", "build_missing"): "sources of one runtime; each answers with its own reason",

@@ -11,11 +11,9 @@ from ..common.framework_builds import card_within, serves
 from ..common.package_facts import all_apart, two_of_a_family
 from ..common.remedies import Remedies
 from ..common.requirements import two_that_exclude
-from ..common.tables import Releases, cudnn_of_torch, read_facts, read_patterns
+from ..common.tables import Releases, cudnn_of_torch, read_facts, read_patterns, told_names
 from ..common.versions import cudnn_rule, dotted, numbers
 
-_BUILDS = ("torch", "onnxruntime", "paddlepaddle-gpu", "jax", "tensorflow", "ctranslate2")
-"""Frameworks whose builds the tables know by the cards that they have code for."""
 _MIXED_BY_DEFAULT = ("vllm", "sgl-kernel", "sglang-kernel")
 """Packages whose wheel on PyPI is for one CUDA, and that say nothing of it in their version."""
 
@@ -71,7 +69,9 @@ def build_without_card(facts, detail):
     cards = [numbers(capability) for capability in facts.capabilities]
     if facts.arch_list or not cards or "jetson" in facts.places or any(card < (3, 7) for card in cards):
         return None
-    named = [name for name in _BUILDS if name in facts.packages]
+    # CuPy's builds differ by the package's name, and compile their kernels here
+    named = [name for name in told_names() if name in facts.packages and name != "cupy"]
+    named.sort(key=lambda name: name != "torch")
     for name in named[:1] or ["torch"]:
         remedies = Remedies(facts, detail, (name,))
         version = facts.packages.get(name) or ""

@@ -271,7 +271,7 @@ def test_which_proposals_stand_does_not_depend_on_the_load_of_the_machine(monkey
 
 def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
     """PyTorch's own index may be out of reach: the nearest is proposed by the rules, and that is said."""
-    monkeypatch.setattr(substitutes, "solved", lambda one, *_: (replace(one, unasked="no answer"), ()))
+    monkeypatch.setattr(substitutes, "solved", lambda one, *_, **__: (replace(one, unasked="no answer"), ()))
     wanted = demanded("torch==1.5.0+cu101", "torchvision==0.6.0+cu101", gpus=("RTX4090",))
     found = substitutes.nearest(wanted, object(), {})
     assert found is not None
