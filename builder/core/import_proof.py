@@ -102,7 +102,7 @@ class Missing:
     path: str
     line: int
     giver: str
-    """The distribution that lacks it."""
+    """The distribution that lacks it; empty if no distribution has a module of that name."""
     module: str
     name: str | None
     """None where the module itself is missing."""
@@ -119,7 +119,7 @@ class Missing:
 
 
 Lack = tuple[str, str | None, str]
-"""A module, the name that it lacks, None if it is lacking itself, and the wheel that would have it."""
+"""A module, the name that it lacks, None if it is lacking itself, and the wheel that would have it, or ''."""
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,18 @@ class ImportSet:
     """Whether a word is anywhere in a wheel's sources; None if they were not read."""
     brings: Callable[[str, Sequence[Lack]], Sequence[bool | None]]
     """Whether a wheel's sources may add each of these to the module of another place."""
+    whole: bool = False
+    """Whether nothing else can be imported, but for Python's own modules."""
     _modules: dict[str, _Owned] = field(default_factory=dict)
     _folders: dict[str, set[str]] = field(default_factory=dict)
+    _inner: set[str] = field(default_factory=set)
+    """Names of modules below others: a path of a wheel's own may make them outermost ones."""
     _outcomes: dict[str, Executed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for wheel in self.wheels:
+            for name in (*wheel.modules, *wheel.folders):
+                self._inner.update(name.split(".")[1:])
             for name, path in wheel.modules.items():
                 if name.partition(".")[0] in OF_PYTHON:
                     continue  # Python's own comes first
@@ -233,6 +239,9 @@ class ImportSet:
     def lacks_module(self, module: str) -> str | None:
         """The part of a module's name that is certainly not there."""
         parts = module.split(".")
+        if not self.there(parts[0]):
+            known = parts[0] in OF_PYTHON or parts[0] in self._inner or parts[0].startswith("_")
+            return parts[0] if self.whole and not known else None
         for number in range(2, len(parts) + 1):
             part = ".".join(parts[:number])
             if self.there(part):
@@ -353,7 +362,8 @@ class _Walk:
     def lacking(self, module: str, outcome: "Executed") -> Iterator[Missing]:
         taker = self.every.owner(module)
         for line, lacked, name, used in outcome.lacks:
-            giver = self.every.owner(lacked if name is not None else lacked.rpartition(".")[0])
+            above = lacked if name is not None else lacked.rpartition(".")[0]
+            giver = self.every.owner(above) if above else ""
             if taker is None or giver is None or giver == taker:
                 continue
             self.pairs[taker, giver] += 1

@@ -13,14 +13,24 @@ Files = dict[str, str]
 
 
 def lacks(
-    taker: str | Files, giver: str | Files, *, python: int = 12, more: Files | None = None
+    taker: str | Files,
+    giver: str | Files,
+    *,
+    python: int = 12,
+    more: Files | None = None,
+    whole: bool = False,
 ) -> list[str]:
     """What ``import taker`` lacks, where nothing outside of the modules adds anything."""
-    return [one.lacked for one in proof(taker, giver, python=python, more=more)]
+    return [one.lacked for one in proof(taker, giver, python=python, more=more, whole=whole)]
 
 
 def proof(
-    taker: str | Files, giver: str | Files, *, python: int = 12, more: Files | None = None
+    taker: str | Files,
+    giver: str | Files,
+    *,
+    python: int = 12,
+    more: Files | None = None,
+    whole: bool = False,
 ) -> list[Missing]:
     sources: dict[str, Files] = {
         "taker": {"taker/__init__.py": taker} if isinstance(taker, str) else taker,
@@ -41,7 +51,14 @@ def proof(
     def mentions(wheel: str, word: str) -> bool:
         return any(word in text for text in sources[wheel].values())
 
-    every = ImportSet(wheels, read, python, mentions=mentions, brings=lambda _, lacks: [False] * len(lacks))
+    every = ImportSet(
+        wheels,
+        read,
+        python,
+        mentions=mentions,
+        brings=lambda _, lacks: [False] * len(lacks),
+        whole=whole,
+    )
     return list(missing(every, {"taker": by_name["taker"].roots}))
 
 
@@ -298,3 +315,35 @@ def test_a_wheel_of_100_000_modules_and_circles_take_no_time() -> None:
     chain = {f"giver/c{n}.py": f"from .c{n + 1} import *\n" for n in range(300)}
     assert lacks("from giver import gone", {"giver/__init__.py": "from .c0 import *\n", **chain}) == []
     assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    "taker",
+    [
+        "import absent",
+        "from absent.inner import name",
+        "try:\n    import absent\nexcept ImportError:\n    raise",
+    ],
+)
+def test_a_module_that_no_wheel_has_is_lacking_where_there_is_nothing_else(taker) -> None:
+    """spaCy 3.8.2 takes click, which typer brought until it did no more."""
+    (one,) = proof(taker, "", whole=True)
+    assert (one.lacked, one.giver, one.taker) == ("absent", "", "taker")
+    assert lacks(taker, "") == [], "a base may have it"
+
+
+@pytest.mark.parametrize(
+    ("taker", "more"),
+    [
+        ("import json, imp, distutils, tomllib, asyncore", {}),
+        ("import _absent", {}),
+        ("try:\n    import absent\nexcept ImportError:\n    absent = None", {}),
+        ("def f():\n    import absent", {}),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import absent", {}),
+        ("import absent", {"more/_vendor/absent/__init__.py": ""}),
+        ("import absent", {"absent/data.txt": ""}),
+        ("import absent", {"absent.cpython-312-x86_64-linux-gnu.so": ""}),
+    ],
+)
+def test_a_module_that_may_be_there_is_not_lacking(taker, more) -> None:
+    assert lacks(taker, "", more=more, whole=True) == []

@@ -65,7 +65,10 @@ def imports_of(
     shelf = _shelf(wheels, cache, opened)
     try:
         found = _proven(cell, shelf)
-        return tuple(replace(one, older=_mend(shelf[one.giver], one, cell, cache, older)) for one in found)
+        return tuple(
+            replace(one, older=_mend(shelf[one.giver], one, cell, cache, older)) if one.giver else one
+            for one in found
+        )
     finally:
         for one in shelf.values():
             one.keep()
@@ -88,6 +91,7 @@ def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"]) -> tuple[Missing, ...]:
         minor(cell.python) or 0,
         mentions=lambda wheel, word: shelf[wheel].mentions(word),
         brings=lambda wheel, lacks: shelf[wheel].brings(lacks),
+        whole=_alone(cell),
     )
     if len(files) < len(shelf):
         return ()  # a wheel that nobody has read may bring anything
@@ -96,6 +100,12 @@ def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"]) -> tuple[Missing, ...]:
         name: shelf[name].roots for one in named if one is not None and (name := canonical(one.name)) in shelf
     }
     return tuple(missing(every, roots))
+
+
+def _alone(cell: Cell) -> bool:
+    """Whether the image has no packages of Python but the lock's: a base's own are read nowhere."""
+    of_debian = any(name.startswith("python3") for name in cell.apt)
+    return cell.base.kind == "rootfs" and cell.profile == "plain" and not of_debian
 
 
 def _mend(giver: "_Shelved", lack: Missing, cell: Cell, cache: Path | None, releases: Releases | None) -> str:

@@ -17,6 +17,12 @@ def imports(stack: Stack) -> Iterator[Finding]:
 
 def _finding(one: Missing, taker: str, giver: str) -> Finding:
     through = f", which an import of {one.root} imports," if one.root != one.taker else ""
+    if not giver:
+        return impossible(
+            f"{taker}{through} imports {one.lacked}, which nothing in the lock brings and {one.taker} does "
+            f"not ask for: the import ends; add it to pip, or take another release of {one.taker}",
+            Value(f"{one.path}, line {one.line}", one.lacked, Source("wheel", taker)),
+        )
     way = f"another release of {one.taker}"
     way += f", or {one.giver} {one.older}, which has it" if one.older else f" or of {one.giver}"
     return impossible(

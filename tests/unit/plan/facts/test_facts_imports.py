@@ -53,6 +53,35 @@ def test_a_name_that_the_other_wheel_lacks_is_refused(cell, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "outcomes"),
+    [
+        ({}, ["impossible"]),
+        ({"apt": ("python3-click",)}, []),
+        ({"base": "nvidia/cuda:12.4.1-base-ubuntu22.04"}, []),
+    ],
+)
+def test_a_module_that_no_wheel_brings_is_refused_where_a_base_has_none(
+    make, tmp_path, more, outcomes
+) -> None:
+    cell = make(
+        "torch==2.11.0",
+        **{"python": "3.12", "base": "rootfs:debian/bookworm", "cuda": "wheels", "pip": ("taker",)} | more,
+    )
+    found = judged(
+        cell, tmp_path, wheel("taker", "1.0", {"taker/__init__.py": "from click import Context\n"})
+    )
+    assert [outcome for outcome, _ in found] == outcomes
+    if found:
+        assert "imports click, which nothing in the lock brings" in found[0][1]
+
+
+def test_a_module_that_a_wheel_puts_among_the_modules_is_not_lacking(cell, tmp_path) -> None:
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "import other\nimport absent\n"})
+    other = wheel("other", "1.0", {"other/__init__.py": "import sys\nsys.modules['absent'] = object()\n"})
+    assert judged(cell, tmp_path, taker, other) == []
+
+
+@pytest.mark.parametrize(
     ("file", "text"),
     [
         ("other/__init__.py", "import giver.sub\ngiver.sub.gone = 1\n"),
