@@ -153,10 +153,12 @@ WITHOUT_A_TABLE = {
     # broken by a major release of what it stands beside, whichever else is there
     *(
         "chromadb",
+        "dgl",
         "imgaug",
         "jaxlib",
         "keras-cv",
         "librosa",
+        "networkx",
         "segmentation-models",
         "tensorboard",
         "tf-agents",
