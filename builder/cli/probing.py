@@ -42,8 +42,18 @@ def ask_probe(*arguments: str, said: str | None = None) -> int:
             message, _, causes = message.partition("; there are: ")  # sixty of them
             near = difflib.get_close_matches(arguments[-1], causes.split(", "), n=3)
             message += f"; did you mean {' or '.join(near)}?" * bool(near)
-            hint = "docs/causes.md has every cause; `rtbuild diagnose FILE` reads a whole log"
+            hint = _about(arguments[-1])
         raise UsageError(message, hint=hint)
     if done.stderr:
         say(done.stderr.removesuffix("\n"))
     return done.returncode
+
+
+def _about(text: str) -> str:
+    """What to type for a text that is no cause and no message."""
+    from builder.plan.facts.tables import load
+
+    words = set(re.findall(r"[a-z][\w-]*", text.lower()))
+    named = [row.distribution for row in load().registry if {row.name, row.distribution} & words]
+    found = f"`rtbuild resolve {named[0]} --gpu CARD` says what fits a card; " if named else ""
+    return f"{found}docs/causes.md has every cause; `rtbuild diagnose FILE` reads a whole log"

@@ -426,6 +426,12 @@ def test_diagnose_takes_the_message_itself() -> None:
     assert "cannot read train of today.log" in missing.stderr
 
 
+def test_explain_of_a_framework_leads_to_resolve(tmp_path: Path) -> None:
+    done = rtbuild("explain", "torch 2.6", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "hint: `rtbuild resolve torch --gpu CARD`" in done.stderr
+
+
 def test_explain_lists_what_is_near_and_not_every_cause(tmp_path: Path) -> None:
     for folder, code in ((tmp_path, 2), (ROOT, 3)):
         done = rtbuild("explain", "cudnn-to-old", cwd=folder)
