@@ -17,12 +17,12 @@ _BRANDS = frozenset(("nvidia", "tesla", "geforce", "quadro", "grid", "jetson", "
 _SERIES = {"gtx": "rtx", "rtx": "gtx"}
 _BEGIN = re.compile(
     r"(?<![\w./-])(?:(?P<brand>(?i:NVIDIA|Tesla|GeForce|Quadro|GRID|Jetson|AGX|TITAN|RTX|GTX|GT|MX|CMP)(?![a-z]))"
-    r"|[A-Z]{1,3}\d{1,4}[A-Za-z]{0,3}(?![\w.])|[A-Z][a-z]+(?= \(nvgpu\)))"
+    r"|[A-Z]{1,3}\d{1,4}[A-Za-z]{0,3}(?!\w|\.\w)|[A-Z][a-z]+(?= \(nvgpu\)))"
 )
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[ _(-]{1,2}[A-Za-z0-9]+){0,7}")
 _AFTER = re.compile(
     r"[ (]+(?:with(?! max)|has|have|is|are|was|and|or|on|in|at|by|to|of|for|from|but|which|that|as|using|"
-    r"needs|not|sm_?\d+|via|under)\b.*",
+    r"needs|not|sm_?\d+|via|under|after|before|since|when|while|skipped|detected|fails|failed|compute)\b.*",
     re.IGNORECASE | re.DOTALL,
 )
 """Words of a sentence behind a name, and what follows them; ``with Max-Q Design`` is part of one."""
@@ -66,7 +66,7 @@ def cards_in(text: str, known: KnownCards) -> "Iterator[tuple[str, str]]":
         if not rest and re.match(r" ?(?:\.\.\.|…)", after) and not _alike(name, known):
             continue
         end = begin.start() + len(written)
-        yield written, name
+        yield written.partition("(")[0].rstrip(), name
 
 
 def _alike(begin: str, known: KnownCards) -> bool:

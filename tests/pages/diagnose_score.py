@@ -79,9 +79,9 @@ is for another cause. In its row a cause among two is right where it is first, a
 Its threads of none of rtbuild's faults keep these grades, so that silence is no right answer there.
 The sixth was graded likewise: of its 46 answers 20 name the true cause alone, 3 name it among two, 6 come
 near it, 2 are wrong and 15 silent; 8 have a command that mends, 5 one that does harm.
-The seventh was graded by somebody who saw no code: of its 55 answers 19 name the true cause alone, 11 name it
-among two or three, 3 are half right, 5 wrong and 17 silent; 7 have a command that mends, 6 one that comes near,
-9 one that does harm. Silence counts as right for 4 of the 6 whose fault is none of rtbuild's.
+The seventh was graded by somebody who saw no code: of its 55 answers 19 name the true cause alone, 11 name
+it among two or three, 3 are half right, 5 wrong and 17 silent; 7 have a command that mends, 6 one that comes
+near, 9 one that does harm. Five of its threads are of none of rtbuild's faults.
 """
 
 

@@ -125,7 +125,8 @@ def _cupy_of_machine(remedies):
     """CuPy's wheel for the CUDA of the toolkit that is here: [the one to remove, the one to install]."""
     here = [name for name in getattr(remedies.here, "here", ()) if re.match(r"cupy-cuda\d\dx$", name)]
     nvcc = numbers(getattr(remedies.here, "nvcc", None))
-    major = nvcc[0] if nvcc else getattr(remedies.here, "toolkit", None)
+    told = getattr(remedies.here, "toolkit", None) or getattr(remedies.here, "image_major", None)
+    major = nvcc[0] if nvcc else told
     return "cupy-cuda%dx" % major if len(here) == 1 and major in (12, 13) else None
 
 
@@ -636,10 +637,38 @@ def _kernels_of_sglang(remedies):
 def _vllm(remedies):
     """vLLM in the release that is here, for a library of another CUDA."""
     told = remedies.library_major() or remedies.known("wants-the-CUDA-here")
-    if "vllm" not in remedies.here.printed_by or not told:
+    failed = getattr(remedies.here, "importing", None)  # whose module fails, not whoever imports it
+    if "vllm" not in remedies.here.printed_by or not told or failed not in (None, "vllm"):
         return None
     version = remedies.here.packages.get("vllm")
     return "vllm" + ("==" + version.partition("+")[0] if version else "")
+
+
+def _conda_library(remedies):
+    """conda-forge's name of the library that a text is about."""
+    name = (remedies.detail.get("what") or "").lower()
+    return name if name.startswith("lib") or name in ("cudnn", "nccl") else "lib" + name if name else None
+
+
+def _asked_library(remedies):
+    """The library that a line asks for, in whichever place of it."""
+    return next(
+        (remedies.detail[key] for key in ("library", "first", "later") if remedies.detail.get(key)), None
+    )
+
+
+def _vllm_of_torch(remedies):
+    """vLLM's own wheel for the CUDA of the PyTorch here: https://docs.vllm.ai/en/latest/getting_started/installation/gpu/"""
+    version = (remedies.here.packages.get("vllm") or "").partition("+")[0]
+    variant = (remedies.here.packages.get("torch") or "").partition("+")[2]
+    if not version or variant not in ("cu129", "cu130"):
+        return None
+    return "vllm==%s --extra-index-url https://wheels.vllm.ai/%s/%s --torch-backend=%s" % (
+        version,
+        version,
+        variant,
+        variant,
+    )
 
 
 def _module_wheel(remedies):
@@ -787,6 +816,16 @@ PACKAGE_FACTS = {
     "torch-for-driver": _torch_for_driver,
     "kernels-of-sglang": _kernels_of_sglang,
     "vllm-here": _vllm,
+    "vllm-of-torch": _vllm_of_torch,
+    "other-nixl": lambda r: {13: "nixl-cu12", 12: "nixl-cu13"}.get(r.library_major(_asked_library(r))),
+    "cupy-of-image": lambda r: next(
+        ("cupy-cuda%sx" % r.detail[key] for key in ("image", "base") if r.detail.get(key)), None
+    ),
+    "cupy-of-other-image": lambda r: next(
+        ("cupy-cuda%sx" % r.detail[key] for key in ("cupy", "wheel") if r.detail.get(key)), None
+    ),
+    "conda-library": _conda_library,
+    "good-release": lambda r: r.detail.get("good"),
     "module-wheel": _module_wheel,
     "legacy-branch": lambda r: r.detail.get("branch"),
     "files-told": lambda r: bool(r.owners() or r.detail.get("stem")),

@@ -28,6 +28,16 @@ _CUT_OFF = re.compile(
 _PIP = re.compile(r"(?:(?<=^)|(?<=&& ))(?:uv )?pip(?= (?:un)?install)")
 _AS_UV = re.compile(r"(?<!uv )\bpip(?= (?:un)?install)")
 _PORTABLE = r".\\python_embeded\\python.exe -s -m pip"
+_NOT_BY_IMAGE = (
+    "half",
+    "another attention",
+    "smaller kernels",
+    "the release that works",
+    "a later llama.cpp",
+    "one UCX",
+    "the CUDA 12 part",
+    "the other nixl",
+)
 _MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
 _NUMPY_SIZES = {("96", "88"): "numpy<2", ("88", "96"): "numpy>=2", ("88", "80"): "numpy>=1.20,<2"}
@@ -53,6 +63,8 @@ class Remedies(FrameworkBuilds):
             self.here, "python_here", True
         ):
             found = [command for command in found if command.where not in ("pip", "conda")]
+        if {"arch-linux", "fedora"} & self.here.places:
+            found = [command for command in found if command.where != "apt"]
         if "nix" in self.here.places:  # neither apt nor /usr/local is there
             found = [c for c in found if c.where != "apt" and "/usr/local" not in c.text]
         if getattr(self.here, "uv_project", False):
@@ -196,7 +208,7 @@ class Remedies(FrameworkBuilds):
             {"jetson", "aarch64", "macos"} & self.here.places
             or self._holds("no-image")
             and self.torch_has_code()
-            or self.detail.get("requirement") in ("half", "another attention", "smaller kernels")
+            or self.detail.get("requirement") in _NOT_BY_IMAGE
         ):
             return None
         if self.rows and not any(map(_has_base, self.rows)):

@@ -35,7 +35,7 @@ def _driver_toolkit(remedies):
 def _last_compiler(remedies):
     """The newest GCC that the nvcc here accepts: by its message, else by its version where GCC is newer."""
     nvcc, rows = numbers(getattr(remedies.here, "nvcc", None)), read_patterns()["newest-gcc"].items()
-    known = next((newest for floor, newest in rows if nvcc >= numbers(floor)), None) if nvcc else None
+    known = next((newest for floor, newest in rows if not nvcc or nvcc >= numbers(floor)), None)
     here = getattr(remedies.here, "gcc", None)
     return remedies.detail.get("last") or (known if here and known and int(here) > int(known) else None)
 
@@ -174,7 +174,20 @@ def _math_functions(remedies):
     return found.group(1) if found else "/usr/local/cuda/include/crt/math_functions.h"
 
 
+def _header_package(remedies):
+    """The -dev package with the header that was not found."""
+    return read_patterns()["header-packages"].get((remedies.detail.get("what") or "").partition(".")[0])
+
+
+def _dropped(remedies):
+    asked, nvcc = _arch_asked(remedies), numbers(getattr(remedies.here, "nvcc", None))
+    return bool(asked and asked < (7, 5) and nvcc >= (13,))
+
+
 TOOLKIT_FACTS = {
+    "header-package": _header_package,
+    "toolkit-branch": lambda r: read_patterns()["toolkit-driver"].get(getattr(r.here, "nvcc", None) or ""),
+    "arch-dropped": _dropped,
     "told-old": _told_old,
     "one-toolkit": _one_toolkit,
     "code-for": _code_for,

@@ -15,6 +15,7 @@ from ..common.versions import dotted, numbers
 from .fact_faults import FACT_FAULTS, cuda_of_variant
 from .text_facts import CUDA_NUMBERED
 
+_OF_ANY_CUDA = re.compile(r"libcurand\.so\.10\b")
 # Libraries of Windows whose number is CUDA's major
 _DLL_OF_CUDA = re.compile(r"(?:cublas(?:Lt)?|cudart|npp\w+)64_(\d\d)\.dll")
 
@@ -318,6 +319,24 @@ def _cuda_of_build(facts):
 CONDITIONS = {
     **FACT_FAULTS,
     "driver-below-build": _driver_below_build,
+    "library-of-any-cuda": lambda _, detail: (
+        _OF_ANY_CUDA.search(detail["matched"])
+        and "CUDA 12 and 13 both have this library: none of any is where the loader looks"
+    ),
+    "dev-package-told": lambda facts, _: (
+        facts.no_dev_package
+        and facts.kernels_at_run
+        and "the library for linking is missing, too: the package with both, -dev, is not installed"
+    ),
+    "arch-dropped": lambda facts, detail: (
+        detail.get("arch")
+        and len(detail["arch"]) == 2
+        and int(detail["arch"]) < 75
+        and numbers(facts.nvcc) >= (13,)
+        and "nvcc %s makes no code before compute_75" % facts.nvcc
+    ),
+    "no-deps": lambda facts, _: facts.no_deps and "PyTorch was installed without what it depends on",
+    "no-toolkit-told": lambda facts, _: facts.no_toolkit_told and "no CUDA was installed here",
     "onnxruntime-named": lambda facts, _: (
         "onnxruntime" in facts.named and "torch" not in facts.named and "ONNX Runtime printed it"
     ),

@@ -102,11 +102,15 @@ def nvcc_of_other_major(facts, detail):
 def gcc_above_nvcc(facts, _):
     """Something is compiled here by a GCC that is newer than the nvcc here accepts."""
     nvcc, rows = numbers(facts.nvcc), read_patterns()["newest-gcc"].items()
-    newest = next((int(newest) for floor, newest in rows if nvcc >= numbers(floor)), None)
-    if not nvcc or not facts.gcc or newest is None or int(facts.gcc) <= newest:
+    accepted = [int(newest) for floor, newest in rows if not nvcc or nvcc >= numbers(floor)]
+    newest = accepted[0] if accepted else None
+    if not facts.gcc or newest is None or int(facts.gcc) <= newest:
         return None
     if not (facts.building or facts.compiling):
         return None
+    if not nvcc:
+        none = "GCC %s is here, and no nvcc on record accepts one above %d" % (facts.gcc, newest)
+        return none if facts.cuda_compiled else None
     return "GCC %s is here, and the nvcc of CUDA %s accepts GCC up to %d" % (facts.gcc, dotted(nvcc), newest)
 
 
@@ -167,7 +171,7 @@ def cupy_of_other_cuda(facts, _):
     built = {
         int(found.group(1)) for found in map(re.compile(r"cupy-cuda(\d\d)x$").match, facts.here) if found
     }
-    machine = {numbers(facts.nvcc)[0]} if facts.nvcc else {facts.toolkit} - {None}
+    machine = {numbers(facts.nvcc)[0]} if facts.nvcc else {facts.toolkit or facts.image_major} - {None}
     if len(built) != 1 or len(machine) != 1 or built == machine or "torch" in facts.packages:
         return None
     return "CuPy is built for CUDA %d, and the toolkit here is of CUDA %d" % (built.pop(), machine.pop())
@@ -313,7 +317,52 @@ def card_after_build(facts, detail):
     )
 
 
+def list_without_card(facts, _):
+    """A list of architectures in the text has none whose machine code the card runs, and the text tells that
+    the card is left out: of older code as PTX a driver makes some, which programs with a list do not ask for.
+    """
+    cards = [numbers(capability)[:2] for capability in facts.capabilities]
+    listed = facts.compiled_for
+    served = any(_runs(code, card) for code in listed for card in cards)
+    if not listed or not cards or not facts.left_out or served:
+        return None
+    card = facts.cards[0] if facts.cards else "the card"
+    told = ", ".join("%d.%d" % code for code in sorted(listed))
+    return "%s has compute capability %s, and the list is %s" % (card, facts.capability, told)
+
+
+def _runs(code, card):
+    return code[0] == card[0] and code[1] <= card[1]
+
+
+def card_before_image(facts, _):
+    """CUDA 13 dropped all cards before 7.5:
+    https://docs.nvidia.com/cuda/archive/13.0.0/cuda-toolkit-release-notes/index.html
+    """
+    cards = [numbers(capability) for capability in facts.capabilities]
+    if 13 not in facts.image_majors or not cards or not all((3, 0) <= card < (7, 5) for card in cards):
+        return None
+    card = facts.cards[0] if facts.cards else "the card"
+    return "%s has compute capability %s, and the image is of CUDA 13" % (card, facts.capability)
+
+
+def nvcc_known_bad(facts, _):
+    """13.2: https://github.com/ggml-org/llama.cpp/pull/28784"""
+    return facts.nvcc == "13.2" and "llama-cpp" in facts.places and "it was compiled by nvcc 13.2"
+
+
+def toolkit_above_driver(facts, _):
+    floor = read_patterns()["toolkit-driver"].get(facts.nvcc or "")
+    if not floor or not facts.driver or numbers(facts.driver)[:1] >= numbers(floor)[:1]:
+        return None
+    return "driver %s; the toolkit of CUDA %s comes with branch %s" % (facts.driver, facts.nvcc, floor)
+
+
 FACT_FAULTS = {
+    "list-without-card": list_without_card,
+    "card-before-image": card_before_image,
+    "nvcc-known-bad": nvcc_known_bad,
+    "toolkit-above-driver": toolkit_above_driver,
     "card-after-build": card_after_build,
     "family-apart": family_apart,
     "companions-apart": companions_apart_here,

@@ -113,6 +113,9 @@ class TextFacts(object):
         self._machine(text)
         self._cudnn(text)
         self._visible(text)
+        frames = re.findall(r"(?:site|dist)-packages[/\\]([A-Za-z]\w*)[/\\][^\n]{0,200}, line \d+", text)
+        self.importing = frames[-1] if frames else None
+        """The package of a traceback's last frame."""
         self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
         self.named = set(_fitting("named", text))
         folders = {int(found["major"]) for found in _find_all("toolkit_folder", text)}
@@ -160,9 +163,13 @@ class TextFacts(object):
     def _machine(self, text):
         said = _groups("driver", text)
         self.driver = said.get("driver") or said.get("smi") or said.get("hint") or _branch_told(text)
-        majors = {int(major) for found in _find_all("image_major", text) for major in found.values()}
-        self.image_major = majors.pop() if len(majors) == 1 else None
+        majors_told = {int(major) for found in _find_all("image_major", text) for major in found.values()}
+        self.image_major = next(iter(majors_told)) if len(majors_told) == 1 else None
         """The CUDA major version of the image that a text is about."""
+        tags = {int(major) for found in _find_all("image_tags", text) for major in found.values()}
+        self.image_majors = majors_told | tags
+        if self.image_major is None and len(self.image_majors) == 1:
+            self.image_major = next(iter(self.image_majors))
         said = _groups("driver_cuda", text)
         number = said.get("number") or said.get("short")
         told = said.get("cuda") or said.get("umd") or said.get("told")
@@ -195,11 +202,15 @@ class TextFacts(object):
         listed = " ".join(found["list"] for found in _find_all("arch_list", text))
         self.arch_list = {divmod(int(digits), 10) for digits in re.findall(r"sm_(\d{2,3})", listed)}
         """Compute capabilities that ``torch.cuda.get_arch_list()`` gave."""
+        listed = " ".join(value for found in _find_all("compiled_for", text) for value in found.values())
+        codes = re.findall(r"(?<![\d.])(\d{1,2})\.?(\d)(?=[af]?\b|[af]?-)", listed)
+        self.compiled_for = {(int(major), int(minor)) for major, minor in codes}
+        """Compute capabilities that a build was compiled for, where a text has their list."""
         self.container_toolkit = _groups("container_toolkit", text).get("version")
         """The version of NVIDIA's container toolkit."""
         self.nvml_library = _groups("nvml_library", text).get("version")
         self.kernel_module = _groups("kernel_module", text).get("version")
-        self.gcc = _groups("gcc", text).get("version")
+        self.gcc = next(iter(_groups("gcc", text).values()), None)
         """The major version of the host compiler."""
         self.asked_build = _groups("asked_build", text).get("name")
         self.llama_build = _groups("llama_build", text).get("name")
