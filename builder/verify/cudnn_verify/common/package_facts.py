@@ -825,6 +825,7 @@ PACKAGE_FACTS = {
         ("cupy-cuda%sx" % r.detail[key] for key in ("cupy", "wheel") if r.detail.get(key)), None
     ),
     "conda-library": _conda_library,
+    "smi-in-container": lambda r: getattr(r.here, "smi_in_container", False),
     "good-release": lambda r: r.detail.get("good"),
     "module-wheel": _module_wheel,
     "legacy-branch": lambda r: r.detail.get("branch"),

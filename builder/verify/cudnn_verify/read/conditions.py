@@ -335,6 +335,11 @@ CONDITIONS = {
         and numbers(facts.nvcc) >= (13,)
         and "nvcc %s makes no code before compute_75" % facts.nvcc
     ),
+    "smi-in-container": lambda facts, _: (
+        facts.smi_in_container
+        and "nvidia-smi, which needs no /dev/nvidia-uvm, works in the container where CUDA does not"
+    ),
+    "cuda-part-ran": lambda facts, _: facts.ggml_cuda_ran and "its part for CUDA ran and looked for a card",
     "no-deps": lambda facts, _: facts.no_deps and "PyTorch was installed without what it depends on",
     "no-toolkit-told": lambda facts, _: facts.no_toolkit_told and "no CUDA was installed here",
     "onnxruntime-named": lambda facts, _: (
