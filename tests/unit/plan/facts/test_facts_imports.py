@@ -75,6 +75,18 @@ def test_a_module_that_no_wheel_brings_is_refused_where_a_base_has_none(
         assert "imports click, which nothing in the lock brings" in found[0][1]
 
 
+def test_a_list_of_a_machine_is_taken_as_it_is(make, tmp_path) -> None:
+    cell = make(
+        *("torch==2.11.0", "taker==1.0"),
+        python="3.12",
+        base="rootfs:debian/bookworm",
+        cuda="wheels",
+        dependencies="listed",
+    )
+    found = judged(cell, tmp_path, wheel("taker", "1.0", {"taker/__init__.py": "import click\n"}))
+    assert [outcome for outcome, _ in found] == ["warns"]
+
+
 def test_a_module_that_a_wheel_puts_among_the_modules_is_not_lacking(cell, tmp_path) -> None:
     taker = wheel("taker", "1.0", {"taker/__init__.py": "import other\nimport absent\n"})
     other = wheel("other", "1.0", {"other/__init__.py": "import sys\nsys.modules['absent'] = object()\n"})
