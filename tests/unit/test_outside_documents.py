@@ -278,7 +278,7 @@ def test_a_provenance(image: Staged) -> None:
     def read(odd: Any) -> Iterator[str]:
         yield from audited(image, stated(image, PROVENANCE, odd), alone=False)
         made = stated(image, PROVENANCE, odd).statement.predicate
-        for found in machine.ruled(made, None, gpu="T4", driver="535"):
+        for found in machine.ruled(made, None, gpu="T4", driver="535").findings:
             yield found.message
         cell, possible = _cell("c", "m", image, made)
         yield from (shown(str(cell.base)), possible.answer)

@@ -575,8 +575,11 @@ def read_text(path: Path) -> str:
 
 def _beside(path: Path) -> str | None:
     """The files of that kind in the folder of one that is not there."""
-    if path.exists() or not path.parent.is_dir():
+    try:
+        if path.exists() or not path.parent.is_dir():
+            return None
+        alike = sorted(file.name for file in path.parent.iterdir() if file.suffix == path.suffix)
+    except OSError:  # a name that no system has a file of, a folder that nobody may read
         return None
-    alike = sorted(file.name for file in path.parent.iterdir() if file.suffix == path.suffix)
     listed = ", ".join(shown(name, most=80) for name in alike[:5])
     return f"{path.parent.absolute().name or '/'} has {listed}" if alike else None

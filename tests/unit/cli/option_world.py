@@ -473,8 +473,8 @@ class _Waiting(threading.Event):
 class _Missing:
     """A test double of the layers that a build lacks: there are none."""
 
-    def __init__(self, **_given: object) -> None:
-        pass
+    def __init__(self, *, given: Any, **_: object) -> None:
+        self.given = given
 
     def __enter__(self) -> Self:
         return self
@@ -486,7 +486,7 @@ class _Missing:
         pass
 
     def finish(self) -> Any:
-        return SimpleNamespace(every=()), SimpleNamespace(layers=(), config={})
+        return self.given
 
 
 def _record_making(world: World) -> None:
@@ -494,7 +494,8 @@ def _record_making(world: World) -> None:
 
     def planned(_pinned: object, lease: Lease) -> Any:
         lease.look(["a layer"])
-        return SimpleNamespace(missing=(), python=None)
+        base = SimpleNamespace(layers=(), config={})
+        return SimpleNamespace(missing=(), every=(), base=base, interpreter=(), lease=lease)
 
     patch = world.monkeypatch.setattr
     patch("builder.pipeline.image_build.plan", planned)
