@@ -81,14 +81,14 @@ class ReadingCache:
         """What imports of the cell's packages lack, by what is kept of the lock's modules."""
         from builder.plan.facts.reading.wheel_modules import imports_of
 
-        return imports_of(cell, pinned.wheels, self.wheel_folder)
+        return imports_of(cell, pinned, self.wheel_folder)
 
     def read_imports(self, cell: Cell, pinned: Pinned, index: Index) -> tuple[Missing, ...]:
         """The same; what is not kept of the modules is read, from downloaded wheels or else the index."""
         from builder.plan.facts.reading.wheel_modules import imports_of
         from builder.plan.facts.reading.wheel_modules_read import older, opener
 
-        return imports_of(cell, pinned.wheels, self.wheel_folder, opener(index, self._folder), older(index))
+        return imports_of(cell, pinned, self.wheel_folder, opener(index, self._folder), older(index))
 
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         from builder.plan.facts.reading.wheel_links import links_of  # a build asks for none

@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from builder.core.import_proof import ImportSet, Lack, Missing, WheelFiles, missing, wheel_files
-from builder.core.model import Cell, Wheel
+from builder.core.model import Cell, Pinned, RootfsBase, Wheel
 from builder.core.module_names import ModuleNames, names_of
 from builder.core.versions import canonical, minor, requirement
 from builder.plan.facts.reading.base import framework_texts
 from builder.plan.facts.reading.wheel import WheelReading, load_reading, reading_path, save_reading
 
+_OF_INTERPRETER = re.compile(
+    r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
+)
+"""Debian's packages of the interpreter and its own modules; others named so bring further modules."""
 _READER = 1
 """Counts up when modules are read another way: what was kept before is read again."""
 _FINDERS = rb"\bmeta_path\b|setattr\([ \t\n]*_?sys\.modules|\bmodules\[[^\]\n]*\]\.__dict__"
@@ -52,19 +56,19 @@ _THREADS = 8
 
 def imports_of(
     cell: Cell,
-    wheels: Sequence[Wheel],
+    locked: Pinned,
     cache: Path | None = None,
     opened: Opener | None = None,
     older: Releases | None = None,
 ) -> tuple[Missing, ...]:
-    """What imports of the packages that a cell names certainly lack, out of the lock's wheels.
+    """What imports of the packages that a cell names certainly lack, out of the wheels of its lock.
 
     Without ``opened`` by what is kept of them alone. Where a name is lacking, ``older`` releases are looked
     through for it.
     """
-    shelf = _shelf(wheels, cache, opened)
+    shelf = _shelf(locked.wheels, cache, opened)
     try:
-        found = _proven(cell, shelf)
+        found = _proven(cell, shelf, whole=_has_no_others(locked))
         return tuple(
             replace(one, older=_mend(shelf[one.giver], one, cell, cache, older)) if one.giver else one
             for one in found
@@ -83,7 +87,7 @@ def _shelf(wheels: Sequence[Wheel], cache: Path | None, opened: Opener | None) -
         return dict(zip(names, every, strict=True))
 
 
-def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"]) -> tuple[Missing, ...]:
+def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool) -> tuple[Missing, ...]:
     files = [one.files for one in shelf.values() if one.files is not None]
     every = ImportSet(
         files,
@@ -91,7 +95,7 @@ def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"]) -> tuple[Missing, ...]:
         minor(cell.python) or 0,
         mentions=lambda wheel, word: shelf[wheel].mentions(word),
         brings=lambda wheel, lacks: shelf[wheel].brings(lacks),
-        whole=_alone(cell),
+        whole=whole,
     )
     if len(files) < len(shelf):
         return ()  # a wheel that nobody has read may bring anything
@@ -102,10 +106,14 @@ def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"]) -> tuple[Missing, ...]:
     return tuple(missing(every, roots))
 
 
-def _alone(cell: Cell) -> bool:
-    """Whether the image has no packages of Python but the lock's: a base's own are read nowhere."""
-    of_debian = any(name.startswith("python3") for name in cell.apt)
-    return cell.base.kind == "rootfs" and cell.profile == "plain" and not of_debian
+def _has_no_others(locked: Pinned) -> bool:
+    """Whether the image has no packages of Python but the lock's wheels: those of a registry's base, and of
+    Colab's runtime, are read nowhere, and apt installs some beside what it is asked for.
+    """
+    if not isinstance(locked.base, RootfsBase) or locked.cell.profile != "plain":
+        return False
+    ours = (deb.package for deb in locked.base.debs if deb.package.startswith("python3"))
+    return all(_OF_INTERPRETER.fullmatch(name) for name in ours)
 
 
 def _mend(giver: "_Shelved", lack: Missing, cell: Cell, cache: Path | None, releases: Releases | None) -> str:
