@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from benchmarks.rig import PROGRAM
+
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "benchmarks" / "dispatch.json"
 PAGE = ROOT / "docs" / "scale.md"
@@ -248,7 +250,7 @@ def _run(path: Path, *words: str) -> dict[str, Any]:
     """Seconds of the clock and of the processor."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
-    command = [sys.executable, "-c", "from builder.cli import main; main()", *words]
+    command = [*PROGRAM, *words]
     env = os.environ | {"PATH": f"{path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:

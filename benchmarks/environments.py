@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from typing import TYPE_CHECKING
 
 from uv import find_uv_bin
 
 from benchmarks.ours import Ours
-from benchmarks.rig import run
-from benchmarks.sessions import HERE, Figures, Site
+from benchmarks.rig import PROGRAM, run
+from benchmarks.sessions import Figures, Site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,14 +69,12 @@ class _Peer:
             words = (
                 "venv",
                 self._pinned.cell.id,
-                f"{self._ours.matrix}",
+                self._ours.matrix,
                 "-o",
                 str(self._folder),
                 "--locked",
             )
-            command = [sys.executable, "-c", "from builder.cli import main; main()", *words]
-            environment = {**env, "PYTHONPATH": str(HERE.parent), "PYTHONSAFEPATH": "1"}
-            install, _ = run(command, env=environment, cwd=self._ours.folder)
+            install, _ = run([*PROGRAM, *words], env=self._ours.program_env | env, cwd=self._ours.folder)
         else:
             python = ("--python", self._pinned.cell.python)
             made, _ = run([find_uv_bin(), "venv", "--quiet", *python, str(self._folder)], env=env)

@@ -6,12 +6,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.ours import Ours, many_cells
-from benchmarks.rig import BenchError
+from benchmarks.rig import PROGRAM, BenchError
 from benchmarks.sessions import HERE, REPOSITORY, Figures, Site
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ CELLS = (1, 10, 100, 1000)
 LARGEST = "colab-2025.07"
 """The matrix of the project whose lock has the most wheels in a cell."""
 RUNS = 3
-_PROGRAM = (sys.executable, "-c", "from builder.cli import main; main()")
 
 
 def growth(site: Site) -> Figures:
@@ -47,7 +45,7 @@ def growth(site: Site) -> Figures:
                 ("lock --check", ("lock", "--check")),
                 ("nothing to do", (*nothing, "--engine", "none", "--push", f"{REPOSITORY}/ours")),
             ):
-                best = _median((*_PROGRAM, words[0], "small.yaml", *words[1:]), ours)
+                best = _median((*PROGRAM, words[0], "small.yaml", *words[1:]), ours)
                 figures.setdefault(name, {})[f"{count:,} cells"] = best
                 site.say(f"{count} cells, {name}: {best['seconds']:.2f} s, {best['memory'] / 1e6:.0f} MB")
         wheels = _largest(ours.folder)
@@ -58,7 +56,7 @@ def growth(site: Site) -> Figures:
             "plan": ("build", "--dry-run", "--locked", "--engine", "none"),
         }
         for name, (verb, *options) in dry.items():
-            best = _median((*_PROGRAM, verb, f"{LARGEST}.yaml", *options), ours)
+            best = _median((*PROGRAM, verb, f"{LARGEST}.yaml", *options), ours)
             figures.setdefault(name, {})[f"1 cell of {wheels} wheels"] = best
             site.say(f"{wheels} wheels, {name}: {best['seconds']:.2f} s, {best['memory'] / 1e6:.0f} MB")
     return {"growth": figures}
@@ -74,13 +72,12 @@ def _largest(folder: Path) -> int:
 
 def _median(command: tuple[str, ...], ours: Ours) -> dict[str, Any]:
     """That of three runs, by processor."""
-    runs = [_measured(command, ours.env, ours.folder) for _ in range(RUNS)]
+    runs = [_measured(command, ours.program_env, ours.folder) for _ in range(RUNS)]
     return sorted(runs, key=lambda one: one["processor"])[RUNS // 2]
 
 
 def _measured(command: tuple[str, ...], env: dict[str, str], folder: Path) -> dict[str, Any]:
     """Seconds, those of processor, and bytes of memory at most. BenchError if it fails."""
-    env = env | {"PYTHONPATH": str(HERE.parent), "PYTHONSAFEPATH": "1"}
     shutil.rmtree(folder / "results", ignore_errors=True)
     start = time.perf_counter()
     with subprocess.Popen(

@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks.rig import BenchError, installed_env, run
+from benchmarks.rig import PROGRAM, BenchError, installed_env, run
 from benchmarks.sessions import CHANGED, HERE, REPOSITORY, Figures, Site
 
 if TYPE_CHECKING:
@@ -52,16 +52,20 @@ class Ours:
         """Have bytecode of rtbuild, as whoever installed it has."""
         run([sys.executable, "-m", "compileall", "-q", str(self.package / "builder")], env=self.env)
 
+    @property
+    def program_env(self) -> dict[str, str]:
+        """The environment in which ``PROGRAM`` is the rtbuild that is measured."""
+        return self.env | {"PYTHONPATH": str(self.package), "PYTHONSAFEPATH": "1"}
+
     def build(self, *cells: str, push: bool = True) -> Figures:
         """Build and push; the seconds of the whole command, and of its stages by cell."""
-        command = [sys.executable, "-c", "from builder.cli import main; main()", "build", self.matrix]
+        command = [*PROGRAM, "build", self.matrix]
         command += ["--locked", "--no-check", "--no-verify", "--json", "--progress", "none"]
         command += [word for cell in cells for word in ("--select", cell)]
         command += [] if self.engine else ["--engine", "none"]
         command += ["--push", f"{REPOSITORY}/ours"] if push else []
-        env = self.env | {"PYTHONPATH": str(self.package), "PYTHONSAFEPATH": "1"}
         before = _used()
-        seconds, out = run(command, env=env, cwd=self.folder)
+        seconds, out = run(command, env=self.program_env, cwd=self.folder)
         document = json.loads(out)
         return {
             "seconds": seconds,

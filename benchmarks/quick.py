@@ -8,12 +8,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.rig import installed_env, run
+from benchmarks.rig import PROGRAM, installed_env, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_PROGRAM = [sys.executable, "-c", "from builder.cli import main; main()"]
 _RUNS = 7
 
 THOUSAND = """\
@@ -35,7 +34,7 @@ def commands(say: Callable[[str], None]) -> dict[str, Any]:
         ours, pass_ = [], []
         for _ in range(_RUNS + 1):
             env = installed_env(Path(folder))
-            ours.append(run([*_PROGRAM, "--help"], env=env, cwd=Path(folder))[0])
+            ours.append(run([*PROGRAM, "--help"], env=env, cwd=Path(folder))[0])
             pass_.append(run([sys.executable, "-c", "pass"], env=env, cwd=Path(folder))[0])
     figures = {"help": _median(ours[1:]), "pass": _median(pass_[1:])}
     say(f"help: {figures['help']:.3f} s, pass: {figures['pass']:.3f} s")
@@ -56,7 +55,7 @@ def thousand(say: Callable[[str], None]) -> dict[str, Any]:
         path = Path(folder) / "thousand.yaml"
         path.write_text(text)
         for command in ("list", "check"):
-            runs = [run_any([*_PROGRAM, command, str(path)], Path(folder)) for _ in range(_RUNS)][1:]
+            runs = [run_any([*PROGRAM, command, str(path)], Path(folder)) for _ in range(_RUNS)][1:]
             figures[command] = {"seconds": _median(runs), "runs": [round(seconds, 3) for seconds in runs]}
             say(f"thousand {command}: {figures[command]['seconds']:.2f} s")
     return {"thousand": figures}

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Store = Literal["containerd", "overlay2"]
 ALONE = "RTBUILD_BENCH_ALONE"
 """Set in the process that runs in the private network."""
+PROGRAM = (sys.executable, "-c", "from builder.cli import main; main()")
+"""rtbuild of the folder in ``PYTHONPATH``, or of this environment."""
 _PORT = 5000
 _PROBED = 256 << 20
 """Bytes by which the disk's speed is measured."""
