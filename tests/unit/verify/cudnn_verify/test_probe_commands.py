@@ -10,10 +10,11 @@ import pytest
 from packaging.requirements import InvalidRequirement, Requirement
 
 from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
-from builder.verify.cudnn_verify.common.remedies import Remedies
+from builder.verify.cudnn_verify.common.remedies import _NOT_BY_IMAGE, Remedies
 from builder.verify.cudnn_verify.common.tables import read_patterns, told_names
 from builder.verify.cudnn_verify.measure import machine_facts
 from builder.verify.cudnn_verify.measure.machine_facts import MachineRemedies, commands_here
+from builder.verify.cudnn_verify.read.signatures import read_signatures
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
 
 
@@ -284,6 +285,17 @@ def test_every_fact_in_the_lines_of_causes_has_a_meaning_and_every_fact_a_line()
             assert where != "see" or set(text.split()) <= set(CAUSES)
     assert {name for name in named if not name.startswith("wants-")} <= set(MachineRemedies.FACTS) | plain
     assert set(MachineRemedies.FACTS) <= named
+
+
+def test_every_word_that_chooses_a_command_is_one_of_a_signature():
+    """A misspelt one would never hold: ``wants-…`` of causes.ini, and those for which no image is a remedy."""
+    wanted = {signature.wants for signature in read_signatures() if signature.wants}
+    rows = [row for cause in CAUSES for row in command_lines(cause)]
+    facts = {fact.lstrip("!") for names, *_ in rows for fact in names.split()}
+    chosen = {fact for fact in facts if fact.startswith("wants-")}
+    assert len(chosen) > 50
+    assert chosen <= {"wants-" + word.replace(" ", "-") for word in wanted}
+    assert set(_NOT_BY_IMAGE) <= wanted
 
 
 def test_packages_that_a_text_alone_names_are_uninstalled_and_none_is_made_up():
