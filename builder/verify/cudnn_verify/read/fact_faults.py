@@ -64,30 +64,26 @@ def jax_apart(facts, _):
     return None
 
 
-def build_without_card(facts, detail):
+def build_without_card(facts, _):
     """A framework's build that a text names has code for none of the cards in it."""
     cards = [numbers(capability) for capability in facts.capabilities]
     if facts.arch_list or not cards or "jetson" in facts.places or any(card < (3, 7) for card in cards):
         return None
     # CuPy's builds differ by the package's name, and compile their kernels here
     named = [name for name in told_names() if name in facts.packages and name != "cupy"]
-    named.sort(key=lambda name: name != "torch")
-    for name in named[:1] or ["torch"]:
-        remedies = Remedies(facts, detail, (name,))
-        version = facts.packages.get(name) or ""
-        rows, variant = remedies.releases.builds(_indexed(name), version.partition("+")[0] or None), None
-        variant = version.partition("+")[2]
-        rows = [row for row in rows if (row["variant"] == variant if variant else row["default"])]
-        rows = rows if version else []
-        told = numbers(facts.built_cuda) or (() if version else cuda_of_variant(facts))
-        if variant == "cpu" or not (rows or told):
-            return None
-        if any(serves(rows[0], card) if rows else card_within(told, card) for card in cards):
-            return None
-        build = "%s %s" % (name, version) if rows else "CUDA " + dotted(told)
-        card = facts.cards[0] if facts.cards else "the card"
-        return "%s has compute capability %s, which %s has no code for" % (card, facts.capability, build)
-    return None
+    name = "torch" if "torch" in named or not named else named[0]
+    version = facts.packages.get(name) or ""
+    release, _, variant = version.partition("+")
+    rows = Releases().builds(_indexed(name), release) if release else []
+    rows = [row for row in rows if (row["variant"] == variant if variant else row["default"])]
+    told = numbers(facts.built_cuda) or (() if version else cuda_of_variant(facts))
+    if variant == "cpu" or not (rows or told):
+        return None
+    if any(serves(rows[0], card) if rows else card_within(told, card) for card in cards):
+        return None
+    build = "%s %s" % (name, version) if rows else "CUDA " + dotted(told)
+    card = facts.cards[0] if facts.cards else "the card"
+    return "%s has compute capability %s, which %s has no code for" % (card, facts.capability, build)
 
 
 def nvcc_of_other_major(facts, detail):

@@ -288,7 +288,7 @@ def test_every_fact_in_the_lines_of_causes_has_a_meaning_and_every_fact_a_line()
 
 
 def test_every_word_that_chooses_a_command_is_one_of_a_signature():
-    """A misspelt one would never hold: ``wants-…`` of causes.ini, and those for which no image is a remedy."""
+    """A misspelt one would never hold: ``wants-…`` of causes.ini, and those that no image is a remedy for."""
     wanted = {signature.wants for signature in read_signatures() if signature.wants}
     rows = [row for cause in CAUSES for row in command_lines(cause)]
     facts = {fact.lstrip("!") for names, *_ in rows for fact in names.split()}
