@@ -12,9 +12,11 @@ from rtbuild_command import inside
 
 from builder.cli import elsewhere
 from builder.cli.app import COMMANDS, loaded
+from builder.plan.resolve import other_files
 
 ROOT = Path(__file__).parents[3]
-HINTS = {*elsewhere.OPTIONS.values(), *elsewhere.COMMANDS.values()}
+HINTS = {*elsewhere.OPTIONS.values(), *elsewhere.COMMANDS.values(), elsewhere.NO_COMPOSE}
+OTHER_FILES = {file.hint for file in other_files._OTHERS}
 OF_DOCKER = {"--device", "--rm", "-i", "-it", "-t"}
 
 
@@ -26,6 +28,16 @@ def test_a_next_step_has_a_command_and_options_that_there_are(hint: str) -> None
         taken = {option for one in loaded(name).params for option in one.opts} | {"--help"}
         assert {word for word in words if word.startswith("-")} <= taken
     assert steps or "--" in hint or "cuda:" in hint
+
+
+def test_what_another_file_is_read_by_is_an_option_of_resolve() -> None:
+    taken = {option for one in loaded("resolve").params for option in one.opts}
+    ours = {word for hint in OTHER_FILES for word in re.findall(r"(?:by |^|that )(--[\w-]+)", hint)}
+    assert len(ours) > 3
+    assert ours <= taken
+    for hint in OTHER_FILES:
+        for words in re.findall(r"`rtbuild ([^`]+)`", hint):
+            assert words.split()[0] in COMMANDS
 
 
 def test_what_there_is_has_no_hint_that_it_is_elsewhere() -> None:
