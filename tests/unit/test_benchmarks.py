@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rtbuild_command import inside
 
-from benchmarks import builds, rig, sessions, table
+from benchmarks import builds, growth, rig, sessions, table
 from benchmarks.pulls import KINDS, ROUNDS, _sizes
 
 
@@ -151,3 +152,11 @@ def test_what_an_engines_programs_used_is_counted_with_it() -> None:
             process.kill()
     with pytest.raises(rig.BenchError):
         rig.Engine(Path("/nowhere"), "containerd").totals()
+
+
+@pytest.mark.parametrize("command", growth.PLANNING)
+def test_what_is_asked_about_the_largest_cell_can_be_asked(command: str, tmp_path: Path) -> None:
+    cell, wheels = growth.largest(tmp_path)
+    assert wheels > 500
+    verb, *options = command.split()
+    inside(tmp_path, verb, f"{growth.LARGEST}.yaml", "--select", cell, *options)
