@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 from builder.core.digests import digest_of
 from builder.core.suites import SUITES
+from builder.core.versions import canonical
 
 Profile = Literal["plain", "colab"]
 """The purpose of an image: plain ones run a command, those of ``colab`` start Jupyter for Colab's page."""
@@ -349,6 +351,14 @@ class Pinned:
     def installs(self) -> bool:
         """Whether apt-get has to look into the base: for its Python, or for the cell's packages."""
         return isinstance(self.base, RegistryBase) and (self.python is None or bool(self.apt))
+
+    @property
+    def has_cudnn8(self) -> bool:
+        """Whether a wheel brings cuDNN 8, which opens NVRTC as ``libnvrtc.so``: no wheel has that name."""
+        return any(
+            re.fullmatch(r"nvidia-cudnn-cu\d+", canonical(wheel.name)) and wheel.version.startswith("8.")
+            for wheel in self.wheels
+        )
 
     @property
     def inputs(self) -> str:

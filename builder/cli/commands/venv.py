@@ -95,6 +95,9 @@ def _make(pinned: Pinned, output: Path) -> Path:
         *("pip", "install", "--python", str(python), "--no-deps", "--require-hashes"),
         *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match", *indexes, "-r", str(wanted)),
     )
+    if pinned.has_cudnn8:
+        for library in output.glob("lib/python*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.*"):
+            (library.parent / "libnvrtc.so").symlink_to(library.name)
     return python
 
 
@@ -118,7 +121,7 @@ def _verified(python: Path, output: Path) -> dict[str, Any]:
     if report["cause"] in _LOST and folders:
         path = ":".join(folders)
         again = _ask(python, probe, {"LD_LIBRARY_PATH": path})
-        if again["cause"] is None:
+        if again["cause"] != report["cause"]:
             with (output / "bin" / "activate").open("a", encoding="utf-8") as stream:
                 stream.write("\n# NVIDIA's wheels, which this framework looks for by name only\n")
                 stream.write(f"export LD_LIBRARY_PATH={shlex.quote(path)}\n")

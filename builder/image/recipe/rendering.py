@@ -79,10 +79,7 @@ def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
         "built": any(wheel.source is not None for wheel in pinned.wheels),
         "cell": cell,
         "colab": cell.profile == "colab",
-        "cudnn8": any(
-            canonicalize_name(wheel.name).startswith("nvidia-cudnn-") and wheel.version.startswith("8.")
-            for wheel in pinned.wheels
-        ),
+        "cudnn8": pinned.has_cudnn8,
         "epoch": pinned.epoch,
         "installs": pinned.installs,
         # https://peps.python.org/pep-0632/

@@ -12,7 +12,6 @@ recipe stay behind: :func:`lost_by` names them, and each text begins with them a
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,9 +40,7 @@ def lost_by(pinned: Pinned) -> list[str]:
             "the loader's list of the folders of NVIDIA's wheels: a framework that does not find cuDNN by "
             "itself needs them, nvidia/*/lib, in LD_LIBRARY_PATH"
         )
-        if any(
-            re.fullmatch(r"nvidia-cudnn-cu\d+ 8\..*", f"{one.name} {one.version}") for one in pinned.wheels
-        ):
+        if pinned.has_cudnn8:
             found.append("the link libnvrtc.so to NVIDIA's libnvrtc.so.*, by which cuDNN 8 opens it")
     if pinned.apt:
         found.append(f"Debian's packages {', '.join(pinned.apt)}")

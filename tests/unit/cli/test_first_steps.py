@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -141,6 +142,42 @@ def test_venv_installs_the_locks_wheels_by_hash_and_verifies(
     assert os.access(target / "bin" / "cudnn-verify", os.X_OK)
     with pytest.raises(UsageError, match="is there already"):
         app(["venv", str(tmp_path / "m.yaml"), "-o", str(target)], standalone_mode=False)
+
+
+def test_venv_lays_out_what_an_image_has_for_cudnn_8_and_the_loader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader's path is kept where the probe then finds something else, or nothing."""
+    plain = pinned_cell(tmp_path, provider="wheels")
+    cudnn = dataclasses.replace(plain.wheels[0], name="nvidia-cudnn-cu11", version="8.6.0.163")
+    pinned = dataclasses.replace(plain, wheels=(*plain.wheels, cudnn))
+    monkeypatch.setattr(venv.Locks, "pinned", lambda *_: pinned)
+    monkeypatch.setattr(resources, "cache", lambda: tmp_path / "cache")
+    target = tmp_path / "env"
+    nvrtc = target / "lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib"
+
+    def uv(*arguments: str) -> None:
+        if arguments[0] == "venv":
+            (target / "bin").mkdir(parents=True)
+            (target / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+        else:
+            nvrtc.mkdir(parents=True)
+            (nvrtc / "libnvrtc.so.11.2").touch()
+
+    monkeypatch.setattr(venv, "_uv", uv)
+    for second in ("cudnn-missing", "cudnn-sublibrary-missing", None):
+        causes = iter(["cudnn-missing", second])
+        monkeypatch.setattr(
+            venv,
+            "_ask",
+            lambda *_, causes=causes: {"cause": next(causes), "verdict": "unverified", "summary": ""},
+        )
+        shutil.rmtree(target, ignore_errors=True)
+        assert app(["venv", str(tmp_path / "m.yaml"), "-o", str(target)], standalone_mode=False) == 0
+        assert (nvrtc / "libnvrtc.so").resolve().name == "libnvrtc.so.11.2"
+        activate = target / "bin" / "activate"
+        kept = activate.read_text() if activate.exists() else ""
+        assert (f"LD_LIBRARY_PATH={nvrtc}" in kept) == (second != "cudnn-missing")
 
 
 def test_venv_refuses_a_cell_whose_cuda_is_the_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
