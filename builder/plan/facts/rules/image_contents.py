@@ -27,7 +27,8 @@ from builder.plan.facts.rules.finding import CELL, Finding, Value, decide
 from builder.plan.facts.rules.framework import CellFramework, framework_of
 from builder.plan.facts.tables import Source, SystemRow, load
 
-RUNTIME = r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit"
+_CUDA_WHEEL = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit")
+_CUDNN_WHEEL = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+~-]{0,40}")
 """Of CUDA or cuDNN, as NVIDIA's images have it: ``9.1.0.70-1``."""
 NOT_IN_RUNTIME = frozenset({"cuda-cupti", "cuda-nvcc"})
@@ -121,10 +122,10 @@ def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) 
         asked=tuple(asked),
         copies=(
             *_copies(cell, truth.base, tag, notes),
-            *_from_wheels(r"nvidia-cudnn(?:-cu\d+)?", "cuDNN", asked, truth),
+            *_from_wheels(_CUDNN_WHEEL, "cuDNN", asked, truth),
             *(Copy(place=f.name, version=f.cudnn) for f in frameworks if f.brings == "inside"),
         ),
-        wheel_cuda=next(_from_wheels(RUNTIME, "CUDA", asked, truth), None),
+        wheel_cuda=next(_from_wheels(_CUDA_WHEEL, "CUDA", asked, truth), None),
         disagreements=tuple(notes),
     )
 
@@ -140,11 +141,11 @@ def _copies(cell: Cell, base: BaseTruth | None, tag: CudaTag | None, notes: list
 
 
 def _from_wheels(
-    name: str, what: str, asked: Sequence[tuple[Requirement, Source]], truth: Truth
+    name: re.Pattern[str], what: str, asked: Sequence[tuple[Requirement, Source]], truth: Truth
 ) -> Iterator[Copy]:
     """The copy that NVIDIA's wheels bring, if any: as locked, else as the cell's packages or a pin says."""
-    said = [(wheel.version, wheel.source) for wheel in truth.wheels if re.fullmatch(name, wheel.name)]
-    fitting = [] if truth.locked else [pin for pin in asked if re.fullmatch(name, canonical(pin[0].name))]
+    said = [(wheel.version, wheel.source) for wheel in truth.wheels if name.fullmatch(wheel.name)]
+    fitting = [] if truth.locked else [pin for pin in asked if name.fullmatch(canonical(pin[0].name))]
     said += [(exact, source) for parsed, source in fitting if (exact := pinned(parsed))]
     if said:
         yield Copy(place="wheels", version=Value(f"{what} from wheels", *said[0]))

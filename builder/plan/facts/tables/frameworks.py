@@ -171,12 +171,13 @@ class FrameworkRow(Row):
             unread={**self.unread, "platforms": _UNREACHED},
         )
 
+    @functools.cached_property
+    def _sources(self) -> Mapping[str, Source]:
+        return {**self.source.within(self.read), **self.added}
+
     def source_of(self, value: str) -> Source:
         """Where one of its values was read."""
-        if value in self.added:
-            return self.added[value]
-        where = self.read.get(value)
-        return replace(self.source, reference=f"{where} of {self.source.reference}") if where else self.source
+        return self._sources.get(value, self.source)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,7 +9,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -141,10 +141,13 @@ class PackageRow(Row):
         lines = (requirement(line) for line in self.requires if line.startswith(name))
         return tuple(one for one in lines if one is not None and canonical(one.name) == name)
 
+    @functools.cached_property
+    def _sources(self) -> Mapping[str, Source]:
+        return self.source.within(self.read)
+
     def source_of(self, value: str) -> Source:
         """Where one of its values was read."""
-        where = self.read.get(value)
-        return replace(self.source, reference=f"{where} of {self.source.reference}") if where else self.source
+        return self._sources.get(value, self.source)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

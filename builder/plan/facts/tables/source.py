@@ -1,6 +1,7 @@
 """Where a value was read."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 SourceKind = Literal["wheel", "registry", "table", "cell"]
@@ -16,6 +17,14 @@ class Source:
     reference: str
     date: str | None = None
     """The day on which a table row was read, ``YYYY-MM-DD``; None for a value of the wheel or image."""
+
+    def within(self, places: Mapping[str, str]) -> dict[str, "Source"]:
+        """Of each value the place of its own below this one: ``METADATA`` of a wheel."""
+        return {
+            value: replace(self, reference=f"{place} of {self.reference}")
+            for value, place in places.items()
+            if place
+        }
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.reference}" + (f" ({self.date})" if self.date else "")
