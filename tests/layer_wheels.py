@@ -83,8 +83,9 @@ class Builder:
         )
         if entry_points:
             contents[f"{info}/entry_points.txt"] = Content(data=entry_points.encode())
+        padding = f"{distribution}.pad"
         if pad:
-            contents[f"{distribution}.pad"] = Content(data=hashlib.shake_128(name.encode()).digest(pad))
+            contents[padding] = Content(data=hashlib.shake_128(name.encode()).digest(pad))
         rows = [
             f"{path},{record_hash(one.data) if one.recorded is None else one.recorded},{len(one.data)}"
             for path, one in contents.items()
@@ -97,7 +98,8 @@ class Builder:
             for member, one in contents.items():
                 entry = zipfile.ZipInfo(member, (2020, 1, 1, 0, 0, 0))
                 entry.external_attr = one.mode << 16
-                entry.compress_type = method
+                # what no method makes smaller takes a quarter of a second to find so
+                entry.compress_type = zipfile.ZIP_STORED if member == padding else method
                 archive.writestr(entry, one.data)
         return self.add(path, name=name, version=version)
 
