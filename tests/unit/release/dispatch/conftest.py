@@ -11,15 +11,18 @@ from doubles.registry import RegistryDouble, registry_client, serve
 from typer.testing import CliRunner
 
 from builder.cli.app import app
+from builder.release.dispatch.follow import Follower
 from builder.release.dispatch.node import report_on, verify_digest
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.report_exchange import share
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator
     from pathlib import Path
 
+    from builder.release.dispatch.follow import TaskState
     from builder.release.dispatch.node import NodeResult
     from builder.sources.oci.staging import Staged
     from builder.verify.evidence.cosign import Signer
@@ -80,10 +83,11 @@ class Desk:
         )
         self.program(
             "squeue",
-            f"for job in $(ls -d {jobs}/* | grep -v after); do"
-            " name=$(sed -n 's/#SBATCH --job-name=//p' $job);"
-            ' count=$(grep -c "^  \'" $job); for i in $(seq 0 $((count - 1))); do'
-            ' echo "$(basename $job)|$i|$name|PENDING|Resources"; done; done',
+            f"shopt -s extglob nullglob\nfor job in {jobs}/!(*.after); do count=0\n"
+            "while IFS= read -r line; do case $line in '#SBATCH --job-name='*) name=${line#*=} ;;"
+            ' "  \'"*) count=$((count + 1)) ;; esac; done <$job\n'
+            "for ((i = 0; i < count; i++)); do"
+            ' echo "${job##*/}|$i|$name|PENDING|Resources"; done; done',
         )
         self.program(
             "scontrol", f'case "$1" in write) cat {jobs}/$3 ;; show) echo "MaxArraySize = 1001" ;; esac'
@@ -143,7 +147,26 @@ class Desk:
 
 
 @pytest.fixture
-def desk(server: RegistryDouble, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fifth of a second, the least that ``--every`` takes, between two looks at a double is a long time."""
+    wait = Follower.wait
+
+    def soon(
+        follower: Follower, cancel: threading.Event, *, seconds: float, **more: Any
+    ) -> tuple[TaskState, ...]:
+        return wait(follower, cancel, seconds=seconds / 10, **more)
+
+    monkeypatch.setattr(Follower, "wait", soon)
+
+
+@pytest.fixture
+def desk(
+    server: RegistryDouble,
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    _looks_at_once: None,
+) -> Desk:
     """Two cells that claim two classes, both in staging."""
     project = Project(tmp_path / "project", text=TWO_CARDS)
     for number, cell in enumerate(project.matrix.cells):
