@@ -59,6 +59,7 @@ def test_the_site_is_sound_and_loads_nothing_from_elsewhere(tmp_path: Path) -> N
         assert (tmp_path / schema.name).read_bytes() == schema.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_link_that_leads_nowhere_fails(tmp_path: Path) -> None:
     """The check above can fail."""
     (tmp_path / "docs/_static").mkdir(parents=True)

@@ -66,6 +66,7 @@ def test_each_card_of_the_table_is_read_alike_by_every_reader(by_check) -> None:
         assert row.tegra or said == like, row.name  # what is said of a Jetson is said of it alone
 
 
+@pytest.mark.slow
 def test_a_name_that_drivers_print_is_read_alike_by_every_reader_and_never_wrongly(by_check) -> None:
     for name, truth in PRINTED:
         row = card_of(name)

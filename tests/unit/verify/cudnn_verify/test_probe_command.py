@@ -149,6 +149,7 @@ def test_json_has_no_number_for_what_is_none():
     assert found == {"losses": [1.5, "nan"], "off": ["inf", "-inf", 1]}
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_leaves_no_child_behind(probe, tmp_path):
     (tmp_path / "torch.py").write_text(
         f"import os, time\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
@@ -175,6 +176,7 @@ atexit.register(print, "good-bye")
 """
 
 
+@pytest.mark.slow
 def test_what_a_sitecustomize_prints_is_no_part_of_the_json(probe, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(NOISE)
     done = probe.run("--json", env={"PYTHONPATH": str(tmp_path)})
@@ -182,6 +184,7 @@ def test_what_a_sitecustomize_prints_is_no_part_of_the_json(probe, tmp_path):
     assert {"hello", "good-bye"} <= set(done.stderr.splitlines())
 
 
+@pytest.mark.slow
 def test_what_is_printed_at_once_stands_before_the_document(probe, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(NOISE)
     environment = {"PYTHONPATH": str(tmp_path), "PYTHONUNBUFFERED": "1"}
@@ -197,6 +200,7 @@ def test_explain_is_readable(asked):
     assert "exit code 20" in text
 
 
+@pytest.mark.slow
 def test_a_cudnn_without_its_functions_is_broken_and_no_fault_of_the_probe(probe, tmp_path):
     target = tmp_path / "libcudnn.so.9"
     build = ["gcc", "-shared", "-x", "c", "/dev/null", "-Wl,-soname,libcudnn.so.9", "-o", str(target)]
@@ -220,6 +224,7 @@ def test_a_fault_of_the_probe_is_pasteable(monkeypatch, capsys):
     assert said.count("```") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&- 2>&- <&-", "| head -c 1 >/dev/null"])
 def test_nobody_listens(probe, closed):
     done = subprocess.run(
@@ -250,6 +255,7 @@ def test_a_device_that_is_full_is_said_and_no_report_is_taken_for_written(probe,
         assert "cudnn-verify: unverified: " in done.stderr
 
 
+@pytest.mark.slow
 def test_it_does_not_run_out_of_a_pipe(probe):
     piped = subprocess.run(
         [sys.executable, "-", "-q"], input=probe.path.read_text(), capture_output=True, text=True, check=False
@@ -258,6 +264,7 @@ def test_it_does_not_run_out_of_a_pipe(probe):
     assert "it came through a pipe" in piped.stderr
 
 
+@pytest.mark.slow
 def test_without_an_environment_in_a_folder_without_write_permission(probe):
     done = subprocess.run(
         [os.path.realpath(sys.executable), str(probe.path)],
@@ -270,6 +277,7 @@ def test_without_an_environment_in_a_folder_without_write_permission(probe):
     done.stdout.decode("ascii")
 
 
+@pytest.mark.slow
 def test_no_proc(probe):
     if os.geteuid() != 0 or not shutil.which("unshare"):
         pytest.skip("needs root and unshare")
@@ -281,6 +289,7 @@ def test_no_proc(probe):
     assert json.loads(done.stdout)["verdict"] == "unverified"
 
 
+@pytest.mark.slow
 def test_a_libcudnn_that_is_a_text_file(probe, tmp_path):
     (tmp_path / "libcudnn.so.9").write_text("hello\n")
     report = probe.report(env={"LD_LIBRARY_PATH": str(tmp_path)})
@@ -406,6 +415,7 @@ def test_the_oldest_and_the_newest_interpreter_here(probe, tmp_path):
         assert b"cudnn-arch-dropped" in subprocess.run(argv, check=True, capture_output=True).stdout
 
 
+@pytest.mark.slow
 def test_a_python_that_does_not_know_its_own_file_gives_a_verdict(probe):
     argv = ["python3", str(probe.path), "-q"]
     done = subprocess.run(argv, executable=sys.executable, env={}, capture_output=True, check=False)

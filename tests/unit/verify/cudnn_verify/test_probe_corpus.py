@@ -63,6 +63,7 @@ def scored():
     return diagnose_score.outcomes()
 
 
+@pytest.mark.slow
 def test_the_page_of_the_score_is_generated(generated, scored):
     generated(
         "docs/diagnose-score.md",
@@ -70,8 +71,12 @@ def test_the_page_of_the_score_is_generated(generated, scored):
     )
 
 
-def test_the_order_of_likely_causes_is_that_of_the_confirmed_threads(generated):
+@pytest.mark.slow
+def test_the_counts_of_causes_are_those_of_the_confirmed_threads(generated):
     generated("builder/verify/cudnn_verify/read/cause_counts.ini", diagnose_score.cause_counts())
+
+
+def test_the_order_of_likely_causes_is_that_of_the_counts():
     counts = {name: sum(row.values()) for name, row in read_counts().items()}
     assert max(counts.values()) >= FEWEST
     text = "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded"
@@ -108,6 +113,7 @@ def test_no_unseen_thread_is_in_the_corpus():
     assert {cause for t in unseen for cause in t["expected"]} <= {*CAUSES, diagnose_score.NO_CAUSE}
 
 
+@pytest.mark.slow
 def test_almost_all_of_the_corpus_is_answered_and_hardly_any_wrongly(scored):
     counts = Counter(result for _, _, result in scored)
     right = counts["right"] + counts["right with command"]
