@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.image.recipe.probe_file import bundle
+from builder.verify.cudnn_verify.__main__ import answer
 from builder.verify.cudnn_verify.measure.protocol import Ctx
 from builder.verify.cudnn_verify.measure.run import SETTINGS
 
@@ -59,6 +60,19 @@ class Recorder(Ctx):
 @pytest.fixture
 def recorder():
     return Recorder
+
+
+@pytest.fixture
+def asked(capsys, monkeypatch):
+    """The command in this process: its exit code, what it prints, what it says. It takes no signal here."""
+    monkeypatch.setattr("builder.verify.cudnn_verify.__main__.signal.signal", lambda *_: None)
+
+    def ask(*arguments):
+        code = answer(list(arguments))
+        printed, said = capsys.readouterr()
+        return code, printed, said
+
+    return ask
 
 
 @pytest.fixture(scope="session")

@@ -19,19 +19,6 @@ from builder.verify.cudnn_verify.measure.protocol import UsageError
 from builder.verify.cudnn_verify.measure.report import compare_reports, printed_report, without_infinities
 
 
-@pytest.fixture
-def asked(capsys, monkeypatch):
-    """The command in this process: its exit code, what it prints, what it says. It takes no signal here."""
-    monkeypatch.setattr("builder.verify.cudnn_verify.__main__.signal.signal", lambda *_: None)
-
-    def ask(*arguments):
-        code = answer(list(arguments))
-        printed, said = capsys.readouterr()
-        return code, printed, said
-
-    return ask
-
-
 def test_a_bare_machine_has_nothing_to_check(probe):
     done = probe.run()
     assert done.returncode == 10, done.stderr
