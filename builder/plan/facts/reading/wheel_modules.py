@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from builder.core.import_proof import ImportSet, Lack, Missing, WheelFiles, missing, wheel_files
 from builder.core.model import Cell, Pinned, RootfsBase, Wheel
+from builder.core.module_additions import Additions, additions, is_named
 from builder.core.module_names import ModuleNames, names_of
 from builder.core.versions import canonical, minor, requirement
 from builder.plan.facts.reading.base import framework_texts
@@ -25,6 +26,8 @@ _OF_INTERPRETER = re.compile(
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
 _READER = 1
 """Counts up when modules are read another way: what was kept before is read again."""
+_OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
+"""Sources that no import of the package executes."""
 _FINDERS = rb"\bmeta_path\b|setattr\([ \t\n]*_?sys\.modules|\bmodules\[[^\]\n]*\]\.__dict__"
 """In a source that makes whichever modules it likes, or adds to them."""
 _ATTACH = re.compile(rb"^def _?attach\(.*?(?=^[A-Za-z_@]|\Z)", re.MULTILINE | re.DOTALL)
@@ -43,8 +46,8 @@ class WheelSources(Protocol):
     def read(self, path: str) -> bytes | None:
         """One source; None if it cannot be read."""
 
-    def every(self) -> Iterator[bytes | None]:
-        """All sources, and other files that an interpreter executes."""
+    def every(self) -> Iterator[tuple[str, bytes | None]]:
+        """All sources, and other files that an interpreter executes, by their paths."""
 
 
 Opener = Callable[[Wheel], WheelSources | None]
@@ -259,7 +262,7 @@ class _Shelved:
 
 def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
     found = set[bytes]()
-    for content in sources.every() if sources is not None else (None,):
+    for _, content in sources.every() if sources is not None else (("", None),):
         if content is None:
             return None
         found.update(_WORD.findall(content))
@@ -269,12 +272,52 @@ def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
 def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | None) -> Mapping[Lack, bool]:
     """Nothing is known if a source cannot be read."""
     found = dict.fromkeys(lacks, False)
-    for content in sources.every():
+    givers, passed = set[str](), set[tuple[str, str]]()
+    named = {path: module for module, path in files.modules.items()} if files is not None else {}
+    for path, content in sources.every():
         if content is None:
             return {}
+        if _OF_TESTS.search(path):
+            continue
+        module = named.get(path, "")
+        added: Additions | None = None
         for lack in [lack for lack, brought in found.items() if not brought]:
-            found[lack] = _may_bring(content, lack, own=files is not None and files.name == lack[2])
+            own = files is not None and files.name == lack[2]
+            if not (_may_bring(content, lack, own=own) or (own and _passes(content, lack[0]))):
+                continue
+            added = added or additions(
+                content, module, package=files is not None and module in files.packages
+            )
+            if added is None:
+                found[lack] = True
+                continue
+            if own:
+                givers, passed = givers | added.givers(), passed | added.passed
+            found[lack] = _brings(added, lack, own=own, path=path)
+    for lack, brought in found.items():
+        own = files is not None and files.name == lack[2]
+        given = own and lack[1] is not None and any({(one, ""), (one, lack[0])} & passed for one in givers)
+        found[lack] = brought or given
     return found
+
+
+def _brings(added: Additions, lack: Lack, *, own: bool, path: str) -> bool:
+    module, name, _ = lack
+    if name is not None:
+        return added.adds(module, name, own=own)
+    if any(put is None or is_named(module, put) for put in added.modules):
+        return True
+    # that of six makes modules below its own alone
+    return own and bool(added.finder) and not path.endswith("six.py")
+
+
+def _passes(content: bytes, module: str) -> bool:
+    """Whether a source may give a module to a function."""
+    last = module.rpartition(".")[2].encode()
+    every = rb"|".join(
+        {rb"sys\.modules\[", *([_aliases(content, last) + rb"\s*[,)]"] if last in content else [])}
+    )
+    return re.search(rb"[(,]\s*(?:\w+\s*=\s*)?(?:\w+\.)*(?:" + every + rb")", content) is not None
 
 
 def _may_bring(content: bytes, lack: Lack, *, own: bool) -> bool:

@@ -117,10 +117,10 @@ class _Local:
         except (OSError, BadZipFile, RuntimeError, NotImplementedError, ValueError, zlib.error):
             return None
 
-    def every(self) -> Iterator[bytes | None]:
+    def every(self) -> Iterator[tuple[str, bytes | None]]:
         for name, entry in self.entries.items():
             if _is_source(entry):
-                yield self.read(name)
+                yield name, self.read(name)
 
 
 class _Remote:
@@ -145,10 +145,10 @@ class _Remote:
         except UnknownError:
             return None
 
-    def every(self) -> Iterator[bytes | None]:
+    def every(self) -> Iterator[tuple[str, bytes | None]]:
         for name, entry in self.entries.items():
             if _is_source(entry):
-                yield self.read(name)
+                yield name, self.read(name)
 
     def _fetched(self) -> dict[str, bytes]:
         if self.packed is None:

@@ -111,7 +111,10 @@ def test_a_module_that_a_wheel_puts_among_the_modules_is_not_lacking(cell, tmp_p
         ("other.pth", "import giver.sub; giver.sub.gone = 1\n"),
         ("giver/late.py", "from . import sub\nfor n in ['gone']:\n    setattr(sub, n, 1)\n"),
         ("giver/late.py", "def add(x):\n    from giver import sub\n    setattr(sub, x.__name__, x)\n"),
-        ("giver/late.py", "def add(module, names):\n    for n in names:\n        setattr(module, n, 1)\n"),
+        (
+            "giver/late.py",
+            "from . import sub\ndef add(mod, all):\n    for n in all: setattr(mod, n, 1)\nadd(sub, f())\n",
+        ),
         ("other/__init__.py", "import giver.sub as s\nfor n in f():\n    setattr(s, n, 1)\n"),
         ("giver/late.py", "def add(m):\n    m.gone = 1\n"),
     ],
@@ -126,6 +129,37 @@ def test_a_name_that_another_place_may_add_is_not_lacking(cell, tmp_path, file, 
     assert judged(
         cell, tmp_path / "2", taker, wheel("giver", "2.0", members), wheel("other", "1.0", elsewhere)
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("giver/late.py", "def f(namespace):\n    return {k: 'gone' for k in vars(namespace).items()}\n"),
+        (
+            "giver/late.py",
+            "class A:\n    def f(me, n):\n        setattr(me, 'gone', 1)\n        me.gone = n\n",
+        ),
+        ("giver/late.py", "def f(self):\n    self.gone = 1\n    setattr(self, g(), 'gone')\n"),
+        ("giver/late.py", "meta_path = 'x.json'\nsetattr(f(), 'gone', 1)\n"),
+        ("giver/late.py", "import giver.other as sub\nsub.gone = 1\nsetattr(sub, 'gone', 1)\n"),
+        (
+            "giver/late.py",
+            "import sys\nsys.modules['giver.' + 'other'] = 'gone'\nsys.modules[f()] = 'gone'\n",
+        ),
+        ("giver/late.py", "def add(module, n):\n    setattr(module, n, 'gone')\nadd(f, 'gone')\n"),
+        ("giver/late.py", "x = 'gone'\ny = dict(vars(sub))\nz = sub.__dict__['gone']\n"),
+        ("giver/tests/test_sub.py", "import giver.sub\ngiver.sub.gone = 1\n"),
+        ("other/__init__.py", "def f(sub):\n    setattr(sub.other, 'gone', 1)\n"),
+        ("other/__init__.py", "from other import sub\nsub.gone = 1\nsetattr(sub, f(), 1)\n"),
+    ],
+)
+def test_what_is_added_to_something_else_adds_nothing_to_the_module(cell, tmp_path, file, text) -> None:
+    taker = wheel("taker", "1.0", {"taker/__init__.py": "from giver.sub import gone\n"})
+    members = {"giver/__init__.py": "", "giver/sub.py": "there = 1\n"}
+    mine = file.startswith("giver")
+    giver = wheel("giver", "2.0", members | ({file: text} if mine else {}))
+    other = wheel("other", "1.0", {} if mine else {file: text})
+    assert [outcome for outcome, _ in judged(cell, tmp_path, taker, giver, other)] == ["impossible"]
 
 
 @pytest.mark.parametrize(

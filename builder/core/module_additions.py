@@ -1,0 +1,355 @@
+"""What a source adds to modules of another place, and to the interpreter's, by its syntax.
+
+A target that may be a module counts as one: an object that is certainly none, as the first argument of a
+method, does not.
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from builder.core.module_names import LARGEST
+
+_LIKE_MODULE = re.compile(r"\w*mod(?:ule)?|namespace|ns|pkg|package")
+"""Names under which functions get modules."""
+_READERS = frozenset(
+    {
+        "dict",
+        "list",
+        "tuple",
+        "set",
+        "frozenset",
+        "sorted",
+        "len",
+        "print",
+        "iter",
+        "repr",
+        "str",
+        "id",
+        "type",
+    }
+    | {"dir", "getattr", "hasattr", "isinstance", "issubclass", "import_module", "__import__", "reload"}
+    | {"getLogger", "find_spec"}
+)
+"""Functions that add nothing to what they are given."""
+_ATTACHES = frozenset({"attach", "_attach"})
+"""Functions of lazy loaders, whose additions stand where they are called."""
+_DEEPEST = 12
+
+
+def is_named(module: str, name: str) -> bool:
+    """Whether a module has a name, of which the beginning may be all that is known: ``package.*``."""
+    return module.startswith(name[:-1]) if name.endswith("*") else module == name
+
+
+class AddedTo(NamedTuple):
+    """What something is added to: the module ``name``, one whose name ends so, or whichever."""
+
+    name: str = ""
+    last: str = ""
+    argument: str = ""
+    """What a function calls the object that it is given."""
+    function: str = ""
+    """The function."""
+
+    def is_it(self, module: str) -> bool:
+        """Whether the source itself says so."""
+        if self.name:
+            return is_named(module, self.name)
+        return self.last == module.rpartition(".")[2]
+
+    @property
+    def is_open(self) -> bool:
+        return not self.name and not self.last
+
+
+class Additions(NamedTuple):
+    """Of one source."""
+
+    names: frozenset[tuple[AddedTo, str | None]] = frozenset()
+    """What gets a name, and which; None for one that is put together."""
+    modules: frozenset[str | None] = frozenset()
+    """Names under which modules are put among the interpreter's, as :func:`is_named` has them; None for one
+    of which nothing is known."""
+    finder: str = ""
+    """``append`` or ``insert``: how it puts something among those that find modules."""
+    passed: frozenset[tuple[str, str]] = frozenset()
+    """(function, module or another thing that is imported) of what functions are given; "" for whichever."""
+
+    def adds(self, module: str, name: str, *, own: bool) -> bool:
+        """Whether ``module`` may get ``name``; ``own``: whether it lies in the same wheel."""
+        for target, key in self.names:
+            if key not in {None, name}:
+                continue
+            if target.is_it(module) or (own and target.is_open and (key is not None or not target.argument)):
+                return True
+        return own and self.finder == "insert"
+
+    def givers(self) -> set[str]:
+        """Functions that add names which they put together to a module that they are given."""
+        every = (target for target, key in self.names if key is None and target.function)
+        return {target.function for target in every if _LIKE_MODULE.fullmatch(target.argument)}
+
+
+def additions(content: bytes, module: str, *, package: bool = False) -> Additions | None:
+    """What the source of ``module`` adds; None for what this Python does not parse."""
+    if len(content) > LARGEST:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(content)
+        walk = _AddingWalk(module, module if package else module.rpartition(".")[0])
+        walk.scope(tree.body, [_BoundNames(tree.body, walk.package)])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return Additions(frozenset(walk.names), frozenset(walk.modules), walk.finder, frozenset(walk.passed))
+
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class _BoundNames:
+    """The names that are bound in one function, or outside of all."""
+
+    def __init__(self, body: Iterable[ast.AST], package: str, function: _Function | None = None) -> None:
+        self.imported: dict[str, list[str]] = {}
+        self.values: dict[str, list[ast.expr | None]] = {}
+        self.function = getattr(function, "name", "")
+        args = function.args if function is not None else None
+        every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg] if args else []
+        self.arguments = {one.arg for one in every if one is not None}
+        self.package = package
+        for node in _inside(body):
+            self._bind(node)
+
+    def _bind(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                whole = one.name if one.asname else one.name.partition(".")[0]
+                self.imported.setdefault(one.asname or whole, []).append(whole)
+        elif isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                self.imported.setdefault(one.asname or one.name, []).append(
+                    f"{self._absolute(node)}.{one.name}"
+                )
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    self.values.setdefault(target.id, []).append(node.value)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            self.values.setdefault(node.id, [])
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.package.split(".")
+        kept = parts[: len(parts) - node.level + 1]
+        return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _inside(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of statements, but for those of functions in them."""
+    stack = list(body)
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, _Function):
+            stack += ast.iter_child_nodes(node)
+
+
+class _AddingWalk:
+    def __init__(self, module: str, package: str) -> None:
+        self.module, self.package = module, package
+        self.names: set[tuple[AddedTo, str | None]] = set()
+        self.modules: set[str | None] = set()
+        self.finder = ""
+        self.passed: set[tuple[str, str]] = set()
+
+    def scope(self, body: Sequence[ast.AST], scopes: list[_BoundNames], owner: str = "") -> None:
+        """``owner``: the first argument of a method, which is its object."""
+        for node in _inside(body):
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For | ast.With):
+                self.stores(node, scopes, owner)
+            elif isinstance(node, ast.Call):
+                self.call(node, scopes, owner)
+        for node, method in _functions(body):
+            if getattr(node, "name", "") in _ATTACHES:
+                continue
+            first = [*node.args.posonlyargs, *node.args.args]
+            inner = node.body if isinstance(node.body, list) else [node.body]
+            self.scope(
+                inner,
+                [*scopes, _BoundNames(inner, self.package, node)],
+                first[0].arg if method and first else owner,
+            )
+
+    def stores(self, node: ast.AST, scopes: list[_BoundNames], owner: str) -> None:
+        for target in (one for one in ast.walk(node) if isinstance(one, ast.Attribute | ast.Subscript)):
+            if isinstance(target.ctx, ast.Load):
+                continue
+            if isinstance(target, ast.Attribute):
+                self.add(target.value, target.attr, scopes, owner)
+                if _is_named(target, "meta_path"):
+                    self.finder = "insert"
+            elif self.is_modules(target.value, scopes):
+                self.put(target.slice)
+            elif (inner := self.of_dictionary(target.value, scopes)) is not None:
+                self.add(inner, _text(target.slice), scopes, owner)
+
+    def call(self, node: ast.Call, scopes: list[_BoundNames], owner: str) -> None:
+        function, given = node.func, node.args
+        name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+        on = function.value if isinstance(function, ast.Attribute) else None
+        if name in {"setattr", "__setattr__"} and len(given) >= 2:
+            # also object.__setattr__(module, name, value), and module.__setattr__(name, value)
+            target, key = (given[0], given[1]) if on is None or len(given) > 2 else (on, given[0])
+            self.add(target, _text(key), scopes, owner)
+        elif on is not None and name in {"update", "setdefault", "__setitem__"}:
+            if self.is_modules(on, scopes):
+                self.put(given[0] if given and name != "update" else None)
+            elif (inner := self.of_dictionary(on, scopes)) is not None:
+                self.add(inner, None, scopes, owner)
+        elif on is not None and name in {"append", "insert", "extend"} and _is_named(on, "meta_path"):
+            self.finder = "insert" if name == "insert" or self.finder == "insert" else "append"
+        elif name not in _READERS:
+            for one in (*given, *(one.value for one in node.keywords if one.arg)):
+                if (inner := self.of_dictionary(one, scopes)) is not None:
+                    self.add(inner, None, scopes, owner)
+                elif not isinstance(one, ast.Attribute) or isinstance(one.value, ast.Name):
+                    every = self.targets(one, scopes, owner)
+                    self.passed |= {(name, to.name) for to in every if not to.last and not to.argument}
+
+    def named(self, node: ast.expr | None) -> str | None:
+        """The name of a module, as :func:`is_named` has it; None if nothing of it is known."""
+        if isinstance(node, ast.Name) and node.id in {"__name__", "__package__"}:
+            return self.module if node.id == "__name__" else self.package
+        if isinstance(node, ast.JoinedStr | ast.BinOp):
+            first = node.left if isinstance(node, ast.BinOp) else node.values[0]
+            inner = first.value if isinstance(first, ast.FormattedValue) else first
+            begin = self.named(inner) or ""
+            if isinstance(node, ast.BinOp) and isinstance(inner, ast.BinOp | ast.JoinedStr):
+                return begin or None
+            if isinstance(node, ast.BinOp) and (end := _text(node.right)) is not None and begin:
+                return begin + end
+            return f"{begin}*" if begin and not begin.endswith("*") else None
+        return _text(node)
+
+    def put(self, key: ast.expr | None) -> None:
+        text = self.named(key)
+        if text == self.module:
+            return  # that its own file puts something in its place, its names tell
+        self.modules.add(text)
+        if text is not None:
+            self.names.add((AddedTo(name=text), None))
+
+    def add(self, target: ast.expr, name: str | None, scopes: list[_BoundNames], owner: str) -> None:
+        for one in self.targets(target, scopes, owner):
+            self.names.add((one, name))
+
+    def is_modules(self, node: ast.expr, scopes: list[_BoundNames]) -> bool:
+        """Whether it is ``sys.modules``."""
+        if isinstance(node, ast.Attribute):
+            of = node.value
+            return node.attr == "modules" and isinstance(of, ast.Name) and of.id.endswith("sys")
+        if not isinstance(node, ast.Name):
+            return False
+        for scope in reversed(scopes):
+            if node.id in scope.arguments:
+                return False
+            values = [value for value in scope.values.get(node.id, ()) if isinstance(value, ast.Attribute)]
+            if "sys.modules" in scope.imported.get(node.id, ()) or any(
+                self.is_modules(value, scopes) for value in values
+            ):
+                return True
+        return False
+
+    def of_dictionary(self, node: ast.expr, scopes: list[_BoundNames], depth: int = 0) -> ast.expr | None:
+        """The object whose names a dictionary has, ``vars(it)`` and ``it.__dict__``."""
+        if isinstance(node, ast.Attribute):
+            return node.value if node.attr == "__dict__" else None
+        if isinstance(node, ast.Call):
+            called = isinstance(node.func, ast.Name) and node.func.id == "vars"
+            return node.args[0] if called and len(node.args) == 1 else None
+        if isinstance(node, ast.Name) and depth < 2:
+            for scope in reversed(scopes):
+                for value in scope.values.get(node.id, ()):
+                    inner = self.of_dictionary(value, scopes, depth + 1) if value is not None else None
+                    if inner is not None:
+                        return inner
+        return None
+
+    def targets(
+        self, node: ast.expr | None, scopes: list[_BoundNames], owner: str, depth: int = 0
+    ) -> set[AddedTo]:
+        """The modules that an expression may be; none for what is certainly no module."""
+        found: set[AddedTo] = set()
+        if depth > _DEEPEST:
+            found = {AddedTo()}
+        elif isinstance(node, ast.Name):
+            found = self._of_name(node.id, scopes, owner, depth)
+        elif isinstance(node, ast.Attribute) and node.attr not in {"__class__", "__func__", "__wrapped__"}:
+            above = self.targets(node.value, scopes, owner, depth + 1)
+            found = {AddedTo(name=f"{one.name}.{node.attr}") for one in above if one.name}
+            if any(not one.name for one in above) or _LIKE_MODULE.fullmatch(node.attr):
+                found.add(AddedTo(last=node.attr))
+        elif isinstance(node, ast.Subscript) and self.is_modules(node.value, scopes):
+            found = {AddedTo(name=self.named(node.slice) or "")}
+        elif isinstance(node, ast.IfExp | ast.BoolOp):
+            parts = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
+            found = found.union(*(self.targets(one, scopes, owner, depth + 1) for one in parts))
+        elif isinstance(node, ast.Call):
+            found = self._of_call(node, scopes, owner, depth)
+        return found
+
+    def _of_call(self, node: ast.Call, scopes: list[_BoundNames], owner: str, depth: int) -> set[AddedTo]:
+        function = node.func
+        name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+        first = node.args[0] if node.args else None
+        if name in {"import_module", "__import__", "reload"}:
+            return {AddedTo(name=self.named(first) or "")}
+        if isinstance(function, ast.Attribute) and self.is_modules(function.value, scopes):
+            return {AddedTo(name=self.named(first) or "")}
+        if name == "getattr" and len(node.args) >= 2 and (text := _text(node.args[1])) is not None:
+            whole = ast.Attribute(value=node.args[0], attr=text, ctx=ast.Load())
+            return self.targets(whole, scopes, owner, depth + 1)
+        return set()
+
+    def _of_name(self, name: str, scopes: list[_BoundNames], owner: str, depth: int) -> set[AddedTo]:
+        if name == owner or name in {"self", "cls"}:
+            return set()
+        found: set[AddedTo] = set()
+        for scope in reversed(scopes):
+            if name in scope.arguments:
+                return {AddedTo(argument=name, function=scope.function)}
+            if name not in scope.imported and name not in scope.values:
+                continue
+            found |= {AddedTo(name=one) for one in scope.imported.get(name, ())}
+            for value in scope.values.get(name, ()):
+                if not (isinstance(value, ast.Name) and value.id == name):
+                    found |= self.targets(value, scopes, owner, depth + 1)
+            break
+        return found or ({AddedTo(argument=name)} if _LIKE_MODULE.fullmatch(name) else set())
+
+
+def _functions(body: Iterable[ast.AST]) -> Iterator[tuple[_Function, bool]]:
+    """The outermost functions, and whether each is a method."""
+    stack: list[tuple[ast.AST, bool]] = [(one, False) for one in body]
+    while stack:
+        node, in_class = stack.pop()
+        if isinstance(node, _Function):
+            decorated = {getattr(one, "id", "") for one in getattr(node, "decorator_list", ())}
+            yield node, in_class and "staticmethod" not in decorated
+            continue
+        within = in_class or isinstance(node, ast.ClassDef)
+        stack += ((one, within) for one in ast.iter_child_nodes(node))
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return (node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")) == name
+
+
+def _text(node: ast.expr | None) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
