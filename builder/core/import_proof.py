@@ -8,11 +8,16 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from builder.core.module_names import OF_PYTHON, ModuleNames, Taken
+from builder.core import python_names
+from builder.core.module_names import Called, Effects, ModuleNames, Taken
+from builder.core.python_names import OF_PYTHON
 
 _DEEPEST = 40
 _MOST_OF_PAIR = 8
+_MOST_CALLS = 12
+"""Calls that are followed, one within the other."""
 _SOURCE = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)\.py")
 _COMPILED = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)(?:\.[\w-]+)*\.(?:so|pyc)")
 _FOLDER = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)/[^/]*")
@@ -33,14 +38,23 @@ class WheelFiles:
     """Dotted names of folders without a module of their own, each of which can be imported, too."""
 
     @property
+    def every(self) -> Iterator[str]:
+        """All that can be imported."""
+        yield from self.modules
+        yield from self.folders
+
+    @property
     def label(self) -> str:
         return f"{self.name} {self.version}".rstrip()
 
     @property
     def roots(self) -> tuple[str, ...]:
         """The modules that a user of the package imports, as far as the names tell."""
-        tops = [name for name in self.modules if "." not in name and not name.startswith("_")]
-        tops = [name for name in tops if name not in _NO_ROOTS]
+        least = min((name.count(".") for name in self.modules), default=0)  # below folders of several wheels
+        tops = [name for name in self.modules if name.count(".") == least]
+        tops = [
+            name for name in tops if not name.rpartition(".")[2].startswith("_") and name not in _NO_ROOTS
+        ]
         named = [one for one in tops if _plain(one) == _plain(self.name)]
         return tuple(named or (tops if len(tops) == 1 else ()))
 
@@ -102,14 +116,21 @@ class Missing:
     path: str
     line: int
     giver: str
-    """The distribution that lacks it; empty if no distribution has a module of that name."""
+    """The distribution that lacks it; empty if no distribution has a module of that name, :data:`PYTHON` if
+    it is one of the standard library's."""
     module: str
     name: str | None
     """None where the module itself is missing."""
     used: bool = False
     """Whether it is an attribute that is evaluated, and no import statement."""
+    argument: str = ""
+    """An argument that it is called with, and does not take; it is there itself then."""
     chain: tuple[str, ...] = ()
     """Modules on the way from the outermost one to the one that takes it."""
+    because: tuple[tuple[str, str | None], ...] = ()
+    """(module, name) that are lacking, too, so that it comes to this: the imports of a ``try``."""
+    doubt: bool = False
+    """Whether the module puts names together, of which this may be one: if nobody wrote it there before."""
     older: str = ""
     """The newest older release of ``giver`` that has it, if somebody looked."""
 
@@ -118,6 +139,8 @@ class Missing:
         return self.module if self.name is None else f"{self.module}.{self.name}"
 
 
+PYTHON = "python"
+"""Stands for the standard library among the distributions."""
 Lack = tuple[str, str | None, str]
 """A module, the name that it lacks, None if it is lacking itself, and the wheel that would have it, or ''."""
 
@@ -131,13 +154,27 @@ class _Owned:
     package: bool
 
 
+class Lacked(NamedTuple):
+    """What one module lacks when it is executed."""
+
+    module: str
+    """The one that takes it: a function that is called may be another's."""
+    line: int
+    lacked: str
+    name: str | None
+    used: bool = False
+    argument: str = ""
+    because: tuple[tuple[str, str | None], ...] = ()
+    """What else is lacking, so that it comes to this: (module, name)."""
+    doubt: bool = False
+
+
 @dataclass(frozen=True)
 class Executed:
     """What one module does when it is executed."""
 
     executed: list[str] = field(default_factory=list)
-    lacks: list[tuple[int, str, str | None, bool]] = field(default_factory=list)
-    """(line, module, name, used)"""
+    lacks: list[Lacked] = field(default_factory=list)
 
 
 @dataclass
@@ -156,16 +193,14 @@ class ImportSet:
     """Whether nothing else can be imported, but for Python's own modules."""
     _modules: dict[str, _Owned] = field(default_factory=dict)
     _folders: dict[str, set[str]] = field(default_factory=dict)
-    _inner: set[str] = field(default_factory=set)
-    """Names of modules below others: a path of a wheel's own may make them outermost ones."""
     _outcomes: dict[str, Executed] = field(default_factory=dict)
+    _followed: set[tuple[str, str]] = field(default_factory=set)
+    """Functions, whose calls are followed once."""
 
     def __post_init__(self) -> None:
         for wheel in self.wheels:
-            for name in (*wheel.modules, *wheel.folders):
-                self._inner.update(name.split(".")[1:])
             for name, path in wheel.modules.items():
-                if name.partition(".")[0] in OF_PYTHON:
+                if name.partition(".")[0] in OF_PYTHON and python_names.lacks(name, self.python) is None:
                     continue  # Python's own comes first
                 other = self._modules.get(name)
                 owner = wheel.name if other is None else None
@@ -232,6 +267,13 @@ class ImportSet:
             return name in found.public
         return self.has(module, name, seen)
 
+    def giver(self, module: str, name: str | None) -> str | None:
+        """The distribution that would have what is lacking, '' if none would; None if several have it."""
+        if module.partition(".")[0] in OF_PYTHON and not self.there(module):
+            return PYTHON
+        above = module if name is not None else module.rpartition(".")[0]
+        return self.owner(above) if above else ""
+
     def path(self, module: str) -> str:
         found = self._modules.get(module)
         return (found.path if found is not None else None) or module
@@ -240,8 +282,9 @@ class ImportSet:
         """The part of a module's name that is certainly not there."""
         parts = module.split(".")
         if not self.there(parts[0]):
-            known = parts[0] in OF_PYTHON or parts[0] in self._inner or parts[0].startswith("_")
-            return parts[0] if self.whole and not known else None
+            if parts[0] in OF_PYTHON:
+                return self._not_in_python(module)
+            return parts[0] if self.whole and not parts[0].startswith("_") else None
         for number in range(2, len(parts) + 1):
             part = ".".join(parts[:number])
             if self.there(part):
@@ -253,6 +296,22 @@ class ImportSet:
             return part
         return None
 
+    def unsaid(self, module: str, name: str) -> bool:
+        """Whether nothing in a wheel says a name that a module of it may put together."""
+        found, owner = self.names(module), self.owner(module)
+        if found is None or owner is None or not found.anything or self.there(f"{module}.{name}"):
+            return False
+        if name in found.names or name.startswith("__") or self.mentions(owner, name) is not False:
+            return False
+        return all(self._by_star(star, name, frozenset({(module, name)})) is False for star in found.stars)
+
+    def _not_in_python(self, module: str) -> str | None:
+        """The part of a module of the standard library that this Python lacks, and nothing brings."""
+        part = python_names.lacks(module, self.python)
+        if part is None or (part == "distutils" and self.there("_distutils_hack")):
+            return None  # setuptools puts its own in that place when the interpreter starts
+        return part if self.whole else None
+
     def target(self, module: str, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> str | None:
         """The module that ``module.name`` certainly is; None if it is another thing, or nobody knows."""
         found = self.names(module)
@@ -260,7 +319,7 @@ class ImportSet:
             return None
         if name not in found.names:
             there = self.there(f"{module}.{name}")
-            return f"{module}.{name}" if there and not found.anything and not found.stars else None
+            return f"{module}.{name}" if there and not found.stars else None
         if name not in found.bound:
             return None
         source, inner = found.bound[name]
@@ -276,54 +335,138 @@ class ImportSet:
             found = self.names(module)
             outcome = Executed()
             if found is not None and self.owner(module) is not None:
-                self._take(found, outcome)
+                self._take(module, found, found.executed, outcome)
             self._outcomes[module] = outcome
         return self._outcomes[module]
 
-    def _take(self, found: ModuleNames, outcome: Executed) -> None:
+    def _take(
+        self, module: str, found: ModuleNames, effects: Effects, outcome: Executed, depth: int = 0
+    ) -> None:
         bit = 1 << self.python
-        for one in found.taken:
+        for one in effects.taken:
             if one.pythons & bit:
-                self._take_one(one, outcome)
-        for use in found.used:
+                self._take_one(module, one, outcome)
+        for use in effects.used:
             if use.pythons & bit and (lack := self._attribute(found, use.alias, use.chain)):
-                outcome.lacks.append((use.line, *lack, True))
+                at, name, doubt = lack
+                outcome.lacks.append(Lacked(module, use.line, at, name, used=True, doubt=doubt))
+        for call in effects.called:
+            if call.pythons & bit:
+                self._call(module, found, call, outcome, depth)
+        for tried, instead in effects.guards:
+            why = [failed for one in tried if one.pythons & bit and (failed := self.fails(one))]
+            if why:
+                inner = Executed()
+                self._take(module, found, instead, inner, depth)
+                outcome.executed.extend(inner.executed)
+                outcome.lacks.extend(one._replace(because=(why[0], *one.because)) for one in inner.lacks)
 
-    def _take_one(self, one: Taken, outcome: Executed) -> None:
+    def fails(self, one: Taken) -> tuple[str, str | None] | None:
+        """What an import certainly lacks: a module, and None or a name of it."""
         absent = self.lacks_module(one.module)
         if absent is not None:
-            outcome.lacks.append((one.line, absent, None, False))
-            return
-        outcome.executed.append(one.module)
+            return absent, None
         if one.name is None or one.name == "*":
+            return None
+        if one.module.partition(".")[0] in OF_PYTHON and not self.there(one.module):
+            gone = python_names.lacks_name(one.module, one.name, self.python)
+            return (one.module, one.name) if gone else None
+        if not self.there(f"{one.module}.{one.name}") and self.has(one.module, one.name) is False:
+            return one.module, one.name
+        return None
+
+    def _take_one(self, module: str, one: Taken, outcome: Executed) -> None:
+        lack = self.fails(one)
+        if lack is not None:
+            outcome.lacks.append(Lacked(module, one.line, *lack))
+            if lack[1] is None:
+                return
+        elif one.name is not None and one.name != "*" and self.unsaid(one.module, one.name):
+            outcome.lacks.append(Lacked(module, one.line, one.module, one.name, doubt=True))
+        outcome.executed.append(one.module)
+        if one.name is None or one.name == "*" or lack is not None:
             return
         given, inner = self.names(one.module), f"{one.module}.{one.name}"
         itself = given is not None and given.bound.get(one.name) == (one.module, one.name)
         if given is not None and one.name in given.names and not itself:
             return
-        if not self.there(inner):
-            if self.has(one.module, one.name) is False:
-                outcome.lacks.append((one.line, one.module, one.name, False))
-        elif given is None or itself or not (given.anything or given.stars):
+        if self.there(inner) and (given is None or itself or not given.stars):
             outcome.executed.append(inner)
 
-    def _attribute(self, found: ModuleNames, alias: str, chain: tuple[str, ...]) -> tuple[str, str] | None:
-        """The first part of ``alias.first.second`` that a module certainly lacks."""
+    def _call(self, module: str, found: ModuleNames, call: Called, outcome: Executed, depth: int) -> None:
+        """Go where a call goes: what its arguments are there, and what the function executes."""
+        at = self._called(module, found, call.chain)
+        if at is None:
+            return
+        there, name = at
+        of = self.names(there)
+        if of is None:
+            return
+        if self.owner(there) != self.owner(module) and (wrong := _wrong(of, name, call)):
+            outcome.lacks.append(Lacked(module, call.line, there, name, used=True, argument=wrong))
+            return
+        if name in of.functions and (there, name) not in self._followed and depth < _MOST_CALLS:
+            self._followed.add((there, name))
+            self._take(there, of, of.functions[name], outcome, depth + 1)
+
+    def _called(self, module: str, found: ModuleNames, chain: tuple[str, ...]) -> tuple[str, str] | None:
+        """The module and the name in it of what is called, as far as that is certain."""
+        if len(chain) == 1 and chain[0] not in found.bound:
+            return (module, chain[0]) if not found.anything else None
+        source, inner = found.bound[chain[0]]
+        at: str | None = source
+        names = chain[1:] if inner is None else (inner, *chain[1:])
+        for name in names[:-1]:
+            at = self.target(at, name) if at is not None else None
+        if at is None or not names:
+            return None
+        return self.origin(at, names[-1])
+
+    def origin(self, module: str, name: str, depth: int = 0) -> tuple[str, str] | None:
+        """The module that a name of another one comes from."""
+        found = self.names(module)
+        if found is None or found.anything or depth > _DEEPEST or self.owner(module) is None:
+            return None
+        if name in found.signatures or name in found.functions:
+            return module, name
+        if name not in found.bound:
+            return None
+        source, inner = found.bound[name]
+        return self.origin(source, inner, depth + 1) if inner is not None else None
+
+    def _attribute(
+        self, found: ModuleNames, alias: str, chain: tuple[str, ...]
+    ) -> tuple[str, str, bool] | None:
+        """The first part of ``alias.first.second`` that a module lacks, and whether that is in doubt."""
         source, inner = found.bound[alias]
+        if source.partition(".")[0] in OF_PYTHON and not self.there(source):
+            gone = inner is None and python_names.lacks_name(source, chain[0], self.python)
+            return (source, chain[0], False) if gone else None
         at = source if inner is None else self.target(source, inner)
         for name in chain:
             if at is None or not self.there(at):
                 return None
             if self.has(at, name) is False:
-                return at, name
+                return at, name, False
+            if self.unsaid(at, name):
+                return at, name, True
             at = self.target(at, name)
         return None
+
+
+def _wrong(of: ModuleNames, name: str, call: Called) -> str:
+    """An argument that a call gives, and that the function does not take; empty without one."""
+    signature = of.signatures.get(name)
+    if signature is None or signature.any_keywords:
+        return ""
+    known = {*signature.names, *signature.keywords}
+    return next((word for word in call.keywords if word not in known), "")
 
 
 def missing(every: ImportSet, roots: Mapping[str, Iterable[str]]) -> Iterator[Missing]:
     """What imports of ``roots``, modules by distribution, certainly lack; the first for each two wheels."""
     found = list(_Walk(every).run(roots))
-    lacks: list[Lack] = list(dict.fromkeys((one.module, one.name, one.giver) for one in found))
+    lacks = list(dict.fromkeys(lack for one in found for lack in _lacks(every, one)))
     givers = {lack[2] for lack in lacks}
     for wheel in sorted(every.wheels, key=lambda one: one.name not in givers):  # what they may add is most
         answers = every.brings(wheel.name, lacks) if lacks else ()
@@ -333,9 +476,16 @@ def missing(every: ImportSet, roots: Mapping[str, Iterable[str]]) -> Iterator[Mi
     left = set(lacks)
     pairs = set[tuple[str, str]]()
     for one in found:
-        if (one.module, one.name, one.giver) in left and (one.taker, one.giver) not in pairs:
+        if left.issuperset(_lacks(every, one)) and (one.taker, one.giver) not in pairs:
             pairs.add((one.taker, one.giver))
             yield one
+
+
+def _lacks(every: ImportSet, one: Missing) -> Iterator[Lack]:
+    """All that has to be lacking, so that an import ends with it."""
+    yield one.module, one.name, one.giver
+    for module, name in one.because:
+        yield module, name, every.giver(module, name) or ""
 
 
 class _Walk:
@@ -360,10 +510,8 @@ class _Walk:
                 yield from self.lacking(module, outcome)
 
     def lacking(self, module: str, outcome: "Executed") -> Iterator[Missing]:
-        taker = self.every.owner(module)
-        for line, lacked, name, used in outcome.lacks:
-            above = lacked if name is not None else lacked.rpartition(".")[0]
-            giver = self.every.owner(above) if above else ""
+        for one in outcome.lacks:
+            taker, giver = self.every.owner(one.module), self.every.giver(one.lacked, one.name)
             if taker is None or giver is None or giver == taker:
                 continue
             self.pairs[taker, giver] += 1
@@ -371,12 +519,15 @@ class _Walk:
                 yield Missing(
                     root=self.roots[module],
                     taker=taker,
-                    path=self.every.path(module),
-                    line=line,
+                    path=self.every.path(one.module),
+                    line=one.line,
                     giver=giver,
-                    module=lacked,
-                    name=name,
-                    used=used,
+                    module=one.lacked,
+                    name=one.name,
+                    used=one.used,
+                    argument=one.argument,
+                    because=one.because,
+                    doubt=one.doubt,
                     chain=self.chain(module),
                 )
 

@@ -47,6 +47,8 @@ def names_given(tree: ast.Module, text: str) -> set[str] | None:
         one: set[str] | None = None
         if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
             one = _of_function(node, _Tables(tree, text))
+        elif isinstance(node, ast.ClassDef) and node.name == "__getattr__":
+            one = _of_class(node)
         elif isinstance(node, ast.Assign) and _binds_getattr(node.targets):
             one = _of_maker(node.value, _Tables(tree, text))
         else:
@@ -131,6 +133,22 @@ def _of_function(function: ast.FunctionDef, tables: _Tables) -> set[str] | None:
         return None
     found: set[str] = set()
     return found if _block(function.body, function.args.args[0].arg, tables, found) else None
+
+
+def _of_class(made: ast.ClassDef) -> set[str] | None:
+    """Matplotlib's ``@caching_module_getattr``, which gives what the class has."""
+    decorators = {getattr(one, "attr", getattr(one, "id", "")) for one in made.decorator_list}
+    if decorators != {"caching_module_getattr"}:
+        return None
+    found: set[str] = set()
+    for one in made.body:
+        if isinstance(one, ast.FunctionDef):
+            found.add(one.name)
+        elif isinstance(one, ast.Assign):
+            found |= {target.id for target in one.targets if isinstance(target, ast.Name)}
+        elif not isinstance(one, ast.Expr | ast.Pass):
+            return None
+    return found
 
 
 def _block(body: list[ast.stmt], name: str, tables: _Tables, found: set[str]) -> bool:

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from builder.core.module_names import LARGEST
-
+LARGEST = 2 << 20
+"""Bytes of a module that is read."""
 _LIKE_MODULE = re.compile(r"\w*mod(?:ule)?|namespace|ns|pkg|package")
 """Names under which functions get modules."""
 _READERS = frozenset(
@@ -78,6 +78,9 @@ class Additions(NamedTuple):
     passed: frozenset[tuple[str, str]] = frozenset()
     """(function, module or another thing that is imported) of what functions are given; "" for whichever."""
 
+    replaced: bool = False
+    """Whether it puts something in its own place."""
+
     def adds(self, module: str, name: str, *, own: bool) -> bool:
         """Whether ``module`` may get ``name``; ``own``: whether it lies in the same wheel."""
         for target, key in self.names:
@@ -101,11 +104,22 @@ def additions(content: bytes, module: str, *, package: bool = False) -> Addition
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(content)
-        walk = _AddingWalk(module, module if package else module.rpartition(".")[0])
-        walk.scope(tree.body, [_BoundNames(tree.body, walk.package)])
+        return additions_of(tree, module, module if package else module.rpartition(".")[0])
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return Additions(frozenset(walk.names), frozenset(walk.modules), walk.finder, frozenset(walk.passed))
+
+
+def additions_of(tree: ast.Module, module: str, package: str) -> Additions:
+    """The same, of a source that was parsed. Raises RecursionError."""
+    walk = _AddingWalk(module, package)
+    walk.scope(tree.body, [_BoundNames(tree.body, package)])
+    return Additions(
+        names=frozenset(walk.names),
+        modules=frozenset(walk.modules),
+        finder=walk.finder,
+        passed=frozenset(walk.passed),
+        replaced=walk.replaced,
+    )
 
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -166,6 +180,7 @@ class _AddingWalk:
         self.names: set[tuple[AddedTo, str | None]] = set()
         self.modules: set[str | None] = set()
         self.finder = ""
+        self.replaced = False
         self.passed: set[tuple[str, str]] = set()
 
     def scope(self, body: Sequence[ast.AST], scopes: list[_BoundNames], owner: str = "") -> None:
@@ -240,7 +255,8 @@ class _AddingWalk:
     def put(self, key: ast.expr | None) -> None:
         text = self.named(key)
         if text == self.module:
-            return  # that its own file puts something in its place, its names tell
+            self.replaced = True  # which its names tell
+            return
         self.modules.add(text)
         if text is not None:
             self.names.add((AddedTo(name=text), None))

@@ -6,20 +6,19 @@ from both, that a name is missing, holds whatever the module does.
 
 import ast
 import re
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from builder.core import python_names
 from builder.core.lazy_names import MAKERS, names_given, names_gone, of_module
+from builder.core.module_additions import LARGEST, additions_of
+from builder.core.own_names import own_names
+from builder.core.python_names import OF_PYTHON
 
 ALWAYS = (1 << 32) - 1
 """One bit for each Python 3.n: in which a statement is certainly executed."""
-LARGEST = 2 << 20
-"""Bytes of a module that is read."""
-OF_PYTHON = sys.stdlib_module_names | {"asynchat", "asyncore", "compression", "distutils", "imp", "smtpd"}
-"""Modules of the standard library, which come before a wheel's, of some Python or other."""
 _MOST_NAMES = 20_000
 _MOST_USES = 5_000
 
@@ -65,8 +64,6 @@ _STAYS = ("KeyError", "ValueError", "TypeError", "NameError", "OSError", "IOErro
 _RUNS_THROUGH = {"RLock", "Lock", "catch_warnings", "errstate", "nullcontext", "open"}
 """Context managers that let every exception through."""
 _GLOBAL = re.compile(r"^[ \t]*global[ \t]+(\w+(?:[ \t]*,[ \t]*\w+)*)", re.MULTILINE)
-_READS_GLOBALS = re.compile(r"\bglobals\(\)(?:\.get\(|\[\s*([\"'])\w+\1\s*\](?!\s*(?:[-+*/|&]?=[^=]|\[|\.)))")
-_GLOBALS = re.compile(r"\bglobals\b")
 _IN_SETUP = re.compile(r"__[A-Z]+_SETUP__")
 """What NumPy's, SciPy's and scikit-learn's own setup.py sets, and nobody else."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -90,6 +87,64 @@ class Used(NamedTuple):
     alias: str
     chain: tuple[str, ...]
     pythons: int = ALWAYS
+
+
+class Called(NamedTuple):
+    """``first.second(...)``, which is called when the module is executed."""
+
+    line: int
+    chain: tuple[str, ...]
+    positional: int
+    """Arguments without a name; -1 if more may be given than are written down."""
+    keywords: tuple[str, ...]
+    pythons: int = ALWAYS
+
+
+class Signature(NamedTuple):
+    """The arguments of a function."""
+
+    names: tuple[str, ...]
+    """Those that may be given without their name."""
+    any_names: bool
+    """Whether it takes further ones so."""
+    keywords: tuple[str, ...]
+    """Those that are given by their name alone."""
+    any_keywords: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """What statements that are executed take from elsewhere."""
+
+    taken: tuple[Taken, ...] = ()
+    used: tuple[Used, ...] = ()
+    called: tuple[Called, ...] = ()
+    guards: "tuple[tuple[tuple[Taken, ...], Effects], ...]" = ()
+    """Imports, and what is executed instead if one of them fails."""
+
+    def __bool__(self) -> bool:
+        return bool(self.taken or self.used or self.called or self.guards)
+
+    def as_list(self) -> list[Any]:
+        return [
+            self.taken,
+            self.used,
+            self.called,
+            [[tried, instead.as_list()] for tried, instead in self.guards],
+        ]
+
+    @classmethod
+    def of_list(cls, values: Sequence[Any]) -> "Effects":
+        taken, used, called, guards = values
+        return cls(
+            taken=tuple(map(Taken._make, taken)),
+            used=tuple(Used(line, alias, tuple(chain), pythons) for line, alias, chain, pythons in used),
+            called=tuple(
+                Called(line, tuple(chain), number, tuple(words), pythons)
+                for line, chain, number, words, pythons in called
+            ),
+            guards=tuple((tuple(map(Taken._make, tried)), cls.of_list(instead)) for tried, instead in guards),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +171,12 @@ class ModuleNames:
     """(module, name) of tables of more such names."""
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Its own tables of that kind, ``__name__ = {"text": ...}``."""
-    taken: tuple[Taken, ...] = ()
-    used: tuple[Used, ...] = ()
+    executed: Effects = Effects()
+    """By an import of it."""
+    functions: Mapping[str, Effects] = field(default_factory=dict)
+    """By a call of these functions of it."""
+    signatures: Mapping[str, Signature] = field(default_factory=dict)
+    """Of functions and classes that are bound once, and that nothing wraps."""
 
     def as_list(self) -> list[Any]:
         return [
@@ -131,16 +190,16 @@ class ModuleNames:
             sorted(self.gone),
             self.gone_tables,
             dict(self.tables),
-            self.taken,
-            self.used,
+            self.executed.as_list(),
+            {name: body.as_list() for name, body in self.functions.items()},
+            dict(self.signatures),
         ]
 
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "ModuleNames":
         """Raises ValueError or TypeError for what :meth:`as_list` did not write."""
-        names, bound, stars, public, anything, submodules, lazy, gone, gone_tables, tables, taken, used = (
-            values
-        )
+        names, bound, stars, public, anything, submodules, lazy, gone, gone_tables, tables, *rest = values
+        executed, functions, signatures = rest
         return cls(
             names=frozenset(names),
             bound={name: tuple(target) for name, target in bound.items()},
@@ -152,8 +211,12 @@ class ModuleNames:
             gone=frozenset(gone),
             gone_tables=tuple((of, name) for of, name in gone_tables),
             tables={name: tuple(texts) for name, texts in tables.items()},
-            taken=tuple(map(Taken._make, taken)),
-            used=tuple(Used(line, alias, tuple(chain), pythons) for line, alias, chain, pythons in used),
+            executed=Effects.of_list(executed),
+            functions={name: Effects.of_list(body) for name, body in functions.items()},
+            signatures={
+                name: Signature(tuple(first), bool(more), tuple(words), bool(any_word))
+                for name, (first, more, words, any_word) in signatures.items()
+            },
         )
 
 
@@ -185,7 +248,7 @@ class _Reader:
     """Walks the statements that an import executes."""
 
     def __init__(self, module: str, text: str, *, package: bool) -> None:
-        self.package = module if package else module.rpartition(".")[0]
+        self.module, self.package = module, module if package else module.rpartition(".")[0]
         self.names: set[str] = set()
         self.targets: dict[str, set[tuple[str, str | None] | None]] = {}
         self.sure: dict[str, int] = {}
@@ -193,8 +256,16 @@ class _Reader:
         self.stars: list[str] = []
         self.public: set[str] | None = None
         self.public_known = True
-        self.taken: list[Taken] = []
-        self.used: dict[tuple[str, tuple[str, ...]], Used] = {}
+        self.out = _Collected()
+        self.turns = 0
+        """Loops that it is in."""
+        self.within = False
+        """Whether it is in a function, which adds no names to the module."""
+        self.defined: dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] = {}
+        self.again: set[str] = set()
+        """Names that are bound several times."""
+        self.filled: set[str] = set()
+        """Names of lists and dictionaries that have something in them."""
         self.shadows: list[set[str]] = []
         self.postponed = False
         self.text = text
@@ -214,14 +285,30 @@ class _Reader:
                 text = "\n".join(lines)
         lazy = "sys.modules[__name__] = _LazyModule("
         self.lazy, text = lazy in text, text.replace(lazy, "(")
-        if any(word in text for word in ("sys.modules", "meta_path", "__path__", "from sys import modules")):
+        if "meta_path" in text or "__path__" in text:
             self.submodules = True
-        self.anything |= (
-            "sys.modules" in text
-            or "f_globals" in text
-            or ("globals" in text and len(_GLOBALS.findall(text)) != len(_READS_GLOBALS.findall(text)))
-            or ("from sys import" in text and "modules" in text)
-        )
+        if "f_globals" in text:
+            self.anything = True
+        if re.search(r"\bmodules\b", text) and ("sys.modules" in text or "from sys import" in text):
+            self._added(tree)
+        if any(word in text for word in ("globals", "locals", "vars(")):
+            names, anything = own_names(tree)
+            self.names |= names
+            self.anything |= anything
+
+    def _added(self, tree: ast.Module) -> None:
+        """What it puts among the interpreter's modules, itself among them."""
+        added = additions_of(tree, self.module, self.package)
+        self.submodules |= bool(added.modules)
+        if added.replaced and not self.lazy:
+            self.anything = self.submodules = True
+        if any(name == self.module for _, name in added.passed):
+            self.anything = True
+        for target, name in added.names:
+            if target.name == self.module and name is not None:
+                self.names.add(name)
+            elif target.name == self.module:
+                self.anything = True
 
     def read(self, tree: ast.Module) -> ModuleNames:
         self.texts(tree)
@@ -237,12 +324,13 @@ class _Reader:
             self.names |= {text for text in texts if isinstance(text, str) and text.isidentifier()}
         if len(self.names) > _MOST_NAMES:
             return UNREAD
+        known = self.defined
         bound: dict[str, tuple[str, str | None]] = {}
         for name, targets in self.targets.items():
             only = next(iter(targets))
             if len(targets) != 1 or only is None or name in self.globals:
                 continue
-            if only[0].partition(".")[0] not in OF_PYTHON:
+            if only[0].partition(".")[0] not in OF_PYTHON or only[0] in python_names.VARIES:
                 bound[name] = only
         return ModuleNames(
             names=frozenset(self.names),
@@ -257,18 +345,53 @@ class _Reader:
                 (of, name) for one in sorted(tables) for of, name in [bound.get(one, ("", None))] if name
             ),
             tables=_written(tree),
-            taken=tuple(dict.fromkeys(self.taken)),
-            used=tuple(one for (alias, _), one in self.used.items() if alias in bound)[:_MOST_USES],
+            executed=self.out.effects(bound, known),
+            functions=self.bodies(bound, known),
+            signatures=self.signatures(),
         )
+
+    def bodies(self, bound: Mapping[str, Any], known: Collection[str]) -> dict[str, Effects]:
+        """What calls of its functions execute."""
+        found: dict[str, Effects] = {}
+        self.within = True
+        for name, function in self.defined.items():
+            if name in self.again or not isinstance(function, ast.FunctionDef) or function.decorator_list:
+                continue
+            if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function)):
+                continue
+            args = function.args
+            every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+            self.shadows.append({one.arg for one in every if one is not None} | _stored(function))
+            self.out = _Collected()
+            self.block(function.body, ALWAYS)
+            self.shadows.pop()
+            if body := self.out.effects(bound, known):
+                found[name] = body
+        return found
+
+    def signatures(self) -> dict[str, Signature]:
+        found: dict[str, Signature] = {}
+        for name, own in self.defined.items():
+            if name in self.again or own.decorator_list:
+                continue
+            if isinstance(own, ast.FunctionDef):
+                found[name] = _signature(own.args, 0)
+            elif isinstance(own, ast.ClassDef) and (made := _made_by(own)) is not None:
+                found[name] = _signature(made.args, 1)
+        return found
 
     def block(self, body: Iterable[ast.stmt], pythons: int) -> None:
         for statement in body:
             _VISITS.get(type(statement), _Reader.plain)(self, statement, pythons)
+            if pythons and (self.within or self.turns) and _may_leave(statement):
+                pythons = 0  # what follows may not be executed
 
     def name(self, name: str, target: tuple[str, str | None] | None = None, pythons: int = 0) -> None:
         if self.shadows:
             self.shadows[-1].add(name)
             return
+        self.filled.discard(name)
+        self.again |= {name} & self.names
         self.names.add(name)
         self.targets.setdefault(name, set()).add(target)
         if target is not None:
@@ -281,23 +404,49 @@ class _Reader:
                 continue
             if isinstance(expression, ast.Constant):
                 continue
-            for node in ast.walk(expression):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            for node in ast.walk(expression) if not self.within else ():
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     self.name(node.id)
+                elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del) and not self.shadows:
+                    self.sure.pop(node.id, None)
                 elif isinstance(node, ast.Call) and _changes_module(node):
                     if _called(node) == "_LazyModule" and self.lazy:
                         continue
                     self.anything = self.submodules = True
             if pythons:
-                for line, alias, chain in _attributes(expression):
-                    self.use(line, alias, chain, pythons)
+                for node, chain in _attributes(expression):
+                    if isinstance(node, ast.Call):
+                        self.call(node, chain, pythons)
+                    else:
+                        self.use(node.lineno, chain[0], chain[1:], pythons)
+
+    def call(self, node: ast.Call, chain: tuple[str, ...], pythons: int) -> None:
+        first = node.args[0] if node.args else None
+        if chain[-1] in {"__import__", "import_module"} and isinstance(first, ast.Constant):
+            name = first.value
+            if isinstance(name, str) and name and not name.startswith(".") and len(node.args) == 1:
+                self.take(Taken(line=node.lineno, module=name, pythons=pythons))
+            return
+        if any(chain[0] in names for names in self.shadows) or (self.within and len(chain) > 1):
+            return
+        is_open = any(isinstance(one, ast.Starred) for one in node.args)
+        is_open |= any(one.arg is None for one in node.keywords)
+        self.out.called.append(
+            Called(
+                line=node.lineno,
+                chain=chain,
+                positional=-1 if is_open else len(node.args),
+                keywords=tuple(one.arg for one in node.keywords if one.arg is not None),
+                pythons=pythons & (ALWAYS if len(chain) == 1 else self.sure.get(chain[0], 0)),
+            )
+        )
 
     def use(self, line: int, alias: str, chain: tuple[str, ...], pythons: int) -> None:
         if any(alias in names for names in self.shadows):
             return
         where = pythons & self.sure.get(alias, 0)
-        if where and (alias, chain) not in self.used:
-            self.used[alias, chain] = Used(line=line, alias=alias, chain=chain, pythons=where)
+        if where and (alias, chain) not in self.out.used:
+            self.out.used[alias, chain] = Used(line=line, alias=alias, chain=chain, pythons=where)
 
     def plain(self, statement: ast.stmt, pythons: int) -> None:
         """A statement without statements in it; of one that is not known, nothing is demanded."""
@@ -308,6 +457,31 @@ class _Reader:
         self.evaluate(
             (part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.expr)), pythons
         )
+        if isinstance(statement, ast.Assign) and not self.shadows and self.is_filled(statement.value):
+            self.filled |= {one.id for one in statement.targets if isinstance(one, ast.Name)}
+
+    def is_filled(self, node: ast.expr) -> bool:
+        """Whether a loop over it has a first turn."""
+        match node:
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+                found = any(not isinstance(one, ast.Starred) for one in parts)
+            case ast.Constant(value=str(text)):
+                found = bool(text)
+            case ast.Dict(keys=keys):
+                found = any(key is not None for key in keys)
+            case ast.Name(id=name):
+                found = name in self.filled and not any(name in names for names in self.shadows)
+            case ast.Call(func=ast.Attribute(value=on, attr=name)):
+                found = name in {"items", "keys", "values", "copy"} and self.is_filled(on)
+            case ast.Call(func=ast.Name(id="dict"), keywords=[*words], args=[]):
+                found = any(one.arg is not None for one in words)
+            case ast.Call(func=ast.Name(id="zip"), args=[_, *_] as parts):
+                found = all(map(self.is_filled, parts))
+            case ast.Call(func=ast.Name(id=name), args=[first, *_]):
+                found = name in _KEEP_FILLED and self.is_filled(first)
+            case _:
+                found = False
+        return found
 
     def anywhere(self, statement: ast.AST) -> None:
         for node in ast.walk(statement):
@@ -348,16 +522,21 @@ class _Reader:
 
     def function(self, statement: ast.stmt, pythons: int) -> None:
         assert isinstance(statement, _FUNCTIONS)  # noqa: S101
-        self.name(statement.name)
+        self.define(statement)
         args = statement.args
         self.evaluate([*statement.decorator_list, *args.defaults, *args.kw_defaults], pythons)
         every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
         hints = [one.annotation for one in every if one is not None]
         self.evaluate([*hints, statement.returns], self.now(pythons))
 
+    def define(self, statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        if not self.shadows:
+            self.defined[statement.name] = statement
+        self.name(statement.name)
+
     def class_(self, statement: ast.stmt, pythons: int) -> None:
         assert isinstance(statement, ast.ClassDef)  # noqa: S101
-        self.name(statement.name)
+        self.define(statement)
         self.evaluate(
             [*statement.decorator_list, *statement.bases, *(one.value for one in statement.keywords)], pythons
         )
@@ -379,7 +558,11 @@ class _Reader:
             self.evaluate([statement.target], 0)
         elif isinstance(statement, ast.While):
             self.evaluate([statement.test], pythons)
-        self.block((*statement.body, *statement.orelse), 0)  # type: ignore[attr-defined]
+        first = isinstance(statement, ast.For) and self.is_filled(statement.iter)
+        self.turns += 1
+        self.block(statement.body, pythons if first else 0)  # type: ignore[attr-defined]
+        self.turns -= 1
+        self.block(statement.orelse, 0)  # type: ignore[attr-defined]
 
     def with_(self, statement: ast.stmt, pythons: int) -> None:
         assert isinstance(statement, ast.With | ast.AsyncWith)  # noqa: S101
@@ -394,12 +577,28 @@ class _Reader:
         handlers: list[ast.ExceptHandler] = statement.handlers  # type: ignore[attr-defined]
         sure = pythons if all(map(_lets_through, handlers)) else 0
         self.block(body, sure)
-        for handler in handlers:
+        tried = tuple(self.tried(body, pythons)) if not sure and handlers else ()
+        for number, handler in enumerate(handlers):
             if handler.name:
                 self.name(handler.name)
-            self.block(handler.body, 0)
+            out, self.out = self.out, _Collected()
+            self.block(handler.body, pythons if tried and number == 0 and _catches(handler) else 0)
+            out.guards += [(tried, self.out)] if tried and number == 0 else []
+            self.out = out
         self.block(statement.orelse, sure)  # type: ignore[attr-defined]
         self.block(statement.finalbody, pythons)  # type: ignore[attr-defined]
+
+    def tried(self, body: Iterable[ast.stmt], pythons: int) -> Iterator[Taken]:
+        """The imports at the beginning of a block."""
+        for statement in body:
+            if not isinstance(statement, ast.Import | ast.ImportFrom):
+                return
+            module = self.absolute(statement) if isinstance(statement, ast.ImportFrom) else None
+            for one in statement.names:
+                name = one.name if isinstance(statement, ast.ImportFrom) else None
+                whole = one.name if isinstance(statement, ast.Import) else module
+                if whole is not None and name != "*":
+                    yield Taken(line=statement.lineno, module=whole, name=name, pythons=pythons)
 
     def match(self, statement: ast.stmt, pythons: int) -> None:
         assert isinstance(statement, ast.Match)  # noqa: S101
@@ -442,8 +641,55 @@ class _Reader:
         return ".".join([*parts[:kept], *([statement.module] if statement.module else [])])
 
     def take(self, taken: Taken) -> None:
-        if taken.pythons and taken.module.partition(".")[0] not in OF_PYTHON:
-            self.taken.append(taken)
+        ours = taken.module.partition(".")[0] in OF_PYTHON
+        if taken.pythons and (not ours or python_names.varies(taken.module, taken.name)):
+            self.out.taken.append(taken)
+
+
+@dataclass
+class _Collected:
+    """What is found of :class:`Effects` on the way."""
+
+    taken: list[Taken] = field(default_factory=list)
+    used: dict[tuple[str, tuple[str, ...]], Used] = field(default_factory=dict)
+    called: list[Called] = field(default_factory=list)
+    guards: "list[tuple[tuple[Taken, ...], _Collected]]" = field(default_factory=list)
+
+    def effects(self, bound: Mapping[str, tuple[str, str | None]], known: Collection[str]) -> Effects:
+        """The same, of names that are certainly modules, or functions and classes of the module."""
+        return Effects(
+            taken=tuple(dict.fromkeys(self.taken)),
+            used=tuple(one for (alias, _), one in self.used.items() if _matters(bound, alias, one.chain))[
+                :_MOST_USES
+            ],
+            called=tuple(
+                dict.fromkeys(
+                    one
+                    for one in self.called
+                    if one.pythons
+                    and (
+                        (one.chain[0] in bound and bound[one.chain[0]][0].partition(".")[0] not in OF_PYTHON)
+                        or (one.chain[0] in known and len(one.chain) == 1)
+                    )
+                )
+            )[:_MOST_USES],
+            guards=tuple(
+                (tried, instead) for tried, inner in self.guards if (instead := inner.effects(bound, known))
+            ),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.taken or self.used or self.called or self.guards)
+
+
+def _matters(bound: Mapping[str, tuple[str, str | None]], alias: str, chain: tuple[str, ...]) -> bool:
+    """Whether an attribute may be lacking: of Python's own modules, one that some release lacks."""
+    if alias not in bound:
+        return False
+    module, name = bound[alias]
+    if module.partition(".")[0] not in OF_PYTHON:
+        return True
+    return name is None and python_names.varies(module, chain[0])
 
 
 _PLAIN = (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.Raise, ast.Delete, ast.Pass, ast.Global)
@@ -477,6 +723,48 @@ def _written(tree: ast.Module) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def _signature(args: ast.arguments, given: int) -> Signature:
+    """``given``: how many of the first ones a call has already."""
+    return Signature(
+        names=tuple(one.arg for one in (*args.posonlyargs, *args.args))[given:],
+        any_names=args.vararg is not None,
+        keywords=tuple(one.arg for one in args.kwonlyargs),
+        any_keywords=args.kwarg is not None,
+    )
+
+
+def _made_by(own: ast.ClassDef) -> ast.FunctionDef | None:
+    """What a call of a class calls, if that is certainly its own ``__init__``."""
+    methods = [one for one in own.body if isinstance(one, ast.FunctionDef)]
+    made = [one for one in methods if one.name == "__init__"]
+    if own.keywords or len(made) != 1 or made[0].decorator_list or any(m.name == "__new__" for m in methods):
+        return None
+    bases = [_name(one) or "?" for one in own.bases]
+    return made[0] if not any(re.search(r"Meta|Enum|\?", base) for base in bases) else None
+
+
+def _may_leave(statement: ast.stmt) -> bool:
+    """Whether a statement may end the function, or the turn of the loop, that it is in."""
+    stack: list[ast.AST] = [statement]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Return | ast.Raise | ast.Break | ast.Continue | ast.Assert):
+            return True
+        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Lambda, ast.expr)):
+            stack += ast.iter_child_nodes(node)
+    return False
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    """Whether it gets every import that fails."""
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(one is None or _name(one) in _OF_IMPORTS for one in kinds)
+
+
+_OF_IMPORTS = {"ImportError", "Exception", "BaseException"}
+_KEEP_FILLED = {"list", "tuple", "set", "sorted", "enumerate", "reversed", "dict", "iter"}
+
+
 def _name(node: ast.AST) -> str | None:
     """The last name of ``a.b.c``."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
@@ -499,8 +787,8 @@ def _texts(node: ast.expr | None) -> set[str] | None:
     )
 
 
-def _stored(statement: ast.ClassDef) -> set[str]:
-    """Names that a class body may bind."""
+def _stored(statement: ast.ClassDef | ast.FunctionDef) -> set[str]:
+    """Names that a class body, or a function, may bind."""
     found: set[str] = set()
     stack: list[ast.AST] = list(statement.body)
     while stack:
@@ -520,7 +808,8 @@ def _stored(statement: ast.ClassDef) -> set[str]:
 def _changes_module(call: ast.Call) -> bool:
     """Whether a call, executed on import, may add names to the module or take its place."""
     name = _called(call)
-    if name in {"exec", "eval", "locals"} or (name == "vars" and not call.args):
+    first = call.args[0] if call.args else None
+    if name == "exec" or (name == "eval" and not isinstance(first, ast.Constant | ast.JoinedStr)):
         return True
     given = (*call.args, *(one.value for one in call.keywords))
     own = any(
@@ -529,19 +818,23 @@ def _changes_module(call: ast.Call) -> bool:
     return own and name not in _QUIET_CALLS and name not in MAKERS
 
 
-def _attributes(expression: ast.expr) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """(line, name, attributes) of every ``name.first.second`` that is certainly evaluated."""
+def _attributes(expression: ast.expr) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
+    """Every ``name.first.second`` that is certainly evaluated; of one that is called, the call, too."""
     stack: list[ast.AST] = [expression]
     while stack:
         node = stack.pop()
         if isinstance(node, ast.Attribute):
             inner, chain = _chain(node)
             if isinstance(inner, ast.Name) and chain:
-                yield node.lineno, inner.id, chain
+                yield node, (inner.id, *chain)
             elif not isinstance(inner, ast.Name):
                 stack.append(inner)
-        else:
-            stack += _evaluated(node)
+            continue
+        if isinstance(node, ast.Call):
+            inner, chain = _chain(node.func)
+            if isinstance(inner, ast.Name):
+                yield node, (inner.id, *chain)
+        stack += _evaluated(node)
 
 
 def _chain(node: ast.expr) -> tuple[ast.expr, tuple[str, ...]]:

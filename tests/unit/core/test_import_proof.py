@@ -87,6 +87,16 @@ def proof(
         "import giver.sub as s\ns.gone",
         "x = '\\d' is 1\nfrom giver import gone",
         "if __TAKER_SETUP__:\n    pass\nelse:\n    from giver import gone",
+        "import giver\nfor n in ['a', 'b']:\n    giver.gone(n)",
+        "import giver\nT = dict(a=1)\nfor k, v in T.items():\n    giver.gone",
+        "import giver\nfor k, v in zip('ab', (1, 2)):\n    giver.gone",
+        "def f():\n    from giver import gone\nf()",
+        "import giver\ndef f(x):\n    if x:\n        pass\n    giver.gone\ndef g():\n    f(1)\ng()",
+        "__import__('giver.gone').f(__name__)",
+        "import importlib\nx = importlib.import_module('giver.gone')",
+        "try:\n    import giver.none\nexcept ImportError:\n    from giver import gone",
+        "try:\n    from giver import none\nexcept (ImportError, OSError):\n    import giver\n    giver.gone",
+        "import giver\ngiver.gone\ndel giver",
     ],
 )
 def test_a_name_that_is_taken_for_certain_and_is_not_there(taker) -> None:
@@ -131,6 +141,19 @@ def test_a_name_that_is_taken_for_certain_and_is_not_there(taker) -> None:
         "import giver\nassert giver.gone",
         "import nowhere\nfrom nowhere import gone",
         "from giver import (",
+        "import giver\nfor n in ['a']:\n    if n:\n        continue\n    giver.gone",
+        "import giver\nT = []\nfor n in T:\n    giver.gone",
+        "import giver\nT = [1]\nT = f()\nfor n in T:\n    giver.gone",
+        "def f(x):\n    if x:\n        return\n    from giver import gone\nf(1)",
+        "def f():\n    yield\n    from giver import gone\nf()",
+        "async def f():\n    from giver import gone\nf()",
+        "@d\ndef f():\n    from giver import gone\nf()",
+        "def f():\n    from giver import gone\nf = 1\nf()",
+        "import giver\ndef f(giver):\n    giver.gone\nf(1)",
+        "try:\n    import giver.sub\nexcept ImportError:\n    from giver import gone",
+        "try:\n    import giver.none\nexcept KeyError:\n    pass\nexcept ImportError:\n    from giver import gone",
+        "import giver\ndel giver\ngiver.gone",
+        "__import__('giver.' + 'gone')",
     ],
 )
 def test_what_may_not_be_taken_is_not_asked_for(taker) -> None:
@@ -160,6 +183,13 @@ def test_what_may_not_be_taken_is_not_asked_for(taker) -> None:
         "globals().update(TABLE)",
         "g = globals\ng()['gone'] = 1",
         "vars()['gone'] = 1",
+        "globals().update({'gone': 1})",
+        "globals().update(gone=1)",
+        "d = globals()\nd[f()] = 1",
+        "d = locals()\nd.update(f())",
+        "f(globals())",
+        "import sys\nm = sys.modules[__name__]\nm.gone = 1",
+        "import sys\ng(sys.modules[__name__])",
         "locals()['gone'] = 1",
         "exec('gone = 1')",
         "import sys\nsys.modules[__name__] = object()",
@@ -201,6 +231,11 @@ def test_what_may_be_there_is_taken_to_be_there(giver) -> None:
         "L = [('gone', 1)]\nT = {n: 'text' for n, _ in L}\ndef __getattr__(n):\n    if n in T:\n        raise AttributeError(T[n])\n    return 1",
         "from .tables import __old__\ndef __getattr__(n):\n    if n in __old__:\n        raise AttributeError(n)\n    return 1",
         "x = globals()['__file__']",
+        "class A:\n    locals()['go' + 'ne'] = 1",
+        "d = locals()\nfor n in ['x']:\n    setattr(d[n], 'y', 1)",
+        "globals()['y'] = 1\nglobals().update({'z': 1}, w=2)",
+        "import sys\nif 'other' in sys.modules:\n    x = sys.modules['other']",
+        "@_api.caching_module_getattr\nclass __getattr__:\n    y = property(f)",
         "import logging\nx = logging.getLogger(__name__)",
     ],
 )
@@ -233,6 +268,46 @@ def test_a_module_that_is_not_there_is_lacking_unless_something_may_put_it_there
 
 def test_the_standard_library_comes_before_a_wheel_of_the_same_name() -> None:
     assert lacks("from dataclasses import KW_ONLY", {"dataclasses.py": "x = 1\n"}) == []
+
+
+@pytest.mark.parametrize(
+    ("taker", "found"),
+    [
+        ("from giver.sub import f\nf(a=1, gone=2)", ["gone"]),
+        ("from giver import f\nx = f(1, gone=2)", ["gone"]),
+        ("import giver.sub as s\ndef g(x=s.A(gone=1)): pass", ["gone"]),
+        ("from giver.sub import f\nf(a=1)\nf(**{'gone': 1})", []),
+        ("from giver.sub import A, B, every, wrapped\nA(b=1)\nB(gone=1)\nevery(gone=1)\nwrapped(gone=1)", []),
+    ],
+)
+def test_an_argument_that_a_function_does_not_take(taker, found) -> None:
+    sub = (
+        "def f(a, *, b=1): pass\nclass A:\n    def __init__(self, b): pass\nclass B(A):\n    pass\n"
+        "def every(**words): pass\n@d\ndef wrapped(): pass\n"
+    )
+    files = {"giver/__init__.py": "from .sub import f\n", "giver/sub.py": sub}
+    assert [one.argument for one in proof(taker, files)] == found
+
+
+@pytest.mark.parametrize(
+    ("taker", "found"),
+    [
+        ("import imp", ["imp"]),
+        ("import distutils.version", ["distutils"]),
+        ("from collections import Mapping", ["collections.Mapping"]),
+        ("import collections\nclass A(collections.Mapping): pass", ["collections.Mapping"]),
+        ("import inspect as i\nx = i.getargspec(f)", ["inspect.getargspec"]),
+        ("try:\n    import imp\nexcept ImportError:\n    import absent", ["absent"]),
+        ("import collections, telnetlib\nif hasattr(collections, 'Mapping'):\n    collections.Mapping", []),
+        (
+            "try:\n    from collections import Mapping\nexcept ImportError:\n    from collections.abc import Mapping",
+            [],
+        ),
+        ("import sys\nif sys.version_info < (3, 12):\n    import imp", []),
+    ],
+)
+def test_what_this_python_has_no_more(taker, found) -> None:
+    assert lacks(taker, "", whole=True) == found
 
 
 def test_it_follows_what_is_executed_and_says_the_way() -> None:
@@ -335,12 +410,12 @@ def test_a_module_that_no_wheel_has_is_lacking_where_there_is_nothing_else(taker
 @pytest.mark.parametrize(
     ("taker", "more"),
     [
-        ("import json, imp, distutils, tomllib, asyncore", {}),
+        ("import json, ssl, tomllib, importlib.metadata", {}),
+        ("import imp, distutils", {"imp.py": "", "_distutils_hack/__init__.py": ""}),
         ("import _absent", {}),
         ("try:\n    import absent\nexcept ImportError:\n    absent = None", {}),
         ("def f():\n    import absent", {}),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import absent", {}),
-        ("import absent", {"more/_vendor/absent/__init__.py": ""}),
         ("import absent", {"absent/data.txt": ""}),
         ("import absent", {"absent.cpython-312-x86_64-linux-gnu.so": ""}),
     ],

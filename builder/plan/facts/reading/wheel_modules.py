@@ -24,7 +24,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 1
+_READER = 2
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""
@@ -34,6 +34,11 @@ _ATTACH = re.compile(rb"^def _?attach\(.*?(?=^[A-Za-z_@]|\Z)", re.MULTILINE | re
 """A lazy loader: what it adds stands where it is called."""
 _STORES = rb"\bmodules\[(?![ \t]*['\"][^'\"{}\n]*['\"][ \t]*\])[^\n]*\][ \t]*=(?!=)"
 """In a source that gives the interpreter a module by a name that is put together."""
+_PATHS = re.compile(
+    rb"\bsys\.path(?:\.(?:insert|append|extend)|\[[^\]\n]*\][ \t]*=|[ \t]*\+?=)|\baddsitedir\b"
+    rb"|^[/.\w-]+[ \t\r]*\Z"
+)
+"""In a source that adds to the folders in which modules are looked for, also a .pth file with one."""
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -72,10 +77,13 @@ def imports_of(
     shelf = _shelf(locked.wheels, cache, opened)
     try:
         found = _proven(cell, shelf, whole=_has_no_others(locked))
-        return tuple(
-            replace(one, older=_mend(shelf[one.giver], one, cell, cache, older)) if one.giver else one
+        mended = (
+            replace(one, older=_mend(shelf[one.giver], one, cell, cache, older))
+            if one.giver in shelf and not one.argument
+            else one
             for one in found
         )
+        return tuple(one for one in mended if one.older or not one.doubt)
     finally:
         for one in shelf.values():
             one.keep()
@@ -274,6 +282,7 @@ def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | Non
     found = dict.fromkeys(lacks, False)
     givers, passed = set[str](), set[tuple[str, str]]()
     named = {path: module for module, path in files.modules.items()} if files is not None else {}
+    inner = {part for module in (files.every if files is not None else ()) for part in module.split(".")[1:]}
     for path, content in sources.every():
         if content is None:
             return {}
@@ -281,6 +290,9 @@ def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | Non
             continue
         module = named.get(path, "")
         added: Additions | None = None
+        if _PATHS.search(content):
+            # what lies below others is outermost then
+            found.update((lack, True) for lack in found if lack[1] is None and lack[0] in inner)
         for lack in [lack for lack, brought in found.items() if not brought]:
             own = files is not None and files.name == lack[2]
             if not (_may_bring(content, lack, own=own) or (own and _passes(content, lack[0]))):

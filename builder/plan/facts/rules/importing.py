@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from builder.core.import_proof import Missing
+from builder.core.import_proof import PYTHON, Missing
 from builder.plan.facts.rules.finding import Finding, Outcome, Value
 from builder.plan.facts.rules.image_contents import Stack
 from builder.plan.facts.tables import Source
@@ -16,13 +16,25 @@ def imports(stack: Stack) -> Iterator[Finding]:
     labels = {wheel.name: f"{wheel.name} {wheel.version}" for wheel in stack.truth.wheels}
     outcome = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
     for one in stack.truth.imports:
-        text, values = _said(one, labels.get(one.taker, one.taker), labels.get(one.giver, one.giver))
+        taker, giver = (labels.get(name, name) for name in (one.taker, one.giver))
+        text, values = _said(one, taker, giver, f"Python {stack.cell.python}")
         yield Finding(outcome, text, values)
 
 
-def _said(one: Missing, taker: str, giver: str) -> tuple[str, tuple[Value, ...]]:
+def _said(one: Missing, taker: str, giver: str, python: str) -> tuple[str, tuple[Value, ...]]:
     through = f", which an import of {one.root} imports," if one.root != one.taker else ""
     takes = Value(f"{one.path}, line {one.line}", one.lacked, Source("wheel", taker))
+    if one.giver == PYTHON:
+        return (
+            f"{taker}{through} {'uses' if one.used else 'imports'} {one.lacked}, which {python} does not"
+            f" have: the import ends; take another release of {one.taker}, or of Python"
+        ), (takes, Value("not there", one.lacked, Source("wheel", taker)))
+    if one.argument:
+        way = f"another release of {one.taker} or of {giver}"
+        return (
+            f"{taker}{through} calls {one.lacked} with the argument {one.argument}, which it does not take in"
+            f" {giver}: the import ends; take {way}"
+        ), (takes, Value("does not take", one.argument, Source("wheel", giver)))
     if not giver:
         return (
             f"{taker}{through} imports {one.lacked}, which nothing in the lock brings and {one.taker} does "
