@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from builder.core import python_names
-from builder.core.module_names import Called, Effects, ModuleNames, Taken
+from builder.core.module_names import BY_OLD_PROTOC, Called, Effects, ModuleNames, Taken
 from builder.core.python_names import OF_PYTHON
 
 _DEEPEST = 40
+_PROTOBUF = ("google.protobuf", "descriptor")
 _MOST_OF_PAIR = 8
 _MOST_CALLS = 12
 """Calls that are followed, one within the other."""
@@ -129,6 +130,8 @@ class Missing:
     """Modules on the way from the outermost one to the one that takes it."""
     because: tuple[tuple[str, str | None], ...] = ()
     """(module, name) that are lacking, too, so that it comes to this: the imports of a ``try``."""
+    generated: str = ""
+    """The protobuf that made the module, which the one of the set refuses; nothing lacks then."""
     doubt: bool = False
     """Whether the module puts names together, of which this may be one: if nobody wrote it there before."""
     older: str = ""
@@ -167,6 +170,7 @@ class Lacked(NamedTuple):
     because: tuple[tuple[str, str | None], ...] = ()
     """What else is lacking, so that it comes to this: (module, name)."""
     doubt: bool = False
+    generated: str = ""
 
 
 @dataclass(frozen=True)
@@ -329,6 +333,21 @@ class ImportSet:
             return f"{module}.{name}" if self.there(f"{module}.{name}") else None
         return self.target(source, inner, seen | {(module, name)})
 
+    def entered(self, module: str) -> list[str]:
+        """What whoever uses a module imports: of one that has nothing, the only one below it, or ``api``."""
+        found, owner = self.names(module), self.owner(module)
+        if found is None or found.executed or found.stars or found.anything:
+            return [module]
+        if any(not name.startswith("_") for name in found.names):
+            return [module]
+        every = [name for name, one in self._modules.items() if one.wheel == owner]
+        below = [name for name in every if name.rpartition(".")[0] == module]
+        below = [
+            one for one in below if not re.search(r"\._\w*$", one) and one.rpartition(".")[2] not in _NO_ROOTS
+        ]
+        named = [name for name in below if name.endswith(".api")] or below
+        return [module, *(self.entered(named[0]) if len(named) == 1 else ())]
+
     def outcome(self, module: str) -> Executed:
         """What a module executes and lacks when it is executed."""
         if module not in self._outcomes:
@@ -336,8 +355,29 @@ class ImportSet:
             outcome = Executed()
             if found is not None and self.owner(module) is not None:
                 self._take(module, found, found.executed, outcome)
+                if found.generated is not None and self.refuses(found.generated):
+                    text = ".".join(map(str, found.generated))
+                    outcome.lacks.append(Lacked(module, 1, *_PROTOBUF, generated=text))
             self._outcomes[module] = outcome
         return self._outcomes[module]
+
+    def refuses(self, generated: tuple[int, int, int]) -> bool:
+        """Whether the protobuf of the set ends the import of code that another one made.
+
+        From 4.21 on its compiled half makes no descriptors for protoc before 3.19
+        (https://protobuf.dev/news/2022-05-06/), and from 5.26 on it takes none of a newer protoc, and none of
+        a major release before the last one (https://protobuf.dev/support/cross-version-runtime-guarantee/).
+        """
+        wheel = next((one for one in self.wheels if one.name == "protobuf"), None)
+        release = re.match(r"(\d+)\.(\d+)\.(\d+)", wheel.version) if wheel is not None else None
+        if release is None or not self.there(_PROTOBUF[0]):
+            return False
+        own = int(release[1]), int(release[2]), int(release[3])
+        if generated == BY_OLD_PROTOC:
+            return own >= (4, 21, 0) and self.there("google._upb._message")
+        if not self.there("google.protobuf.runtime_version"):
+            return False  # the import of that fails before
+        return own < generated or own[0] - generated[0] > 1
 
     def _take(
         self, module: str, found: ModuleNames, effects: Effects, outcome: Executed, depth: int = 0
@@ -528,6 +568,7 @@ class _Walk:
                     argument=one.argument,
                     because=one.because,
                     doubt=one.doubt,
+                    generated=one.generated,
                     chain=self.chain(module),
                 )
 

@@ -84,11 +84,13 @@ class Additions(NamedTuple):
     def adds(self, module: str, name: str, *, own: bool) -> bool:
         """Whether ``module`` may get ``name``; ``own``: whether it lies in the same wheel."""
         for target, key in self.names:
-            if key not in {None, name}:
-                continue
-            if target.is_it(module) or (own and target.is_open and (key is not None or not target.argument)):
+            if key in {None, name} and (target.is_it(module) or (own and target.is_open and key is not None)):
                 return True
         return own and self.finder == "insert"
+
+    def adds_whichever(self) -> bool:
+        """Whether it adds names that it puts together to modules that it puts together."""
+        return any(key is None and target.is_open and not target.argument for target, key in self.names)
 
     def givers(self) -> set[str]:
         """Functions that add names which they put together to a module that they are given."""

@@ -64,6 +64,12 @@ _STAYS = ("KeyError", "ValueError", "TypeError", "NameError", "OSError", "IOErro
 _RUNS_THROUGH = {"RLock", "Lock", "catch_warnings", "errstate", "nullcontext", "open"}
 """Context managers that let every exception through."""
 _GLOBAL = re.compile(r"^[ \t]*global[ \t]+(\w+(?:[ \t]*,[ \t]*\w+)*)", re.MULTILINE)
+_GENERATED = re.compile(
+    r"^\w+\.ValidateProtobufRuntimeVersion\(\s*\w+\.Domain\.PUBLIC,\s*(\d+),\s*(\d+),\s*(\d+),", re.MULTILINE
+)
+_OLD_DESCRIPTOR = re.compile(r"^_\w+ = _descriptor\.(?:Enum|Field)?Descriptor\($", re.MULTILINE)
+BY_OLD_PROTOC = (3, 18, 0)
+"""Stands for each protoc before 3.19, whose code makes descriptors by itself."""
 _IN_SETUP = re.compile(r"__[A-Z]+_SETUP__")
 """What NumPy's, SciPy's and scikit-learn's own setup.py sets, and nobody else."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -177,6 +183,8 @@ class ModuleNames:
     """By a call of these functions of it."""
     signatures: Mapping[str, Signature] = field(default_factory=dict)
     """Of functions and classes that are bound once, and that nothing wraps."""
+    generated: tuple[int, int, int] | None = None
+    """The protobuf that made it, ``BY_OLD_PROTOC`` for one before 3.19, if protobuf asks for that."""
 
     def as_list(self) -> list[Any]:
         return [
@@ -193,13 +201,14 @@ class ModuleNames:
             self.executed.as_list(),
             {name: body.as_list() for name, body in self.functions.items()},
             dict(self.signatures),
+            self.generated,
         ]
 
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "ModuleNames":
         """Raises ValueError or TypeError for what :meth:`as_list` did not write."""
         names, bound, stars, public, anything, submodules, lazy, gone, gone_tables, tables, *rest = values
-        executed, functions, signatures = rest
+        executed, functions, signatures, generated = rest
         return cls(
             names=frozenset(names),
             bound={name: tuple(target) for name, target in bound.items()},
@@ -217,6 +226,7 @@ class ModuleNames:
                 name: Signature(tuple(first), bool(more), tuple(words), bool(any_word))
                 for name, (first, more, words, any_word) in signatures.items()
             },
+            generated=None if generated is None else (generated[0], generated[1], generated[2]),
         )
 
 
@@ -348,7 +358,17 @@ class _Reader:
             executed=self.out.effects(bound, known),
             functions=self.bodies(bound, known),
             signatures=self.signatures(),
+            generated=self.generated(),
         )
+
+    def generated(self) -> tuple[int, int, int] | None:
+        """The protobuf that made the module."""
+        if "_descriptor" not in self.text:
+            return None
+        found = _GENERATED.search(self.text)
+        if found is not None:
+            return int(found[1]), int(found[2]), int(found[3])
+        return BY_OLD_PROTOC if _OLD_DESCRIPTOR.search(self.text) else None
 
     def bodies(self, bound: Mapping[str, Any], known: Collection[str]) -> dict[str, Effects]:
         """What calls of its functions execute."""

@@ -79,7 +79,7 @@ def imports_of(
         found = _proven(cell, shelf, whole=_has_no_others(locked))
         mended = (
             replace(one, older=_mend(shelf[one.giver], one, cell, cache, older))
-            if one.giver in shelf and not one.argument
+            if one.giver in shelf and not (one.argument or one.generated)
             else one
             for one in found
         )
@@ -114,7 +114,8 @@ def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool) -> tupl
     roots = {
         name: shelf[name].roots for one in named if one is not None and (name := canonical(one.name)) in shelf
     }
-    return tuple(missing(every, roots))
+    entered = {name: [one for root in found for one in every.entered(root)] for name, found in roots.items()}
+    return tuple(missing(every, entered))
 
 
 def _has_no_others(locked: Pinned) -> bool:
@@ -280,7 +281,7 @@ def _words(sources: WheelSources | None) -> frozenset[bytes] | None:
 def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | None) -> Mapping[Lack, bool]:
     """Nothing is known if a source cannot be read."""
     found = dict.fromkeys(lacks, False)
-    givers, passed = set[str](), set[tuple[str, str]]()
+    givers, passed, said, whichever = set[str](), set[tuple[str, str]](), set[Lack](), False
     named = {path: module for module, path in files.modules.items()} if files is not None else {}
     inner = {part for module in (files.every if files is not None else ()) for part in module.split(".")[1:]}
     for path, content in sources.every():
@@ -295,6 +296,7 @@ def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | Non
             found.update((lack, True) for lack in found if lack[1] is None and lack[0] in inner)
         for lack in [lack for lack, brought in found.items() if not brought]:
             own = files is not None and files.name == lack[2]
+            said |= {lack} if lack[1] and lack[1].encode() in content else set()
             if not (_may_bring(content, lack, own=own) or (own and _passes(content, lack[0]))):
                 continue
             added = added or additions(
@@ -305,11 +307,12 @@ def _bring(sources: WheelSources, lacks: Iterable[Lack], files: WheelFiles | Non
                 continue
             if own:
                 givers, passed = givers | added.givers(), passed | added.passed
+                whichever |= added.adds_whichever()
             found[lack] = _brings(added, lack, own=own, path=path)
     for lack, brought in found.items():
         own = files is not None and files.name == lack[2]
         given = own and lack[1] is not None and any({(one, ""), (one, lack[0])} & passed for one in givers)
-        found[lack] = brought or given
+        found[lack] = brought or given or (own and whichever and lack in said)
     return found
 
 
