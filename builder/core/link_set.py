@@ -86,6 +86,8 @@ class WheelLinks:
     """Distributions that it requires: of the frameworks among them, the import comes first."""
     imports: tuple[str, ...] | None = None
     """The files that an import opens; None: its extension modules or, without any, all of its libraries."""
+    numpy: frozenset[str] = frozenset()
+    """The newest major releases of NumPy that those libraries run with which ask for its C interface."""
     unread: frozenset[str] = frozenset()
     """Files of which it is not known, or not surely, what they need: nothing that loads one is a yes."""
 

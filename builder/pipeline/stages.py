@@ -68,7 +68,7 @@ def prove_set(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse:
     cell_run.progress("reading what their modules import", quiet=False)
     readings.read_imports(pinned.cell, pinned, index)
     truth = readings.truth(pinned.cell, pinned, links=True)
-    for finding in check(pinned.cell, truth, only=("links", "imports")):
+    for finding in check(pinned.cell, truth, only=("links", "imports", "package-numpy")):
         said = f"{finding.rule}: {finding.message}"
         if finding.outcome is Judgement.IMPOSSIBLE and refuse:
             raise CellError(f"the wheels that were resolved cannot work together ({said})", hint=_NOT_KEPT)

@@ -55,4 +55,5 @@ def _from_values(name: str, version: str, values: Mapping[str, Any]) -> WheelLin
         digests=dict(values["digests"]),
         asks=frozenset(values["asks"]),
         unread=frozenset(unread),
+        numpy=frozenset(map(str, values.get("numpy", ()))),
     )

@@ -22,6 +22,7 @@ from builder.core.items import item
 from builder.core.link_set import LinkFile, link_file
 from builder.core.model import Wheel
 from builder.core.versions import canonical, requirement
+from builder.plan.facts.reading.binary import numpy_interface
 from builder.plan.facts.reading.libraries import library_of
 from builder.plan.facts.reading.wheel import (
     WheelReading,
@@ -47,6 +48,8 @@ _LONGEST = 4096
 _THREADS = 8
 _LIBRARY = re.compile(r"(?:.*/)?[^/]+\.so(?:\.[\w.]+)?")
 _FIRST = 4
+_FURTHER = 8
+"""Libraries that are read to know the NumPy of a wheel that asks for it, the smallest ones."""
 _OF_NVIDIA = ("libcu", "libnv", "libnpp", "libnccl")
 """How names of NVIDIA's libraries begin. Of a wheel whose outermost ones are linked with these or with a
 framework's, all others are read, too."""
@@ -99,6 +102,7 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
         "libraries": {one.filename: None for one in libraries},
         "digests": {one.filename: f"{one.CRC:08x}-{one.file_size}" for one in libraries},
         "partly": [],
+        "numpy": [],
     }
     if not libraries:
         return values
@@ -115,6 +119,9 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
             name.startswith(linked) for one in values["libraries"].values() if one for name in one["needed"]
         ):
             _members(archive, libraries, values)
+        elif "numpy" in names and not values["numpy"]:
+            left = [one for one in libraries if ".libs/" not in one.filename and one not in outermost]
+            _members(archive, sorted(left, key=lambda one: one.compress_size)[:_FURTHER], values)
     return values
 
 
@@ -138,6 +145,8 @@ def _members(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str,
             content = archive.content(entry, most)
         except UnknownError:
             continue
+        if whole and (abi := numpy_interface(content)) is not None:
+            values["numpy"].append(abi)
         facts = _exact(content) if whole else None
         if facts is None:
             facts = _by_names(content, entry.filename, whole=whole)

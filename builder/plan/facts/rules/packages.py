@@ -52,6 +52,7 @@ def numpy(stack: Stack) -> Iterator[Finding]:
 
 def package_numpy(stack: Stack) -> Iterator[Finding]:
     """``package-numpy``: the compiled code of a package gets no NumPy that it does not run with."""
+    yield from _numpy_of_lock(stack)
     if not stack.beside:
         return
     every = wishes(stack).get("numpy", [])
@@ -84,6 +85,26 @@ def package_numpy(stack: Stack) -> Iterator[Finding]:
         ):
             text = f"whether {one.label} runs with NumPy 2 is not known: {unread}; numpy<2 is safe"
             yield unknown(text, Value(one.name, one.version, one.source))
+
+
+def _numpy_of_lock(stack: Stack) -> Iterator[Finding]:
+    """Wheels of a lock that are on no record, by their own libraries."""
+    found = stack.truth.wheel("numpy")
+    if found is None or major(found.version) < 2:
+        return
+    judged = {*(one.name for one in stack.beside), *(one.name for one in stack.frameworks), "numpy"}
+    outcome = Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE
+    for wheel in stack.truth.links:
+        if wheel.numpy == {"1"} and wheel.name not in judged:
+            yield Finding(
+                outcome,
+                f"{wheel.label} was compiled for NumPy 1 and does not run with NumPy 2; NumPy {found.version}"
+                f" is in the image: add numpy<2 to pip, or take another release of {wheel.name}",
+                (
+                    Value(f"NumPy that {wheel.name} was compiled for", "1", Source("wheel", wheel.label)),
+                    Value("numpy", found.version, found.source),
+                ),
+            )
 
 
 def _for_numpy_2(one: Beside) -> str:

@@ -253,3 +253,30 @@ def test_a_lock_of_700_wheels_is_judged_in_three_seconds(cell, tmp_path) -> None
     start = time.process_time()
     assert check(cell, replace(truth, links=(*truth.links, *many)), only=("links",)) == ()
     assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("text", "numpy", "outcomes"),
+    [
+        (b"numpy.core.multiarray\0_ARRAY_API\0", "2.1.0", ["impossible"]),
+        (b"numpy.core.multiarray\0_ARRAY_API\0", "1.26.4", []),
+        (b"numpy._core.multiarray\0numpy.core\0_ARRAY_API\0", "2.1.0", []),
+        (b"numpy.core.multiarray\0", "2.1.0", []),
+    ],
+)
+def test_a_wheel_on_no_record_that_was_compiled_for_numpy_1_is_refused(
+    cell, tmp_path, text, numpy, outcomes
+) -> None:
+    shelf = Shelf(
+        {
+            **wheel("kernels", "1.0", {"kernels/_C.so": library("libc.so.6") + text}, "numpy"),
+            **wheel("numpy", numpy, {"numpy/__init__.py": ""}),
+        }
+    )
+    readings = ReadingCache(cache=tmp_path)
+    read_links(shelf.wheels(), shelf, cache=readings.wheel_folder)  # type: ignore[arg-type]
+    base = RootfsBase(suite="bookworm", debs=(), epoch=0)
+    locked = Pinned(cell=cell, base=base, wheels=shelf.wheels(), epoch=0)
+    found = check(cell, readings.truth(cell, locked, links=True), only=("package-numpy",))
+    assert [one.outcome.value for one in found] == outcomes
+    assert all("kernels 1.0 was compiled for NumPy 1" in one.message for one in found)
