@@ -365,8 +365,8 @@ class ImportSet:
         """Whether the protobuf of the set ends the import of code that another one made.
 
         From 4.21 on its compiled half makes no descriptors for protoc before 3.19
-        (https://protobuf.dev/news/2022-05-06/), and from 5.26 on it takes none of a newer protoc, and none of
-        a major release before the last one (https://protobuf.dev/support/cross-version-runtime-guarantee/).
+        (https://protobuf.dev/news/2022-05-06/), and from 5.26 on it takes none of a newer protoc
+        (``google/protobuf/runtime_version.py``, of 7.36.2, too, which takes code of each older one).
         """
         wheel = next((one for one in self.wheels if one.name == "protobuf"), None)
         release = re.match(r"(\d+)\.(\d+)\.(\d+)", wheel.version) if wheel is not None else None
@@ -377,7 +377,20 @@ class ImportSet:
             return own >= (4, 21, 0) and self.there("google._upb._message")
         if not self.there("google.protobuf.runtime_version"):
             return False  # the import of that fails before
-        return own < generated or own[0] - generated[0] > 1
+        return own < generated
+
+    def refused_code(self, distribution: str) -> str | None:
+        """One of the modules of a distribution that protobuf generated, if the one of the set refuses all."""
+        wheel = next((one for one in self.wheels if one.name == distribution), None)
+        first: str | None = None
+        for module in sorted(wheel.modules) if wheel is not None and self.there(_PROTOBUF[0]) else ():
+            if not module.endswith("_pb2") or _NO_ROOTS & set(module.split(".")):
+                continue
+            found = self.names(module)
+            if found is None or found.generated is None or not self.refuses(found.generated):
+                return None
+            first = first or module
+        return first
 
     def _take(
         self, module: str, found: ModuleNames, effects: Effects, outcome: Executed, depth: int = 0
@@ -548,6 +561,9 @@ class _Walk:
                 for other in outcome.executed:
                     self.execute(other, module, root)
                 yield from self.lacking(module, outcome)
+            if (code := self.every.refused_code(root)) is not None and code not in self.by:
+                self.by[code], self.roots[code] = None, root
+                yield from self.lacking(code, self.every.outcome(code))
 
     def lacking(self, module: str, outcome: "Executed") -> Iterator[Missing]:
         for one in outcome.lacks:
