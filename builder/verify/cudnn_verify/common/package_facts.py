@@ -206,11 +206,72 @@ def _pinned_wheel(remedies):
         # PyTorch itself stays: its release and build are those of the text
         return ["--no-deps", pair] + torch_index(variant or remedies.variant_here(release))
     known = here and Releases.wheels_of(name, here.partition("+")[0])
+    if not known and not pair and name != "lmcache":
+        return None  # the newest would bring another PyTorch
     wanted = "%s==%s" % (name, here.partition("+")[0]) if known else pair or name
     other = name == "vllm" and variant and remedies.releases.pinned_torch(name, here) in (None, release)
     return [wanted] + (
         ["--extra-index-url"] + torch_index(variant)[1:] if other and torch_index(variant) else []
     )
+
+
+_OF_TORCH_HERE = (
+    "$(python3 -c \"from importlib.metadata import version as v; r, _, c = v('torch').partition('+'); "
+    "a, b = map(int, r.split('.')[:2]); "
+    "print(%s, *(['--index-url https://download.pytorch.org/whl/' + c] if c else []))\")"
+)
+_COMPANION_OF = {
+    "torchvision": "'torchvision==0.%%d.*' %% min(b + 15 if a > 1 else b + 1, %d)",
+    "torchaudio": "'torchaudio==%%d.%%d.*' %% ((a, min(b, %d)) if a > 1 else (0, b))",
+}
+"""The companions' releases by PyTorch's, up to the last one, which serves later ones, too:
+https://github.com/pytorch/vision#installation
+"""
+
+
+def _companion_of(name):
+    return _COMPANION_OF[name] % numbers(read_facts()["pairs"][name][-1][1])[1]
+
+
+def _companions_here(remedies):
+    """The companions that a line names, for the PyTorch that is here: what no text tells is asked of it."""
+    words = failing_words(remedies)
+    if torch_told(remedies)[0] or "has no attribute" in words:
+        return None
+    names = [name for name in _COMPANION_OF if re.search(name, words, re.IGNORECASE)]
+    if not names and "different CUDA" in words:
+        names = ["torchvision"]
+    return _OF_TORCH_HERE % ", ".join(map(_companion_of, names)) if names else None
+
+
+def _bringer_here(remedies):
+    """vLLM or the like, of which a library does not load, where no text tells its release."""
+    words = re.findall(r"\w+", failing_words(remedies).lower())
+    name = next((name for name in _BRING_TORCH if name in words), None)
+    return None if name in remedies.here.packages else name
+
+
+def _of_torch_alone(remedies):
+    """A package whose wheels pin one release of PyTorch each, where no text tells which one is here."""
+    words = failing_words(remedies).lower()
+    return "xformers" if "xformers" in words and not torch_told(remedies)[0] else None
+
+
+_SOURCE_PATH = re.compile(r"(?<![\w.-])(?:/[\w.@+-]+){2,}\.so\b(?=[^\n]{0,20}undefined symbol)")
+
+
+def _own_source(remedies):
+    """Whether the library that does not load lies in no folder of installed packages: it is compiled where
+    its source is.
+    """
+    found = _SOURCE_PATH.search(str(remedies.detail.get("line")))
+    return bool(found) and not re.search(r"(?:site|dist)-packages|/usr/lib/|\.cache/", found.group(0))
+
+
+def _torch_unread(remedies):
+    """Whether a text tells neither card nor driver nor index, so that nothing chooses a build of PyTorch."""
+    told = remedies.capability or remedies.driver_known() or getattr(remedies.here, "variants", ())
+    return not (told or remedies.torch_release())
 
 
 def _compiled_anew(remedies):
@@ -505,9 +566,10 @@ def _kernel_package(remedies):
     """A package with kernels of its own whose message it is, where the card is none that is being dropped."""
     if remedies.capability and remedies.capability < (8, 0):
         return None
-    words = failing_words(remedies)
+    words = failing_words(remedies) + " " + (getattr(remedies.here, "importing", None) or "")
     names = [name for name in KERNEL_PACKAGES if re.search(name.replace("-", "[-_]"), words)]
-    return next(iter(names + [name for name in KERNEL_PACKAGES if name in remedies.here.printed_by]), None)
+    others = [name for name in KERNEL_PACKAGES if name in remedies.here.printed_by]
+    return names[0] if names else others[0] if len(others) == 1 and others != ["vllm"] else None
 
 
 def _release_for_card(remedies):
@@ -739,6 +801,11 @@ PACKAGE_FACTS = {
     "uv": lambda r: getattr(r.here, "uv", False),
     "companions": _companions,
     "pinned-wheel": _pinned_wheel,
+    "companions-here": _companions_here,
+    "bringer-here": _bringer_here,
+    "of-torch-alone": _of_torch_alone,
+    "own-source": _own_source,
+    "torch-unread": _torch_unread,
     "compiled-anew": _compiled_anew,
     "required-index": lambda r: torch_index(r.detail.get("variant")) or None,
     "torch-of-library": _torch_of_library,

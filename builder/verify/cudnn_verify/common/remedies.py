@@ -27,7 +27,7 @@ _CUT_OFF = re.compile(
 )
 _PIP = re.compile(r"(?:(?<=^)|(?<=&& ))(?:uv )?pip(?= (?:un)?install)")
 _AS_UV = re.compile(r"(?<!uv )\bpip(?= (?:un)?install)")
-_PORTABLE = r".\\python_embeded\\python.exe -s -m pip"
+_PORTABLE = r".\python_embeded\python.exe"
 _NOT_BY_IMAGE = (
     "half",
     "another attention",
@@ -74,7 +74,7 @@ class Remedies(FrameworkBuilds):
         if getattr(self.here, "podman", False):
             found = [c._replace(text=_as_podman(c.text)) if c.where == "docker" else c for c in found]
         if "comfy-portable" in self.here.places:  # its own Python, beside its folder
-            found = [c._replace(text=_PIP.sub(_PORTABLE, c.text)) if c.where == "pip" else c for c in found]
+            found = [_as_portable(c) if c.where == "pip" else c for c in found]
         if "windows" in self.here.places:
             kinds = ("pip", "conda", "docker", "rtbuild", "notebook", "winget")
             found = [c for c in found if c.where in kinds or c.text.startswith("nvidia-smi")]
@@ -160,7 +160,8 @@ class Remedies(FrameworkBuilds):
             for tag, words in read_patterns()["tags"].items()
             if words in (whole if tag.startswith("says-") else line)
         } | self.here.places
-        return tags | {"any", self.framework, "wants-%s" % (wants or "").replace(" ", "-")}
+        chosen = {"sure"} if self.detail.get("sure", True) else set()
+        return tags | chosen | {"any", self.framework, "wants-%s" % (wants or "").replace(" ", "-")}
 
     def _filled(self, where, text, note):
         """[Command] of a line; [] if a fact in braces is not known, or holds without being a value."""
@@ -528,6 +529,16 @@ def _stem_and_number(library):
     """("cublas", "12") for ``libcublasLt.so.12``."""
     found = re.match(r"lib(?:(npp)[a-z]+|(\w+?)(?:Lt|Mg|w)?)\.so\.?([\d.]*)", str(library or ""))
     return ((found.group(1) or found.group(2)).lower(), found.group(3)) if found else ("", "")
+
+
+def _as_portable(command):
+    """A command of pip's, or of uv's, for the Python in ComfyUI's own folder."""
+    if "--torch-backend" not in command.text:
+        return command._replace(text=_PIP.sub(lambda _: _PORTABLE + " -s -m pip", command.text))
+    own = "%s -s -m uv pip install --python %s" % (_PORTABLE, _PORTABLE)
+    text = command.text.replace("uv pip install", own)
+    note = "after %s -s -m pip install uv; %s" % (_PORTABLE, command.note or "")
+    return command._replace(text=text, note=note)
 
 
 def _as_podman(text):

@@ -294,7 +294,8 @@ def _row(cause, finding, facts):
     strength, signature = finding.strength, finding.signature
     # a wrapper's causes have nothing in common that could be mended
     silent = strength == WRAPPER and len(finding.causes) > 1
-    remedies = Remedies(facts, finding.detail, signature.systems)
+    sure = strength == PROVES or len(finding.causes) == 1
+    remedies = Remedies(facts, dict(finding.detail, sure=sure), signature.systems)
     commands = [] if silent else remedies.commands(cause)
     ours = strength == PROVES and CAUSES[cause].side in ("image", "image-on-gpu")
     image = remedies.image(cause) if ours and "windows" not in facts.places else None

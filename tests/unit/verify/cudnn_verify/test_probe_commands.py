@@ -273,6 +273,7 @@ def test_every_fact_in_the_lines_of_causes_has_a_meaning_and_every_fact_a_line()
         "container",
         "conda",
         "slept",
+        "sure",
         *patterns["places"],
         *patterns["tags"],
         *told_names(),

@@ -509,14 +509,17 @@ def test_the_page_of_a_cause_follows_the_address_of_the_site_that_is_set(monkeyp
 @pytest.mark.parametrize(
     ("text", "command"),
     [
-        ("libcublas.so.12 is missing", "pip install nvidia-cublas-cu12"),
-        ("failed to dlopen libcufft.so.12", "pip install nvidia-cufft"),
-        ("Could not dlopen library 'libcudart.so.13'", "pip install nvidia-cuda-runtime"),
+        ("libcublas.so.12 is missing\ntorch 2.9.1+cu128", "pip install nvidia-cublas-cu12"),
+        ("failed to dlopen libcufft.so.12\ntorch 2.9.1+cu130", "pip install nvidia-cufft"),
+        ("Could not dlopen library 'libcudart.so.13'\ntorch 2.9.1+cu130", "pip install nvidia-cuda-runtime"),
     ],
 )
-def test_the_library_of_a_class_gives_its_package(text, command):
+def test_the_library_of_a_class_gives_its_package_where_the_packages_are_of_its_cuda(text, command):
     rows = diagnose_score.answer(text)["causes"]
     assert rows[0]["commands"][0]["text"] == command
+    alone = diagnose_score.answer(text.partition("\n")[0])
+    assert not any(row["commands"] for row in alone["causes"])
+    assert alone["look"]["command"].startswith("pip list")
 
 
 @pytest.mark.parametrize(("header", "here", "wanted"), [(96, 88, "numpy<2"), (88, 96, "numpy>=2")])
@@ -749,7 +752,8 @@ NO_NVRTC = "CuPy failed to load libnvrtc.so.12: OSError: libnvrtc.so.12: cannot 
             "torch",
         ),
         ("onnxruntime overwrites the files of onnxruntime-gpu", "package-overwritten", "onnxruntime"),
-        ("jobs are degraded to CPU with a warning", "framework-cpu-build", "torch"),
+        ("jobs are degraded to CPU with a warning", "framework-cpu-build", None),
+        ("torch jobs are degraded to CPU with a warning", "framework-cpu-build", "torch"),
         ("it can not find the cuda-13.3 asset", None, None),
         (
             "CUDA SETUP ERROR: Missing dependency: libcusparse.so.13",
