@@ -236,7 +236,7 @@ def _companion_of(name):
 def _companions_here(remedies):
     """The companions that a line names, for the PyTorch that is here: what no text tells is asked of it."""
     words = failing_words(remedies)
-    if torch_told(remedies)[0] or "has no attribute" in words:
+    if torch_told(remedies)[0] or _ASKED.search(words):
         return None
     names = [name for name in _COMPANION_OF if re.search(name, words, re.IGNORECASE)]
     if not names and "different CUDA" in words:
@@ -272,6 +272,97 @@ def _torch_unread(remedies):
     """Whether a text tells neither card nor driver nor index, so that nothing chooses a build of PyTorch."""
     told = remedies.capability or remedies.driver_known() or getattr(remedies.here, "variants", ())
     return not (told or remedies.torch_release())
+
+
+_ASKED = re.compile(
+    r"cannot import name '(?P<name>\w+)' from '(?P<origin>\w[\w.]*)'|"
+    r"module '(?P<module>\w[\w.]*)' has no attribute '(?P<attribute>\w+)'|"
+    r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`np)\.(?P<gone>\w+)` was removed in the NumPy|"
+    r"unexpected keyword argument '(?P<argument>\w+)'"
+)
+_OF_PYTHON = (
+    "transformers diffusers huggingface_hub tokenizers accelerate peft datasets trl timm optimum evaluate"
+)
+_PURE = set(_OF_PYTHON.split()) | {"sentence_transformers", "adapters", "setfit"}
+
+
+def _asked_names(remedies):
+    """(package, name) of which a line says that a release does not have it; (None, None) without one."""
+    found = _ASKED.search(failing_words(remedies))
+    said = found.groupdict() if found else {}
+    if said.get("argument"):
+        return "argument", said["argument"]
+    if said.get("np"):
+        return "numpy", said["gone"]
+    origin = said.get("origin") or said.get("module") or said.get("path") or ""
+    package, _, rest = origin.partition(".")
+    return package or None, said.get("name") or said.get("attribute") or rest
+
+
+def _named_requirement(remedies):
+    """The releases of a package that have the name, the module or the argument that a line asks for."""
+    package, name = _asked_names(remedies)
+    asked = ("%s.%s" % (package, name)).lower()
+    return read_patterns()["python-names"].get(asked) if package and name else None
+
+
+def _upgrade_both(remedies):
+    """Two packages of nothing but Python, one of which asks the other for a name that it does not have."""
+    package, _ = _asked_names(remedies)
+    asking = getattr(remedies.here, "importing", None)
+    both = package in _PURE and asking in _PURE and package != asking
+    return [name.replace("_", "-") for name in sorted((asking, package))] if both else None
+
+
+def _itself_anew(remedies):
+    """A package of nothing but Python that asks itself for a name that it does not have."""
+    package, _ = _asked_names(remedies)
+    if package not in _PURE or package != getattr(remedies.here, "importing", None):
+        return None
+    version = remedies.here.packages.get(package.replace("_", "-"))
+    return package.replace("_", "-") + ("==" + version if version else "")
+
+
+_REQUIRED = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=~!]=?=?\d[\w.*]*,?)+$")
+
+
+def _required(remedies):
+    """The requirement that a line asks for, in its own words."""
+    text = re.sub(r"\s", "", remedies.detail.get("required") or remedies.detail.get("asked") or "").rstrip(
+        ",."
+    )
+    return text if _REQUIRED.match(text) else None
+
+
+def _card_share(remedies):
+    """The part of a card's memory that is free, a little less, as vLLM takes it: ``0.87``."""
+    free, whole = (float(remedies.detail.get(name) or 0) for name in ("free", "whole"))
+    return "%.2f" % (int(free / whole * 100 - 1) / 100) if 0 < free < whole else None
+
+
+def _after(minor):
+    """The minor release after one: ``1.25`` after ``1.24``."""
+    found = numbers(minor)[:2]
+    return "%d.%d" % (found[0], found[1] + 1) if len(found) == 2 else None
+
+
+_GCC_OF = {26: 9, 27: 9, 28: 9, 29: 11, 30: 12, 31: 13, 32: 13, 33: 14, 34: 15}
+"""{the last number of GLIBCXX_3.4.N: the GCC that brought it}:
+https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html
+"""
+
+
+_SYSTEM_LIBSTDCXX = re.compile(r"(?:^|[\s:])/(?:usr/)?lib\S*libstdc\+\+\.so\.6: version .GLIBCXX")
+_DRIVER_PART = re.compile(
+    r"^\s*(?:nvidia-(?:driver|dkms|kernel-common)|libnvidia-\w+)-(\d{3})\b", re.MULTILINE
+)
+
+
+def _libstdcxx(remedies):
+    """conda's C++ run-time that has the version which a library asks for."""
+    found = re.search(r"GLIBCXX_3\.4\.(\d+)", failing_words(remedies))
+    gcc = _GCC_OF.get(int(found.group(1))) if found else None
+    return gcc and "libstdcxx-ng>=%d" % gcc
 
 
 def _compiled_anew(remedies):
@@ -328,6 +419,8 @@ def _published(remedies):
     release, local = _asked_release(remedies)
     if remedies.detail.get("name") != "torch" or not numbers(release):
         return None
+    if local == "cpu" or "macos" in remedies.here.places:
+        return ["torch==" + release]  # ARM's and macOS's builds have no such name
     variants = _published_variants(remedies)
     if not variants:
         return None
@@ -801,6 +894,33 @@ PACKAGE_FACTS = {
     "uv": lambda r: getattr(r.here, "uv", False),
     "companions": _companions,
     "pinned-wheel": _pinned_wheel,
+    "named-requirement": _named_requirement,
+    "upgrade-both": _upgrade_both,
+    "itself-anew": _itself_anew,
+    "required": _required,
+    "broken": lambda r: r.detail.get("broken"),
+    "card-share": _card_share,
+    "triton-kernels-here": lambda r: getattr(r.here, "triton_kernels_here", False),
+    "vllm-read": lambda r: "vllm" in r.here.packages,
+    "after-most": lambda r: _after(r.detail.get("most")),
+    "cuda-home": lambda r: r.detail.get("home"),
+    "driver-parts": lambda r: next(
+        iter(
+            re.findall(
+                r"^\s*(?:nvidia-(?:driver|dkms|kernel-common)|libnvidia-\w+)-(\d{3})\b",
+                failing_words(r),
+                re.M,
+            )
+        ),
+        None,
+    ),
+    "gencode": lambda r: r.detail.get("gencode"),
+    "libstdcxx": _libstdcxx,
+    "system-libstdcxx": lambda r: (
+        re.search(r"(?:^|[\s:])/(?:usr/)?lib\S*libstdc\+\+\.so\.6: version .GLIBCXX", failing_words(r))
+        is not None
+    ),
+    "in-environment": lambda r: re.search(r"/envs/|conda", failing_words(r)) is not None,
     "companions-here": _companions_here,
     "bringer-here": _bringer_here,
     "of-torch-alone": _of_torch_alone,

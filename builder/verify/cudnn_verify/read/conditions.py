@@ -86,12 +86,12 @@ def _cuda_other(facts, detail):
 
 
 def _cuda_named_other(facts, detail):
-    """The library of Windows is of another CUDA than the one that the text names."""
+    """The library is of another CUDA than the one that the text names."""
     found = _DLL_OF_CUDA.search(detail["matched"])
-    if not found or len(facts.cuda_named) != 1 or int(found.group(1)) in facts.cuda_named:
+    major = int(found.group(1)) if found else Remedies(facts, detail).library_major()
+    if not major or len(facts.cuda_named) != 1 or major in facts.cuda_named:
         return None
-    here = found.groups() + tuple(facts.cuda_named)
-    return "the library is of CUDA %s, and the text is about CUDA %d" % here
+    return "the library is of CUDA %d, and the text is about CUDA %d" % (major, next(iter(facts.cuda_named)))
 
 
 def _toolkit_other(facts, detail):
@@ -316,8 +316,36 @@ def _cuda_of_build(facts):
     return (10, 2) if () < numbers(facts.packages.get("torch")) < (1, 7) else None
 
 
+def _asked_of(detail):
+    """The package of which a line asks a name or a module that it does not have; None without one."""
+    said = "%s %s" % (detail["matched"], detail["line"] or "")
+    found = re.search(r"(?:from|module|named) '?([A-Za-z]\w*)", said)
+    return found.group(1) if found else None
+
+
+def _asks_itself(facts, detail):
+    name = _asked_of(detail)
+    return name and name == facts.importing and "%s asks this of itself: its files are of two releases" % name
+
+
+def _asks_other(facts, detail):
+    """Another installed package asks for the name: both are here, and their releases do not fit."""
+    name, asking = _asked_of(detail), facts.importing
+    if not name or "partially initialized" in detail["line"] or name == asking:
+        return None
+    here = re.search(r"(?:site|dist)-packages[/\\]%s\b" % re.escape(name), detail["line"] or "")
+    if asking:
+        return "%s asks for it, of the %s that is here" % (asking, name)
+    return here and "%s is here, and of a release without it" % name
+
+
 CONDITIONS = {
     **FACT_FAULTS,
+    "asks-itself": _asks_itself,
+    "asks-not-itself": lambda facts, detail: (
+        not _asks_itself(facts, detail) and "no file of that package asks for it"
+    ),
+    "asks-other": _asks_other,
     "driver-below-build": _driver_below_build,
     "library-of-any-cuda": lambda _, detail: (
         _OF_ANY_CUDA.search(detail["matched"])

@@ -36,7 +36,7 @@ _PAST = re.compile(
     r"\bno longer (?:see|get|have)|\b(?:fixed|solved|got rid of)\b|"
     r"\bresolved (?:my|it|this|the (?:issue|problem|error))\b|"
     r"\b(?:was|is|been|has|have|it|which|that) resolved\b|"
-    r"\b(?:do|does|did)(?:n't| not) (?:see|get|have|show)",
+    r"\b(?:do|does|did)(?:n't| not) (?:see|get|have|show)\b",
     re.IGNORECASE,
 )
 
@@ -259,8 +259,9 @@ def _free_match(signature, words, text, taken):
 
 def _raised(text, before, match):
     """Whether a text ends with the line of a traceback that raised, without the message below it."""
-    frame = text[: match.start() - len(before)].rstrip("\n").rpartition("\n")[2]
-    return "\n" not in text[match.end() :].rstrip() and "raise " in before and _FRAME.search(frame)
+    above = text[: match.start() - len(before)].rstrip("\n")
+    traced = _FRAME.search(above.rpartition("\n")[2]) or "Traceback (most recent call last)" in above
+    return "\n" not in text[match.end() :].rstrip() and "raise " in before and traced
 
 
 def _place(line):

@@ -81,6 +81,11 @@ def _branch_told(text):
     return None if branch in floors else branch
 
 
+_FRAME = re.compile(
+    r"(?:site|dist)-packages[/\\]([A-Za-z]\w*)[/\\][^\n]{0,200}?"
+    r"(?:, line \d+|\.py(?::\d+\b|\(\d+\)| in <?\w|\]\(\S+\) in <?\w))"
+)
+"""A line of a traceback, as Python, IPython and a notebook print it."""
 _MOST_REQUIREMENTS = 200
 # CUDA's libraries with its major in their names, those that are here, and words for what is not there
 CUDA_NUMBERED = re.compile(r"(lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so)\.(\d+)")
@@ -113,7 +118,7 @@ class TextFacts(object):
         self._machine(text)
         self._cudnn(text)
         self._visible(text)
-        frames = re.findall(r"(?:site|dist)-packages[/\\]([A-Za-z]\w*)[/\\][^\n]{0,200}, line \d+", text)
+        frames = _FRAME.findall(text)
         self.importing = frames[-1] if frames else None
         """The package of a traceback's last frame."""
         self.printed_by, self.places = printed_by(text), set(_fitting("places", text))

@@ -2,8 +2,10 @@
 
 import html
 import json
+import os
 import re
 import shlex
+import subprocess
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -895,4 +897,172 @@ def test_pytorch_that_lists_the_card_is_not_replaced(text, changes):
 
 def test_a_ceiling_of_a_requirement_is_no_floor():
     text = "ImportError: Numba needs NumPy {} or less. Got NumPy 2.4."
-    assert diagnose_score.answer(text.format("2.2"))["causes"][0]["commands"] == []
+    commands = diagnose_score.answer(text.format("2.2"))["causes"][0]["commands"]
+    assert [row["text"] for row in commands] == ['pip install "numpy<2.3"']
+
+
+def _first_command(text):
+    rows = diagnose_score.answer(text)["causes"]
+    return rows[0]["cause"], next((row["text"] for row in rows[0]["commands"]), None)
+
+
+FRAME = '  File "/venv/lib/python3.11/site-packages/{}/core.py", line 7, in <module>\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            "cannot import name 'cached_download' from 'huggingface_hub'",
+            "package-pin-mismatch",
+            'pip install "huggingface-hub<0.26"',
+        ),
+        (
+            "module 'numpy' has no attribute 'bool'",
+            "package-pin-mismatch",
+            'pip install "numpy<1.24"',
+        ),
+        (
+            "`np.float_` was removed in the NumPy 2.0 release",
+            "package-pin-mismatch",
+            'pip install "numpy<2"',
+        ),
+        # not on record: of two packages of nothing but Python both are renewed
+        (
+            FRAME.format("peft") + "ImportError: cannot import name 'Foo' from 'transformers'",
+            "package-pin-mismatch",
+            "pip install --upgrade peft transformers",
+        ),
+        # a package asks itself for what it has not
+        (
+            "transformers==4.33.0\n"
+            + FRAME.format("transformers")
+            + "cannot import name 'foo' from 'transformers.utils'",
+            "package-overwritten",
+            "pip install --force-reinstall --no-deps transformers==4.33.0",
+        ),
+        # any other two packages: the cause, and no command
+        (
+            FRAME.format("flask") + "ImportError: cannot import name 'url_quote' from 'werkzeug.urls'",
+            "package-pin-mismatch",
+            None,
+        ),
+        (
+            "ImportError: tokenizers>=0.22.0,<=0.23.0 is required for a normal functioning of this module",
+            "package-pin-mismatch",
+            'pip install "tokenizers>=0.22.0,<=0.23.0"',
+        ),
+        (
+            "gencode 6.31.1 runtime 5.29.3. Runtime version cannot be older than the linked gencode version",
+            "package-pin-mismatch",
+            'pip install "protobuf>=6.31.1"',
+        ),
+        (
+            "Free memory on device (19.77/22.05 GiB) on startup is less than desired GPU memory utilization",
+            "out-of-memory",
+            "vllm serve MODEL --gpu-memory-utilization 0.88",
+        ),
+        (
+            "/lib/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /opt/conda/envs/a/x.so)",
+            "libc-too-old",
+            "export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH",
+        ),
+        (
+            "/opt/conda/envs/a/bin/../lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found",
+            "libc-too-old",
+            'conda install -c conda-forge "libstdcxx-ng>=13"',
+        ),
+        (
+            "nvidia-driver-530 : Depends: nvidia-kernel-common-530 (>= 530.41) but 530.30 is to be installed",
+            "package-pin-mismatch",
+            (
+                "sudo apt-get purge -y 'nvidia-*' 'libnvidia-*' && sudo apt-get update && "
+                "sudo apt-get install -y nvidia-driver-530"
+            ),
+        ),
+        (
+            "/bin/sh: 1: :/usr/local/cuda-12.8/bin/nvcc: not found",
+            "kernel-compiler-missing",
+            "export CUDA_HOME=/usr/local/cuda-12.8",
+        ),
+        # what was asked for is no build for the CPU that is here
+        (
+            "ERROR: No matching distribution found for torch==1.11.0+cpu",
+            "build-not-published",
+            "pip install torch==1.11.0",
+        ),
+    ],
+)
+def test_families_of_packages_that_do_not_go_together(text, cause, command):
+    assert _first_command(text) == (cause, command)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # a module of the program itself, and a circle of imports
+        "File \"app.py\", line 3\nImportError: cannot import name 'foo' from 'utils'",
+        FRAME.format("foo") + "ImportError: cannot import name 'a' from partially initialized module 'bar'",
+        "AttributeError: 'Model' object has no attribute 'foo'",
+    ],
+)
+def test_a_name_that_no_installed_package_asks_of_another_names_no_cause(text):
+    assert diagnose_score.answer(text)["causes"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "command"),
+    [
+        # two causes: the library's wheel, the toolkit, the kernels of another PyTorch would deepen the one
+        (
+            "ImportError: libcudart.so.12: cannot open shared object file",
+            "\ntorch 2.9.1+cu128",
+            "cuda-runtime-cu12",
+        ),
+        ("ERROR: Failed building wheel for flash-attn", "", "cuda-toolkit"),
+        ("[sgl_kernel] CRITICAL: Could not load any common_ops library!", "", "sgl-kernel"),
+        (
+            "CUDA driver version is insufficient for CUDA runtime version",
+            "",
+            "nvidia-driver",
+        ),
+    ],
+)
+def test_under_two_causes_no_package_is_changed_unless_what_chooses_it_was_read(text, told, command):
+    document = diagnose_score.answer(text)
+    rows = [row["text"] for named in document["causes"] for row in named["commands"]]
+    assert document["look"]
+    assert not any(command in row for row in rows)
+    rows = [
+        row["text"] for named in diagnose_score.answer(text + told)["causes"] for row in named["commands"]
+    ]
+    assert any(command in row for row in rows) is bool(told)
+
+
+def test_what_no_text_tells_is_asked_of_what_is_installed(tmp_path):
+    """The line of a shell, in one whose PyTorch is of each of these releases."""
+    _, command = _first_command("RuntimeError: operator torchvision::nms does not exist")
+    asked = {
+        "2.9.1+cu128": "torchvision==0.24.* --index-url https://download.pytorch.org/whl/cu128",
+        "1.13.1+cu117": "torchvision==0.14.* --index-url https://download.pytorch.org/whl/cu117",
+        "2.12.0": "torchvision==0.27.*",
+    }
+    for version, words in asked.items():
+        told = tmp_path / version / f"torch-{version}.dist-info"
+        told.mkdir(parents=True)
+        (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+        line = ["bash", "-c", "set -f; echo " + command]
+        said = subprocess.run(
+            line,
+            check=True,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(told.parent)},
+        )
+        assert said.stdout.strip() == f"pip install --force-reinstall --no-deps {words}"
+
+
+def test_a_library_in_a_source_folder_is_compiled_anew_there():
+    text = "ImportError: {}vllm/_C.abi3.so: undefined symbol: _ZN5torch3jit17parseSchemaOrNameERKSsb"
+    assert _first_command(text.format("/src/vllm/"))[1] == "pip install --no-build-isolation --no-deps -e ."
+    assert "version('vllm')" in _first_command(text.format("/usr/lib/python3/dist-packages/"))[1]
