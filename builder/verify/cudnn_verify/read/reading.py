@@ -44,6 +44,7 @@ _PREFIX = re.compile(
 _TYPESET = str.maketrans("\u2018\u2019\u201a\u201c\u201d\u201e", "'''\"\"\"")
 """Quotation marks as word processors and forums set them, and as programs print them."""
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#0?3[49]|#x2[27]);")
+_BEYOND_ASCII = re.compile("[^\x00-~]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 _PREFIXES = r"hf_|gh[pousr]_|github_pat_|sk-|xox[abpr]-|AKIA|ya29\.|glpat-|eyJ[\w-]+\.[\w-]+\."
 _SECRET = re.compile(
@@ -136,7 +137,7 @@ class TextReading(object):
                 pattern for section in read_patterns().values() for pattern in section.values()
             )
             self._vocabulary = set(_WORD.findall(said.lower()))
-        return tuple(word for word in _WORD.findall(text[:400].lower()) if word in self._vocabulary)
+        return tuple(filter(self._vocabulary.__contains__, _WORD.findall(text[:400].lower())))
 
     def _lines(self, name, chunks, every=True):
         """Keep lines of a text: all of them, or those with a word and the lines after them."""
@@ -222,14 +223,15 @@ def clean(text):
     """A line without colours, control characters, characters that change the direction of writing and what
     stands before each line of a quotation or a container's log; the loader's own messages in English.
     """
-    text = _CONTROL.sub("", _ANSI.sub("", text))
+    if not text.isprintable():  # none of these is
+        text = _CONTROL.sub("", _ANSI.sub("", text))
     if "&" in text:
         text = _ENTITY.sub(lambda found: unescape(found.group(0)), text)
     text = _LISTED.sub("", _PREFIX.sub("", text)).rstrip()
-    if text and max(text) > "~":
+    if _BEYOND_ASCII.search(text):
         text = text.translate(_TYPESET)
-    for here, abroad in read_patterns()["abroad"].items() if text and max(text) > "~" else ():
-        text = re.sub(abroad, here, text)
+        for here, abroad in read_patterns()["abroad"].items():
+            text = re.sub(abroad, here, text)
     return text
 
 

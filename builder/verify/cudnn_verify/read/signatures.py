@@ -50,7 +50,7 @@ class Words(dict):
 
     def __init__(self, text):
         super(Words, self).__init__()
-        self._text, self._counts = text.lower(), {}
+        self._text, self._places = text.lower(), {}
 
     def __missing__(self, word):
         self[word] = word in self._text
@@ -61,10 +61,18 @@ class Words(dict):
         rows = required_parts(expression)
         return not rows or any(all(any(self[word] for word in part) for part in row) for row in rows)
 
+    def _starts(self, word):
+        """Where a word is in the text: up to one more place than are looked around."""
+        if word not in self._places:
+            found, at = [], self._text.find(word) if self[word] else -1
+            while at >= 0 and len(found) <= _MOST_PLACES:
+                found.append(at)
+                at = self._text.find(word, at + 1)
+            self._places[word] = found
+        return self._places[word]
+
     def _count(self, word):
-        if word not in self._counts:
-            self._counts[word] = self._text.count(word) if self[word] else 0
-        return self._counts[word]
+        return len(self._starts(word))
 
     def matches(self, pattern, expression, text):
         """The matches of an expression in the text, in their order: of a long one around its words alone."""
@@ -78,7 +86,7 @@ class Words(dict):
         rarest = {word for row in rows for word in min(row, key=lambda part: sum(map(self._count, part)))}
         if sum(map(self._count, rarest)) > _MOST_PLACES or _WIDE.search(expression):
             return whole
-        places = [found.start() for word in rarest for found in re.finditer(re.escape(word), self._text)]
+        places = [at for word in rarest for at in self._starts(word)]
         windows, reach = [], _REACH if "\\S]" in expression else _LINES
         for at in sorted(places):
             if windows and at - reach <= windows[-1][1]:

@@ -39,7 +39,7 @@ def _find_all(name, text):
     pattern = pattern.replace("FAMILIES", _family_names())
     names = (name.replace("-", "[-_]") for name in read_facts()["pairs"])
     pattern = pattern.replace("PACKAGES", "|".join([_PACKAGES, *names, _family_names()]))
-    words = _words_of(text)
+    words = words_of(text)
     for found in words.matches(re.compile(pattern), pattern, text) if words.may_fit(pattern) else ():
         yield {key: value for key, value in found.groupdict().items() if value}
 
@@ -51,7 +51,7 @@ def _groups(name, text):
 
 def _fitting(section, text):
     """The keys of a section whose expressions are found in a text."""
-    words, rows = _words_of(text), read_patterns()[section].items()
+    words, rows = words_of(text), read_patterns()[section].items()
     return [key for key, pattern in rows if words.may_fit(pattern) and re.search(pattern, text)]
 
 
@@ -61,8 +61,9 @@ def _gibibytes(name, text):
     return amount and float(amount.rstrip(".")) / (1 if unit == "G" else 1024)
 
 
-@functools.lru_cache(maxsize=1)
-def _words_of(text):
+@functools.lru_cache(maxsize=2)
+def words_of(text):
+    """The :class:`Words` of a text, which facts and signatures ask for one after the other."""
     return Words(text)
 
 
