@@ -299,11 +299,17 @@ def _asked_names(remedies):
     return package or None, said.get("name") or said.get("attribute") or rest
 
 
-def _named_requirement(remedies):
+def releases_with_name(remedies):
     """The releases of a package that have the name, the module or the argument that a line asks for."""
     package, name = _asked_names(remedies)
     asked = ("%s.%s" % (package, name)).lower()
     return read_patterns()["python-names"].get(asked) if package and name else None
+
+
+def _named_requirement(remedies):
+    """These releases, where pip may change the package alone: PyTorch is chosen by CUDA and the card, too."""
+    found = releases_with_name(remedies)
+    return None if found and found.startswith("torch>") else found
 
 
 def _upgrade_both(remedies):
@@ -1012,6 +1018,8 @@ PACKAGE_FACTS = {
         ("cupy-cuda%sx" % r.detail[key] for key in ("cupy", "wheel") if r.detail.get(key)), None
     ),
     "conda-library": _conda_library,
+    "newer-torch-told": lambda r: (releases_with_name(r) or "").startswith("torch>"),
+    "kubernetes": lambda r: getattr(r.here, "kubernetes", False),
     "smi-in-container": lambda r: getattr(r.here, "smi_in_container", False),
     "good-release": lambda r: r.detail.get("good"),
     "module-wheel": _module_wheel,

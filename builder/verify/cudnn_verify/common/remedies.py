@@ -214,7 +214,7 @@ class Remedies(FrameworkBuilds):
             return None
         if self.rows and not any(map(_has_base, self.rows)):
             return None
-        minor = dotted(numbers(self.version)[:2])
+        minor = None if self._holds("newer-torch-told") else dotted(numbers(self.version)[:2])
         name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
         if cause == "framework-arch-missing" and not self.capability:
             return None  # this very release is the one without code for the card

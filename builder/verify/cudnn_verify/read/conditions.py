@@ -7,7 +7,7 @@ nothing.
 import re
 
 from ..common.framework_builds import card_within
-from ..common.package_facts import KERNEL_PACKAGES, python_apart
+from ..common.package_facts import KERNEL_PACKAGES, python_apart, releases_with_name
 from ..common.remedies import Remedies
 from ..common.requirements import two_that_exclude
 from ..common.tables import Releases, cudnn_of_torch, driver_floor, read_facts
@@ -339,8 +339,21 @@ def _asks_other(facts, detail):
     return here and "%s is here, and of a release without it" % name
 
 
+def _newer_torch_asked(facts, detail):
+    asked = releases_with_name(Remedies(facts, detail)) or ""
+    name, _, first = asked.partition(">=")
+    here = facts.packages.get("torch")
+    if name != "torch" or "partially initialized" in (detail["line"] or ""):
+        return None
+    if numbers(here) >= numbers(first):
+        return None
+    told = "PyTorch has what is asked for from %s on" % first
+    return told + (", and %s is here" % here if here else "")
+
+
 CONDITIONS = {
     **FACT_FAULTS,
+    "newer-torch-asked": _newer_torch_asked,
     "asks-itself": _asks_itself,
     "asks-not-itself": lambda facts, detail: (
         not _asks_itself(facts, detail) and "no file of that package asks for it"
@@ -368,6 +381,7 @@ CONDITIONS = {
         and "nvidia-smi, which needs no /dev/nvidia-uvm, works in the container where CUDA does not"
     ),
     "cuda-part-ran": lambda facts, _: facts.ggml_cuda_ran and "its part for CUDA ran and looked for a card",
+    "driver-answered": lambda facts, _: facts.driver_answered and "the driver is there and gave an error",
     "no-deps": lambda facts, _: facts.no_deps and "PyTorch was installed without what it depends on",
     "no-toolkit-told": lambda facts, _: facts.no_toolkit_told and "no CUDA was installed here",
     "onnxruntime-named": lambda facts, _: (

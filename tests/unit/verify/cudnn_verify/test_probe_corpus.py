@@ -998,6 +998,48 @@ def test_families_of_packages_that_do_not_go_together(text, cause, command):
 
 
 @pytest.mark.parametrize(
+    ("here", "told"),
+    [
+        ("torch==2.3.0", ["PyTorch has what is asked for from 2.4 on, and 2.3.0 is here"]),
+        ("", ["PyTorch has what is asked for from 2.4 on"]),
+        ("torch==2.6.0", []),
+    ],
+)
+def test_a_name_of_a_later_pytorch_says_from_which_release_it_is_there(here, told):
+    text = "AttributeError: module 'torch.library' has no attribute 'custom_op'\n" + here
+    row = diagnose_score.answer(text)["causes"][0]
+    assert row["cause"] == "package-pin-mismatch"
+    assert [reason for reason in row["because"] if "from 2.4 on" in reason] == told
+    # no wheel of PyTorch is chosen by a name, and no image is of the release that lacks it
+    commands = [command["text"] for command in row["commands"]]
+    assert not any("pip" in command or "2.3" in command for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            'kubelet  Failed to create pod sandbox: rpc error: no runtime for "nvidia" is configured',
+            "container-no-gpu",
+            "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd",
+        ),
+        (
+            "nvidia-container-cli: device error: no-gpu-has-128MiB-to-run: unknown device: unknown.",
+            "device-hidden",
+            "nvidia-smi -L",
+        ),
+        (
+            "/home/a/miniconda3/envs/te/bin/cmake\nCould NOT find CUDNN (missing: CUDNN_LIBRARY)",
+            "build-toolkit-missing",
+            "conda install -c conda-forge cudnn",
+        ),
+    ],
+)
+def test_a_command_is_of_the_place_that_failed(text, cause, command):
+    assert _first_command(text) == (cause, command)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         # a module of the program itself, and a circle of imports
