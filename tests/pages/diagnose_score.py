@@ -82,7 +82,7 @@ near it, 2 are wrong and 15 silent; 8 have a command that mends, 5 one that does
 The seventh was graded by somebody who saw no code: of its 55 answers 19 name the true cause alone, 11 name
 it among two or three, 3 are half right, 5 wrong and 17 silent; 7 have a command that mends, 6 one that comes
 near, 9 one that does harm. Five of its threads are of none of rtbuild's faults.
-149 threads more, of 2019 to 2026-04, are no such set: whoever mends gathered them, in six batches, and asked
+148 threads more, of 2019 to 2026-04, are no such set: whoever mends gathered them, in six batches, and asked
 about each batch before mending with it. Their answers of that time are in the first runs by year.
 """
 

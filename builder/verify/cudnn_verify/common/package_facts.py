@@ -236,7 +236,7 @@ def _companion_of(name):
 def _companions_here(remedies):
     """The companions that a line names, for the PyTorch that is here: what no text tells is asked of it."""
     words = failing_words(remedies)
-    if torch_told(remedies)[0] or _ASKED.search(words):
+    if torch_told(remedies)[0] or _ASKED_NAME.search(words):
         return None
     names = [name for name in _COMPANION_OF if re.search(name, words, re.IGNORECASE)]
     if not names and "different CUDA" in words:
@@ -274,7 +274,7 @@ def _torch_unread(remedies):
     return not (told or remedies.torch_release())
 
 
-_ASKED = re.compile(
+_ASKED_NAME = re.compile(
     r"cannot import name '(?P<name>\w+)' from '(?P<origin>\w[\w.]*)'|"
     r"module '(?P<module>\w[\w.]*)' has no attribute '(?P<attribute>\w+)'|"
     r"No module named '?(?P<path>\w[\w.]*)|(?P<np>`np)\.(?P<gone>\w+)` was removed in the NumPy|"
@@ -288,7 +288,7 @@ _PURE = set(_OF_PYTHON.split()) | {"sentence_transformers", "adapters", "setfit"
 
 def _asked_names(remedies):
     """(package, name) of which a line says that a release does not have it; (None, None) without one."""
-    found = _ASKED.search(failing_words(remedies))
+    found = _ASKED_NAME.search(failing_words(remedies))
     said = found.groupdict() if found else {}
     if said.get("argument"):
         return "argument", said["argument"]

@@ -13,7 +13,7 @@ from ..common.versions import cudnn_tuple, dotted
 from .conditions import CONDITIONS
 from .reading import redact
 from .signatures import FEWEST, Words, by_frequency, read_counts, read_next_checks, read_signatures
-from .text_facts import TextFacts, printed_by, words_of
+from .text_facts import TextFacts, printed_by, text_words
 
 WRAPPER, FITS, PROVES = 1, 2, 3
 _STRENGTHS = {"wrapper": WRAPPER, "class": FITS, "facts": FITS, "fits": FITS, "proves": PROVES}
@@ -236,7 +236,7 @@ def _hits(lines, signatures, facts):
     text, starts = "\n".join(line.text for line in lines), [0]
     for line in lines:
         starts.append(starts[-1] + len(line.text) + 1)
-    taken, words = [], words_of(text)
+    taken, words = [], text_words(text)
     for signature in signatures:
         match = _free_match(signature, words, text, taken) if signature.may_fit(words) else None
         index = match and bisect_right(starts, match.start()) - 1

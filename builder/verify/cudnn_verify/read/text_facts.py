@@ -39,7 +39,7 @@ def _find_all(name, text):
     pattern = pattern.replace("FAMILIES", _family_names())
     names = (name.replace("-", "[-_]") for name in read_facts()["pairs"])
     pattern = pattern.replace("PACKAGES", "|".join([_PACKAGES, *names, _family_names()]))
-    words = words_of(text)
+    words = text_words(text)
     for found in words.matches(re.compile(pattern), pattern, text) if words.may_fit(pattern) else ():
         yield {key: value for key, value in found.groupdict().items() if value}
 
@@ -51,7 +51,7 @@ def _groups(name, text):
 
 def _fitting(section, text):
     """The keys of a section whose expressions are found in a text."""
-    words, rows = words_of(text), read_patterns()[section].items()
+    words, rows = text_words(text), read_patterns()[section].items()
     return [key for key, pattern in rows if words.may_fit(pattern) and re.search(pattern, text)]
 
 
@@ -62,7 +62,7 @@ def _gibibytes(name, text):
 
 
 @functools.lru_cache(maxsize=2)
-def words_of(text):
+def text_words(text):
     """The :class:`Words` of a text, which facts and signatures ask for one after the other."""
     return Words(text)
 
@@ -82,7 +82,7 @@ def _branch_told(text):
     return None if branch in floors else branch
 
 
-_FRAME = re.compile(
+_OWN_FRAME = re.compile(
     r"(?:site|dist)-packages[/\\]([A-Za-z]\w*)[/\\][^\n]{0,200}?"
     r"(?:, line \d+|\.py(?::\d+\b|\(\d+\)| in <?\w|\]\(\S+\) in <?\w))"
 )
@@ -119,7 +119,7 @@ class TextFacts(object):
         self._machine(text)
         self._cudnn(text)
         self._visible(text)
-        frames = _FRAME.findall(text)
+        frames = _OWN_FRAME.findall(text)
         self.importing = frames[-1] if frames else None
         """The package of a traceback's last frame."""
         self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
