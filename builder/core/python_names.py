@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 _REMOVED: Mapping[int, tuple[str, ...]] = {
     8: ("macpath",),
-    9: ("dummy_threading", "_dummy_thread", "xml.etree.cElementTree"),
+    9: ("dummy_threading", "_dummy_thread"),
     10: ("formatter", "parser", "symbol"),
     11: ("binhex",),
     12: ("asynchat", "asyncore", "distutils", "imp", "smtpd"),
@@ -24,7 +24,6 @@ _REMOVED: Mapping[int, tuple[str, ...]] = {
             "imghdr",
             "lib2to3",
             "mailcap",
-            "msilib",
             "nis",
         ),
         *("nntplib", "ossaudiodev", "pipes", "sndhdr", "spwd", "sunau", "telnetlib", "uu", "xdrlib"),
