@@ -358,6 +358,8 @@ def _met(
     """The values that meet a row's conditions; none if one of them is not met for certain."""
     values = []
     for name, versions in _conditions(row.when):
+        if name not in known and name not in there and not (name == "gpu" and gpus):
+            return ()  # as nearly every row of nearly every cell
         cards = [Value(card.name, card.capability, card.source) for card in gpus] if name == "gpu" else []
         values_of_it = cards or ([known[name]] if name in known else [])
         value = next((value for value in values_of_it if _within(value.text, versions)), None)
