@@ -121,9 +121,12 @@ def _program() -> int:
         other = elsewhere.hint(words, option) if message.startswith("No such ") else None
         if other is not None:  # without options that are only spelt alike
             return failed(f"No such option: {option}" if option else message, other, 2)
-        if "Invalid value for '--format'" in message and words[:1] == ["export"]:
-            return failed(message, elsewhere.NO_COMPOSE, 2)
-        where = getattr(getattr(error, "ctx", None), "command_path", "rtbuild")
+        context = getattr(error, "ctx", None)
+        if isinstance(error, typer.BadParameter) and context is not None and error.param is not None:
+            value = elsewhere.VALUES.get((context.info_name, error.param.name))
+            if value is not None:
+                return failed(message, value, 2)
+        where = getattr(context, "command_path", "rtbuild")
         options = f", `{where} --help` what this one takes" * (where != "rtbuild")
         return failed(message, f"`rtbuild --help` lists commands{options}", 2)
     return result if isinstance(result, int) else 0

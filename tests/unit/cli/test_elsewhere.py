@@ -15,7 +15,7 @@ from builder.cli.app import COMMANDS, loaded
 from builder.plan.resolve import other_files
 
 ROOT = Path(__file__).parents[3]
-HINTS = {*elsewhere.OPTIONS.values(), *elsewhere.COMMANDS.values(), elsewhere.NO_COMPOSE}
+HINTS = {*elsewhere.OPTIONS.values(), *elsewhere.COMMANDS.values(), *elsewhere.VALUES.values()}
 OTHER_FILES = {file.hint for file in other_files._OTHERS}
 OF_DOCKER = {"--device", "--rm", "-i", "-it", "-t"}
 
@@ -65,6 +65,8 @@ def test_what_there_is_has_no_hint_that_it_is_elsewhere() -> None:
         (("resolve", "requirements.txt"), "`rtbuild resolve -r requirements.txt` reads it"),
         (("resolve", "environment.yml"), "`rtbuild resolve --conda environment.yml` reads it"),
         (("resolve", "a b.ipynb"), "`rtbuild resolve --notebook 'a b.ipynb'` reads it"),
+        (("export", "torch", "--format", "compose"), "devcontainer.json"),
+        (("export", "--format=docker-compose.yml", "torch"), "devcontainer.json"),
         (("resolve", "-r", "require.txt"), "has requirements-gpu.txt"),
     ],
 )
@@ -73,6 +75,11 @@ def test_a_word_of_another_tool_leads_on(words: tuple[str, ...], way: str, tmp_p
     done = inside(tmp_path, *words, check=2)
     assert "hint: " in done.stderr
     assert way in done.stderr.partition("hint: ")[2]
+
+
+def test_a_value_that_is_elsewhere_is_one_of_a_parameter_that_there_is() -> None:
+    for command, parameter in elsewhere.VALUES:
+        assert parameter in {one.name for one in loaded(command).params}
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
