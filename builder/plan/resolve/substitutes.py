@@ -215,9 +215,8 @@ def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
             )
     for wish in demand.companions:
         build = load().without.get(wish.name)
-        here = any(wish.holds(python, demand.built_for) for python in ("3.8", "3.12"))
-        same = kept.get(load().table_name(build.instead)) if here and build is not None else None
-        if same is not None:
+        same = kept.get(load().table_name(build.instead)) if build is not None else None
+        if same is not None and any(wish.holds(one, demand.built_for) for one in _pythons(same, demand)):
             dropped.append(
                 Substitution(asked=wish, instead=None, reason=f"{same.name} writes the same files")
             )
@@ -225,6 +224,12 @@ def _one_of_each(demand: Demand) -> tuple[Demand, list[Substitution]]:
     frameworks = tuple(one for one in demand.frameworks if one not in gone)
     companions = tuple(one for one in demand.companions if one not in gone)
     return replace(demand, frameworks=frameworks, companions=companions), dropped
+
+
+def _pythons(framework: NamedRequirement, demand: Demand) -> Iterator[str]:
+    """Those of the demand that a release on record of one of its frameworks has wheels for."""
+    every = {python for row in load().table(framework.name).rows for python in row.python}
+    return filter(demand.takes_python, every)
 
 
 def _with_frameworks(

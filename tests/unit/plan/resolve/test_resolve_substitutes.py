@@ -87,6 +87,16 @@ def test_one_framework_under_two_names_is_taken_once() -> None:
 
 
 @pytest.mark.usefixtures("resolver")
+@pytest.mark.parametrize(
+    ("marker", "left_out"),
+    [("python_version == '3.7'", True), ("python_version < '3.10'", True), ("python_version < '3'", False)],
+)
+def test_a_second_name_counts_on_the_pythons_that_its_framework_has(marker: str, left_out: bool) -> None:
+    said = changes("tensorflow==2.4.1", f"tensorflow-cpu==2.4.1 ; {marker}")
+    assert any(one.endswith("tensorflow writes the same files") for one in said) is left_out
+
+
+@pytest.mark.usefixtures("resolver")
 def test_only_what_has_to_changes() -> None:
     (moved,) = changes("torch==2.5.1", "triton==3.0.0", "scipy>=1.2")
     assert moved.startswith("triton==3.1.0 in place of triton==3.0.0 (the command line): triton 3.0.0 has no")
