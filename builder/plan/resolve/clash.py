@@ -64,7 +64,9 @@ def nothing(demand: Demand, found: Search, available: Available = None) -> Nothi
             head = f"possible: {names} clash" if len(culprits) == 2 else f"possible for {names}"
         else:
             demanded, asked = demand, found
-            head = "possible for all of " + ", ".join(name for name, _ in demand.parts())
+            parts = [name for name, _ in demand.parts()]
+            head = f"possible for {'all of ' * (len(parts) > 1)}{', '.join(parts)}"
+            head += " with what is asked for beside" * bool(demand.companions)
         reasons = _reasons(asked, demanded)
         if not found.refused and demanded != demand:
             reasons = list(dict.fromkeys((*reasons, *_without_candidate(demand))))

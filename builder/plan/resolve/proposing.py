@@ -8,8 +8,8 @@ from packaging.requirements import Requirement
 
 from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
 from builder.core.versions import pinned
-from builder.plan.facts.rules import platform_of
-from builder.plan.facts.tables import ON_JETSON, card_of, load
+from builder.plan.facts.rules import PYTORCH, platform_of
+from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
 from builder.plan.resolve.clash import nothing
 from builder.plan.resolve.last import LastRelease, last_release
 from builder.plan.resolve.proof import brought, prove
@@ -85,9 +85,7 @@ def propose(
         python=python,
         index=tuple(asked.index),
     )
-    swapped: list[Substitution] = []
-    if not frameworks:
-        demand, swapped = _by_other_names(demand)
+    demand, swapped = _by_other_names(demand)
     if not demand.frameworks:
         demand = _with_brought(demand, index)
     offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
@@ -208,28 +206,46 @@ def _with_way(
 
 
 def _by_other_names(demand: Demand) -> tuple[Demand, list[Substitution]]:
-    """The demand with wheels for GPUs in the place of builds for the CPU alone, and of names without any:
-    onnxruntime, cudf.
+    """The demand with the wheels for GPUs that are meant by other names: onnxruntime, cudf; and beside a
+    framework, pytorch and paddle.
     """
     changes: list[Substitution] = []
-    placed: dict[str, NamedRequirement] = {}
+    placed: dict[str, NamedRequirement] = {wish.name: wish for wish in demand.frameworks}
     for wish in demand.companions:
-        if (build := load().without.get(wish.name)) is not None:
+        build, row = load().without.get(wish.name), _mistaken(wish, demand)
+        if build is not None and not demand.frameworks:
             instead, reason = build.instead, "computes on the CPU alone"
-        elif (row := load().mistaken_names.get(wish.name)) is not None and load().stands_alone(row.instead):
-            instead, reason = row.instead, f"has no wheel: {row.reason}"
+        elif row is not None:
+            what = "names another package" if row.outcome == "warns" else "has no wheel"
+            instead, reason = row.instead, f"{what}: {row.reason}"
         else:
             placed[wish.name] = wish
             continue
-        other = NamedRequirement(parsed=Requirement(f"{instead}{wish.parsed.specifier}"), place=wish.place)
-        if other.name in placed:
+        other = wish.named(instead)
+        twice = other.name in placed
+        if twice and (wish.parsed.specifier or not demand.frameworks):
             return demand, []
-        placed[other.name] = other
-        changes.append(Substitution(asked=wish, instead=str(other), reason=reason))
+        placed.setdefault(other.name, other)
+        changes.append(Substitution(asked=wish, instead=None if twice else str(other), reason=reason))
     named = tuple(placed.values())
     frameworks = tuple(wish for wish in named if load().is_framework(wish.name))
     others = tuple(wish for wish in named if wish not in frameworks)
     return replace(demand, frameworks=frameworks, companions=others), changes
+
+
+def _mistaken(wish: NamedRequirement, demand: Demand) -> NameRow | None:
+    """The framework, or without any the package, that a name is mistaken for; None if it is not, or if it
+    pins a release that only the other project may have.
+    """
+    row = load().mistaken_names.get(wish.name)
+    if row is None or not all(map(PYTORCH.match, demand.index)):
+        return None
+    meant, exact = Requirement(row.instead).name, pinned(wish.parsed)
+    here = load().stands_alone(meant) or (bool(demand.frameworks) and load().is_framework(meant))
+    if not here or (row.versions is not None and (exact is None or exact not in row.versions)):
+        return None
+    theirs = row.outcome == "warns" and exact is not None and not load().table(meant).of(exact)
+    return None if theirs else row
 
 
 def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:

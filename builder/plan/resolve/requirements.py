@@ -119,6 +119,11 @@ class NamedRequirement:
         kept = f"[{','.join(sorted(self.parsed.extras))}]" if extras and self.parsed.extras else ""
         return replace(self, parsed=Requirement(f"{self.parsed.name}{kept}{specifier}"))
 
+    def named(self, other: str) -> Self:
+        """Another package with the same bounds and marker; ``other`` may have extras."""
+        marker = f" ; {self.parsed.marker}" if self.parsed.marker is not None else ""
+        return replace(self, parsed=Requirement(f"{other}{self.parsed.specifier}{marker}"))
+
     def holds(self, python: str, platform: str = "linux/amd64") -> bool:
         """Whether its marker, if it has one, holds for ``3.11`` on Linux on that processor."""
         marker = self.parsed.marker

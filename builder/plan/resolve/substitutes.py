@@ -26,7 +26,7 @@ from builder.plan.resolve.clash import against
 from builder.plan.resolve.nearer import Answer, Kept, brought_back, exact, reason
 from builder.plan.resolve.proof import SECONDS, solved
 from builder.plan.resolve.requirements import NamedRequirement
-from builder.plan.resolve.solve import Demand, Proposal, judged
+from builder.plan.resolve.solve import Demand, Proposal, judged, needs_standalone
 from builder.plan.resolve.unbuilt import lacking
 from builder.sources.index import Index
 
@@ -188,13 +188,16 @@ def _way(
     return replace(best, changes=(*changes, *best.changes))
 
 
-def _distance(found: NearestDemand) -> tuple[bool, int, int, int, int]:
-    """Whether an index was silent, how many are left out and changed, and by how many majors and minors."""
+def _distance(found: NearestDemand) -> tuple[bool, int, int, int, int, bool]:
+    """Whether an index was silent, how many are left out and changed, by how many majors and minors, and
+    whether the base has no such Python.
+    """
     pairs = [(_release(str(one.asked)), _release(one.instead or "")) for one in found.changes]
     apart = [[abs(a - b) for a, b in zip(old, new, strict=True)] for old, new in pairs if old and new]
     left_out = sum(one.instead is None for one in found.changes)
     silent = found.proposal.unasked is not None
-    return silent, left_out, len(found.changes), sum(row[0] for row in apart), sum(row[1] for row in apart)
+    majors, minors = (sum(row[place] for row in apart) for place in (0, 1))
+    return silent, left_out, len(found.changes), majors, minors, needs_standalone(found.proposal.cell)
 
 
 def _release(text: str) -> tuple[int, int] | None:

@@ -326,6 +326,33 @@ def test_another_projects_package_is_not_proposed_for_a_framework(typed_name: st
     assert caught.value.hint == f"did you mean {meant}?"
 
 
+@pytest.mark.parametrize(
+    ("typed_name", "meant"),
+    [
+        ("paddle", "paddlepaddle-gpu in place of paddle"),
+        ("paddle>=2", "paddlepaddle-gpu>=2 in place of paddle>=2"),
+        ("paddle==2.6.2", "paddlepaddle-gpu==2.6.2 in place of paddle==2.6.2"),
+        ("tf", "tensorflow in place of tf"),
+        ("onnx-runtime", "onnxruntime-gpu in place of onnx-runtime"),
+        ("dali", "nvidia-dali-cuda120 in place of dali"),
+        ("pytorch", "without pytorch (the command line)"),
+        ("opencv", "opencv-python in place of opencv"),
+    ],
+)
+def test_another_projects_package_is_not_proposed_beside_a_framework_either(
+    typed_name: str, meant: str
+) -> None:
+    with pytest.raises(NothingPossibleError) as caught:
+        resolve("torch", typed_name, index=None)
+    assert meant in caught.value.message
+    assert "--nearest" in str(caught.value.hint)
+
+
+def test_a_release_that_only_the_other_project_has_is_that_projects(capsys) -> None:
+    assert resolve("torch", "paddle==1.0.2", index=None, limit=1) == 0
+    assert 'pip: ["paddle==1.0.2"]' in capsys.readouterr().out
+
+
 def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
     with pytest.raises(CellError) as caught:
         resolve("tensorflow==2.18.0", "torch==2.3.1", "numpy", index=None)

@@ -1,3 +1,4 @@
+from .beside import PYTORCH
 from .candidates import Choice, Combination, choices, platform_of
 from .checking import OF_MACHINE, check, check_candidate
 from .finding import Finding, Outcome
@@ -5,6 +6,7 @@ from .packages import bad_pairs
 
 __all__ = [
     "OF_MACHINE",
+    "PYTORCH",
     "Choice",
     "Combination",
     "Finding",

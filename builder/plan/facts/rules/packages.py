@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core.model import Cell
 from builder.core.versions import apart, canonical, contains, key, major, pinned, requirement, short
-from builder.plan.facts.rules.beside import Beside
+from builder.plan.facts.rules.beside import PYTORCH, Beside
 from builder.plan.facts.rules.compiled_packages import distributions
 from builder.plan.facts.rules.finding import CELL, Finding, Outcome, Value, impossible, unknown, warns
 from builder.plan.facts.rules.framework import CellFramework
@@ -238,7 +238,7 @@ def pins(stack: Stack) -> Iterator[Finding]:
 def names(stack: Stack) -> Iterator[Finding]:
     """``names``: no package is asked for by a name that is not its distribution's.
 
-    An index of the cell's own may have any name.
+    An index of the cell's own may have any name, but PyTorch's have none of these.
     """
     cell = stack.cell
     for text in dict.fromkeys((*cell.frameworks, *cell.cuda.packages, *cell.pip)):
@@ -246,7 +246,8 @@ def names(stack: Stack) -> Iterator[Finding]:
         row = load().mistaken_names.get(canonical(parsed.name)) if parsed is not None else None
         if parsed is None or row is None or not _meant(parsed, row.versions):
             continue
-        outcome = Outcome.WARNS if cell.index else Outcome(row.outcome)
+        anything = not all(map(PYTORCH.match, cell.index))
+        outcome = Outcome.WARNS if anything else Outcome(row.outcome)
         said = f"{parsed.name}: did you mean {row.instead}? {row.reason[0].upper()}{row.reason[1:]}"
         yield Finding(
             outcome, said, (Value("requirement", text, CELL), Value(row.name, row.instead, row.source))

@@ -34,6 +34,9 @@ def test_each_name_is_refused_with_the_one_that_is_meant(make, name) -> None:
         assert f"did you mean {row.instead}?" in line
     ((outcome, _),) = said(replace(cell, pip=(name,), index=("https://example.org/simple",)))
     assert outcome is Outcome.WARNS
+    own = "https://download.pytorch.org/whl/cu126"  # which has none of these names
+    ((outcome, _),) = said(replace(cell, pip=(name,), index=(own,)))
+    assert outcome is Outcome(row.outcome)
     assert not said(replace(cell, pip=(row.instead,)))
 
 
