@@ -19,7 +19,7 @@ from builder.core.documents import CONTROL, shown
 from builder.core.errors import CellError, UsageError
 from builder.core.versions import NO_NUMBER, agree, canonical, contains, key, release, short
 from builder.plan.facts.tables import FrameworkRow, load
-from builder.plan.resolve.requirements import Wishes, read_text
+from builder.plan.resolve.requirements import Wishes, add_line, read_text
 from builder.plan.resolve.solve import pythons
 
 _LARGEST = 256 << 10
@@ -80,7 +80,12 @@ def from_conda(path: Path) -> Wishes:
 
     Raises UsageError and CellError, as :func:`read` and :func:`in_wheels` do.
     """
-    return in_wheels(*read(read_text(path)), str(path))
+    text = read_text(path)
+    try:
+        packages, pip = read(text)
+    except UsageError as problem:
+        raise UsageError(f"{path}: {problem.message}", hint=problem.hint) from problem
+    return in_wheels(packages, pip, path, text)
 
 
 def read(text: str) -> tuple[list[CondaPackage], list[str]]:
@@ -132,9 +137,10 @@ def _package(line: str) -> CondaPackage:
     return CondaPackage(name=canonical(name[1]), bounds=bounds or None)
 
 
-def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], place: str) -> Wishes:
+def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], path: Path, text: str) -> Wishes:
     """The same frameworks for the same CUDA in wheels, and the other Python packages beside them.
 
+    ``text`` is that of the file, where the places of pip's lines are looked up.
     A name without a version stays open: the newest that fits.
 
     Raises:
@@ -173,9 +179,14 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], place: str) 
         notes.append(f"{shown}: not taken over")
     if not found and not pip:
         raise UsageError("the conda environment names no package that comes in wheels")
-    wishes = Wishes(python=python, notes=[f"{place}: {note}" for note in notes])
-    for text in (*found, *pip):
-        wishes.add(text, place)
+    wishes = Wishes(python=python, notes=[f"{path}: {note}" for note in notes])
+    for requirement in found:
+        wishes.add(requirement, str(path))
+    lines = text.splitlines()
+    for line in map(str.strip, pip):
+        number = next((number for number, raw in enumerate(lines, 1) if line in raw), None)
+        if line:
+            add_line(line, f"{path}:{number}" if number else str(path), path, wishes)
     return wishes
 
 

@@ -70,6 +70,7 @@ _FILES = {
     ".ipynb": "--notebook",
     ".yml": "--conda",
     ".yaml": "--conda",
+    "dockerfile": "-r",
     "pyproject.toml": "--pyproject",
     "pylock.toml": "--from-pylock",
 }
@@ -276,36 +277,76 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iter
         return
     refuse_other(path, text)
     for number, line in _logical_lines(text):
-        place = f"{path}:{number}"
-        _refuse_long(line, place)
-        if not line.startswith("-"):
-            text, *options = re.split(r"\s(?=--\w)", line)
-            if any(option.startswith("--hash") for option in options):
-                found.note(place, text, "its hashes are left out: the lock has its own")
-            found.add(text.strip(), place)
-            continue
-        try:
-            option, value = _option(shlex.split(line))
-        except ValueError as problem:
-            raise UsageError(f"{place}: {_said(line)}: {problem}") from problem
-        if option in ("-r", "--requirement"):
-            _requirements(path.parent / value, found, (*above, resolved), left)
-        elif option in ("-c", "--constraint"):
-            found.note(place, line, "constraints are not taken over; name them as requirements")
-        else:
-            _note_option(option, value, place, found)
+        _line(
+            line,
+            f"{path}:{number}",
+            found,
+            lambda name: _requirements(path.parent / name, found, (*above, resolved), left),
+        )
+
+
+def add_line(line: str, place: str, path: Path, found: Wishes) -> None:
+    """A line as a requirements file has it, which stands in another kind of file. Raises UsageError."""
+    left = iter(range(_MOST_FILES))
+    _line(line, place, found, lambda name: _requirements(path.parent / name, found, (), left))
+
+
+def _line(line: str, place: str, found: Wishes, take_file: Callable[[str], None]) -> None:
+    _refuse_long(line, place)
+    if not line.startswith("-"):
+        text, *options = re.split(r"\s(?=--\w)", line)
+        if any(option.startswith("--hash") for option in options):
+            found.note(place, text, "its hashes are left out: the lock has its own")
+        found.add(text.strip(), place)
+        return
+    try:
+        option, value = _option(shlex.split(line))
+    except ValueError as problem:
+        raise UsageError(f"{place}: {_said(line)}: {problem}") from problem
+    if option in ("-r", "--requirement"):
+        take_file(value)
+    elif option in ("-c", "--constraint"):
+        found.note(place, line, "constraints are not taken over; name them as requirements")
+    else:
+        _note_option(option, value, place, found)
 
 
 def _dockerfile(path: Path, text: str, found: Wishes) -> None:
     """The packages of a Dockerfile's ``RUN pip install`` lines. Raises UsageError without any."""
-    before = len(found.wishes)
+    before, take_file = len(found.wishes), _files_beside(path, found)
     for number, command in commands(text):
-        _install_line(command, f"{path}:{number}", found)
+        _install_line(command, f"{path}:{number}", found, take_file)
     if len(found.wishes) == before:
-        raise UsageError(
+        raise _nothing(
             f"{path} is a Dockerfile that installs nothing by pip",
-            hint="lines such as `RUN pip install torch` are read, or frameworks: `rtbuild resolve torch`",
+            found,
+            "lines such as `RUN pip install torch` are read, or frameworks: `rtbuild resolve torch`",
         )
+
+
+def _nothing(message: str, found: Wishes, hint: str) -> UsageError:
+    """For a file without a requirement: what was left out of it is told."""
+    return UsageError("\n".join((message, *(f"  {note}" for note in found.notes))), hint=hint)
+
+
+def _files_beside(path: Path, found: Wishes) -> Callable[[str, str], None]:
+    """A function that takes over the requirements file that an install line names, once.
+
+    It lies beside the file of the line: ``/app/requirements.txt`` of a Dockerfile was copied from there.
+    """
+    left, taken = iter(range(_MOST_FILES)), set[Path]()
+
+    def take(name: str, place: str) -> None:
+        with contextlib.suppress(OSError):  # a name that no system has a file of
+            for file in (path.parent / name.lstrip("/"), path.parent / Path(name).name):
+                if file.is_file():
+                    if file not in taken:
+                        taken.add(file)
+                        _requirements(file, found, (), left)
+                    return
+        found.note(place, f"-r {name}", "there is no such file here; `rtbuild resolve -r FILE` reads it")
+
+    return take
 
 
 def _refuse_long(line: str, place: str) -> None:
@@ -511,6 +552,7 @@ def from_notebook(path: Path) -> Wishes:
     except (ValueError, KeyError, IndexError, TypeError) as problem:
         raise UsageError(f"{path} is no notebook", hint="a notebook is JSON with cells: .ipynb") from problem
     found = Wishes()
+    take_file = _files_beside(path, found)
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
@@ -520,15 +562,15 @@ def from_notebook(path: Path) -> Wishes:
         shell = text.lstrip().startswith(("%%bash", "%%sh", "%%script"))
         for line_number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
             if shell or line.lstrip().startswith(("!", "%")):
-                _install_line(line, f"{path}, cell {number}, line {line_number}", found)
+                _install_line(line, f"{path}, cell {number}, line {line_number}", found, take_file)
     if not found.wishes:
-        raise UsageError(
-            f"{path} installs nothing by pip", hint="lines such as `!pip install torch` are read"
+        raise _nothing(
+            f"{path} installs nothing by pip", found, "lines such as `!pip install torch` are read"
         )
     return found.once()
 
 
-def _install_line(line: str, place: str, found: Wishes) -> None:
+def _install_line(line: str, place: str, found: Wishes, take_file: Callable[[str, str], None]) -> None:
     _refuse_long(line, place)
     for command in re.split(r"&&|;(?=\s*!?\s*pip)|\|\|?", line):
         match = _INSTALL.match(command)
@@ -539,10 +581,12 @@ def _install_line(line: str, place: str, found: Wishes) -> None:
         except ValueError:
             found.note(place, line, "its quotes do not close, so it was not read")
             continue
-        _install_words(words, place, found)
+        _install_words(words, place, found, take_file)
 
 
-def _install_words(words: list[str], place: str, found: Wishes) -> None:
+def _install_words(
+    words: list[str], place: str, found: Wishes, take_file: Callable[[str, str], None]
+) -> None:
     queue = iter(words)
     for word in queue:
         if word in (">", ">>", "2>", "&>") or word.startswith((">", "2>")):
@@ -551,7 +595,9 @@ def _install_words(words: list[str], place: str, found: Wishes) -> None:
             option, equals, value = word.partition("=")
             if option in _VALUED and not equals:
                 value = next(queue, "")
-            if option in _VALUED:
+            if option in ("-r", "--requirement"):
+                take_file(value, place)
+            elif option in _VALUED:
                 _note_option(option, value, place, found)
         elif "{" in word or "$" in word:
             found.note(place, word, "a variable, whose value is not known here")

@@ -63,6 +63,7 @@ def test_what_there_is_has_no_hint_that_it_is_elsewhere() -> None:
         (("resolve", "--offline", "pytorch==2.1"), "did you mean torch==2.1?"),
         (("resolve", "--offline", "cudatoolkit=11.8", "torch"), "torch==2.1.0+cu121"),
         (("resolve", "requirements.txt"), "`rtbuild resolve -r requirements.txt` reads it"),
+        (("resolve", "app/Dockerfile"), "`rtbuild resolve -r app/Dockerfile` reads it"),
         (("resolve", "environment.yml"), "`rtbuild resolve --conda environment.yml` reads it"),
         (("resolve", "a b.ipynb"), "`rtbuild resolve --notebook 'a b.ipynb'` reads it"),
         (("export", "torch", "--format", "compose"), "devcontainer.json"),

@@ -9,7 +9,7 @@ import pytest
 
 from builder.core.errors import CellError, UsageError
 from builder.plan.matrix import load
-from builder.plan.resolve.conda import CondaPackage, in_wheels, read
+from builder.plan.resolve.conda import CondaPackage, from_conda, in_wheels, read
 
 MATRIX = Path(__file__).resolve().parents[4] / "matrices" / "torch-conda.yaml"
 BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
@@ -17,7 +17,7 @@ BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
 
 def told(text: str) -> tuple[list[str], str | None, list[str]]:
     """Requirements, Python and notes."""
-    found = in_wheels(*read(text), "env.yml")
+    found = in_wheels(*read(text), Path("env.yml"), text)
     return [str(wish) for wish in found.wishes], found.python, found.notes
 
 
@@ -66,6 +66,39 @@ dependencies:
         "3.10",
         ["env.yml: pytorch-cuda: not taken over"],
     )
+
+
+def test_pips_lines_in_an_environment_are_those_of_a_requirements_file(tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("einops==0.3.0\n")
+    environment = tmp_path / "environment.yaml"
+    environment.write_text(
+        """dependencies:
+  - python=3.8.5
+  - pytorch=1.7.0
+  - cudatoolkit=11.0
+  - pip:
+    - --extra-index-url https://example.org/simple
+    - -r more.txt
+    - omegaconf==2.0.0 --hash=sha256:00
+    - -e git+https://github.com/CompVis/taming-transformers.git@master#egg=taming-transformers
+    - -e .
+"""
+    )
+    found = from_conda(environment)
+    assert list(map(str, found.wishes)) == ["torch==1.7.0+cu110", "einops==0.3.0", "omegaconf==2.0.0"]
+    assert [wish.place for wish in found.wishes[1:]] == [f"{tmp_path}/more.txt:1", f"{environment}:8"]
+    assert found.index == ["https://example.org/simple"]
+    editable = [note for note in found.notes if "an image has no editable packages" in note]
+    assert [
+        note.startswith(f"{environment}:{number}: -e ")
+        for note, number in zip(editable, (9, 10), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("line", ["-r nowhere.txt", "a b c", "-e 'x"])
+def test_pips_line_that_is_none_is_told_with_its_line(line: str) -> None:
+    with pytest.raises(UsageError, match=r"nowhere\.txt|env\.yml:3: "):
+        told(f"dependencies:\n- pip:\n  - {line}\n")
 
 
 @pytest.mark.parametrize(

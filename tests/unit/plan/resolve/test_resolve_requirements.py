@@ -179,6 +179,28 @@ def test_what_is_no_notebook(tmp_path) -> None:
         from_notebook(path)
 
 
+def test_the_requirements_file_that_an_install_line_names_is_read(tmp_path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.1.0\n-r more.txt\n")
+    (tmp_path / "more.txt").write_text("numpy<2\n")
+    lines = (
+        "!cd repo && pip install -r requirements.txt",
+        "!pip install --requirement=/content/requirements.txt",
+    )
+    notebook(tmp_path / "n.ipynb", *lines)
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text("FROM x\nRUN pip install -r /app/requirements.txt\n")
+    for found in (from_notebook(tmp_path / "n.ipynb"), from_requirements(dockerfile)):
+        assert list(map(str, found.wishes)) == ["torch==2.1.0", "numpy<2"]
+        assert found.wishes[0].place == f"{tmp_path}/requirements.txt:1"
+        assert not found.notes
+
+
+def test_a_file_that_an_install_line_names_and_that_is_not_there_is_told(tmp_path) -> None:
+    notebook(tmp_path / "n.ipynb", "!pip install -r " + "x" * 300)
+    with pytest.raises(UsageError, match=r"n\.ipynb, cell 2, line 1: -r x+.*no such file here"):
+        from_notebook(tmp_path / "n.ipynb")
+
+
 def test_several_requirements_on_one_package_are_one() -> None:
     found = from_arguments(
         ["torch>=2", "torch[opt]<2.1", "numpy ; python_version < '3.9'", "numpy<2"]
