@@ -64,5 +64,6 @@ def _dropped(last: LastRelease, branch: str) -> str:
         return ""
     sources = dict.fromkeys(value.source.reference for value in why.values if value.source.kind == "table")
     message = why.message.replace(f", and here is {branch}", "")
-    who = f"{last.name} {last.anywhere.since}" if last.anywhere.text is not None else "All"
+    refused = last.anywhere.refused
+    who = refused.text if refused is not None and last.anywhere.text is not None else "All"
     return f"{who}: {message} ({'; '.join(sources)})"

@@ -17,8 +17,13 @@ class Newest:
     """None if none on record runs."""
     dropped: Finding | None = None
     """Why the release after it does not run; None if it is the newest on record."""
-    since: str | None = None
-    """That release."""
+    refused: Choice | None = None
+    """The build of that release that ``dropped`` is about: of several the one that was tried last."""
+
+    @property
+    def since(self) -> str | None:
+        """That release."""
+        return self.refused.row.version if self.refused is not None else None
 
     @property
     def text(self) -> str | None:
@@ -42,12 +47,16 @@ class LastRelease:
         """What a person reads, with the sources; nothing where the newest release runs."""
         said = []
         for newest, where in ((self.anywhere, ""), (self.default, " that the default index has")):
-            if newest.dropped is None or (where and newest.text == self.anywhere.text):
+            if newest.dropped is None or newest.refused is None:
+                continue
+            if where and (newest.text, newest.refused) == (self.anywhere.text, self.anywhere.refused):
                 continue
             sources = "; ".join(dict.fromkeys(str(value.source) for value in newest.dropped.values))
-            runs = f"{newest.text} is the newest release{where} for {on}"
+            known = " and is known to run" if where else " that is known to run"
+            on_it = f"{known} on" if newest.dropped.outcome is Outcome.UNKNOWN else " for"
+            runs = f"{newest.text} is the newest release{where}{on_it} {on}"
             none = f"no release of {self.name}{where} is known to run on {on}"
-            why = f"{self.name} {newest.since}: {newest.dropped.message}"
+            why = f"{newest.refused.text}: {newest.dropped.message}"
             said.append(f"{runs if newest.text else none}; {why} [{sources}]")
         if self.full is not None:
             said.append(
@@ -88,7 +97,7 @@ def _from_full_number(
 
 
 def _newest(ways: Sequence[Choice], gpus: Sequence[str], driver: str | None) -> Newest:
-    refused: list[tuple[str, Finding]] = []
+    refused: list[tuple[Choice, Finding]] = []
     for choice in sorted(ways, key=lambda one: release(one.row.version), reverse=True):
         cell = next(choice.cells(tuple(gpus)), None)
         if cell is None or choice.row.cuda is None:
@@ -96,14 +105,14 @@ def _newest(ways: Sequence[Choice], gpus: Sequence[str], driver: str | None) -> 
         findings = check(cell, driver=driver, only=OF_MACHINE)
         worst = max(findings, key=lambda one: one.outcome.severity, default=None)
         if worst is None or worst.outcome.is_possible:
-            since, dropped = _after(refused, choice)
-            return Newest(choice=choice, dropped=dropped, since=since)
-        refused.append((choice.row.version, worst))
-    since, dropped = refused[-1] if refused else (None, None)
-    return Newest(choice=None, dropped=dropped, since=since)
+            after, dropped = _after(refused, choice)
+            return Newest(choice=choice, dropped=dropped, refused=after)
+        refused.append((choice, worst))
+    after, dropped = refused[-1] if refused else (None, None)
+    return Newest(choice=None, dropped=dropped, refused=after)
 
 
-def _after(refused: Sequence[tuple[str, Finding]], found: Choice) -> tuple[str | None, Finding | None]:
+def _after(refused: Sequence[tuple[Choice, Finding]], found: Choice) -> tuple[Choice | None, Finding | None]:
     """The oldest refused release that is newer than the one found."""
-    newer = [one for one in refused if release(one[0]) > release(found.row.version)]
+    newer = [one for one in refused if release(one[0].row.version) > release(found.row.version)]
     return newer[-1] if newer else (None, None)

@@ -257,20 +257,32 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         row, newer = _lines_around(text)
         if row is None:
             continue
-        listed = contains(row.versions, text)
+        line, span = _line_of(row, text)
+        card, values = f"{gpu.name} ({gpu.capability})", (_capability(gpu), version)
         if not at_least(gpu.capability, row.capability_min):
-            outcome, word = Outcome.IMPOSSIBLE, "is older"
-        elif not listed and newer is not None and not at_least(gpu.capability, newer.capability_min):
-            outcome = Outcome.UNKNOWN
-            word = "is left behind by one of the next releases; no file says by which"
+            said = f"{line} serves compute capability {span}; {card} is older"
+            yield impossible(said, *values, Value(line, span, row.source))
+        elif (
+            newer is not None
+            and not contains(row.versions, text)
+            and not at_least(gpu.capability, newer.capability_min)
+        ):
+            other, newer_span = _line_of(newer, text)
+            said = f"whether cuDNN {text} serves {card} is not known: {line} serves compute capability {span}"
+            said += f", {other} {newer_span}"
+            yield unknown(
+                said, *values, Value(line, span, row.source), Value(other, newer_span, newer.source)
+            )
         elif not at_least(row.capability_max, gpu.capability):
-            outcome, word = Outcome.WARNS, "is newer"
-        else:
-            continue
-        line = f"cuDNN {text if listed else row.versions}"
-        span = f"{row.capability_min} to {row.capability_max}"
-        said = f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}"
-        yield Finding(outcome, said, (_capability(gpu), version, Value(line, span, row.source)))
+            said = f"{line} serves compute capability {span}; {card} is newer"
+            yield warns(said, *values, Value(line, span, row.source))
+
+
+def _line_of(row: CudnnRow, version: str) -> tuple[str, str]:
+    """A line by its name, which is the release's own if it is of it, and the cards that it serves."""
+    bounds = ",".join(sorted(map(str, row.versions), reverse=True))
+    name = version if contains(row.versions, version) else bounds
+    return f"cuDNN {name}", f"{row.capability_min} to {row.capability_max}"
 
 
 def _lines_around(cudnn: str) -> tuple[CudnnRow | None, CudnnRow | None]:

@@ -36,6 +36,14 @@ def test_the_last_release_and_what_was_dropped_after_it(
     assert len(lines) == (2 if plain else 1)
 
 
+def test_what_is_not_known_of_a_build_is_told_of_that_build_and_the_default_indexs_own_reason() -> None:
+    anywhere, default = last_release("torch", ("K80",), "470").lines("K80")
+    assert (
+        "is the newest release that is known to run on K80; torch==2.1.0+cu118: whether cuDNN 8.7" in anywhere
+    )
+    assert "torch==2.1.0: driver 470 is older than 525" in default
+
+
 def test_a_bare_branch_is_told_what_a_full_number_may_buy() -> None:
     found = last_release("torch", ("A100",), "525")
     assert found.full == ("525.60.13", "torch==2.14.1+cu126")
