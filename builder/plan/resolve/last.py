@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 
-from builder.core.versions import key, release
+from builder.core.versions import canonical, key, release
 from builder.plan.facts.rules import OF_MACHINE, Choice, Finding, Outcome, check, choices
 
 
@@ -113,6 +113,17 @@ def _newest(ways: Sequence[Choice], gpus: Sequence[str], driver: str | None) -> 
 
 
 def _after(refused: Sequence[tuple[Choice, Finding]], found: Choice) -> tuple[Choice | None, Finding | None]:
-    """The oldest refused release that is newer than the one found."""
-    newer = [one for one in refused if release(one[0].row.version) > release(found.row.version)]
+    """The oldest refused release that is newer than the one found, or the same for a newer CUDA by a name of
+    its own: cupy-cuda13x.
+    """
+
+    def is_newer(other: Choice) -> bool:
+        at, mine = release(other.row.version), release(found.row.version)
+        return at > mine or (at == mine and _project(other) != _project(found))
+
+    newer = [one for one in refused if is_newer(one[0])]
     return newer[-1] if newer else (None, None)
+
+
+def _project(choice: Choice) -> str:
+    return canonical(Requirement(choice.text).name)

@@ -12,7 +12,7 @@ from shlex import quote
 
 from .causes import command_lines, remedy_at
 from .distributions import cudnn_wheels
-from .framework_builds import FrameworkBuilds, serves, torch_index
+from .framework_builds import FrameworkBuilds, card_within, serves, torch_index
 from .package_facts import PACKAGE_FACTS
 from .requirements import two_that_exclude
 from .tables import cuda_family, cuda_package, cudnn_of_torch, read_patterns
@@ -233,7 +233,13 @@ class Remedies(FrameworkBuilds):
         return right if right != stub else None
 
     def cudnn_pin(self):
-        """The requirement on cuDNN of the framework that is here, or of the version it was compiled for."""
+        """The requirement on cuDNN of a message that asks for a newer one than was compiled for; else of the
+        framework that is here, or of the version it was compiled for.
+        """
+        wanted = self.wanted()
+        if wanted and wanted > self.compiled and self.compiled:
+            name = self.cuda and "nvidia-cudnn-cu%d>=%s,<%d"
+            return name and name % (self.cuda, dotted(wanted[:2]), wanted[0] + 1)
         for row in self.rows:
             for pin in row["pins"]:
                 if self.cuda in (None, int(re.search(r"cu(\d+)", pin).group(1))):
@@ -241,6 +247,13 @@ class Remedies(FrameworkBuilds):
                     return pin if "<" in pin or "==" in pin or not major else "%s,<%d" % (pin, major[0] + 1)
         compiled = self.detail.get("compiled")
         return self.releases.cudnn_wheel(self.cuda, compiled) if self.cuda and compiled else None
+
+    def minimum_of_later_major(self):
+        """Whether a message asks for a later major version of cuDNN than the framework's binary opens: JAX's
+        Python part is then newer than its jaxlib.
+        """
+        wanted = self.wanted()
+        return bool(wanted and self.compiled and wanted[0] > self.compiled[0])
 
     def cudnn_again(self):
         """The cuDNN wheel that is here, to be installed anew as a whole."""
@@ -298,6 +311,14 @@ class Remedies(FrameworkBuilds):
         """From 14 on CuPy finds the CUDA of NVIDIA's wheels; before, only the one on the loader's path."""
         served = major in (12, 13) and (numbers(self.here.python) or (3, 10)) >= (3, 10)
         return major if served else None
+
+    def _cupy_for_card(self):
+        """The newest CUDA whose CuPy compiles for the card, other than the one here."""
+        for major in (13, 12, 11):
+            fits = self.capability and card_within((major, 9), self.capability)
+            if fits and major != self.cuda and self.driver_serves((major, 0)):
+                return major
+        return None
 
     def _nvrtc_major(self):
         stem, number = _stem_and_number(self.detail.get("library"))
@@ -459,6 +480,7 @@ class Remedies(FrameworkBuilds):
         "wanted": lambda r: r.wanted() and dotted(r.wanted()[:2]),
         "after-wanted": lambda r: r.wanted() and r.wanted()[0] + 1,
         "cudnn-pin": lambda r: r.cudnn_pin(),
+        "minimum-of-later-major": minimum_of_later_major,
         "cudnn-again": cudnn_again,
         "tensorflow-of-8.1": lambda r: (r.compiled[:2], r.cuda, r.framework) == ((8, 1), 11, "tensorflow"),
         # the fault
@@ -474,12 +496,14 @@ class Remedies(FrameworkBuilds):
         "asks-cuda-11": lambda r: r.library_major() == 11,
         "asks-cuda-12": lambda r: r.library_major() == 12,
         "asks-cuda-13": lambda r: r.library_major() == 13,
+        "paddle-build": lambda r: "cu126" if r.driver_serves((12, 0)) else "cu118",
         "tensorflow-brings": lambda r: not r.version or numbers(r.version) >= (2, 14),
         "asks-11": lambda r: numbers(r.detail.get("number"))[:1] == (11,),
         "asks-12": lambda r: numbers(r.detail.get("number"))[:1] == (12,),
         "nvcc-of-13": _nvcc_of_13,
         "system-toolkit": lambda r: "/usr/local/cuda" in str(r.detail.get("line")),
         "cupy-for-library": lambda r: r._cupy(r._toolkit_major()),
+        "cupy-for-card": _cupy_for_card,
         "cupy-for-nvrtc": lambda r: r._cupy(r._nvrtc_major()),
         "cupy-of-other-cuda": _cupy_of_other_cuda,
         "cupy-of-toolkit": lambda r: "cupy" in r.here.printed_by and getattr(r.here, "toolkit", None),

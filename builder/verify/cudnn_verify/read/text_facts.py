@@ -143,6 +143,11 @@ class TextFacts(object):
                 if pattern in ("shown", "pinned"):
                     self.here.setdefault(name, version)
                 self.packages.setdefault(names.get(name, name), version)
+        config = {key: value for found in _find_all("cupy_config", text) for key, value in found.items()}
+        if "cupy" in config:
+            self.packages.setdefault("cupy", config["cupy"])
+        self.cupy_cuda = config.get("cuda") and dotted(cuda_tuple(config["cuda"]))
+        """The CUDA that CuPy was built with, as ``cupy.show_config()`` prints it."""
         majors = [_groups("plus", version).get("major") for version in self.packages.values()]
         self.cuda_majors = {int(major) if major != "92" else 9 for major in majors if major}
         for names in ([n for n in self.packages if "cudnn" not in n], self.packages):
@@ -153,6 +158,7 @@ class TextFacts(object):
         self.cuda_majors |= {int(major) for major in _groups("jax_cuda", text).values()}
         folders = {int(found["major"]) for found in _find_all("wheel_folder", text)}
         self.cuda_majors = self.cuda_majors or folders
+        self.cuda_majors = self.cuda_majors or ({numbers(self.cupy_cuda)[0]} if self.cupy_cuda else set())
         words = {int(found["major"]) for found in _find_all("cu_word", text)}
         self.cuda_majors = self.cuda_majors or (words if len(words) == 1 else set())
 
@@ -182,7 +188,7 @@ class TextFacts(object):
         self.driver_cuda = dotted(cuda_tuple(number)) if number else told
         self.nvcc = next(iter(_groups("nvcc", text).values()), None)
         """The version of CUDA's compiler."""
-        self.built_cuda = next(iter(_groups("built_cuda", text).values()), None)
+        self.built_cuda = next(iter(_groups("built_cuda", text).values()), self.cupy_cuda)
         """The CUDA that a program says it was built with."""
         known, cards = read_cards(), {}
         for written, name in cards_in(text, known):

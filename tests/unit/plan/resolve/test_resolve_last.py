@@ -44,6 +44,15 @@ def test_what_is_not_known_of_a_build_is_told_of_that_build_and_the_default_inde
     assert "torch==2.1.0: driver 470 is older than 525" in default
 
 
+def test_a_build_of_the_same_release_for_a_newer_cuda_is_told_where_it_has_a_name_of_its_own() -> None:
+    found = last_release("cupy", ("GTX1080",), None)
+    (line,) = found.lines("GTX1080")
+    assert str(found.anywhere.text).startswith("cupy-cuda12x==")
+    assert "cupy-cuda13x" in line
+    assert "CUDA 13 serves compute capability 7.5" in line
+    assert not last_release("cupy", ("T4",), None).lines("T4")
+
+
 def test_a_bare_branch_is_told_what_a_full_number_may_buy() -> None:
     found = last_release("torch", ("A100",), "525")
     assert found.full == ("525.60.13", "torch==2.14.1+cu126")
