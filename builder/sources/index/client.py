@@ -7,6 +7,7 @@ the user's own configuration says: :mod:`.settings`.
 import copy
 import datetime
 import functools
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,8 @@ _THREADS = 4
 _LARGE = 32 << 20
 """Bytes from which on a wheel is large. Half of the downloads are of large wheels: with fewer of them at a
 time the first is there earlier, and its layer is made while the next arrive."""
+_ABSENT = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]*) was not found in the package registry")
+"""uv's words for a package that no index has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,7 @@ class Index:
         self._note = note
         # sha256 → address, from resolutions of this process: saves asking for the project's page again.
         self._known: dict[str, str] = {}
+        self._absent: set[tuple[str, tuple[str, ...]]] = set()
 
     @classmethod
     def from_user(
@@ -118,15 +122,20 @@ class Index:
         for url in self.settings.all:
             if failure := self.client.given_up(url):  # uv would wait for it anew, each time
                 raise simple_api.unanswered(url, failure)
-        packages, warnings = uv.compile_requirements(
-            [*requirements, *(f"{one.wheel.name}=={one.wheel.version}" for one in built)],
-            target,
-            self.settings,
-            previous=previous,
-            upgrade=upgrade,
-            listed=listed,
-            files=[one.path for one in built],
-        )
+        try:
+            packages, warnings = uv.compile_requirements(
+                [*requirements, *(f"{one.wheel.name}=={one.wheel.version}" for one in built)],
+                target,
+                self.settings,
+                previous=previous,
+                upgrade=upgrade,
+                listed=listed,
+                files=[one.path for one in built],
+            )
+        except NoSolutionError as none:
+            for name in _ABSENT.findall(none.message)[:3]:
+                self._ask_about(name)
+            raise
         for text in warnings:
             self._note(text)
         fitting = target.tags()
@@ -142,6 +151,14 @@ class Index:
         with ThreadPoolExecutor(_THREADS * 2) as pool:
             wheels = [*pool.map(lambda pair: self._wheel(*pair), found), *own.values()]
         return tuple(sorted(wheels, key=lambda wheel: canonicalize_name(wheel.name)) if own else wheels)
+
+    def _ask_about(self, name: str) -> None:
+        """Raise PackageIndexError if an index did not answer about a package that uv did not find: uv takes
+        one that wants a login for one without the package.
+        """
+        if (name, self.settings.all) not in self._absent:
+            self.offers(name)
+            self._absent.add((name, self.settings.all))
 
     def offers(self, name: str) -> tuple[simple_api.IndexFile, ...]:
         """Every file that the user's indexes list for a project, each address with the login it needs.

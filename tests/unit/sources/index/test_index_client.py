@@ -13,7 +13,7 @@ import requests
 from doubles.http_server import Answer, Request, Server
 from doubles.package_index import PackageIndexDouble, make_wheel, sha256
 
-from builder.core.errors import PackageIndexError
+from builder.core.errors import NoSolutionError, PackageIndexError
 from builder.core.model import Sdist, Wheel
 from builder.sources.index.availability import ask
 from builder.sources.index.client import Index, LocalWheel, cache_path
@@ -204,6 +204,19 @@ def test_a_login_is_no_argument_that_others_can_read(
     assert versions(found) == {"thing": "1.0"}
     assert shown
     assert not any("secret" in argument for argument in shown)
+
+
+@pytest.mark.parametrize("login", ["", "me:wrong@"])
+def test_an_index_that_wants_a_login_is_no_index_without_the_package(
+    fake_index: PackageIndexDouble, server: Server, client: Client, login: str
+) -> None:
+    server.on("/simple/thing/", Answer(401, b"", {"WWW-Authenticate": "Basic realm=index"}))
+    private = Index(IndexSettings(default=fake_index.url.replace("//", f"//{login}")), client=client)
+    with pytest.raises(PackageIndexError, match="HTTP 401") as caught:
+        private.resolve(["thing"], **TARGET)
+    assert not isinstance(caught.value, NoSolutionError)
+    assert "netrc" in str(caught.value.hint)
+    assert "wrong" not in caught.value.message
 
 
 def test_nothing_moves_without_need(index: Index, fake_index: PackageIndexDouble) -> None:
