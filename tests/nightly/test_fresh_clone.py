@@ -103,6 +103,40 @@ def test_the_hooks_refuse_what_cannot_work(clone: Path, user: Path) -> None:
     assert "TensorFlow 2.8.4 has no wheel for Python 3.12" in told
 
 
+def block(heading: str) -> str:
+    """The first block of YAML below a heading of ``docs/ci.md``."""
+    page = (ROOT / "docs/ci.md").read_text()
+    found = re.search(rf"^## {heading}\n.*?^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_pages_hooks_are_installed_whether_there_is_a_tag_or_not(clone: Path, user: Path) -> None:
+    (user / "matrices/x.yaml").write_text(IMPOSSIBLE)
+    text = block("pre-commit").replace("https://github.com/OWNER/rtbuild", str(clone))
+    (user / ".pre-commit-config.yaml").write_text(text)
+    done("git", "add", "-A", cwd=user)
+    told = ""
+    for words in (("autoupdate", "--bleeding-edge"), ("run", "--all-files")):
+        store = str(user.parent / "pre-commit")
+        ran = done(str(HERE / "uv"), "tool", "run", "pre-commit", *words, cwd=user, PRE_COMMIT_HOME=store)
+        told += ran.stdout + ran.stderr
+    assert "TensorFlow 2.8.4 has no wheel for Python 3.12" in told
+    assert "is not in the lock" in told or "there is no lock" in told, told
+
+
+@pytest.mark.parametrize(("text", "code"), [(POSSIBLE, 4), (IMPOSSIBLE, 1)])
+def test_gitlabs_first_job_says_why_it_fails(clone: Path, user: Path, text: str, code: int) -> None:
+    """Its lines as a runner takes them, in one shell that ends at the first that fails."""
+    (user / "matrices/torch.yaml").write_text(text)
+    pipeline = yaml.safe_load(re.sub(r"!reference \[[^]]*\]", "echo", block("GitLab CI")))
+    lines = [*pipeline["default"]["before_script"], *pipeline["check"]["script"]]
+    script = "\n".join(lines).replace("git+ADDRESS", str(clone)).replace("python3 ", f"{HERE}/python ")
+    variables = {name: value for name, value in pipeline["variables"].items() if name == "MATRIX"}
+    ran = done("bash", "-e", "-o", "pipefail", "-c", script, cwd=user, **variables)
+    assert ran.returncode == code, ran.stdout + ran.stderr
+
+
 def test_bash_completes_what_is_typed(user: Path) -> None:
     """The script of ``rtbuild --show-completion bash``, in a real bash."""
     (user / "matrices/x.yaml").write_text(POSSIBLE)
