@@ -10,6 +10,7 @@ from builder.cli.console import print_json, say, show
 from builder.cli.first_matrix import asked_machine, wishes
 from builder.core.errors import NothingPossibleError
 from builder.core.files import write_whole
+from builder.core.model import Cell
 from builder.plan.facts.rules import Outcome, platform_of
 from builder.plan.resolve import (
     AskedMachine,
@@ -72,14 +73,30 @@ def resolve(
     if output is not None:
         with opt.writing(output):
             write_whole(output, found.text.encode())
-        say(f"{output} is written; next: rtbuild build {shlex.quote(str(output))}")
     if json_:
         print_json(document(found))
     else:
         say_origins(found, own=not gpu and driver is None)
         if output is None:
             show(found.text.removesuffix("\n"))
+        if (by_pip := pip_line(found.proposals[0].cell)) is not None:
+            say(f"the first by pip alone, on Python {found.proposals[0].cell.python}: {by_pip}")
+    file = output or Path("matrices") / f"{_title(found)}.yaml"
+    written = f"{file} is written; next:" if output is not None else f"next: with `-o {file}`,"
+    say(f"{written} rtbuild build {shlex.quote(str(file))}")
     return 0
+
+
+def _title(found: ProposedMatrix) -> str:
+    return found.demand.frameworks[0].name
+
+
+def pip_line(cell: Cell) -> str | None:
+    """What pip installs for a cell; None where the system has to have CUDA, or a package is compiled."""
+    if cell.cuda.provider == "base" or cell.from_source or cell.compiled or cell.dependencies == "listed":
+        return None
+    wanted = (*cell.frameworks, *cell.cuda.packages, *cell.pip)
+    return shlex.join(["pip", "install", *wanted, *(f"--extra-index-url={url}" for url in cell.index)])
 
 
 def _matrix_name(path: Path) -> str:

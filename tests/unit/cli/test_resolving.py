@@ -242,6 +242,19 @@ def test_frameworks_whose_pins_clash_are_refused_with_them() -> None:
         resolve("tensorflow==2.8.*", "torch==2.9.*", index=None)
 
 
+def test_what_to_type_next_comes_last_and_what_pip_alone_installs(capsys, tmp_path) -> None:
+    assert resolve("torch", index=None, gpus=("RTX3090",), driver="535", limit=1) == 0
+    *_, by_pip, following = capsys.readouterr().err.splitlines()
+    index = "https://download.pytorch.org/whl/cu126"
+    assert by_pip.endswith(f"pip install torch==2.14.1+cu126 --extra-index-url={index}")
+    assert following == "next: with `-o matrices/torch.yaml`, rtbuild build matrices/torch.yaml"
+    path = tmp_path / "x.yaml"
+    assert resolve("tensorflow==2.4.*", index=None, limit=1, output=path) == 0  # CUDA of the base image
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1] == f"{path} is written; next: rtbuild build {path}"
+    assert "pip install" not in said
+
+
 def test_a_conda_environment_is_resolved_in_wheels(capsys, tmp_path) -> None:
     path = tmp_path / "environment.yml"
     path.write_text("dependencies: [python=3.9, pytorch==1.12.1, cudatoolkit=11.3, torchaudio]\n")
