@@ -1,7 +1,7 @@
 """What commands ask :mod:`builder.plan.resolve` about, and the matrix of the best cell that it finds."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +10,12 @@ from builder.cli.console import say
 from builder.core import resources
 from builder.core.errors import UsageError
 from builder.core.files import write_whole
+from builder.core.model import Base
 from builder.image.engine import nvidia_smi
 from builder.plan.lock import host_platform
 from builder.plan.resolve import (
     AskedMachine,
+    ProposedMatrix,
     Wishes,
     from_arguments,
     from_conda,
@@ -22,8 +24,12 @@ from builder.plan.resolve import (
     from_pyproject,
     from_requirements,
     propose,
+    to_matrix_yaml,
 )
 from builder.sources.index import MACHINES, Index
+
+_OTHER_BASES = 10
+"""Proposals among which one with another base is looked for."""
 
 
 def asked_machine(gpus: Sequence[str], driver: str | None, platform: str | None = None) -> AskedMachine:
@@ -97,21 +103,37 @@ class MatrixWish:
         return found[0].lower()
 
 
-def matrix_text(wish: MatrixWish) -> str:
-    """One cell, the best proposal of ``rtbuild resolve``. Raises as :func:`wishes` and :func:`propose`."""
-    on = asked_machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform)
-    index = None if wish.offline else Index.from_user(once=True)
-    found = propose(
+def matrix_text(wish: MatrixWish, lacks: Callable[[Base], str | None] | None = None) -> str:
+    """One cell, the best proposal of ``rtbuild resolve``. Raises as :func:`wishes` and :func:`propose`.
+
+    ``lacks`` says why this machine cannot have a base: the first cell whose base it can have is then taken,
+    and the others are told.
+    """
+    found = _found(wish, limit=1)
+    text, refused = found.text, lacks(found.proposals[0].cell.base) if lacks is not None else None
+    if lacks is not None and refused is not None:
+        others = _found(wish, limit=_OTHER_BASES).proposals
+        other = next((one.cell for one in others if lacks(one.cell.base) is None), None)
+        said = f"{found.proposals[0].cell.base} cannot be had here: {refused}"
+        if other is None:
+            say(f"! {said}; nor can another base")
+        else:
+            text = to_matrix_yaml([one for one in others if one.cell == other], wish.title)
+            say(f"! {said}; {', '.join(other.frameworks)} on Python {other.python} and {other.base} instead")
+    defaults = "\ndefaults: {profile: colab}\n" if wish.jupyter else ""
+    return text.replace("\ninclude:\n", f"{defaults}\ninclude:\n", 1)
+
+
+def _found(wish: MatrixWish, *, limit: int) -> ProposedMatrix:
+    return propose(
         wishes(wish.words),
-        on,
+        asked_machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver), wish.platform),
         python=wish.python,
-        limit=1,
+        limit=limit,
         name=wish.title,
-        index=index,
+        index=None if wish.offline else Index.from_user(once=True),
         rootfs=wish.rootfs,
     )
-    defaults = "\ndefaults: {profile: colab}\n" if wish.jupyter else ""
-    return found.text.replace("\ninclude:\n", f"{defaults}\ninclude:\n", 1)
 
 
 def write_matrix(text: str, path: Path) -> None:

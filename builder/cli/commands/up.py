@@ -1,7 +1,9 @@
 """``rtbuild up``: from a framework's name to a running Jupyter or shell on this machine."""
 
 import hashlib
+import shlex
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +14,10 @@ from builder.cli.first_matrix import MatrixWish, matrix_text, write_matrix
 from builder.cli.launching import start
 from builder.cli.walking import finished
 from builder.core import resources
-from builder.core.errors import UsageError
-from builder.image.engine import nvidia_smi
+from builder.core.errors import MissingToolError, RegistryError, UsageError
+from builder.core.model import Base
+from builder.image.compose import lacks_for_rootfs
+from builder.image.engine import Engine, nvidia_smi
 from builder.pipeline import BuildOptions, EngineOptions, build_cells
 from builder.plan.lock import host_platform, lock_path
 from builder.release.colab import Mode
@@ -37,6 +41,8 @@ def up(
     """Resolve a framework for this machine's card and driver, build or pull its image, and start it."""
     if not words:
         raise UsageError("no framework is named", hint="as in `rtbuild up torch`")
+    if not dry_run:
+        _refuse_without_engine(words, context)
     gpu, driver, platform = _this_machine(gpu, driver)
     wish = MatrixWish(
         words=tuple(words),
@@ -65,6 +71,16 @@ def up(
     return start(image or cell.id, [path], context=context, mode=mode, port=port, content=Path.cwd())
 
 
+def _refuse_without_engine(words: Sequence[str], context: str | None) -> None:
+    """Before anything is resolved: MissingToolError, which says what goes without Docker."""
+    try:
+        with Engine.connect(context=context):
+            return
+    except MissingToolError as lacking:
+        without = f"without Docker: rtbuild init {shlex.join(words)} && rtbuild venv"
+        raise MissingToolError(lacking.message, hint=f"{lacking.hint}\n  {without}") from lacking
+
+
 def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str | None, str | None]:
     """The card and driver asked for, else those of this machine, and its platform with its card."""
     (cards, own), platform = nvidia_smi(), None
@@ -86,13 +102,24 @@ def _matrix(wish: MatrixWish, *, save: bool) -> Path:
     key = hashlib.sha256(f"{__version__} {wish!r}".encode()).hexdigest()[:16]
     kept = resources.cache() / "up" / key / f"{wish.title}.yaml"
     if not kept.is_file():
-        write_matrix(matrix_text(wish), kept)
+        lacks = None if wish.offline else partial(_lacks, Registry.from_user())
+        write_matrix(matrix_text(wish, lacks), kept)
     if not save:
         return kept
     write_matrix(kept.read_text("utf-8").partition("\n")[2], path)
     if lock_path(kept).is_file():
         shutil.copyfile(lock_path(kept), lock_path(path))
     return path
+
+
+def _lacks(registry: Registry, base: Base) -> str | None:
+    """Why this machine cannot have a base; None if it can, as far as a look tells."""
+    if base.kind == "rootfs":
+        return lacks_for_rootfs()
+    try:
+        return None if registry.digest_of(base.name) is not None else "its registry has no such tag"
+    except RegistryError as problem:
+        return problem.message.partition("\n")[0]
 
 
 def _published(repository: str, cell: str) -> str | None:

@@ -3,7 +3,7 @@ from .differ import ImageDifference, compare
 from .layer_build import LayerBuild, LayerSink
 from .layer_plan import Plan, layer_keys_of, plan, python_key, ready_wheels
 from .pythons import FOLDER, Pythons
-from .rootfs import cached_rootfs, rootfs_key
+from .rootfs import cached_rootfs, lacks_for_rootfs, rootfs_key
 from .run_steps import BaseCache, ComposeInput
 from .sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED, CellSize, LayerSize, measure
 from .step_runners import StepRunner, step_runner
@@ -27,6 +27,7 @@ __all__ = [
     "cached_rootfs",
     "compare",
     "compose_image",
+    "lacks_for_rootfs",
     "layer_keys_of",
     "measure",
     "plan",

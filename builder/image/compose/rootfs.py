@@ -152,14 +152,21 @@ def _write_archive(debs: Sequence[Deb], files: Sequence[Path], folder: Path) -> 
     index.chmod(0o644)
 
 
-def _version() -> str:
-    """``1.3.5``. Raises MissingToolError."""
+def lacks_for_rootfs() -> str | None:
+    """What this machine lacks for a rootfs base; None if nothing."""
     for tool in ("mmdebstrap", "dpkg-deb"):
         if shutil.which(tool) is None:
-            raise MissingToolError(
-                f"a rootfs base is made with {tool}, which this machine lacks",
-                hint="sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry",
-            )
+            return f"a rootfs base is made with {tool}, which this machine lacks"
+    return None
+
+
+def _version() -> str:
+    """``1.3.5``. Raises MissingToolError."""
+    if (lacks := lacks_for_rootfs()) is not None:
+        raise MissingToolError(
+            lacks,
+            hint="sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry",
+        )
     done = subprocess.run(["mmdebstrap", "--version"], capture_output=True, text=True, check=True)
     return done.stdout.strip().removeprefix("mmdebstrap ")
 

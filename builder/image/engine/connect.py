@@ -194,6 +194,8 @@ def _unreachable(endpoint: Endpoint, error: BaseException, said: str) -> Missing
         hint = f"docker --host {endpoint.host} info"
     elif Path("/run/systemd/system").is_dir() and not _SCRIPT.is_file():
         hint = "sudo systemctl start docker"
+    elif shutil.which("dockerd") is not None and not _SCRIPT.is_file():
+        hint = "sudo dockerd >/dev/null 2>&1 &   (it is installed, and does not run)"
     else:
         hint = _install_command()
     while error.__cause__ or error.__context__:  # requests and urllib3 wrap it up to four times

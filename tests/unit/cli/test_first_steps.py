@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,9 +18,10 @@ from rtbuild_command import inside
 
 from builder.cli.app import app
 from builder.cli.commands import up, venv
+from builder.cli.first_matrix import MatrixWish, matrix_text
 from builder.core import resources
 from builder.core.errors import StaleLockError, UsageError
-from builder.core.model import Pinned, RootfsBase, Wheel
+from builder.core.model import Base, Pinned, RootfsBase, Wheel
 from builder.image.engine.facts import Gpu
 from builder.plan.matrix import load
 
@@ -78,6 +80,7 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
         started.append((image, mode, paths))
         return 0
 
+    monkeypatch.setattr(up.Engine, "connect", lambda **_: contextlib.nullcontext())
     monkeypatch.setattr(up, "finished", build)
     monkeypatch.setattr(up, "start", start)
     assert app(["up", "torch", "--offline", "--save"], standalone_mode=False) == 0
@@ -92,7 +95,7 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
         app(["up", "torch", "--offline", "--save"], standalone_mode=False)
     assert "--force" not in str(refused.value)  # up has none
     kept = next((tmp_path / "cache" / "up").glob("*/torch.yaml"))
-    monkeypatch.setattr(up, "matrix_text", lambda _: pytest.fail("it was resolved before"))
+    monkeypatch.setattr(up, "matrix_text", lambda *_: pytest.fail("it was resolved before"))
     assert app(["up", "torch", "--offline"], standalone_mode=False) == 0
     assert started[-1][-1] == [kept]
 
@@ -103,6 +106,34 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
     assert started[-1][0] == f"here.test/runtimes@sha256:{'a' * 64}"
     assert app(["up", "torch", "--offline", "--from", "here.test/others"], standalone_mode=False) == 0
     assert [type(one).__name__ for one in started[-2:]] == ["Cell", "tuple"]
+
+
+def test_up_without_an_engine_says_what_goes_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    done = inside(tmp_path, "up", "torch==2.6.*", check=5)
+    assert "no Docker Engine answers" in done.stderr
+    assert "rtbuild init 'torch==2.6.*' && rtbuild venv" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_base_that_this_machine_cannot_have_gives_way_and_both_are_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wish = MatrixWish(words=("tensorflow==2.8.4",), offline=True)
+    first = yaml.safe_load(matrix_text(wish))["include"][0]
+    assert first["base"].startswith("nvidia/cuda:")
+
+    def shut(base: Base) -> str | None:
+        return "its registry is shut" if base.kind == "registry" else None
+
+    (other,) = yaml.safe_load(matrix_text(wish, shut))["include"]
+    assert (other["framework"], other["base"]) == (first["framework"], "rootfs:debian/bullseye")
+    assert f"{first['base']} cannot be had here: its registry is shut" in capsys.readouterr().err
+    (none,) = yaml.safe_load(matrix_text(wish, lambda _: "gone"))["include"]
+    assert none["base"] == first["base"]
+    assert "nor can another base" in capsys.readouterr().err
 
 
 def pinned_cell(folder: Path, provider: str = "none") -> Pinned:
