@@ -1,11 +1,13 @@
 """The one place where errors become exit codes and text."""
 
 import errno
+import math
 import os
 import platform
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +22,8 @@ from builder.core.temporary import one_folder
 
 BUG = 70
 INTERRUPTED = 130
+_TOGETHER = 0.5
+"""Seconds within which signals count as one."""
 
 
 def guarded(program: Callable[[], int]) -> int:
@@ -28,11 +32,12 @@ def guarded(program: Callable[[], int]) -> int:
         nothing = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it ends with the process
         sys.stdout, sys.stderr = sys.stdout or nothing, sys.stderr or nothing
     accept_any_encoding()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's `rtbuild … &` has it ignored
+    interrupt = _Interruption()
+    signal.signal(signal.SIGINT, interrupt)  # a script's `rtbuild … &` has it ignored
     for number in (signal.SIGTERM, signal.SIGHUP):
         # CI and `timeout` send these: the program ends as after Ctrl-C, and clears its folders and processes.
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
-            signal.signal(number, _interrupt)
+            signal.signal(number, interrupt)
     try:
         with one_folder():
             return program()
@@ -111,9 +116,21 @@ def command_line() -> str:
     return redact(" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]))
 
 
-def _interrupt(number: int, frame: object) -> None:
-    del number, frame
-    raise KeyboardInterrupt
+class _Interruption:
+    """A handler that raises KeyboardInterrupt for the first of signals that come together.
+
+    GNU ``timeout`` sends its signal to the program and then to the whole group, so that it comes twice: the
+    second one would end the stopping of what is at work, whose files are then removed below it.
+    """
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+
+    def __call__(self, number: int, frame: object) -> None:
+        del number, frame
+        before, self._last = self._last, time.monotonic()
+        if self._last - before > _TOGETHER:
+            raise KeyboardInterrupt
 
 
 def _write_report(error: BaseException) -> Path:

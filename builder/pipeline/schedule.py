@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from builder.core.errors import CancelledError, CellError, RtbuildError
+from builder.core.errors import CancelledError, CellError, FaultError, RtbuildError
 from builder.core.items import item
 from builder.core.model import Cell
 from builder.pipeline import events
@@ -140,7 +140,7 @@ def each(
             with item(cell_run.cell.id):
                 result = function(cell_run)
         except CellError as error:
-            result = cell_run.failed(error)
+            result = cell_run.failed(_ended_by(error, cell_run))
         if isinstance(result, CellResult):
             emit(events.CellFinished(result=result))
         return result
@@ -157,6 +157,13 @@ def each(
             emit(Note(text="interrupted: stopping what is running; what has finished is kept", warning=True))
             cancel.set()
     return [future.result() for future in futures]
+
+
+def _ended_by(error: CellError, cell_run: CellRun) -> CellError:
+    """What ended a cell. Whoever interrupts a run ends its children, too: what they then lack is no fault."""
+    if not cell_run.cancel.is_set() or isinstance(error, (CancelledError, FaultError)):
+        return error
+    return CancelledError(f"{cell_run.cell.id}: interrupted at {cell_run.current}")
 
 
 def walk_all(

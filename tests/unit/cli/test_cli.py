@@ -216,6 +216,29 @@ def test_a_bug_is_exit_70_and_leaves_a_file_ready_to_paste(capsys: pytest.Captur
     assert text.count("```") == 2
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_twice_does_not_end_the_clearing_away(number: int) -> None:
+    """As ``timeout`` sends it: to the program, and to the group that it is in."""
+    before = signal.signal(number, signal.SIG_DFL)
+    cleared: list[bool] = []
+
+    def program() -> int:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+        finally:
+            os.kill(os.getpid(), number)
+            time.sleep(0.01)
+            cleared.append(True)
+        return 0
+
+    try:
+        assert boundary.guarded(program) == 130
+    finally:
+        signal.signal(number, before)
+    assert cleared == [True]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_being_asked_to_stop_clears_away_as_ctrl_c_does(number: int) -> None:
     before = signal.signal(number, signal.SIG_DFL)

@@ -108,6 +108,22 @@ def test_what_the_machine_lacks_stops_all_and_is_raised() -> None:
     assert len(ran) < 6
 
 
+def test_what_a_cell_lacks_after_ctrl_c_is_no_fault_of_it() -> None:
+    """Its children get the signal, too, and its temporary files go."""
+    events: list[Event] = []
+    cancel = threading.Event()
+
+    def function(cell_run: CellRun) -> CellResult:
+        cancel.set()
+        raise FileNotFoundError(2, "No such file or directory", "/tmp/rtbuild-0-x/log")
+
+    (result,) = each(walks("a", events, cancel), function, hooks=hooks(events, cancel))
+    assert isinstance(result, CellResult)
+    assert result.outcome is CellOutcome.CANCELLED
+    assert "interrupted" in str(result.error)
+    assert "Errno" not in str(result.error)
+
+
 def test_ctrl_c_keeps_what_has_finished_and_cancels_the_rest() -> None:
     events: list[Event] = []
     cancel = threading.Event()
