@@ -40,6 +40,7 @@ def markdown(facts: Facts) -> str:
         _tags(facts),
         _bad(facts),
         _without(facts),
+        _elsewhere(facts),
         _systems(facts),
         _gpus(facts),
         _builds(facts),
@@ -196,6 +197,11 @@ def _without(facts: Facts) -> str:
     return as_table("Without CUDA", ("build", "the one with CUDA"), rows)
 
 
+def _elsewhere(facts: Facts) -> str:
+    rows = ((f"{row.name}{row.versions}", row.text) for row in facts.elsewhere)
+    return as_table("Elsewhere than on a package index", ("release", "what there is"), rows)
+
+
 def _gpus(facts: Facts) -> str:
     named: dict[str, list[str]] = {}
     for row in facts.gpus.values():
@@ -215,7 +221,7 @@ def _builds(facts: Facts) -> str:
 
 def _sources(facts: Facts) -> str:
     rows: list[Row] = [*facts.toolkits, *facts.families.values(), *facts.cudnn, *facts.tags, *facts.bad]
-    rows += [*facts.architectures, *facts.without.values()]
+    rows += [*facts.architectures, *facts.without.values(), *facts.elsewhere]
     rows += [*facts.systems.values(), *facts.gpus.values(), *facts.wheels.values(), *facts.builds]
     found = {(source.reference, source.date or "") for row in rows for source in row.sources}
     for table in facts.frameworks.values():

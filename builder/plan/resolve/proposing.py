@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from packaging.requirements import Requirement
 
 from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
-from builder.core.versions import pinned
+from builder.core.versions import contains, lower_bound, pinned
 from builder.plan.facts.rules import PYTORCH, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
 from builder.plan.resolve.clash import nothing
@@ -74,6 +74,42 @@ def propose(
     is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
     Either says what would do; that is taken at once with ``take_nearest``.
     """
+    try:
+        return _proposed(
+            asked, on, python, limit=limit, name=name, index=index, take_nearest=take_nearest, rootfs=rootfs
+        )
+    except NothingPossibleError as none:
+        raise _with_elsewhere(none, asked) from none
+
+
+def _with_elsewhere(problem: NothingPossibleError, asked: Wishes) -> NothingPossibleError:
+    """The refusal with what there is of a release where no package index is asked."""
+    rows = {
+        row: str(row.source)
+        for wish in asked.wishes
+        for row in load().elsewhere
+        if load().is_framework(wish.name) and row.name == load().table_name(wish.name)
+        if (meant := pinned(wish.parsed) or lower_bound(wish.parsed)) and contains(row.versions, meant)
+    }
+    if not rows:
+        return problem
+    lines = [problem.message, "elsewhere:", *(f"  {row.text} [{source}]" for row, source in rows.items())]
+    return type(problem)(
+        "\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=problem.hint
+    )
+
+
+def _proposed(
+    asked: Wishes,
+    on: AskedMachine,
+    python: str | None,
+    *,
+    limit: int,
+    name: str,
+    index: Index | None,
+    take_nearest: bool,
+    rootfs: bool,
+) -> ProposedMatrix:
     python = python or asked.python
     frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
     demand = Demand(

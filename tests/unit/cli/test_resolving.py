@@ -366,6 +366,18 @@ def test_a_release_that_only_the_other_project_has_is_that_projects(capsys) -> N
     assert 'pip: ["paddle==1.0.2"]' in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("text", ["tensorflow==1.15", "tensorflow-gpu>=1.12,<2", "tensorflow~=1.14.0"])
+def test_what_lies_on_no_index_is_told_of_an_old_release_with_its_source(text: str) -> None:
+    with pytest.raises(CellError) as caught:
+        resolve(text, index=None, gpus=("RTX3090",))
+    assert "nvcr.io/nvidia/tensorflow:" in caught.value.message
+    assert "[table: https://github.com/NVIDIA/tensorflow/releases (" in caught.value.message
+    assert "==2.4.4 in place of" in caught.value.message
+    with pytest.raises(CellError) as caught:
+        resolve("tensorflow==2.4.1", "numpy==1.26.4", index=None, gpus=("RTX3090",))
+    assert "elsewhere" not in caught.value.message
+
+
 def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
     with pytest.raises(CellError) as caught:
         resolve("tensorflow==2.18.0", "torch==2.3.1", "numpy", index=None)

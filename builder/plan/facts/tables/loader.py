@@ -181,6 +181,15 @@ class WithoutRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ElsewhereRow(Row):
+    """What there is of a framework's releases where no package index is asked."""
+
+    name: str
+    versions: SpecifierSet
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class NameRow(Row):
     """A name that people type for a package whose distribution has another."""
 
@@ -332,6 +341,11 @@ class Facts:
     def same_files(self) -> tuple[SameFilesRow, ...]:
         """Distributions of which an image has one."""
         return TableFile(self.folder / "same-files.toml").rows(SameFilesRow)
+
+    @functools.cached_property
+    def elsewhere(self) -> tuple[ElsewhereRow, ...]:
+        """For a refusal: what there is of such a release outside of the package indexes that are asked."""
+        return TableFile(self.folder / "elsewhere.toml").rows(ElsewhereRow)
 
     @functools.cached_property
     def mistaken_names(self) -> Mapping[str, NameRow]:
