@@ -13,6 +13,7 @@ from builder.core.versions import canonical, key, lower_bound, name_pattern, pin
 from builder.plan.lock import sdist_version
 from builder.plan.resolve.requirements import NamedRequirement
 from builder.plan.resolve.solve import Proposal
+from builder.plan.resolve.unbuilt import lacking
 from builder.sources.index import Index, wheel_name
 
 Changed = Mapping[str, NamedRequirement | None]
@@ -125,5 +126,9 @@ def _reasons(message: str, wish: NamedRequirement) -> Iterator[str]:
     wants = rf"(?P<who>[\w.-]+{bounds}?) depends on (?P<what>{name}{bounds})"
     if found := re.search(rf"(?i){wants}", message):
         yield f"{found['who']} wants {found['what']}"
-    if found := re.search(rf"(?i)(?<![\w-]){name}{bounds}? depends on (?P<what>[\w.-]+{bounds})", message):
-        yield f"it wants {found['what']}"
+    other = rf"(?P<other>[\w.-]+){bounds}"
+    if found := re.search(rf"(?i)(?<![\w-]){name}{bounds}? depends on (?P<what>{other})", message):
+        only = canonical(found["other"]) in lacking(message)
+        yield f"it wants {found['what']}" + ", of which the index has only sources" * only
+    if found := re.search(rf"(?i)all versions of {name} depend on (?P<what>{other})", message):
+        yield f"each of its releases that could be had wants {found['what'].rstrip('.')}"

@@ -141,7 +141,10 @@ def _proposed(
         changes, standing = joined([*swapped, *way.changes]), [way.proposal]
         refusal = refusal or problem
     if refusal is not None and not take_nearest and (changes or not standing[0].possible):
-        raise _with_way(refusal, changes, standing[0]) from refusal
+        whole = (
+            _without_driver(demand, available, index) if any(one.instead is None for one in changes) else None
+        )
+        raise _with_way(refusal, changes, standing[0], whole) from refusal
     if all(one.cell.cuda.provider == "none" for one in standing):
         names = ", ".join(standing[0].cell.frameworks)
         asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
@@ -226,10 +229,25 @@ def _refused_for(swapped: Sequence[Substitution]) -> NothingPossibleError | None
     return NothingPossibleError("\n".join(reasons), reasons=reasons) if reasons else None
 
 
+def _without_driver(
+    demand: Demand, available: Mapping[str, Sequence[str]], index: Index | None
+) -> Proposal | None:
+    """The best proposal with all that is asked for, with another driver; None if there is none."""
+    if demand.driver is None:
+        return None
+    try:
+        return _standing(replace(demand, driver=None), available, index, 1, rootfs=False)[0]
+    except NothingPossibleError:
+        return None
+
+
 def _with_way(
-    problem: NothingPossibleError, changes: Sequence[Substitution], proposal: Proposal
+    problem: NothingPossibleError,
+    changes: Sequence[Substitution],
+    proposal: Proposal,
+    whole: Proposal | None = None,
 ) -> NothingPossibleError:
-    """The refusal with what would do."""
+    """The refusal with what would do. ``whole``: with another driver, and nothing left out."""
     cell = proposal.cell
     proven = (
         f"the resolver finds {proposal.wheels} wheels" if proposal.unasked is None else "the rules accept"
@@ -237,6 +255,13 @@ def _with_way(
     on = f"on Python {cell.python} and {cell.base} {proven} with"
     lines = [problem.message, f"what would do: {on}", *(f"  {change}" for change in changes)]
     lines += [f"  {reason}" for reason in proposal.sources]
+    if whole is not None:
+        needs = (finding.message for finding in whole.findings if finding.rule == "driver")
+        frameworks = ", ".join(whole.cell.frameworks)
+        lines.append(
+            f"with another driver all of it: {frameworks} on Python {whole.cell.python} and "
+            f"{whole.cell.base}; {next(needs, 'no driver is known to be asked for')}"
+        )
     hint = "--nearest takes these, and writes the matrix"
     return type(problem)("\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=hint)
 

@@ -18,7 +18,16 @@ from packaging.specifiers import SpecifierSet
 
 from builder.core.errors import CellError, FaultError, NotKnownError
 from builder.core.items import item
-from builder.core.versions import canonical, name_pattern, pinned, release, without_marker
+from builder.core.model import Cell
+from builder.core.versions import (
+    apart,
+    canonical,
+    name_pattern,
+    pinned,
+    release,
+    requirement,
+    without_marker,
+)
 from builder.plan.facts.reading import Truth
 from builder.plan.facts.rules import Outcome, check
 from builder.plan.facts.tables import load
@@ -41,6 +50,7 @@ _COMPILED = (
     "the Debian packages of its build"
 )
 PYTHONS_OWN = "it is a module of Python itself, and no package"
+_OF_NUMPY, _NUMPY_1 = ("numpy", "package-numpy"), "numpy<2"
 _Suits = Callable[[Proposal], bool]
 
 
@@ -339,6 +349,8 @@ def _loosened(
     reasons = {name: load().mistaken_names[name].reason for name in changed}
 
     suggested: set[tuple[str, str]] = set()
+    first: dict[str, str] = {}
+    """What was said of a package as it is asked for: of its other releases it is said in other words."""
 
     def ask(other: Mapping[str, NamedRequirement | None]) -> Answer:
         if time.monotonic() > until:
@@ -361,6 +373,8 @@ def _loosened(
             reasons[named_one[0]] = reason(answer, mine[named_one[0]])
             continue
         bounded = [name for name in named if (w := changed.get(name, mine[name])) and w.parsed.specifier]
+        for name in named:
+            first.setdefault(name, answer)
         if bounded:  # a package is left out only where no version of any will do
             changed |= {name: mine[name].bound("") for name in bounded[: 3 if len(bounded) > 3 else 1]}
             continue
@@ -368,7 +382,7 @@ def _loosened(
             boldly.add(named[0])
             continue
         changed[named[0]] = None
-        reasons[named[0]] = _why_not(named[0], answer, mine)
+        reasons[named[0]] = _why_not(named[0], first[named[0]], mine)
     return None
 
 
@@ -413,15 +427,25 @@ def _answer(proposal: Proposal, index: Index | None, driver: str | None, *, bold
     """The proposal with its set of wheels, or why there is none, by the rules or the resolver."""
     cell = proposal.cell
     findings = check(cell, Truth.of_offer(cell), driver=driver, suggest=False)
-    refused = [finding.message for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
+    refused = [finding for finding in findings if finding.outcome is Outcome.IMPOSSIBLE]
+    if any(finding.rule in _OF_NUMPY for finding in refused) and _takes_numpy_1(cell):
+        first = replace(cell, pip=(*cell.pip, _NUMPY_1))  # what code for NumPy 1 lacks, and no other release
+        return _answer(replace(proposal, cell=first), index, driver, boldly=boldly)
     if refused:
-        return "\n".join(refused)
+        return "\n".join(finding.message for finding in refused)
     if index is None:
         return replace(proposal, findings=findings, unasked="the index was not asked (--offline)"), ()
     answer = solved(replace(proposal, findings=findings), index, driver, boldly=boldly)
     if not isinstance(answer, str) and answer[0].unasked is not None:
         return answer[0], ()  # an index that does not answer refuses nothing
     return answer
+
+
+def _takes_numpy_1(cell: Cell) -> bool:
+    """Whether a cell may have NumPy 1 and nothing keeps the resolver from NumPy 2."""
+    asked = [parsed for parsed in map(requirement, cell.pip) if parsed and canonical(parsed.name) == "numpy"]
+    first = SpecifierSet("<2")
+    return _NUMPY_1 not in cell.pip and not any(apart(parsed.specifier, first) for parsed in asked)
 
 
 def _named(message: str, mine: Mapping[str, NamedRequirement]) -> list[str]:

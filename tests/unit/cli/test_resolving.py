@@ -378,6 +378,21 @@ def test_what_lies_on_no_index_is_told_of_an_old_release_with_its_source(text: s
     assert "elsewhere" not in caught.value.message
 
 
+def test_where_a_package_would_be_left_out_another_driver_that_keeps_it_is_told() -> None:
+    index = Offered(
+        torch=[wheel("2.0.1"), wheel("2.8.0", "313")], modern=[wheel("1.0", "313", name="modern")]
+    )
+    with pytest.raises(NothingPossibleError) as caught:
+        resolve("torch", "modern", index=index, gpus=("GTX1650",), driver="470")
+    *_, left_out, whole = caught.value.message.splitlines()
+    assert left_out.startswith("  without modern (the command line)")
+    assert whole.startswith("with another driver all of it: torch==2.8.0 on Python 3.13")
+    assert "the machine needs driver 525" in whole
+    with pytest.raises(NothingPossibleError) as caught:
+        resolve("torch", "modern", "nowhere", index=index, gpus=("GTX1650",), driver="535", python="3.11")
+    assert "with another driver" not in caught.value.message
+
+
 def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
     with pytest.raises(CellError) as caught:
         resolve("tensorflow==2.18.0", "torch==2.3.1", "numpy", index=None)

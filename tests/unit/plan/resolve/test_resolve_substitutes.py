@@ -17,6 +17,7 @@ from builder.core.model import Wheel
 from builder.plan.matrix import load
 from builder.plan.resolve import nearer, proof, proposing, substitutes
 from builder.plan.resolve import requirements as reading
+from builder.plan.resolve.nearer import reason
 from builder.plan.resolve.solve import Demand, search, split
 from builder.sources.index.simple_api import IndexFile
 
@@ -94,6 +95,18 @@ def test_one_framework_under_two_names_is_taken_once() -> None:
 def test_a_second_name_counts_on_the_pythons_that_its_framework_has(marker: str, left_out: bool) -> None:
     said = changes("tensorflow==2.4.1", f"tensorflow-cpu==2.4.1 ; {marker}")
     assert any(one.endswith("tensorflow writes the same files") for one in said) is left_out
+
+
+def test_code_for_numpy_1_gets_numpy_1_and_keeps_its_release(
+    resolver: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason itself names what mends: it was taken for a reason against the release."""
+    monkeypatch.setitem(VERSIONS, "scikit-learn", "1.2.2")
+    for beside in ((), ("numpy",), ("numpy>=1.19",)):
+        assert changes("torch==2.6.0", "scikit-learn==1.2.2", *beside, python="3.11") == []
+        assert {"scikit-learn==1.2.2", "numpy<2"} <= set(resolver[-1])
+    moved = changes("torch==2.6.0", "scikit-learn==1.2.2", "numpy>=2", python="3.11")
+    assert len(moved) == 1
 
 
 @pytest.mark.usefixtures("resolver")
@@ -293,3 +306,25 @@ def test_another_build_of_the_release_is_nearer_than_another_release() -> None:
     found = substitutes.nearest(demanded("torch==1.10.0+cu110", gpus=("RTX3090",)), None, {})
     assert found is not None
     assert found.proposal.cell.frameworks[0].startswith("torch==1.10.0+cu11")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            ("because speech==0.10.1 depends on av==10.* and you require speech==0.10.1",),
+            "it wants av==10.*, of which the index has only sources",
+        ),
+        (
+            (
+                "           depend on engine>=4.0, we can conclude that",
+                "all versions of speech depend on engine>=4.0.",
+            ),
+            "each of its releases that could be had wants engine>=4.0",
+        ),
+    ],
+)
+def test_the_reason_is_what_the_resolver_says_of_that_package(lines: tuple[str, ...], said: str) -> None:
+    message = "No solution found\nBecause av==10.0.0 has no usable wheels and\n" + "\n".join(lines)
+    (wish,) = reading.from_arguments(["speech"]).wishes
+    assert reason(message, wish) == said
