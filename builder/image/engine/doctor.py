@@ -11,7 +11,7 @@ from uv import find_uv_bin
 
 from builder.core.errors import MissingToolError, RtbuildError
 from builder.image.engine.engine import Engine
-from builder.image.engine.facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts
+from builder.image.engine.facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts, gpu_facts
 from builder.image.sandbox import control_group, require
 
 Outcome = Literal["passed", "failed", "not_run"]
@@ -33,7 +33,8 @@ def diagnose(engine: Engine | RtbuildError, *, cache: Path) -> list[DoctorCheck]
     if isinstance(engine, RtbuildError):
         checks = [DoctorCheck("engine", "failed", engine.message, engine.hint, required=True)]
         checks += map(_not_asked, ("image store", "engine disk", "buildx"))
-        gpu = [*map(_not_asked, ("NVIDIA toolkit", "NVIDIA driver", "GPU"))]
+        # driver and card are this machine's, whichever engine there is: an environment needs none
+        gpu = [_not_asked("NVIDIA toolkit"), *gpu_checks(gpu_facts({}, local=True))[1:]]
     else:
         facts = engine.facts()
         buildx = _tried("buildx", lambda: engine.buildx, "for bases out of a registry")

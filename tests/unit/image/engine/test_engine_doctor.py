@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from doubles.engine import EngineDouble
 
 from builder.core.errors import MissingToolError
+from builder.image.engine import doctor
 from builder.image.engine.doctor import DoctorCheck, diagnose, gpu_checks
 from builder.image.engine.facts import Gpu, GpuFacts
 
@@ -17,12 +19,22 @@ def by_name(checks: list[DoctorCheck]) -> dict[str, DoctorCheck]:
     return {check.name: check for check in checks}
 
 
-def test_no_engine_leaves_the_rest_to_be_said(tmp_path: Path) -> None:
+def test_no_engine_leaves_the_rest_to_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = GpuFacts(
+        request=None,
+        traces=("/dev/nvidia0",),
+        driver="535.104.05",
+        gpus=(Gpu(name="Tesla T4", compute_capability="7.5"),),
+    )
+    monkeypatch.setattr(doctor, "gpu_facts", lambda *_, **__: card)
     checks = by_name(diagnose(MissingToolError("no engine", hint="start it"), cache=tmp_path / "not" / "yet"))
     assert checks["engine"] == DoctorCheck(
         name="engine", outcome="failed", found="no engine", remedy="start it", required=True
     )
-    assert {checks[name].outcome for name in ("buildx", "image store", "engine disk", "GPU")} == {"not_run"}
+    unasked = ("buildx", "image store", "engine disk", "NVIDIA toolkit")
+    assert {checks[name].outcome for name in unasked} == {"not_run"}
+    assert "535.104.05" in checks["NVIDIA driver"].found
+    assert "Tesla T4" in checks["GPU"].found
     assert checks["uv"].outcome == "passed"
     assert checks["cache disk"].outcome in {"passed", "failed"}
 
