@@ -1,5 +1,6 @@
 """From a staged image to public tags: the gate, the copy by digest, the evidence, and at last the tags."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -187,7 +188,7 @@ class _Line:
                 "not-staged",
                 f"{source} has no image of this cell for the present matrix, lock and rtbuild "
                 f"({staged_tag(recipe.inputs)})",
-                f"rtbuild build --push {source}",
+                f"rtbuild build {_chosen(cell)} --push {source}",
             )
         labels = (staged.label(MATRIX_LABEL), staged.label(CELL_LABEL), staged.platform)
         if labels != (cell.matrix, cell.id, cell.platform):
@@ -352,3 +353,9 @@ class _Line:
             overwrite=self.options.overwrite,
         )
         row.refusals += against
+
+
+def _chosen(cell: Cell) -> str:
+    """The arguments of a command that choose this cell alone."""
+    file = [shlex.quote(str(cell.span.file))] if cell.span is not None else []
+    return " ".join([*file, "--select", shlex.quote(cell.id)])

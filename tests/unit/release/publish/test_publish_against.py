@@ -240,6 +240,8 @@ def test_where_nothing_is_staged_of_what_matrix_and_lock_say_now(published: Scen
     del scene.staging.tags[staged_tag(scene.image.inputs or "")]
     row = scene.publish()
     assert (kinds(row), len(row.failures)) == (["not-staged"], 1)
+    hint = str(row.refusals[0].hint)  # whoever pastes it builds this cell alone
+    assert hint.endswith(f"--select {row.cell.id} --push {row.source}")
     assert not scene.works()
 
 
