@@ -15,8 +15,17 @@ Run = Callable[..., list[CellResult]]
 _End = TypeVar("_End")
 
 
-def walk(terminal: Terminal, run: Callable[..., list[_End]], *, trace: Path | None = None) -> list[_End]:
-    """The results of ``run(hooks=…)``, its events reported as the terminal wants them, and traced."""
+def walk(
+    terminal: Terminal,
+    run: Callable[..., list[_End]],
+    *,
+    trace: Path | None = None,
+    cancel: threading.Event | None = None,
+) -> list[_End]:
+    """The results of ``run(hooks=…)``, its events reported as the terminal wants them, and traced.
+
+    ``cancel`` is set if it was interrupted.
+    """
     with ExitStack() as stack:
         record: Callable[[Event], None] | None = None
         if trace is not None:
@@ -30,7 +39,7 @@ def walk(terminal: Terminal, run: Callable[..., list[_End]], *, trace: Path | No
                 record(event)
             report(event)
 
-        return run(hooks=Hooks(emit=emit, cancel=threading.Event()))
+        return run(hooks=Hooks(emit=emit, cancel=cancel or threading.Event()))
 
 
 def finished(
@@ -42,9 +51,12 @@ def finished(
     trace: Path | None = None,
     json: bool,
 ) -> int:
-    """Run, write the record and the files for CI into ``folder``, and say how it ended; the exit code."""
-    command, started = command_line(), datetime.now(UTC)
-    results = walk(terminal, run, trace=trace)
+    """Run, write the record and the files for CI into ``folder``, and say how it ended; the exit code.
+
+    An interrupted run is one, even if its last cell could not be stopped before its end: no step follows.
+    """
+    command, started, cancel = command_line(), datetime.now(UTC), threading.Event()
+    results = walk(terminal, run, trace=trace, cancel=cancel)
     document = run_document(results, command=command, started=started)
     where = None if folder is None else record(document, folder)
     if json:
@@ -53,7 +65,7 @@ def finished(
     if folder is not None:
         terminal.say(f"report: {where}")
         write_job_files(list(map(case_of, results)), terminal, folder, command=command, started=started)
-    return exit_code(results, require_verified=require_verified)
+    return INTERRUPTED if cancel.is_set() else exit_code(results, require_verified=require_verified)
 
 
 def exit_code(results: Sequence[CellResult], *, require_verified: bool = False) -> int:

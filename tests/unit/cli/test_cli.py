@@ -20,12 +20,14 @@ import typer.testing
 
 from builder.cli import boundary
 from builder.cli.app import app, loaded
+from builder.cli.console import Terminal
 from builder.cli.console.terminal import print_json
 from builder.cli.options import matrix_paths, mirrors
-from builder.cli.walking import exit_code
+from builder.cli.walking import exit_code, finished
 from builder.core import errors
 from builder.core.errors import UsageError
 from builder.core.model import Base, Cell, Cuda
+from builder.pipeline import Hooks
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 
 if TYPE_CHECKING:
@@ -237,6 +239,15 @@ def test_a_signal_that_comes_twice_does_not_end_the_clearing_away(number: int) -
     finally:
         signal.signal(number, before)
     assert cleared == [True]
+
+
+def test_no_step_follows_a_run_that_was_interrupted_at_its_last_cells_end() -> None:
+    def run(hooks: Hooks) -> list[CellResult]:
+        hooks.cancel.set()
+        return []
+
+    assert finished(Terminal.of(), run, json=False) == 130
+    assert finished(Terminal.of(), lambda hooks: [], json=False) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
