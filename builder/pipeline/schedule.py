@@ -53,8 +53,7 @@ class CellRun:
     @contextmanager
     def stage(self, stage: Stage) -> Iterator[None]:
         """Enter a stage; what :meth:`done` was given closes it. A cancelled run enters none."""
-        if self.cancel.is_set():
-            raise CancelledError(f"{self.cell.id}: interrupted before {stage}")
+        self.go_on(f"before {stage}")
         self.current, self._said = stage, "done"
         self.emit(events.StageStarted(cell=self.cell.id, stage=stage))
         start = time.monotonic()
@@ -64,6 +63,11 @@ class CellRun:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
         seconds = self.seconds[stage]
         self.emit(events.StageFinished(cell=self.cell.id, stage=stage, seconds=seconds, text=self._said))
+
+    def go_on(self, place: str | None = None) -> None:
+        """Between two pieces of work: raise CancelledError if the run is to end."""
+        if self.cancel.is_set():
+            raise CancelledError(f"{self.cell.id}: interrupted {place or f'at {self.current}'}")
 
     def span(self, name: str) -> AbstractContextManager[None]:
         """A piece of the cell's work; in any thread."""

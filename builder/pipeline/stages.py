@@ -62,9 +62,11 @@ def prove_set(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse:
     Raises CellError for one that cannot load or be imported, unless it is not to ``refuse`` any.
     """
     readings = ReadingCache(mirrors=context.sources.mirrors, cache=context.stores.cache)
+    cell_run.go_on()
     cell_run.progress("reading what the wheels are linked with", quiet=False)
     index = context.sources.index.with_extra(pinned.cell.index)
     readings.read_links(pinned.wheels, index)
+    cell_run.go_on()
     cell_run.progress("reading what their modules import", quiet=False)
     readings.read_imports(pinned.cell, pinned, index)
     truth = readings.truth(pinned.cell, pinned, links=True)

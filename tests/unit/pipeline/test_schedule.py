@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from builder.core.errors import CellError, MissingToolError
+from builder.core.errors import CancelledError, CellError, MissingToolError
 from builder.core.model import Base, Cell, Cuda
 from builder.pipeline.events import (
     CellFinished,
@@ -122,6 +122,15 @@ def test_what_a_cell_lacks_after_ctrl_c_is_no_fault_of_it() -> None:
     assert result.outcome is CellOutcome.CANCELLED
     assert "interrupted" in str(result.error)
     assert "Errno" not in str(result.error)
+
+
+def test_a_cancelled_cell_goes_on_to_no_other_piece_of_its_stage() -> None:
+    cancel = threading.Event()
+    walk = CellRun(cell("a"), lambda _: None, cancel)
+    walk.go_on()
+    cancel.set()
+    with pytest.raises(CancelledError, match="a: interrupted at"):
+        walk.go_on()
 
 
 def test_ctrl_c_keeps_what_has_finished_and_cancels_the_rest() -> None:

@@ -258,7 +258,9 @@ def test_lock_refuses_a_set_that_cannot_be_imported(cell, tmp_path) -> None:
     )
     sources, stores = SimpleNamespace(mirrors={}, index=shelf), SimpleNamespace(cache=tmp_path)
     context = SimpleNamespace(sources=sources, stores=stores)
-    run = SimpleNamespace(progress=lambda *_, **__: None, note=lambda *_, **__: None, cell=cell)
+    run = SimpleNamespace(
+        progress=lambda *_, **__: None, note=lambda *_, **__: None, go_on=lambda: None, cell=cell
+    )
     with pytest.raises(CellError, match=r"cannot work together \(imports: taker 1\.0 imports giver\.gone"):
         stages.prove_set(run, context, locked, refuse=True)  # type: ignore[arg-type]
 

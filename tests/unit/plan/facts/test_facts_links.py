@@ -221,7 +221,7 @@ def test_lock_refuses_a_set_that_cannot_load(cell, tmp_path) -> None:
     def note(text: str, *, warning: bool) -> None:
         notes.append(text)
 
-    run = SimpleNamespace(progress=lambda *_, **__: None, note=note, cell=cell)
+    run = SimpleNamespace(progress=lambda *_, **__: None, note=note, go_on=lambda: None, cell=cell)
     with pytest.raises(
         CellError, match=r"the wheels that were resolved cannot work together \(links: kernels"
     ):
