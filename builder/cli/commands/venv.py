@@ -17,8 +17,10 @@ from builder.cli.walking import finished
 from builder.core import resources
 from builder.core.errors import CommandError, MissingToolError, UsageError
 from builder.core.model import Cell, Matrix, Pinned
+from builder.core.versions import canonical, key, pinned, requirement, short
 from builder.image.recipe import kept_bundle
 from builder.pipeline import LockOptions, Locks, lock_cells
+from builder.plan.facts.tables import load
 from builder.verify.runner import printed_report
 
 _LOST = ("cudnn-missing", "cudnn-major-mismatch", "toolkit-library-missing", "nvrtc-missing")
@@ -40,6 +42,7 @@ def venv(
         opt.refuse_existing(output, hint="--force replaces it; -o names another folder")
     loaded = opt.load_all(matrices)
     chosen = opt.choose_one(loaded, cell)
+    _refuse_without_python(chosen)
     if not locked and (code := _locked_now(loaded, chosen, opt.mirrors(mirror))):
         return code
     pinned = _pinned(loaded, chosen)
@@ -55,6 +58,36 @@ def venv(
     say(f"source {shlex.quote(str(output / 'bin' / 'activate'))}")
     codes = {"works": 0, "unverified": 0, "broken": 1, "unsupported-gpu": 1}
     return codes.get(report["verdict"], MissingToolError.exit_code)
+
+
+def _refuse_without_python(cell: Cell) -> None:
+    """Before a lock that may take minutes. MissingToolError if uv finds no such Python and fetches none."""
+    uv = [find_uv_bin(), "python"]
+    if subprocess.run([*uv, "find", cell.python], capture_output=True, check=False).returncode == 0:
+        return
+    say(f"+ uv python install {cell.python}")
+    if subprocess.run([*uv, "install", cell.python], stdout=sys.stderr, check=False).returncode == 0:
+        return
+    listing = [*uv, "list", "--only-installed", "--output-format", "json"]
+    done = subprocess.run(listing, capture_output=True, text=True, check=False)
+    rows = json.loads(done.stdout) if done.returncode == 0 else []
+    here = {short(row["version"], 2) for row in rows}
+    other = next((python for python in _pythons_of(cell) if python in here), None)
+    words = shlex.join([*cell.frameworks, "--python", other or "3.N"])
+    raise MissingToolError(
+        f"{cell.id} has Python {cell.python}, which is not on this machine, and uv could not fetch it",
+        hint=f"with one that is: rtbuild init {words}" if other else f"install Python {cell.python}",
+    )
+
+
+def _pythons_of(cell: Cell) -> list[str]:
+    """Pythons that all frameworks of a cell have wheels for, newest first."""
+    found = [
+        {python for row in load().table(canonical(parsed.name)).of(exact) for python in row.python}
+        for parsed in filter(None, map(requirement, cell.frameworks))
+        if (exact := pinned(parsed)) is not None and load().is_framework(parsed.name)
+    ]
+    return sorted(set.intersection(*found), key=key, reverse=True) if found else []
 
 
 def _locked_now(loaded: list[Matrix], cell: Cell, mirrors: dict[str, str]) -> int:

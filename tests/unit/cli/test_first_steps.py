@@ -20,7 +20,7 @@ from builder.cli.app import app
 from builder.cli.commands import up, venv
 from builder.cli.first_matrix import MatrixWish, matrix_text
 from builder.core import resources
-from builder.core.errors import StaleLockError, UsageError
+from builder.core.errors import MissingToolError, StaleLockError, UsageError
 from builder.core.model import Base, Pinned, RootfsBase, Wheel
 from builder.image.engine.facts import Gpu
 from builder.plan.matrix import load
@@ -134,6 +134,36 @@ def test_a_base_that_this_machine_cannot_have_gives_way_and_both_are_told(
     (none,) = yaml.safe_load(matrix_text(wish, lambda _: "gone"))["include"]
     assert none["base"] == first["base"]
     assert "nor can another base" in capsys.readouterr().err
+
+
+refuse_without_python = venv._refuse_without_python
+
+
+@pytest.fixture(autouse=True)
+def _has_each_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test fetches one."""
+    monkeypatch.setattr(venv, "_refuse_without_python", lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("here", "hint"),
+    [
+        (["3.12.3", "3.10.12", "3.8.1"], "rtbuild init tensorflow==2.10.0 --python 3.10"),
+        (["3.13.1"], "install Python 3.9"),
+    ],
+)
+def test_venv_looks_for_the_python_before_it_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str], hint: str
+) -> None:
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        listed = json.dumps([{"version": version} for version in here])
+        return subprocess.CompletedProcess(command, int("list" not in command), listed, "")
+
+    monkeypatch.setattr(venv.subprocess, "run", run)
+    cell = dataclasses.replace(pinned_cell(tmp_path).cell, frameworks=("tensorflow==2.10.0",), python="3.9")
+    with pytest.raises(MissingToolError, match=r"has Python 3\.9, which is not on this machine") as refused:
+        refuse_without_python(cell)
+    assert str(refused.value.hint).endswith(hint)
 
 
 def pinned_cell(folder: Path, provider: str = "none") -> Pinned:
