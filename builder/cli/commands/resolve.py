@@ -133,7 +133,7 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         for reason in one.sources:
             say(f"   from sources: {reason}")
         for finding in one.findings:
-            if finding.outcome is Outcome.WARNS:
+            if finding.outcome in {Outcome.WARNS, Outcome.UNKNOWN}:
                 say(f"   {finding.rule}: {finding.message}")
 
 

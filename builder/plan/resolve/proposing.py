@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from packaging.requirements import Requirement
 
 from builder.core.errors import NothingPossibleError, NotKnownError, UsageError
-from builder.core.versions import contains, lower_bound, pinned
+from builder.core.versions import contains, lower_bound, pinned, release
 from builder.plan.facts.rules import PYTORCH, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
 from builder.plan.resolve.clash import nothing
@@ -89,7 +89,7 @@ def _with_elsewhere(problem: NothingPossibleError, asked: Wishes) -> NothingPoss
         for wish in asked.wishes
         for row in load().elsewhere
         if load().is_framework(wish.name) and row.name == load().table_name(wish.name)
-        if (meant := pinned(wish.parsed) or lower_bound(wish.parsed)) and contains(row.versions, meant)
+        if (newest := _newest_of(wish)) and contains(row.versions, newest)
     }
     if not rows:
         return problem
@@ -97,6 +97,13 @@ def _with_elsewhere(problem: NothingPossibleError, asked: Wishes) -> NothingPoss
     return type(problem)(
         "\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=problem.hint
     )
+
+
+def _newest_of(wish: NamedRequirement) -> str | None:
+    """The newest release on record that a requirement admits, else the one that it names."""
+    every = {row.version for row in load().table(wish.name).rows}
+    fitting = (version for version in every if contains(wish.parsed.specifier, version))
+    return max(fitting, key=release, default=pinned(wish.parsed) or lower_bound(wish.parsed))
 
 
 def _proposed(

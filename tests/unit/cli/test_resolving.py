@@ -371,6 +371,7 @@ def test_what_lies_on_no_index_is_told_of_an_old_release_with_its_source(text: s
     with pytest.raises(CellError) as caught:
         resolve(text, index=None, gpus=("RTX3090",))
     assert "nvcr.io/nvidia/tensorflow:" in caught.value.message
+    assert "as in matrices/tf1.yaml" in caught.value.message
     assert "[table: https://github.com/NVIDIA/tensorflow/releases (" in caught.value.message
     assert "==2.4.4 in place of" in caught.value.message
     with pytest.raises(CellError) as caught:
