@@ -421,6 +421,7 @@ CONDITIONS = {
     "slept": lambda facts, _: facts.slept and "the machine slept",
     "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
     "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
+    "package-build": lambda facts, _: facts.package_build and "pip was compiling a package",
     "in-build": lambda facts, _: facts.building and "a package is compiled here",
     "driver-told": lambda facts, _: facts.driver and "driver %s is here" % facts.driver,
     "tensorflow's-xla": lambda facts, _: (

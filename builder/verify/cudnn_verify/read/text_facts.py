@@ -84,9 +84,9 @@ def _branch_told(text):
 
 _OWN_FRAME = re.compile(
     r"(?:site|dist)-packages[/\\]([A-Za-z]\w*)[/\\][^\n]{0,200}?"
-    r"(?:, line \d+|\.py(?::\d+\b|\(\d+\)| in <?\w|\]\(\S+\) in <?\w))"
+    r"(?:, line \d+|\.py(?::\d+\b|\(\d+\)| in <?\w|\]\(\S+\) in <?\w|\"(?=\n|$)))"
 )
-"""A line of a traceback, as Python, IPython and a notebook print it."""
+"""A line of a traceback, as Python, IPython and a notebook print it, or cut behind its file."""
 _MOST_REQUIREMENTS = 200
 # CUDA's libraries with its major in their names, those that are here, and words for what is not there
 CUDA_NUMBERED = re.compile(r"(lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)\.so)\.(\d+)")
