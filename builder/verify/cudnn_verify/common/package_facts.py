@@ -312,6 +312,21 @@ def _named_requirement(remedies):
     return None if found and found.startswith("torch>") else found
 
 
+def _wheel_of_what(remedies):
+    """NVIDIA's wheel of the library, another one than cuBLAS, of which a line names two releases."""
+    name = re.sub("^lib|lt$", "", (remedies.detail.get("what") or "cublas").lower())
+    known = remedies.cuda in (12, 13) and name in ("cudnn", "nccl")
+    return "nvidia-%s-cu%d" % (name, remedies.cuda) if known else None
+
+
+def _asker_release(remedies):
+    """The release from which on a package asks no longer for a name that is gone, unless another one asks."""
+    found = read_patterns()["python-askers"].get(".".join(map(str, _asked_names(remedies))).lower())
+    asking = getattr(remedies.here, "importing", None)
+    known = asking not in _PURE | {None} or asking == _asked_names(remedies)[0]
+    return None if found and asking and not known and not found.startswith(asking) else found
+
+
 def _upgrade_both(remedies):
     """Two packages of nothing but Python, one of which asks the other for a name that it does not have."""
     package, _ = _asked_names(remedies)
@@ -902,6 +917,7 @@ PACKAGE_FACTS = {
     "pinned-wheel": _pinned_wheel,
     "named-requirement": _named_requirement,
     "upgrade-both": _upgrade_both,
+    "asker-release": _asker_release,
     "itself-anew": _itself_anew,
     "required": _required,
     "broken": lambda r: r.detail.get("broken"),
@@ -1032,6 +1048,10 @@ PACKAGE_FACTS = {
     "listed-nearest": _listed_nearest,
     "flash-attn-wheel": _flash_attn_wheel,
     "rebooted": lambda r: getattr(r.here, "rebooted", False),
+    "other-wheel": lambda r: _wheel_of_what(r),
+    "vllm-image": lambda r: getattr(r.here, "vllm_image", False),
+    "other-graphics": lambda r: getattr(r.here, "other_graphics", False),
+    "open-branch": lambda r: next(iter(numbers(r.here.driver)), 580) if r.here.driver else 580,
     "ngc": lambda r: getattr(r.here, "ngc", False),
     "torchcodec-index": _torchcodec_index,
     "torchcodec-told": lambda r: "torchcodec" in failing_words(r),

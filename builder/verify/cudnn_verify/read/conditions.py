@@ -421,6 +421,17 @@ CONDITIONS = {
     "slept": lambda facts, _: facts.slept and "the machine slept",
     "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
     "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
+    "other-graphics": lambda facts, _: (
+        facts.other_graphics and not facts.driver and "the graphics that it names are not NVIDIA's"
+    ),
+    "podman-before-5": lambda facts, _: (
+        facts.podman_before_5 and facts.cdi_written and "nvidia-ctk writes the list, and podman 4 is here"
+    ),
+    "blackwell-closed": lambda facts, _: (
+        facts.proprietary_module
+        and numbers(facts.capability) >= (10, 0)
+        and _card(facts, "the proprietary kernel modules do not serve")
+    ),
     "package-build": lambda facts, _: facts.package_build and "pip was compiling a package",
     "in-build": lambda facts, _: facts.building and "a package is compiled here",
     "driver-told": lambda facts, _: facts.driver and "driver %s is here" % facts.driver,

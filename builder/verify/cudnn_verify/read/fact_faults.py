@@ -354,7 +354,21 @@ def toolkit_above_driver(facts, _):
     return "driver %s; the toolkit of CUDA %s comes with branch %s" % (facts.driver, facts.nvcc, floor)
 
 
+def ollama_above_driver(facts, _):
+    """From 0.30 on with a CUDA that is too new for branch 535:
+    https://github.com/ollama/ollama/issues/18095
+    """
+    release, driver = numbers(facts.ollama), numbers(facts.driver)
+    old = release >= (0, 30) and () < driver < (550,)
+    return (
+        "driver %s is here, and Ollama %s asks for 550 or later" % (facts.driver, facts.ollama)
+        if old
+        else None
+    )
+
+
 FACT_FAULTS = {
+    "ollama-above-driver": ollama_above_driver,
     "list-without-card": list_without_card,
     "card-before-image": card_before_image,
     "nvcc-known-bad": nvcc_known_bad,

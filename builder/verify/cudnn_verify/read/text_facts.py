@@ -14,6 +14,7 @@ from ..common.versions import cuda_tuple, cudnn_tuple, dotted, numbers
 from .signatures import Words
 
 
+@functools.lru_cache(maxsize=1)
 def _package_names():
     """An expression for the names under which frameworks are installed, the longest first."""
     rows = read_frameworks().values()
@@ -28,6 +29,7 @@ _PACKAGES = "flash[-_]attn|deepspeed|transformers|cupy[-_]cuda1[1-3]x|quack[-_]k
 """Packages of which messages and remedies name releases, beside those of the tables."""
 
 
+@functools.lru_cache(maxsize=1)
 def _family_names():
     names = {name for head, rest in read_patterns()["families"].items() for name in [head, *rest.split()]}
     return "|".join(name.replace("-", "[-_]") for name in sorted(names, key=lambda name: (-len(name), name)))
@@ -220,6 +222,7 @@ class TextFacts(object):
         """Compute capabilities that a build was compiled for, where a text has their list."""
         self.container_toolkit = _groups("container_toolkit", text).get("version")
         """The version of NVIDIA's container toolkit."""
+        self.ollama = _groups("ollama", text).get("version")
         self.nvml_library = _groups("nvml_library", text).get("version")
         self.kernel_module = _groups("kernel_module", text).get("version")
         self.gcc = next(iter(_groups("gcc", text).values()), None)

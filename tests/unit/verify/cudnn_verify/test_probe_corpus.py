@@ -1108,3 +1108,84 @@ def test_a_library_in_a_source_folder_is_compiled_anew_there():
     text = "ImportError: {}vllm/_C.abi3.so: undefined symbol: _ZN5torch3jit17parseSchemaOrNameERKSsb"
     assert _first_command(text.format("/src/vllm/"))[1] == "pip install --no-build-isolation --no-deps -e ."
     assert "version('vllm')" in _first_command(text.format("/usr/lib/python3/dist-packages/"))[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "command"),
+    [
+        (
+            'docker: Error: could not select device driver "" with capabilities: [[gpu]]\nAMD Radeon 780M',
+            "no-device",
+            "docker run --rm IMAGE",
+        ),
+        (
+            (
+                'docker: Error: could not select device driver "" with capabilities: [[gpu]]\n'
+                "Intel UHD Graphics 630, GeForce RTX 2060"
+            ),
+            "container-no-gpu",
+            "nvidia-container-toolkit",
+        ),
+        (
+            (
+                "podman version 4.9.3; nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml\n"
+                "Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=0"
+            ),
+            "toolkit-known-bad",
+            "podman --version",
+        ),
+        ("NVRM: GPU 0000:65:00.0 is already bound to nouveau.", "driver-missing", "blacklist nouveau"),
+        ("NVRM: GPU 0000:65:00.0 is already bound to vfio-pci.", "driver-missing", "lspci -nnk"),
+        ("ERROR: Unable to load the kernel module 'nvidia-drm.ko'.", "driver-missing", "dmesg"),
+        (
+            "RTX 5090: NVRM: installed in this system requires use of the NVIDIA open kernel modules.",
+            "driver-card-unsupported",
+            "nvidia-driver-580-open",
+        ),
+        (
+            "RTX 5090, driver 575.51.02, proprietary driver\nUnable to determine the device handle for GPU0",
+            "driver-card-unsupported",
+            "nvidia-driver-575-open",
+        ),
+        (
+            "The NVIDIA driver on your system is too old (found version 12020).\nvllm/vllm-openai:latest",
+            "driver-too-old",
+            "nvidia-driver-",
+        ),
+        (
+            (
+                "BatchPrefill failed with error code no kernel image is available for execution on the\n"
+                "Tesla T4"
+            ),
+            "framework-arch-missing",
+            "",
+        ),
+        (
+            "cannot import name 'flashinfer_scaled_fp4_mm' from 'vllm.utils.flashinfer'",
+            "kernel-compiler-missing",
+            "export CUDA_HOME=/usr/local/cuda",
+        ),
+        ("error: 'gpu.module' GPUModuleOp: TypeError", "package-overwritten", "nvidia-cutlass-dsl-libs-"),
+        ("fatal error: bits/libc-header-start.h: No such file", "kernel-compiler-missing", "libc6-dev"),
+        ("/usr/bin/ld: cannot find Scrt1.o: No such file", "kernel-compiler-missing", "libc6-dev"),
+        ("CuPy: could not find cuda_fp16.h", "kernel-compiler-missing", "cuda-cudart-dev"),
+        ("ld.lld: error: unable to find library -lcuda", "unversioned-name-missing", "lib64/stubs"),
+        (
+            "cuDNN 9.10.0 crashes in the attention, gone with 9.12.1; torch==2.8.0+cu128",
+            "framework-known-bad",
+            "nvidia-cudnn-cu12==9.12.1.*",
+        ),
+        (
+            "ImportError: cannot import name 'HybridCache' from 'transformers'",
+            "package-pin-mismatch",
+            "peft>=0.18",
+        ),
+        ("ollama 0.31.2, driver: 535.183.01, all on the CPU", "driver-too-old", "nvidia-driver-"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_classes_of_faults_that_the_eighth_held_out_set_showed(text, cause, command):
+    first = diagnose_score.answer(text)["causes"][0]
+    commands = [row["text"] for row in first["commands"]]
+    assert first["cause"] == cause
+    assert command in commands[0] if command else commands == []
