@@ -380,11 +380,20 @@ class ImportSet:
         return own < generated
 
     def refused_code(self, distribution: str) -> str | None:
-        """One of the modules of a distribution that protobuf generated, if the one of the set refuses all."""
+        """One of the modules of a distribution that protobuf generated, if the one of the set refuses all.
+
+        Modules outside of the package that has the distribution's name do not count: torch brings caffe2.
+        """
         wheel = next((one for one in self.wheels if one.name == distribution), None)
+        if wheel is None or not self.there(_PROTOBUF[0]):
+            return None
+        own = distribution.replace("-", "_")
+        has_own = any(module.partition(".")[0] == own for module in wheel.modules)
         first: str | None = None
-        for module in sorted(wheel.modules) if wheel is not None and self.there(_PROTOBUF[0]) else ():
+        for module in sorted(wheel.modules):
             if not module.endswith("_pb2") or _NO_ROOTS & set(module.split(".")):
+                continue
+            if has_own and module.partition(".")[0] != own:
                 continue
             found = self.names(module)
             if found is None or found.generated is None or not self.refuses(found.generated):

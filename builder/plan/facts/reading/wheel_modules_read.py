@@ -24,6 +24,7 @@ _LARGEST = 32 << 20
 """Bytes of one source, in which names are looked for."""
 _MOST_FILES = 200_000
 _MOST_RELEASES = 30
+_MOST_PATCHES = 8
 _SECONDS = 300
 """How long one proof reads: what it has not come to by then is unknown, and read by the next one."""
 _MOST_HELD = 512 << 20
@@ -52,7 +53,7 @@ def opener(index: Index, cache: Path) -> Opener:
 
 
 def older(index: Index) -> Releases:
-    """Finds older releases: the newest patch of each minor one, with the tags of the wheel at hand."""
+    """Finds older releases for the same system: patches of the same minor one, the newest of each other."""
 
     def releases(wheel: Wheel) -> Sequence[Wheel]:
         try:
@@ -60,6 +61,7 @@ def older(index: Index) -> Releases:
         except CellError:
             return ()
         mine, newest = wheel_name(wheel.file), dict[tuple[int, ...], tuple[Version, IndexFile]]()
+        patches: list[tuple[Version, IndexFile]] = []
         for offer in offers:
             named = wheel_name(offer.name)
             if mine is None or named is None or named.version >= mine.version or named.version.is_prerelease:
@@ -67,9 +69,12 @@ def older(index: Index) -> Releases:
             if offer.yanked is not None or offer.sha256 is None or not _same_place(named.tags, mine.tags):
                 continue
             minor = named.version.release[:2]
-            if minor not in newest or newest[minor][0] < named.version:
+            if minor == mine.version.release[:2]:
+                patches.append((named.version, offer))
+            elif minor not in newest or newest[minor][0] < named.version:
                 newest[minor] = named.version, offer
-        rows = sorted(newest.values(), key=lambda row: row[0], reverse=True)[:_MOST_RELEASES]
+        near = sorted(patches, key=lambda row: row[0], reverse=True)[:_MOST_PATCHES]
+        rows = [*near, *sorted(newest.values(), key=lambda row: row[0], reverse=True)][:_MOST_RELEASES]
         return [
             Wheel(
                 name=wheel.name,
