@@ -48,7 +48,7 @@ def growth(site: Site) -> Figures:
                 ("nothing to do", (*nothing, "--engine", "none", "--push", f"{REPOSITORY}/ours")),
             ):
                 best = _median((*PROGRAM, words[0], "small.yaml", *words[1:]), ours)
-                figures.setdefault(name, {})[f"{count:,} cells"] = best
+                figures.setdefault(name, {})[f"{count:,} cell{'s' * (count != 1)}"] = best
                 site.say(f"{count} cells, {name}: {best['seconds']:.2f} s, {best['memory'] / 1e6:.0f} MB")
         cell, wheels = largest(ours.folder)
         for name in PLANNING:
