@@ -422,7 +422,9 @@ CONDITIONS = {
     "no-kernel-module": lambda facts, _: facts.no_kernel_module and "there is no kernel module",
     "in-container": lambda facts, _: "container" in facts.places and "it ran in a container",
     "other-graphics": lambda facts, _: (
-        facts.other_graphics and not facts.driver and "the graphics that it names are not NVIDIA's"
+        facts.other_graphics
+        and not (facts.driver or facts.cards)
+        and "the graphics that it names are not NVIDIA's"
     ),
     "podman-before-5": lambda facts, _: (
         facts.podman_before_5 and facts.cdi_written and "nvidia-ctk writes the list, and podman 4 is here"
@@ -431,6 +433,11 @@ CONDITIONS = {
         facts.proprietary_module
         and numbers(facts.capability) >= (10, 0)
         and _card(facts, "the proprietary kernel modules do not serve")
+    ),
+    "extension-compiled": lambda facts, _: (
+        facts.extension_compiled
+        and not facts.kernels_at_run
+        and "a package is compiled here, and not as it runs"
     ),
     "package-build": lambda facts, _: facts.package_build and "pip was compiling a package",
     "in-build": lambda facts, _: facts.building and "a package is compiled here",

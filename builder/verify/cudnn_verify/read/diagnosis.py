@@ -261,7 +261,7 @@ def _raised(text, before, match):
     """Whether a text ends with the line of a traceback that raised, without the message below it."""
     above = text[: match.start() - len(before)].rstrip("\n")
     traced = _FRAME.search(above.rpartition("\n")[2]) or "Traceback (most recent call last)" in above
-    return "\n" not in text[match.end() :].rstrip() and "raise " in before and traced
+    return "\n" not in text[match.end() :].rstrip("`\n ") and "raise " in before and traced
 
 
 def _place(line):

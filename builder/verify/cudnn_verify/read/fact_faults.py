@@ -361,9 +361,7 @@ def ollama_above_driver(facts, _):
     release, driver = numbers(facts.ollama), numbers(facts.driver)
     old = release >= (0, 30) and () < driver < (550,)
     return (
-        "driver %s is here, and Ollama %s asks for 550 or later" % (facts.driver, facts.ollama)
-        if old
-        else None
+        "driver %s is here, and Ollama %s brings a newer CUDA" % (facts.driver, facts.ollama) if old else None
     )
 
 

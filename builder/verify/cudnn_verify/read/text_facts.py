@@ -86,7 +86,7 @@ def _branch_told(text):
 
 _OWN_FRAME = re.compile(
     r"(?:site|dist)-packages[/\\]([A-Za-z]\w*)[/\\][^\n]{0,200}?"
-    r"(?:, line \d+|\.py(?::\d+\b|\(\d+\)| in <?\w|\]\(\S+\) in <?\w|\"(?=\n|$)))"
+    r"(?:, line \d+|\.py(?::\d+\b|\(\d+\)| in[ \n]<?\w|\]\(\S+\) in <?\w|\"(?=\n|$)))"
 )
 """A line of a traceback, as Python, IPython and a notebook print it, or cut behind its file."""
 _MOST_REQUIREMENTS = 200

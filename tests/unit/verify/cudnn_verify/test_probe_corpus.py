@@ -1181,6 +1181,19 @@ def test_a_library_in_a_source_folder_is_compiled_anew_there():
             "peft>=0.18",
         ),
         ("ollama 0.31.2, driver: 535.183.01, all on the CPU", "driver-too-old", "nvidia-driver-"),
+        (
+            "RTX 5090, nvidia-driver-580-open after the proprietary driver\nNVRM: RmInitAdapter failed!",
+            "driver-error",
+            "",
+        ),
+        (
+            (
+                'docker: Error: could not select device driver "" with capabilities: [[gpu]]\n'
+                "Intel UHD Graphics, RTX3060"
+            ),
+            "container-no-gpu",
+            "nvidia-container-toolkit",
+        ),
     ],
     ids=lambda value: value[:40],
 )
