@@ -196,7 +196,7 @@ def _python(pytorch: CondaPackage, python: str | None) -> str | None:
     if found is None:
         return python
     built = found[1] or f"{found[2]}.{found[3]}"
-    asked = None if python is None else pythons(short(python, 2) if python[0].isdigit() else python)
+    asked = None if python is None else pythons(python)
     if asked is not None and not contains(asked, f"{built}.99"):
         raise CellError(f"{pytorch} is built for Python {built}, and the environment names Python {python}")
     return built

@@ -7,6 +7,7 @@ Every candidate goes through the same rules as a cell of a matrix; nothing is pr
 import difflib
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -92,12 +93,19 @@ class Demand:
             yield f"Python {self.python}", replace(self, python=None)
 
 
+_EXACT_PYTHON = re.compile(r"(?:===?\s*)?(\d+(?:\.\d+)?)(?:\.(?:\d+|\*))?")
+
+
 def pythons(text: str) -> SpecifierSet:
-    """``3.11`` or ``>=3.9,<3.12`` as a set that full versions are looked up in. Raises UsageError."""
+    """``3.11`` or ``>=3.9,<3.12`` as a set that full versions are looked up in. Raises UsageError.
+
+    Of an exact release, ``3.8.5``, the minor one counts: images have the newest patch of it.
+    """
+    exact = _EXACT_PYTHON.fullmatch(text.strip())
     try:
         if NO_NUMBER.search(text):
             raise ValueError("a number of more than 18 digits")  # noqa: TRY301 - as packaging's own
-        return SpecifierSet(text if not text[:1].isdigit() else f"=={text.removesuffix('.*')}.*")
+        return SpecifierSet(text if exact is None else f"=={exact[1]}.*")
     except ValueError as problem:
         raise UsageError(
             f"{shown(text, most=80)!r} names no Python", hint="as in 3.11, or '>=3.9,<3.12'"

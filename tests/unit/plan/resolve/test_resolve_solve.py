@@ -418,3 +418,9 @@ def test_the_extras_that_bring_cuda_are_proposed_of_every_release_that_has_them(
 
 def _families(pins: tuple[str, ...]) -> set[str]:
     return {re.sub(r"-cu\d+$", "", requirement(pin).name) for pin in pins}
+
+
+@pytest.mark.parametrize("text", ["3.8.5", "3.8", "3.8.*", "==3.8.5", "=== 3.8.18"])
+def test_an_exact_python_is_its_minor_release(text: str) -> None:
+    assert str(pythons(text)) == "==3.8.*"
+    assert str(pythons(">=3.8.5")) == ">=3.8.5"
