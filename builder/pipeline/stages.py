@@ -73,7 +73,11 @@ def prove_set(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse:
     for finding in check(pinned.cell, truth, only=("links", "imports", "package-numpy")):
         said = f"{finding.rule}: {finding.message}"
         if finding.outcome is Judgement.IMPOSSIBLE and refuse:
-            raise CellError(f"the wheels that were resolved cannot work together ({said})", hint=_NOT_KEPT)
+            problem = CellError(
+                f"the wheels that were resolved cannot work together ({said})", hint=_NOT_KEPT
+            )
+            readings.keep_failure(pinned.cell, problem.message)
+            raise problem
         if finding.outcome is not Judgement.POSSIBLE:
             cell_run.note(said, warning=True)
 

@@ -122,8 +122,8 @@ class ReadingCache:
         return self._mirrors.get(parse_reference(reference).host)
 
     def keep_failure(self, cell: Cell, said: str | None) -> None:
-        """Keep why there is no set of wheels for a cell, or that there is one: None. A cache that cannot be
-        written is no error.
+        """Keep why there is no set of wheels that works for a cell, or that there is one: None. A cache that
+        cannot be written is no error.
         """
         if said is not None:
             document = {"when": int(time.time()), "cell": cell.id, "said": said[:4000]}

@@ -155,7 +155,7 @@ def _on_its_makers_page(framework: CellFramework) -> bool:
 
 
 def last_lock(stack: Stack) -> Iterator[Finding]:
-    """``last-lock``: the resolver has not found that there is no set of wheels for these requirements."""
+    """``last-lock``: no lock of these requirements ended without a set of wheels that works together."""
     if (said := stack.truth.failed) is not None:
         yield unknown(f"the last lock of this cell failed; `rtbuild lock` asks again: {said}")
 

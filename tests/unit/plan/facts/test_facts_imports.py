@@ -15,6 +15,7 @@ from builder.core.model import Cell, Pinned, RegistryBase, RootfsBase
 from builder.pipeline import stages
 from builder.plan.facts.reading.cache import ReadingCache
 from builder.plan.facts.rules.checking import check
+from builder.plan.facts.rules.finding import Outcome
 
 
 def wheel(name: str, version: str, members: dict[str, bytes | str]) -> dict[str, dict]:
@@ -270,6 +271,10 @@ def test_lock_refuses_a_set_that_cannot_be_imported(cell, tmp_path) -> None:
     )
     with pytest.raises(CellError, match=r"cannot work together \(imports: taker 1\.0 imports giver\.gone"):
         stages.prove_set(run, context, locked, refuse=True)  # type: ignore[arg-type]
+    truth = ReadingCache(cache=tmp_path).truth(cell, None)
+    (finding,) = check(cell, truth, only=("last-lock",))
+    assert finding.outcome is Outcome.UNKNOWN
+    assert "imports giver.gone" in finding.message
 
 
 NEW = (
