@@ -24,6 +24,7 @@ from builder.release.catalogue.releases import cards_of, releases_of
 from builder.verify.cudnn_verify.common import tables as data
 from builder.verify.cudnn_verify.measure.contents import watched_names
 from builder.verify.cudnn_verify.measure.fw_stages import FRAMEWORKS
+from builder.verify.cudnn_verify.read import text_facts
 from builder.verify.cudnn_verify.read.text_facts import TextFacts
 from builder.verify.runner.document import family
 
@@ -71,6 +72,7 @@ def with_more(tmp_path, monkeypatch):
         gpus.card_of,
         data.read_facts,
         data.read_cards,
+        text_facts._package_names,
     )
     monkeypatch.setattr(resources, "facts", lambda: where)
     for cache in caches:
