@@ -926,22 +926,10 @@ PACKAGE_FACTS = {
     "vllm-read": lambda r: "vllm" in r.here.packages,
     "after-most": lambda r: _after(r.detail.get("most")),
     "cuda-home": lambda r: r.detail.get("home"),
-    "driver-parts": lambda r: next(
-        iter(
-            re.findall(
-                r"^\s*(?:nvidia-(?:driver|dkms|kernel-common)|libnvidia-\w+)-(\d{3})\b",
-                failing_words(r),
-                re.M,
-            )
-        ),
-        None,
-    ),
+    "driver-parts": lambda r: next(iter(_DRIVER_PART.findall(failing_words(r))), None),
     "gencode": lambda r: r.detail.get("gencode"),
     "libstdcxx": _libstdcxx,
-    "system-libstdcxx": lambda r: (
-        re.search(r"(?:^|[\s:])/(?:usr/)?lib\S*libstdc\+\+\.so\.6: version .GLIBCXX", failing_words(r))
-        is not None
-    ),
+    "system-libstdcxx": lambda r: _SYSTEM_LIBSTDCXX.search(failing_words(r)) is not None,
     "in-environment": lambda r: re.search(r"/envs/|conda", failing_words(r)) is not None,
     "companions-here": _companions_here,
     "bringer-here": _bringer_here,
