@@ -354,6 +354,9 @@ def _newer_torch_asked(facts, detail):
 CONDITIONS = {
     **FACT_FAULTS,
     "newer-torch-asked": _newer_torch_asked,
+    "no-library-refused": lambda facts, _: (
+        not facts.jax_library_refused and "no library of its plug-in for CUDA is told to be at fault"
+    ),
     "asks-itself": _asks_itself,
     "asks-not-itself": lambda facts, detail: (
         not _asks_itself(facts, detail) and "no file of that package asks for it"
