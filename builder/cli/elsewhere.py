@@ -77,11 +77,10 @@ COMMANDS = {word: hint for words, hint in _COMMANDS.items() for word in words}
 """Commands that people type: what there is in their place."""
 
 VALUES = {
-    (
-        "export",
-        "form",
-    ): "these are forms of packages; of the image, `rtbuild run CELL --dry-run` prints the docker "
-    "command, whose options a compose file takes, and `rtbuild devcontainer` writes a devcontainer.json",
+    ("export", "form"): (
+        "these are forms of packages; of the image, `rtbuild run CELL --dry-run` prints the docker command, "
+        "whose options a compose file takes, and `rtbuild devcontainer` writes a devcontainer.json"
+    )
 }
 """What there is in the place of a value that a parameter does not take: `export --format compose`."""
 

@@ -361,6 +361,9 @@ class ImportSet:
             self._outcomes[module] = outcome
         return self._outcomes[module]
 
+    def _wheel(self, distribution: str) -> WheelFiles | None:
+        return next((one for one in self.wheels if one.name == distribution), None)
+
     def refuses(self, generated: tuple[int, int, int]) -> bool:
         """Whether the protobuf of the set ends the import of code that another one made.
 
@@ -368,7 +371,7 @@ class ImportSet:
         (https://protobuf.dev/news/2022-05-06/), and from 5.26 on it takes none of a newer protoc
         (``google/protobuf/runtime_version.py``, of 7.36.2, too, which takes code of each older one).
         """
-        wheel = next((one for one in self.wheels if one.name == "protobuf"), None)
+        wheel = self._wheel("protobuf")
         release = re.match(r"(\d+)\.(\d+)\.(\d+)", wheel.version) if wheel is not None else None
         if release is None or not self.there(_PROTOBUF[0]):
             return False
@@ -384,7 +387,7 @@ class ImportSet:
 
         Modules outside of the package that has the distribution's name do not count: torch brings caffe2.
         """
-        wheel = next((one for one in self.wheels if one.name == distribution), None)
+        wheel = self._wheel(distribution)
         if wheel is None or not self.there(_PROTOBUF[0]):
             return None
         own = distribution.replace("-", "_")
@@ -521,8 +524,7 @@ def _wrong(of: ModuleNames, name: str, call: Called) -> str:
     signature = of.signatures.get(name)
     if signature is None or signature.any_keywords:
         return ""
-    known = {*signature.names, *signature.keywords}
-    return next((word for word in call.keywords if word not in known), "")
+    return next((word for word in call.keywords if word not in signature.names), "")
 
 
 def missing(every: ImportSet, roots: Mapping[str, Iterable[str]]) -> Iterator[Missing]:

@@ -1,4 +1,5 @@
-"""What a source adds to modules of another place, and to the interpreter's, by its syntax.
+"""The names that a source adds to other modules, and the modules that it adds to the interpreter's, by its
+syntax.
 
 A target that may be a module counts as one: an object that is certainly none, as the first argument of a
 method, does not.
@@ -16,22 +17,10 @@ _LIKE_MODULE = re.compile(r"\w*mod(?:ule)?|namespace|ns|pkg|package")
 """Names under which functions get modules."""
 _READERS = frozenset(
     {
-        "dict",
-        "list",
-        "tuple",
-        "set",
-        "frozenset",
-        "sorted",
-        "len",
-        "print",
-        "iter",
-        "repr",
-        "str",
-        "id",
-        "type",
+        *("dict", "list", "tuple", "set", "frozenset", "sorted", "len", "print", "iter", "repr", "str", "id"),
+        *("type", "dir", "getattr", "hasattr", "isinstance", "issubclass"),
+        *("import_module", "__import__", "reload", "getLogger", "find_spec"),
     }
-    | {"dir", "getattr", "hasattr", "isinstance", "issubclass", "import_module", "__import__", "reload"}
-    | {"getLogger", "find_spec"}
 )
 """Functions that add nothing to what they are given."""
 _ATTACHES = frozenset({"attach", "_attach"})
@@ -45,14 +34,13 @@ def is_named(module: str, name: str) -> bool:
 
 
 class AddedTo(NamedTuple):
-    """What something is added to: the module ``name``, one whose name ends so, or whichever."""
+    """The target of an addition: the module ``name``, one whose name ends in ``last``, or any."""
 
     name: str = ""
     last: str = ""
     argument: str = ""
-    """What a function calls the object that it is given."""
+    """The argument of ``function`` that is the target."""
     function: str = ""
-    """The function."""
 
     def is_it(self, module: str) -> bool:
         """Whether the source itself says so."""
@@ -69,15 +57,14 @@ class Additions(NamedTuple):
     """Of one source."""
 
     names: frozenset[tuple[AddedTo, str | None]] = frozenset()
-    """What gets a name, and which; None for one that is put together."""
+    """Targets, and the name that each gets; None for a name that is put together."""
     modules: frozenset[str | None] = frozenset()
     """Names under which modules are put among the interpreter's, as :func:`is_named` has them; None for one
     of which nothing is known."""
     finder: str = ""
     """``append`` or ``insert``: how it puts something among those that find modules."""
     passed: frozenset[tuple[str, str]] = frozenset()
-    """(function, module or another thing that is imported) of what functions are given; "" for whichever."""
-
+    """(function, the name of a module or another import that it is given); "" for any."""
     replaced: bool = False
     """Whether it puts something in its own place."""
 
@@ -99,7 +86,7 @@ class Additions(NamedTuple):
 
 
 def additions(content: bytes, module: str, *, package: bool = False) -> Additions | None:
-    """What the source of ``module`` adds; None for what this Python does not parse."""
+    """The additions of the source of ``module``; None if this Python does not parse it."""
     if len(content) > LARGEST:
         return None
     try:

@@ -100,9 +100,8 @@ class Called(NamedTuple):
 
     line: int
     chain: tuple[str, ...]
-    positional: int
-    """Arguments without a name; -1 if more may be given than are written down."""
     keywords: tuple[str, ...]
+    """The arguments that are given by name."""
     pythons: int = ALWAYS
 
 
@@ -110,12 +109,8 @@ class Signature(NamedTuple):
     """The arguments of a function."""
 
     names: tuple[str, ...]
-    """Those that may be given without their name."""
-    any_names: bool
-    """Whether it takes further ones so."""
-    keywords: tuple[str, ...]
-    """Those that are given by their name alone."""
     any_keywords: bool
+    """Whether it takes arguments of further names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +141,7 @@ class Effects:
             taken=tuple(map(Taken._make, taken)),
             used=tuple(Used(line, alias, tuple(chain), pythons) for line, alias, chain, pythons in used),
             called=tuple(
-                Called(line, tuple(chain), number, tuple(words), pythons)
-                for line, chain, number, words, pythons in called
+                Called(line, tuple(chain), tuple(words), pythons) for line, chain, words, pythons in called
             ),
             guards=tuple((tuple(map(Taken._make, tried)), cls.of_list(instead)) for tried, instead in guards),
         )
@@ -223,8 +217,8 @@ class ModuleNames:
             executed=Effects.of_list(executed),
             functions={name: Effects.of_list(body) for name, body in functions.items()},
             signatures={
-                name: Signature(tuple(first), bool(more), tuple(words), bool(any_word))
-                for name, (first, more, words, any_word) in signatures.items()
+                name: Signature(tuple(names), bool(any_keywords))
+                for name, (names, any_keywords) in signatures.items()
             },
             generated=None if generated is None else (generated[0], generated[1], generated[2]),
         )
@@ -449,13 +443,10 @@ class _Reader:
             return
         if any(chain[0] in names for names in self.shadows) or (self.within and len(chain) > 1):
             return
-        is_open = any(isinstance(one, ast.Starred) for one in node.args)
-        is_open |= any(one.arg is None for one in node.keywords)
         self.out.called.append(
             Called(
                 line=node.lineno,
                 chain=chain,
-                positional=-1 if is_open else len(node.args),
                 keywords=tuple(one.arg for one in node.keywords if one.arg is not None),
                 pythons=pythons & (ALWAYS if len(chain) == 1 else self.sure.get(chain[0], 0)),
             )
@@ -745,11 +736,9 @@ def _written(tree: ast.Module) -> dict[str, tuple[str, ...]]:
 
 def _signature(args: ast.arguments, given: int) -> Signature:
     """``given``: how many of the first ones a call has already."""
+    names = [one.arg for one in (*args.posonlyargs, *args.args)][given:]
     return Signature(
-        names=tuple(one.arg for one in (*args.posonlyargs, *args.args))[given:],
-        any_names=args.vararg is not None,
-        keywords=tuple(one.arg for one in args.kwonlyargs),
-        any_keywords=args.kwarg is not None,
+        names=(*names, *(one.arg for one in args.kwonlyargs)), any_keywords=args.kwarg is not None
     )
 
 

@@ -1,4 +1,4 @@
-"""What a module adds to its own dictionary, by ``globals()``, or ``locals()`` outside of functions."""
+"""The names that a module adds to itself by ``globals()``, or outside of functions by ``locals()``."""
 
 import ast
 from collections.abc import Iterator, Mapping

@@ -1,11 +1,12 @@
-"""What releases of Python 3 have in their standard library that others have not.
+"""Modules and names of the standard library that some releases of Python 3 lack.
 
 From the pages "What's New in Python 3.x", sections Removed and New Modules, and the notes "Added in version"
 of https://docs.python.org/3/library/ (read 2026-11-28). Names that no release on record lacks stand nowhere.
 """
 
+import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 _REMOVED: Mapping[int, tuple[str, ...]] = {
     8: ("macpath",),
@@ -140,12 +141,8 @@ VARIES = frozenset({*_GONE, *_CAME, *(module for module, _ in (*_NAME_GONE, *_NA
 
 def lacks(module: str, python: int) -> str | None:
     """The part of a module's name that Python 3.``python`` does not have, as far as is known."""
-    parts = module.split(".")
-    for number in range(1, len(parts) + 1):
-        part = ".".join(parts[:number])
-        if not _CAME.get(part, 0) <= python < _GONE.get(part, 1000):
-            return part
-    return None
+    lacking = (part for part in _parts(module) if not _CAME.get(part, 0) <= python < _GONE.get(part, 1000))
+    return next(lacking, None)
 
 
 def lacks_name(module: str, name: str, python: int) -> bool:
@@ -156,11 +153,11 @@ def lacks_name(module: str, name: str, python: int) -> bool:
 
 def varies(module: str, name: str | None) -> bool:
     """Whether it is of use to know that a module, or a name of it, is taken."""
-    whole = module if name is None else f"{module}.{name}"
-    key = module, name or ""
-    if key in _NAME_GONE or key in _NAME_CAME:
+    if name is not None and ((module, name) in _NAME_GONE or (module, name) in _NAME_CAME):
         return True
-    parts = whole.split(".")
-    return any(
-        ".".join(parts[: n + 1]) in _GONE or ".".join(parts[: n + 1]) in _CAME for n in range(len(parts))
-    )
+    return any(part in _GONE or part in _CAME for part in _parts(f"{module}.{name}" if name else module))
+
+
+def _parts(module: str) -> Iterator[str]:
+    """A module's name and those of the packages that it lies in, the outermost first."""
+    return itertools.accumulate(module.split("."), "{}.{}".format)

@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ from builder.cli.walking import finished
 from builder.core import resources
 from builder.core.errors import CommandError, MissingToolError, UsageError
 from builder.core.model import Cell, Matrix, Pinned
-from builder.core.versions import canonical, key, pinned, requirement, short
+from builder.core.versions import key, short
 from builder.image.recipe import kept_bundle
 from builder.pipeline import LockOptions, Locks, lock_cells
-from builder.plan.facts.tables import load
+from builder.plan.facts.rules import Outcome, check
 from builder.verify.runner import printed_report
 
 _LOST = ("cudnn-missing", "cudnn-major-mismatch", "toolkit-library-missing", "nvrtc-missing")
@@ -72,7 +73,7 @@ def _refuse_without_python(cell: Cell) -> None:
     done = subprocess.run(listing, capture_output=True, text=True, check=False)
     rows = json.loads(done.stdout) if done.returncode == 0 else []
     here = {short(row["version"], 2) for row in rows}
-    other = next((python for python in _pythons_of(cell) if python in here), None)
+    other = next((python for python in sorted(here, key=key, reverse=True) if _may_have(cell, python)), None)
     words = shlex.join([*cell.frameworks, "--python", other or "3.N"])
     raise MissingToolError(
         f"{cell.id} has Python {cell.python}, which is not on this machine, and uv could not fetch it",
@@ -80,14 +81,10 @@ def _refuse_without_python(cell: Cell) -> None:
     )
 
 
-def _pythons_of(cell: Cell) -> list[str]:
-    """Pythons that all frameworks of a cell have wheels for, newest first."""
-    found = [
-        {python for row in load().table(canonical(parsed.name)).of(exact) for python in row.python}
-        for parsed in filter(None, map(requirement, cell.frameworks))
-        if (exact := pinned(parsed)) is not None and load().is_framework(parsed.name)
-    ]
-    return sorted(set.intersection(*found), key=key, reverse=True) if found else []
+def _may_have(cell: Cell, python: str) -> bool:
+    """Whether a cell's frameworks are known to have wheels for another Python."""
+    other = replace(cell, python=python)
+    return Outcome.of(check(other, suggest=False, only=("python",))).is_possible
 
 
 def _locked_now(loaded: list[Matrix], cell: Cell, mirrors: dict[str, str]) -> int:

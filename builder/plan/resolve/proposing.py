@@ -1,7 +1,8 @@
 """From requirements to a matrix of possible cells, or to a refusal that says what would do."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
@@ -74,29 +75,80 @@ def propose(
     is possible (which two demands clash, and which one to give up), and NotKnownError if none is known to be.
     Either says what would do; that is taken at once with ``take_nearest``.
     """
-    try:
-        return _proposed(
-            asked, on, python, limit=limit, name=name, index=index, take_nearest=take_nearest, rootfs=rootfs
+    with _told_elsewhere(asked):
+        python = python or asked.python
+        frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
+        demand = Demand(
+            frameworks=frameworks,
+            companions=companions,
+            gpus=on.gpus,
+            driver=on.driver,
+            platform=on.platform,
+            python=python,
+            index=tuple(asked.index),
         )
+        demand, swapped = _by_other_names(demand)
+        if not demand.frameworks:
+            demand = _with_brought(demand, index)
+        offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
+        _refuse_absent(demand, offers)
+        available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
+        changes, refusal = swapped, _refused_for(swapped)
+        try:
+            standing = _standing(demand, available, index, limit, rootfs=rootfs)
+        except NothingPossibleError as problem:
+            try:
+                way = nearest(demand, index, available)
+            except NotKnownError as stopped:
+                problem.hint = stopped.message
+                way = None
+            if way is None:
+                raise
+            changes, standing = joined([*swapped, *way.changes]), [way.proposal]
+            refusal = refusal or problem
+        if refusal is not None and not take_nearest and (changes or not standing[0].possible):
+            whole = (
+                _without_driver(demand, available, index)
+                if any(one.instead is None for one in changes)
+                else None
+            )
+            raise _with_way(refusal, changes, standing[0], whole) from refusal
+        if all(one.cell.cuda.provider == "none" for one in standing):
+            names = ", ".join(standing[0].cell.frameworks)
+            asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
+        text = to_matrix_yaml(standing, name, remarks=[str(change) for change in changes])
+        machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
+        last = [last_release(wish.name, on.gpus, on.driver) for wish in demand.frameworks if machine_given]
+        return ProposedMatrix(
+            text=text,
+            demand=demand,
+            asked=asked,
+            offers=offers,
+            proposals=standing,
+            last=last,
+            changes=changes,
+        )
+
+
+@contextmanager
+def _told_elsewhere(asked: Wishes) -> Iterator[None]:
+    """A refusal gets a line for each copy of such a release that lies on no package index."""
+    try:
+        yield
     except NothingPossibleError as none:
-        raise _with_elsewhere(none, asked) from none
-
-
-def _with_elsewhere(problem: NothingPossibleError, asked: Wishes) -> NothingPossibleError:
-    """The refusal with what there is of a release where no package index is asked."""
-    rows = {
-        row: str(row.source)
-        for wish in asked.wishes
-        for row in load().elsewhere
-        if load().is_framework(wish.name) and row.name == load().table_name(wish.name)
-        if (newest := _newest_of(wish)) and contains(row.versions, newest)
-    }
-    if not rows:
-        return problem
-    lines = [problem.message, "elsewhere:", *(f"  {row.text} [{source}]" for row, source in rows.items())]
-    return type(problem)(
-        "\n".join(lines), reasons=problem.reasons, instead=problem.instead, hint=problem.hint
-    )
+        rows = {
+            row: str(row.source)
+            for wish in asked.wishes
+            for row in load().elsewhere
+            if load().is_framework(wish.name) and row.name == load().table_name(wish.name)
+            if (newest := _newest_of(wish)) and contains(row.versions, newest)
+        }
+        if not rows:
+            raise
+        lines = [none.message, "elsewhere:", *(f"  {row.text} [{source}]" for row, source in rows.items())]
+        raise type(none)(
+            "\n".join(lines), reasons=none.reasons, instead=none.instead, hint=none.hint
+        ) from none
 
 
 def _newest_of(wish: NamedRequirement) -> str | None:
@@ -104,69 +156,6 @@ def _newest_of(wish: NamedRequirement) -> str | None:
     every = {row.version for row in load().table(wish.name).rows}
     fitting = (version for version in every if contains(wish.parsed.specifier, version))
     return max(fitting, key=release, default=pinned(wish.parsed) or lower_bound(wish.parsed))
-
-
-def _proposed(
-    asked: Wishes,
-    on: AskedMachine,
-    python: str | None,
-    *,
-    limit: int,
-    name: str,
-    index: Index | None,
-    take_nearest: bool,
-    rootfs: bool,
-) -> ProposedMatrix:
-    python = python or asked.python
-    frameworks, companions = split(asked, python, on.platform or platform_of(on.gpus))
-    demand = Demand(
-        frameworks=frameworks,
-        companions=companions,
-        gpus=on.gpus,
-        driver=on.driver,
-        platform=on.platform,
-        python=python,
-        index=tuple(asked.index),
-    )
-    demand, swapped = _by_other_names(demand)
-    if not demand.frameworks:
-        demand = _with_brought(demand, index)
-    offers = ask(distributions(demand.frameworks), index, demand.built_for) if index is not None else {}
-    _refuse_absent(demand, offers)
-    available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
-    changes, refusal = swapped, _refused_for(swapped)
-    try:
-        standing = _standing(demand, available, index, limit, rootfs=rootfs)
-    except NothingPossibleError as problem:
-        try:
-            way = nearest(demand, index, available)
-        except NotKnownError as stopped:
-            problem.hint = stopped.message
-            way = None
-        if way is None:
-            raise
-        changes, standing = joined([*swapped, *way.changes]), [way.proposal]
-        refusal = refusal or problem
-    if refusal is not None and not take_nearest and (changes or not standing[0].possible):
-        whole = (
-            _without_driver(demand, available, index) if any(one.instead is None for one in changes) else None
-        )
-        raise _with_way(refusal, changes, standing[0], whole) from refusal
-    if all(one.cell.cuda.provider == "none" for one in standing):
-        names = ", ".join(standing[0].cell.frameworks)
-        asked.notes.append(f"{names} was built without CUDA and computes on the CPU alone: `cuda: none`")
-    text = to_matrix_yaml(standing, name, remarks=[str(change) for change in changes])
-    machine_given = demand.built_for == "linux/amd64" and (on.gpus or on.driver is not None)
-    last = [last_release(wish.name, on.gpus, on.driver) for wish in demand.frameworks if machine_given]
-    return ProposedMatrix(
-        text=text,
-        demand=demand,
-        asked=asked,
-        offers=offers,
-        proposals=standing,
-        last=last,
-        changes=changes,
-    )
 
 
 def _standing(

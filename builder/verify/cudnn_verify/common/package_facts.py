@@ -1036,7 +1036,7 @@ PACKAGE_FACTS = {
     "listed-nearest": _listed_nearest,
     "flash-attn-wheel": _flash_attn_wheel,
     "rebooted": lambda r: getattr(r.here, "rebooted", False),
-    "other-wheel": lambda r: _wheel_of_what(r),
+    "other-wheel": _wheel_of_what,
     "vllm-image": lambda r: getattr(r.here, "vllm_image", False),
     "other-graphics": lambda r: getattr(r.here, "other_graphics", False),
     "open-branch": lambda r: next(iter(numbers(r.here.driver)), 580) if r.here.driver else 580,

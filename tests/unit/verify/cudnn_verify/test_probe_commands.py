@@ -9,9 +9,11 @@ import sysconfig
 import pytest
 from packaging.requirements import InvalidRequirement, Requirement
 
+from builder.verify.cudnn_verify.common import package_facts
 from builder.verify.cudnn_verify.common.causes import CAUSES, command_lines
 from builder.verify.cudnn_verify.common.remedies import _NOT_BY_IMAGE, Remedies
-from builder.verify.cudnn_verify.common.tables import read_patterns, told_names
+from builder.verify.cudnn_verify.common.tables import read_facts, read_patterns, told_names
+from builder.verify.cudnn_verify.common.versions import numbers
 from builder.verify.cudnn_verify.measure import machine_facts
 from builder.verify.cudnn_verify.measure.machine_facts import MachineRemedies, commands_here
 from builder.verify.cudnn_verify.read.signatures import read_signatures
@@ -479,3 +481,14 @@ def test_no_command_of_the_probe_lacks_anything_whatever_was_not_read(cause, mon
         check["summary"] = draw.choice(["", "CuPy asks for libcublas.so.12", "torch opens libcudnn.so.9"])
         for row in commands_here(facts, check):
             assert lacks(row["text"]) == "", (row, facts, evidence)
+
+
+@pytest.mark.parametrize("name", sorted(package_facts._COMPANION_OF))
+def test_a_companion_by_the_number_of_pytorch_is_the_one_of_the_table(name):
+    """From PyTorch 1.4 on, beside each release that pins one of PyTorch."""
+    expression = package_facts._companion_of(name)
+    pairs = [(numbers(row[1]), row[2]) for row in read_facts()["pairs"][name] if row[2].startswith("==")]
+    pairs = [(release, numbers(wanted[2:])) for release, wanted in pairs if numbers(wanted[2:]) >= (1, 4)]
+    assert len(pairs) > 20
+    for release, (a, b, *_) in pairs:
+        assert eval(expression, {"a": a, "b": b, "min": min}) == f"{name}=={release[0]}.{release[1]}.*"

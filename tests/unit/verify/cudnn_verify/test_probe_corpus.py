@@ -991,9 +991,25 @@ FRAME = '  File "/venv/lib/python3.11/site-packages/{}/core.py", line 7, in <mod
             "build-not-published",
             "pip install torch==1.11.0",
         ),
+        # a command is for the place that failed
+        (
+            'kubelet  Failed to create pod sandbox: rpc error: no runtime for "nvidia" is configured',
+            "container-no-gpu",
+            "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd",
+        ),
+        (
+            "nvidia-container-cli: device error: no-gpu-has-128MiB-to-run: unknown device: unknown.",
+            "device-hidden",
+            "nvidia-smi -L",
+        ),
+        (
+            "/home/a/miniconda3/envs/te/bin/cmake\nCould NOT find CUDNN (missing: CUDNN_LIBRARY)",
+            "build-toolkit-missing",
+            "conda install -c conda-forge cudnn",
+        ),
     ],
 )
-def test_families_of_packages_that_do_not_go_together(text, cause, command):
+def test_the_first_command_is_for_the_package_or_place_that_failed(text, cause, command):
     assert _first_command(text) == (cause, command)
 
 
@@ -1013,30 +1029,6 @@ def test_a_name_of_a_later_pytorch_says_from_which_release_it_is_there(here, tol
     # no wheel of PyTorch is chosen by a name, and no image is of the release that lacks it
     commands = [command["text"] for command in row["commands"]]
     assert not any("install" in command or "2.3" in command for command in commands)
-
-
-@pytest.mark.parametrize(
-    ("text", "cause", "command"),
-    [
-        (
-            'kubelet  Failed to create pod sandbox: rpc error: no runtime for "nvidia" is configured',
-            "container-no-gpu",
-            "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart containerd",
-        ),
-        (
-            "nvidia-container-cli: device error: no-gpu-has-128MiB-to-run: unknown device: unknown.",
-            "device-hidden",
-            "nvidia-smi -L",
-        ),
-        (
-            "/home/a/miniconda3/envs/te/bin/cmake\nCould NOT find CUDNN (missing: CUDNN_LIBRARY)",
-            "build-toolkit-missing",
-            "conda install -c conda-forge cudnn",
-        ),
-    ],
-)
-def test_a_command_is_of_the_place_that_failed(text, cause, command):
-    assert _first_command(text) == (cause, command)
 
 
 @pytest.mark.parametrize(
