@@ -5,7 +5,8 @@
     python -m benchmarks.builds --only ours-family,peer-family-overlay2
 
 What is measured stays in ``WORK/results.json`` by session, and a session that is there is not measured again
-(``--again`` does). One that fails, or that the disk has no room for, keeps no other from its turn.
+(``--again`` does). One that fails, or that the disk has no room for, keeps no other from its turn. The page
+is made from the rows in ``benchmarks/builds.json``, where a row stays until it is measured again.
 Engines, registry and caches are the benchmark's own and are removed after each session.
 """
 
@@ -37,6 +38,8 @@ WORK = Path("/var/tmp/rtbuild-bench")
 """On a real disk, which /tmp may not be."""
 HERE = Path(__file__).resolve().parent
 DOCUMENT = HERE.parent / "docs" / "benchmarks.md"
+ROWS = HERE / "builds.json"
+"""The rows of every run, from which the page is made."""
 
 
 def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -59,7 +62,7 @@ def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
         "ours-family-engine": partial(ours.family, site, "containerd"),
         "ours-matrix-engine": partial(ours.matrix, site, "containerd"),
     }
-    found |= {f"pull-{store}": partial(pulls.pulls, site, store) for store in table.STORES}
+    found["pulls"] = partial(pulls.pulls, site)
     found["growth"] = partial(growth.growth, site)
     for store in site.plan.matrix_stores:
         found.setdefault(f"peer-matrix-{store}", partial(peers.matrix, site, store))
@@ -89,7 +92,6 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--again", action="store_true", help="measure also what was measured before")
     parser.add_argument("--small", action="store_true", help="small wheels; the figures say nothing")
-    parser.add_argument("--output", type=Path, help=f"the table; {DOCUMENT.name} unless --small")
     return parser.parse_args()
 
 
@@ -128,9 +130,10 @@ def main() -> int:
         beside = results_file.with_suffix(".part")
         beside.write_text(json.dumps(results, indent=1))
         beside.replace(results_file)
-    text = table.document(results, site.plan, sessions=plan_of(site))
-    output = args.output or (work / DOCUMENT.name if args.small else DOCUMENT)
-    output.write_text(text)
+    rows, page = (work / "rows.json", work / DOCUMENT.name) if args.small else (ROWS, DOCUMENT)
+    measured = table.merged(json.loads(rows.read_text()) if rows.exists() else {}, results, site.plan)
+    rows.write_text(json.dumps(measured, indent=1) + "\n")
+    page.write_text(text := table.document(measured, site.plan))
     sys.stdout.write(text)
     return 1 if left_out else 0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.ours import Ours
-from benchmarks.peers import UV_DOCKERFILE, base_image, plain, push_uv, warm
+from benchmarks.peers import UV_DOCKERFILE, base_image, plain, push_buildkit, warm
 from benchmarks.rig import disk_speed
 from benchmarks.sessions import REPOSITORY, Figures, Site
 
@@ -67,4 +67,4 @@ def _uv(site: Site, output: str) -> float:
         place = Path(folder) / "first"
         context = plain(pinned, place, wheels=wheels, base=base, env={}, dockerfile=UV_DOCKERFILE)
         warm(engine, context, base)
-        return push_uv(engine, context, f"{REPOSITORY}/uv:{output}", _OUTPUTS[output])
+        return push_buildkit(engine, context, f"{REPOSITORY}/uv:{output}", _OUTPUTS[output])

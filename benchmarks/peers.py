@@ -124,10 +124,10 @@ def family(site: Site, store: Store) -> Figures:
         return {"first": first | {"registry": registry.blob_bytes()}, "environment": changed}
 
 
-def push_uv(engine: Engine, context: Plain, tag: str, output: str) -> float:
-    """Build with uv in one RUN, and have BuildKit export the image as zstd; seconds."""
+def push_buildkit(engine: Engine, context: Plain, tag: str, output: str, compression: str = "zstd") -> float:
+    """Build, and have BuildKit itself export the image; seconds."""
     # Without OCI's media types a layer's is one that Docker 28 counts as none, and the pull is refused.
-    whole = f"type=image,name={tag},compression=zstd,oci-mediatypes=true,{output}"
+    whole = f"type=image,name={tag},compression={compression},oci-mediatypes=true,{output}"
     uv_folder = f"uv={Path(find_uv_bin()).parent}"
     seconds, _ = engine.docker(
         "buildx", "build", "--build-context", uv_folder, "--provenance=false", "--output", whole,

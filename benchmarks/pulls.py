@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.ours import Ours
-from benchmarks.peers import DOCKERFILE, UV_DOCKERFILE, base_image, plain, push_plain, push_uv, warm
+from benchmarks.peers import DOCKERFILE, UV_DOCKERFILE, base_image, plain, push_buildkit, warm
 from benchmarks.rig import BenchError, Engine, disk_speed
 from benchmarks.sessions import REPOSITORY, Figures, Site
 
@@ -23,18 +23,23 @@ if TYPE_CHECKING:
     from benchmarks.rig import Registry, Store
 
 ROUNDS = 5
+STORES: tuple[Store, ...] = ("containerd", "overlay2")
 KINDS = ("ours", "plain", "uv")
 
 
-def pulls(site: Site, store: Store) -> Figures:
-    """Every round's figures by kind and image, and medians of them. BenchError if an image is not pulled."""
+def pulls(site: Site) -> Figures:
+    """Every round's figures by store, kind and image. BenchError if an image is not pulled."""
     with site.rig("containerd") as (registry, engine):
         if engine is None:
             raise BenchError("no engine was started to build the peers' images")
         images = {"ours": _ours(site), **_peers(site, engine)}
         engine.destroy()  # the peers are in the registry alone from here on
-        rounds = [_round(site, store, images, number) for number in range(ROUNDS)]
-        return {"pull": {"rounds": rounds, "registry": registry.blob_bytes(), **_sizes(registry, images)}}
+        sizes = _sizes(registry, images)
+        rounds: dict[Store, list[Figures]] = {store: [] for store in STORES}
+        for number in range(ROUNDS):
+            for store, found in rounds.items():
+                found.append(_round(site, store, images, number))
+        return {store: {"rounds": found, "sizes": sizes} for store, found in rounds.items()}
 
 
 def _ours(site: Site) -> dict[str, str]:
@@ -60,12 +65,9 @@ def _peers(site: Site, engine: Engine) -> dict[str, dict[str, str]]:
                 place = Path(folder) / f"{kind}-{name}"
                 context = plain(pinned, place, wheels=wheels, base=base, env={}, dockerfile=text)
                 warm(engine, context, base)
-                if kind == "plain":
-                    push_plain(engine, context)
-                    found[kind][name] = f"{REPOSITORY}/plain:{context.name}"
-                else:
-                    found[kind][name] = f"{REPOSITORY}/uv:{name}"
-                    push_uv(engine, context, found[kind][name], "push=true,unpack=false")
+                found[kind][name] = f"{REPOSITORY}/{kind}:{name}"
+                compression = "gzip" if kind == "plain" else "zstd"  # gzip is what `docker push` sends
+                push_buildkit(engine, context, found[kind][name], "push=true,unpack=false", compression)
                 site.say(f"{found[kind][name]} is in the registry")
     return found
 
@@ -105,7 +107,7 @@ def _sizes(registry: Registry, images: dict[str, dict[str, str]]) -> dict[str, A
             document = registry.by_digest(document["manifests"][0]["digest"])
         layers = document["layers"]
         found[kind] = {"layers": len(layers), "bytes": sum(layer["size"] for layer in layers)}
-    return {"sizes": found}
+    return found
 
 
 def spread(values: list[float]) -> str:

@@ -48,7 +48,7 @@ class Plan:
     disk: int
     """Bytes that the hungriest session takes, but for the pulls."""
     pull_disk: int
-    """Bytes that the pulls take: five images in a registry, and two in an engine, packed and unpacked."""
+    """Bytes that the pulls take: eight images in a registry, and two in an engine, packed and unpacked."""
     pull_limits: tuple[float, float, float]
     """Of a first pull by the plain one and by that of uv; of each later one by the plain one."""
     imports: str
@@ -163,7 +163,7 @@ class Site:
 def room(site: Site, name: str) -> str | None:
     """Why the session of this name does not fit on the disk; None where it does."""
     free = shutil.disk_usage(site.work).free
-    need = site.plan.pull_disk if name.startswith("pull-") else site.plan.disk
+    need = site.plan.pull_disk if name == "pulls" else site.plan.disk
     if free >= need + _MARGIN:
         return None
     return f"it takes up to {need / 1e9:.0f} GB at {site.work}, and {free / 1e9:.0f} GB are free"

@@ -6,21 +6,17 @@ import os
 import platform
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.pairs import KINDS
-from benchmarks.pulls import spread
+from benchmarks.pulls import STORES, spread
 from benchmarks.rig import bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from benchmarks.rig import Store
     from benchmarks.sessions import Plan
-
-STORES: tuple[Store, ...] = ("containerd", "overlay2")
 
 _INTRODUCTION = """\
 # What a build costs, beside what people do today
@@ -55,6 +51,9 @@ class Row:
     value: float
     limit: float
     unit: str = ""
+    load: str = ""
+    """The machine's while its rounds ran."""
+    day: str = ""
 
     def line(self) -> str:
         met = "yes" if self.value <= self.limit else "**no**"
@@ -65,6 +64,7 @@ class Row:
             f"{self.value:.2f}{self.unit}",
             f"{self.limit:.2f}{self.unit}",
             met,
+            self.day + (f", load {self.load}" if self.load else ""),
         )
         return "| " + " | ".join(cells) + " |"
 
@@ -186,11 +186,12 @@ def _pair(work: str, figures: Mapping[str, Any] | None, kind: str, limit: float)
         [(one[kind]["seconds"], one["uv"]["seconds"], bound(one[kind], one["disk"])) for one in rounds],
         "uv",
         limit,
+        _load(figures),
     )
 
 
 def _of_rounds(
-    work: str, rounds: Sequence[tuple[float, float, float | None]], peer: str, limit: float
+    work: str, rounds: Sequence[tuple[float, float, float | None]], peer: str, limit: float, load: str
 ) -> Row:
     """``rounds``: rtbuild's seconds, the peer's, and those below which the machine could not do it."""
     ours, theirs = [one[0] for one in rounds], [one[1] for one in rounds]
@@ -201,7 +202,13 @@ def _of_rounds(
         peer=f"{peer}: {spread(theirs)}",
         value=statistics.median([mine / other for mine, other in zip(ours, theirs, strict=True)]),
         limit=limit,
+        load=load,
     )
+
+
+def _load(figures: Mapping[str, Any]) -> str:
+    loads = [one["load"] for one in figures["rounds"]]
+    return f"{min(loads):g} to {max(loads):g}"
 
 
 def _environments(found: _Results) -> Iterator[Row]:
@@ -213,7 +220,7 @@ def _environments(found: _Results) -> Iterator[Row]:
         ):
             if figures is not None:
                 rounds = [(one["ours"][part], one["uv"][part], None) for one in figures["rounds"]]
-                yield _of_rounds(work, rounds, "uv pip install", limit)
+                yield _of_rounds(work, rounds, "uv pip install", limit, _load(figures))
 
 
 def _split(figures: Mapping[str, Any]) -> str:
@@ -231,7 +238,7 @@ PULLS = (
 def _pull_rows(found: _Results, plan: Plan) -> Iterator[Row]:
     """A value is the median of the rounds' own ratios: what slows a round slows both."""
     for store in STORES:
-        figures = found.get(f"pull-{store}", "pull")
+        figures = found.get("pulls", store)
         if figures is None:
             continue
         of_plain, of_uv, later = plan.pull_limits
@@ -255,9 +262,21 @@ def _pulled(work: str, figures: Mapping[str, Any], name: str, kind: str, limit: 
         )
         for one in figures["rounds"]
     ]
-    return _of_rounds(work, rounds, kind, limit)
+    row = _of_rounds(work, rounds, kind, limit, _load(figures))
+    if more or name != "first":
+        return row
+    ours, theirs = (
+        f"{one['bytes'] / 1e6:.0f} MB in {one['layers']} layers"
+        for one in (figures["sizes"]["ours"], figures["sizes"][kind])
+    )
+    return replace(row, ours=f"{row.ours}; {ours}", peer=f"{row.peer}; {theirs}")
 
 
+_NOTES = """\
+All kinds of a round are measured in turns; a row has medians (smallest to largest). A bound is the bytes that
+rtbuild, registry and engine wrote by the disk's speed, or their processor seconds by the cores, whichever is
+longer, measured in the same round; of pulls, the engine's. A row keeps its day until it is measured again.
+"""
 _GROWTH = """\
 ## As work grows
 
@@ -268,9 +287,8 @@ runs, by processor.
 |---|---|---|---|---|"""
 
 
-def _growth(results: Mapping[str, Any]) -> Iterator[str]:
-    figures = _Results(results).get("growth", "growth")
-    if figures is None:
+def _growth(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    if not figures:
         return
     yield _GROWTH
     for command, counts in figures.items():
@@ -278,39 +296,6 @@ def _growth(results: Mapping[str, Any]) -> Iterator[str]:
             cells = (count, f"{one['seconds']:.2f}", f"{one['processor']:.2f}")
             yield f"| {command} | {' | '.join(cells)} | {one['memory'] / 1e6:.0f} MB |"
     yield ""
-
-
-def _loads(results: Mapping[str, Any]) -> Iterator[str]:
-    """How rounds were measured: their number, the load, what a first pull brings."""
-    found, told = _Results(results), []
-    for output in KINDS:
-        figures = found.get(f"pairs-{output}", "pairs")
-        if figures is not None:
-            told.append(f"uv, {output}: {_rounds(figures)}.")
-    warm = found.get("environments", "warm")
-    if warm is not None:
-        told.append(f"Environments from full caches: {_rounds(warm)}.")
-    for store in STORES:
-        figures = found.get(f"pull-{store}", "pull")
-        if figures is not None:
-            brought = ", ".join(
-                f"{kind} {one['bytes'] / 1e6:.0f} MB in {one['layers']} layers"
-                for kind, one in figures["sizes"].items()
-            )
-            told.append(f"Pulls into {store}: {_rounds(figures)}. First images: {brought}.")
-    if told:
-        yield from (*told, _BOUND, "")
-
-
-_BOUND = """\
-All kinds of a round are measured in turns; a row has medians (smallest to largest). A bound is the bytes that
-rtbuild, registry and engine wrote by the disk's speed, or their processor seconds by the cores, whichever is
-longer, measured in the same round; of pulls, the engine's."""
-
-
-def _rounds(figures: Mapping[str, Any]) -> str:
-    loads = [one["load"] for one in figures["rounds"]]
-    return f"{len(loads)} rounds, load {min(loads):g} to {max(loads):g}"
 
 
 def _bytes(found: _Results) -> Iterator[Row]:
@@ -336,20 +321,23 @@ def _bytes(found: _Results) -> Iterator[Row]:
         )
 
 
-def document(results: Mapping[str, Any], plan: Plan, *, sessions: Iterable[str]) -> str:
-    """The whole page; ``sessions`` are all that there are, measured or not."""
-    missing = [name for name in sessions if name not in results]
+def merged(kept: Mapping[str, Any], results: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """What the page is made from: the rows kept of earlier runs, those measured now in their places."""
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    by_work = {row["work"]: row for row in kept.get("rows", ())}
+    by_work |= {row.work: asdict(replace(row, day=today)) for row in rows(results, plan)}
+    growth = _Results(results).get("growth", "growth") or kept.get("growth", {})
+    return {"rows": list(by_work.values()), "growth": growth}
+
+
+def document(measured: Mapping[str, Any], plan: Plan) -> str:
+    """The whole page, of what ``merged`` returns."""
     lines = [
         *(_INTRODUCTION, f"{_machine()}. Families: {plan.describe}.", ""),
-        "| work | rtbuild | peer | measured | at most | reached |",
-        "|---|---|---|---|---|---|",
-        *(row.line() for row in rows(results, plan)),
-        *(["", f"Not measured in this run: {', '.join(missing)}."] if missing else []),
-        *("", *_loads(results), *_growth(results), "## All figures", ""),
-        "| session | row | seconds | of these | bytes in the registry |",
-        "|---|---|---|---|---|",
-        *_raw(results),
-        "",
+        "| work | rtbuild | peer | measured | at most | reached | when |",
+        "|---|---|---|---|---|---|---|",
+        *(Row(**row).line() for row in measured["rows"]),
+        *("", _NOTES, *_growth(measured["growth"])),
     ]
     return "\n".join(lines)
 
@@ -357,37 +345,4 @@ def document(results: Mapping[str, Any], plan: Plan, *, sessions: Iterable[str])
 def _machine() -> str:
     """What the figures were taken on, without a name."""
     memory = int(Path("/proc/meminfo").read_text("ascii").split()[1]) / 1e6
-    cores = os.cpu_count()
-    when = time.strftime("%Y-%m-%d", time.gmtime())
-    return f"{when}, {cores} cores, {memory:.0f} GB of memory, Python {platform.python_version()}"
-
-
-def _raw(results: Mapping[str, Any]) -> Iterator[str]:
-    for session, document in results.items():
-        for row, figures in document["figures"].items():
-            if "seconds" not in figures:
-                continue
-            yield (
-                "| "
-                + " | ".join(
-                    (session, row, f"{figures['seconds']:.2f}", _parts(figures), _megabytes(figures))
-                )
-                + " |"
-            )
-
-
-def _parts(figures: Mapping[str, Any]) -> str:
-    if "stages" in figures and "runs" not in figures and len(figures["stages"]) <= 4:
-        cells = [
-            ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in stages.items() if seconds >= 0.1)
-            for stages in figures["stages"].values()
-        ]
-        return "; ".join(cells)
-    if "build" in figures:
-        return f"build {figures['build']:.1f}, push {figures['push']:.1f}"
-    runs = ", ".join(f"{seconds:.2f}" for seconds in figures.get("runs", ()))
-    return f"{runs}; of processor {figures['processor']:.2f}" if runs and "processor" in figures else runs
-
-
-def _megabytes(figures: Mapping[str, Any]) -> str:
-    return f"{figures['registry'] / 1e6:.0f} MB" if "registry" in figures else ""
+    return f"{os.cpu_count()} cores, {memory:.0f} GB of memory, Python {platform.python_version()}"
