@@ -22,7 +22,7 @@ from benchmarks.sessions import REPOSITORY, Figures, Site
 if TYPE_CHECKING:
     from benchmarks.rig import Registry, Store
 
-ROUNDS = 5
+ROUNDS = 3
 STORES: tuple[Store, ...] = ("containerd", "overlay2")
 KINDS = ("ours", "plain", "uv")
 
@@ -68,6 +68,8 @@ def _peers(site: Site, engine: Engine) -> dict[str, dict[str, str]]:
                 found[kind][name] = f"{REPOSITORY}/{kind}:{name}"
                 compression = "gzip" if kind == "plain" else "zstd"  # gzip is what `docker push` sends
                 push_buildkit(engine, context, found[kind][name], "push=true,unpack=false", compression)
+                engine.docker("image", "rm", found[kind][name])
+                engine.docker("builder", "prune", "--all", "--force")  # one peer on the disk at a time
                 site.say(f"{found[kind][name]} is in the registry")
     return found
 

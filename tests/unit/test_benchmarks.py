@@ -149,7 +149,7 @@ def test_every_session_has_a_plan() -> None:
         "pulls",
         "ours-family",
     } <= builds.plan_of(site).keys()
-    assert ROUNDS == 5
+    assert ROUNDS >= 3
     for plan in (sessions.FULL, sessions.SMALL):
         assert len(site.cells(plan.family)) >= 3, "their locks fit their matrices"
 
