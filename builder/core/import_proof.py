@@ -7,8 +7,8 @@ decided is no finding.
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import KW_ONLY, dataclass, field, replace
+from types import ModuleType
 
 from builder.core import python_names
 from builder.core.module_names import BY_OLD_PROTOC, Called, Effects, ModuleNames, Taken
@@ -23,6 +23,18 @@ _SOURCE = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+
 _COMPILED = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)(?:\.[\w-]+)*\.(?:so|pyc)")
 _FOLDER = re.compile(r"(?:[^/]+\.data/(?:pure|plat)lib/)?(?P<module>(?:\w+/)*\w+)/[^/]*")
 _MOST_MODULES = 40_000
+_OF_EACH_MODULE = frozenset(
+    {
+        *dir(ModuleType),
+        *vars(ModuleType("module")),
+        "__builtins__",
+        "__cached__",
+        "__file__",
+        "__path__",
+        "__warningregistry__",
+    }
+)
+"""What no source of a module says, and each has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,34 +118,37 @@ def wheel_files(name: str, version: str, paths: Iterable[str]) -> WheelFiles:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Missing:
-    """What an import of ``root`` ends with."""
+    """What an import ends with; whose it is is said once the walk has come there."""
 
-    root: str
-    """The distribution whose import comes there, the first one of several."""
-    taker: str
-    """The distribution whose module takes what is missing."""
-    path: str
+    taking: str
+    """The module that takes it: where a function is called, it may be another's."""
     line: int
-    giver: str
-    """The distribution that lacks it; empty if no distribution has a module of that name, :data:`PYTHON` if
-    it is one of the standard library's."""
     module: str
     name: str | None
     """None where the module itself is missing."""
+    _: KW_ONLY
     used: bool = False
     """Whether it is an attribute that is evaluated, and no import statement."""
     argument: str = ""
     """An argument that it is called with, and does not take; it is there itself then."""
-    chain: tuple[str, ...] = ()
-    """Modules on the way from the outermost one to the one that takes it."""
     because: tuple[tuple[str, str | None], ...] = ()
     """(module, name) that are lacking, too, so that it comes to this: the imports of a ``try``."""
-    generated: str = ""
-    """The protobuf that made the module, which the one of the set refuses; nothing lacks then."""
     doubt: bool = False
     """Whether the module puts names together, of which this may be one: if nobody wrote it there before."""
+    generated: str = ""
+    """The protobuf that made the module, which the one of the set refuses; nothing lacks then."""
+    root: str = ""
+    """The distribution whose import comes there, the first one of several."""
+    taker: str = ""
+    """The distribution whose module takes what is missing."""
+    path: str = ""
+    giver: str = ""
+    """The distribution that lacks it; empty if no distribution has a module of that name, :data:`PYTHON` if
+    it is one of the standard library's."""
+    chain: tuple[str, ...] = ()
+    """Modules on the way from the outermost one to the one that takes it."""
     older: str = ""
     """The newest older release of ``giver`` that has it, if somebody looked."""
 
@@ -157,28 +172,12 @@ class _Owned:
     package: bool
 
 
-class Lacked(NamedTuple):
-    """What one module lacks when it is executed."""
-
-    module: str
-    """The one that takes it: a function that is called may be another's."""
-    line: int
-    lacked: str
-    name: str | None
-    used: bool = False
-    argument: str = ""
-    because: tuple[tuple[str, str | None], ...] = ()
-    """What else is lacking, so that it comes to this: (module, name)."""
-    doubt: bool = False
-    generated: str = ""
-
-
 @dataclass(frozen=True)
 class Executed:
     """What one module does when it is executed."""
 
     executed: list[str] = field(default_factory=list)
-    lacks: list[Lacked] = field(default_factory=list)
+    lacks: list[Missing] = field(default_factory=list)
 
 
 @dataclass
@@ -233,7 +232,7 @@ class ImportSet:
 
     def has(self, module: str, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> bool | None:
         """Whether ``from module import name`` finds something; None if nobody knows."""
-        if name.startswith("__") or self.there(f"{module}.{name}"):
+        if name in _OF_EACH_MODULE or self.there(f"{module}.{name}"):
             return True
         found = self.names(module)
         if found is None or len(seen) > _DEEPEST:
@@ -242,6 +241,9 @@ class ImportSet:
             return True
         if self.says_gone(module, name):
             return False
+        made = self._made(found, module, name)
+        if made is not False:
+            return made
         if found.lazy and not found.anything:
             owner = self.owner(module)
             answer = self.mentions(owner, name) if owner is not None else None
@@ -253,6 +255,16 @@ class ImportSet:
             answers = [self._by_star(star, name, inner) for star in stars]
             answer = True if True in answers else None if None in answers else False
         return None if answer and found.lazy else answer
+
+    def _made(self, found: ModuleNames, module: str, name: str) -> bool | None:
+        """Whether another module's function, which made ``__getattr__``, lets it give a name."""
+        for of, maker in found.makers:
+            other = self.names(of)
+            if other is None or maker not in other.tables:
+                return None
+            if f"{module}:{name}" in other.tables[maker]:
+                return True
+        return False
 
     def says_gone(self, module: str, name: str) -> bool:
         """Whether a module says itself that it has a name no more."""
@@ -305,7 +317,7 @@ class ImportSet:
         found, owner = self.names(module), self.owner(module)
         if found is None or owner is None or not found.anything or self.there(f"{module}.{name}"):
             return False
-        if name in found.names or name.startswith("__") or self.mentions(owner, name) is not False:
+        if name in found.names or name in _OF_EACH_MODULE or self.mentions(owner, name) is not False:
             return False
         return all(self._by_star(star, name, frozenset({(module, name)})) is False for star in found.stars)
 
@@ -357,7 +369,7 @@ class ImportSet:
                 self._take(module, found, found.executed, outcome)
                 if found.generated is not None and self.refuses(found.generated):
                     text = ".".join(map(str, found.generated))
-                    outcome.lacks.append(Lacked(module, 1, *_PROTOBUF, generated=text))
+                    outcome.lacks.append(Missing(module, 1, *_PROTOBUF, generated=text))
             self._outcomes[module] = outcome
         return self._outcomes[module]
 
@@ -414,7 +426,7 @@ class ImportSet:
         for use in effects.used:
             if use.pythons & bit and (lack := self._attribute(found, use.alias, use.chain)):
                 at, name, doubt = lack
-                outcome.lacks.append(Lacked(module, use.line, at, name, used=True, doubt=doubt))
+                outcome.lacks.append(Missing(module, use.line, at, name, used=True, doubt=doubt))
         for call in effects.called:
             if call.pythons & bit:
                 self._call(module, found, call, outcome, depth)
@@ -424,7 +436,7 @@ class ImportSet:
                 inner = Executed()
                 self._take(module, found, instead, inner, depth)
                 outcome.executed.extend(inner.executed)
-                outcome.lacks.extend(one._replace(because=(why[0], *one.because)) for one in inner.lacks)
+                outcome.lacks.extend(replace(one, because=(why[0], *one.because)) for one in inner.lacks)
 
     def fails(self, one: Taken) -> tuple[str, str | None] | None:
         """What an import certainly lacks: a module, and None or a name of it."""
@@ -443,11 +455,11 @@ class ImportSet:
     def _take_one(self, module: str, one: Taken, outcome: Executed) -> None:
         lack = self.fails(one)
         if lack is not None:
-            outcome.lacks.append(Lacked(module, one.line, *lack))
+            outcome.lacks.append(Missing(module, one.line, *lack))
             if lack[1] is None:
                 return
         elif one.name is not None and one.name != "*" and self.unsaid(one.module, one.name):
-            outcome.lacks.append(Lacked(module, one.line, one.module, one.name, doubt=True))
+            outcome.lacks.append(Missing(module, one.line, one.module, one.name, doubt=True))
         outcome.executed.append(one.module)
         if one.name is None or one.name == "*" or lack is not None:
             return
@@ -468,7 +480,7 @@ class ImportSet:
         if of is None:
             return
         if self.owner(there) != self.owner(module) and (wrong := _wrong(of, name, call)):
-            outcome.lacks.append(Lacked(module, call.line, there, name, used=True, argument=wrong))
+            outcome.lacks.append(Missing(module, call.line, there, name, used=True, argument=wrong))
             return
         if name in of.functions and (there, name) not in self._followed and depth < _MOST_CALLS:
             self._followed.add((there, name))
@@ -578,26 +590,13 @@ class _Walk:
 
     def lacking(self, module: str, outcome: "Executed") -> Iterator[Missing]:
         for one in outcome.lacks:
-            taker, giver = self.every.owner(one.module), self.every.giver(one.lacked, one.name)
+            taker, giver = self.every.owner(one.taking), self.every.giver(one.module, one.name)
             if taker is None or giver is None or giver == taker:
                 continue
             self.pairs[taker, giver] += 1
             if self.pairs[taker, giver] <= _MOST_OF_PAIR:
-                yield Missing(
-                    root=self.roots[module],
-                    taker=taker,
-                    path=self.every.path(one.module),
-                    line=one.line,
-                    giver=giver,
-                    module=one.lacked,
-                    name=one.name,
-                    used=one.used,
-                    argument=one.argument,
-                    because=one.because,
-                    doubt=one.doubt,
-                    generated=one.generated,
-                    chain=self.chain(module),
-                )
+                path, chain = self.every.path(one.taking), self.chain(module)
+                yield replace(one, root=self.roots[module], taker=taker, path=path, giver=giver, chain=chain)
 
     def execute(self, module: str, by: str | None, root: str) -> None:
         """A module is executed after all that it lies in."""

@@ -3,7 +3,9 @@
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
 
+_End = Literal["raises", "goes on", "unknown"]
 MAKERS = frozenset({"attach", "_attach", "deprecation_getattr", "_deprecation_getattr"})
 """Functions that make a ``__getattr__`` of tables: scientific-python's lazy loader, and JAX's."""
 
@@ -40,23 +42,46 @@ def names_gone(tree: ast.Module, text: str) -> tuple[set[str], set[str]]:
     return gone, elsewhere
 
 
-def names_given(tree: ast.Module, text: str) -> set[str] | None:
+class Given(NamedTuple):
+    """What a module's ``__getattr__`` returns something for."""
+
+    names: set[str]
+    makers: set[str]
+    """Functions that made the part of it which gives more, each called with the module's name alone."""
+
+
+def names_given(tree: ast.Module, text: str) -> Given | None:
     """The names for which ``__getattr__`` returns something; None if they are not known."""
-    found, made = set[str](), 0
+    every: list[Given | None] = []
+    tables = _Tables(tree, text)
     for node in of_module(tree.body):
-        one: set[str] | None = None
         if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
-            one = _of_function(node, _Tables(tree, text))
+            every.append(_of_function(node, tables))
         elif isinstance(node, ast.ClassDef) and node.name == "__getattr__":
-            one = _of_class(node)
+            every.append(_of_class(node))
         elif isinstance(node, ast.Assign) and _binds_getattr(node.targets):
-            one = _of_maker(node.value, _Tables(tree, text))
-        else:
+            every.append(_of_maker(node.value, tables))
+    return every[0] if len(every) == 1 else None
+
+
+def names_made(tree: ast.Module, text: str) -> dict[str, tuple[str, ...]]:
+    """By the functions that make a ``__getattr__`` of a module's name: what it gives, as ``module:name``.
+
+    That is pydantic's ``getattr_migration``.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef) or len(node.args.args) != 1 or node.decorator_list:
             continue
-        if one is None:
-            return None
-        found, made = found | one, made + 1
-    return found if made == 1 else None
+        inner = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+        last = node.body[-1]
+        if len(inner) != 1 or not isinstance(last, ast.Return) or not isinstance(last.value, ast.Name):
+            continue
+        if last.value.id == inner[0].name and len(inner[0].args.args) == 1:
+            asked = _Asked(_Tables(tree, text), inner[0].args.args[0].arg, module=node.args.args[0].arg)
+            if asked.block(inner[0].body) == "raises" and not asked.makers:
+                found[node.name] = tuple(sorted(asked.found))
+    return found
 
 
 def _binds_getattr(targets: list[ast.expr]) -> bool:
@@ -115,27 +140,40 @@ class _Tables:
         target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else loop.target
         if len(value.generators) > 1 or not isinstance(rows, ast.List | ast.Tuple) or loop.ifs:
             return None
-        if (
-            not isinstance(target, ast.Name)
-            or not isinstance(value.key, ast.Name)
-            or target.id != value.key.id
-        ):
+        if not isinstance(target, ast.Name):
             return None
         firsts = [one.elts[0] if isinstance(one, ast.Tuple) and one.elts else one for one in rows.elts]
-        return self.texts(ast.List(elts=firsts))
+        found = self.texts(ast.List(elts=firsts))
+        if found is None or (isinstance(value.key, ast.Name) and value.key.id == target.id):
+            return found
+        parts = value.key.values if isinstance(value.key, ast.JoinedStr) else []
+        inner = [one for one in parts if not isinstance(one, ast.Constant)]
+        if not inner or any(_formatted(one) != target.id for one in inner):
+            return None
+        return {
+            "".join(str(one.value) if isinstance(one, ast.Constant) else text for one in parts)
+            for text in found
+        }
+
+
+def _formatted(part: ast.expr) -> str | None:
+    """The variable that a part of a formatted text is, as it is."""
+    if not isinstance(part, ast.FormattedValue) or part.conversion != -1 or part.format_spec is not None:
+        return None
+    return part.value.id if isinstance(part.value, ast.Name) else None
 
 
 _COPIES = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
 
 
-def _of_function(function: ast.FunctionDef, tables: _Tables) -> set[str] | None:
+def _of_function(function: ast.FunctionDef, tables: _Tables) -> Given | None:
     if len(function.args.args) != 1 or function.decorator_list:
         return None
-    found: set[str] = set()
-    return found if _block(function.body, function.args.args[0].arg, tables, found) else None
+    asked = _Asked(tables, function.args.args[0].arg)
+    return Given(asked.found, asked.makers) if asked.block(function.body) == "raises" else None
 
 
-def _of_class(made: ast.ClassDef) -> set[str] | None:
+def _of_class(made: ast.ClassDef) -> Given | None:
     """Matplotlib's ``@caching_module_getattr``, which gives what the class has."""
     decorators = {getattr(one, "attr", getattr(one, "id", "")) for one in made.decorator_list}
     if decorators != {"caching_module_getattr"}:
@@ -148,30 +186,142 @@ def _of_class(made: ast.ClassDef) -> set[str] | None:
             found |= {target.id for target in one.targets if isinstance(target, ast.Name)}
         elif not isinstance(one, ast.Expr | ast.Pass):
             return None
-    return found
+    return Given(found, set())
 
 
-def _block(body: list[ast.stmt], name: str, tables: _Tables, found: set[str]) -> bool:
-    """Whether these statements raise for every name but those that they add to ``found``."""
-    for statement in body:
-        if isinstance(statement, ast.Raise):
-            return True
-        if isinstance(statement, ast.If):
-            gate = _gate(statement.test, name, tables)
-            if gate is not None:
-                found |= gate
-            elif any(isinstance(node, ast.Return) for node in ast.walk(statement)):
-                return False
-            if gate is not None and statement.orelse and _block(statement.orelse, name, tables, found):
-                return True
-            if any(isinstance(node, ast.Return) for part in statement.orelse for node in ast.walk(part)):
-                return False
-        elif not isinstance(statement, ast.Import | ast.ImportFrom | ast.Expr | ast.Assign) or any(
-            isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
-            for node in ast.walk(statement)
-        ):
+class _Asked:
+    """Follows what a ``__getattr__`` does with the name that it is asked for.
+
+    ``module``: the variable with the name of the module, if what it is asked for is told as ``module:name``.
+    """
+
+    def __init__(self, tables: _Tables, name: str, module: str = "") -> None:
+        self.tables, self.asked, self.module = tables, name, module
+        self.name = name if not module else ""
+        self.found, self.makers = set[str](), set[str]()
+        self.got: dict[str, set[str]] = {}
+        """Variables that are None but for these names."""
+        self.own: set[str] = set()
+        """Variables with what the module has."""
+
+    def block(self, body: list[ast.stmt]) -> _End:
+        """What these statements do for every name but those that they add to ``found``."""
+        end: _End
+        for statement in body:
+            match statement:
+                case ast.If():
+                    end = self._test(statement)
+                case ast.Assign() | ast.AnnAssign():
+                    end = "goes on" if self._assigned(statement) else "unknown"
+                case ast.Import() | ast.ImportFrom() | ast.Expr():
+                    end = "goes on"
+                case ast.Raise():
+                    end = "raises"
+                case ast.Try():
+                    end = "raises" if self._of_own(statement) else "unknown"
+                case ast.Return():
+                    end = self._deprecated(statement.value)
+                case _:
+                    end = "unknown"
+            if end != "goes on":
+                return end
+        return "goes on"
+
+    def _assigned(self, statement: ast.Assign | ast.AnnAssign) -> bool:
+        """Whether what is asked for stays what it is."""
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        bound = {
+            node.id
+            for one in targets
+            for node in ast.walk(one)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        if bound & {self.asked, self.module, self.name, *self.got, *self.own}:
             return False
-    return False
+        if len(bound) != 1 or not isinstance(targets[0], ast.Name):
+            return True
+        match statement.value:
+            case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[ast.Name(id=self.name)]):
+                if (names := self.tables.texts(table)) is not None:
+                    self.got |= dict.fromkeys(bound, names)
+            case ast.JoinedStr(values=[first, ast.Constant(value=":"), second]):
+                if (_formatted(first), _formatted(second)) == (self.module, self.asked):
+                    (self.name,) = bound
+            case ast.Attribute(value=ast.Subscript(value=ast.Attribute(attr="modules")), attr="__dict__"):
+                self.own |= bound
+            case _:
+                pass
+        return True
+
+    def _test(self, statement: ast.If) -> _End:
+        returns = any(isinstance(node, ast.Return) for one in statement.body for node in ast.walk(one))
+        match statement.test:
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+                if name in self.got and not statement.orelse and self._left_to(statement.body):
+                    self.found |= self.got[name]
+                    return "raises"
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.NotIn()], comparators=[table]):
+                names = self.tables.texts(table) if name == self.name else None
+                if names is not None and not returns and isinstance(statement.body[-1], ast.Raise):
+                    self.found |= names
+                    return "raises"
+            case ast.Compare(left=ast.Name(), ops=[ast.In()], comparators=[ast.Name(id=name)]):
+                if name in self.own and not statement.orelse:
+                    return "goes on"
+            case _:
+                pass
+        gate = _gate(statement.test, self.name, self.tables)
+        if gate is None:
+            after = any(isinstance(node, ast.Return) for one in statement.orelse for node in ast.walk(one))
+            return "unknown" if returns or after else "goes on"
+        if returns or not isinstance(statement.body[-1], ast.Raise):
+            self.found |= gate
+        return self.block(statement.orelse)
+
+    def _of_own(self, statement: ast.Try) -> bool:
+        """``try: return globals()[name]``, and an error without it."""
+        match statement.body:
+            case [
+                ast.Return(
+                    value=ast.Subscript(
+                        value=ast.Call(func=ast.Name(id="globals")), slice=ast.Name(id=self.name)
+                    )
+                )
+            ]:
+                return all(isinstance(one.body[-1], ast.Raise) for one in statement.handlers)
+            case _:
+                return False
+
+    def _deprecated(self, value: ast.expr | None) -> _End:
+        """SciPy's ``_sub_module_deprecation(all=__all__, attribute=name)``, which gives what is in a list."""
+        given = {one.arg: one.value for one in value.keywords} if isinstance(value, ast.Call) else {}
+        names = self.tables.texts(given.get("all"))
+        asked = given.get("attribute")
+        if names is None or not isinstance(asked, ast.Name) or asked.id != self.name:
+            return "unknown"
+        self.found |= names
+        return "raises"
+
+    def _left_to(self, body: list[ast.stmt]) -> bool:
+        """Whether this raises, or asks another ``__getattr__``."""
+        match body:
+            case [ast.Raise()]:
+                return True
+            case [ast.Return(value=ast.Call(func=ast.Name(id=other), args=[ast.Name(id=self.name)]))]:
+                maker = maker_of(self.tables.value(ast.Name(id=other)))
+                self.makers |= {maker} if maker else set()
+                return maker is not None
+            case _:
+                return False
+
+
+def maker_of(value: ast.expr | None) -> str | None:
+    """``maker`` of ``maker(__name__)``."""
+    match value:
+        case ast.Call(func=ast.Name(id=maker), args=[ast.Name(id="__name__")], keywords=[]):
+            return maker
+        case _:
+            return None
 
 
 def _gate(test: ast.expr, name: str, tables: _Tables) -> set[str] | None:
@@ -197,15 +347,18 @@ def _gate(test: ast.expr, name: str, tables: _Tables) -> set[str] | None:
     return None
 
 
-def _of_maker(value: ast.expr, tables: _Tables) -> set[str] | None:
+def _of_maker(value: ast.expr, tables: _Tables) -> Given | None:
     if not isinstance(value, ast.Call):
         return None
     name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+    names: set[str] | None = None
     if name in {"attach", "_attach"}:
-        return _attached(value, tables)
-    if name in MAKERS and len(value.args) == 2 and not value.keywords:
-        return _not_gone(tables.value(value.args[1]))
-    return None
+        names = _attached(value, tables)
+    elif name in MAKERS and len(value.args) == 2 and not value.keywords:
+        names = _not_gone(tables.value(value.args[1]))
+    elif (maker := maker_of(value)) is not None:
+        return Given(set(), {maker})
+    return Given(names, set()) if names is not None else None
 
 
 def _attached(call: ast.Call, tables: _Tables) -> set[str] | None:

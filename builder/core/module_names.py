@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from builder.core import python_names
-from builder.core.lazy_names import MAKERS, names_given, names_gone, of_module
+from builder.core.lazy_names import MAKERS, maker_of, names_given, names_gone, names_made, of_module
 from builder.core.module_additions import LARGEST, additions_of
 from builder.core.own_names import own_names
 from builder.core.python_names import OF_PYTHON
@@ -170,7 +170,9 @@ class ModuleNames:
     gone_tables: tuple[tuple[str, str], ...] = ()
     """(module, name) of tables of more such names."""
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Its own tables of that kind, ``__name__ = {"text": ...}``."""
+    """Its own tables of that kind, ``__name__ = {"text": ...}``, and what functions of it let others give."""
+    makers: tuple[tuple[str, str], ...] = ()
+    """(module, function) of those that make what its ``__getattr__`` gives, as ``module:name``."""
     executed: Effects = Effects()
     """By an import of it."""
     functions: Mapping[str, Effects] = field(default_factory=dict)
@@ -192,6 +194,7 @@ class ModuleNames:
             sorted(self.gone),
             self.gone_tables,
             dict(self.tables),
+            self.makers,
             self.executed.as_list(),
             {name: body.as_list() for name, body in self.functions.items()},
             dict(self.signatures),
@@ -201,8 +204,8 @@ class ModuleNames:
     @classmethod
     def of_list(cls, values: Sequence[Any]) -> "ModuleNames":
         """Raises ValueError or TypeError for what :meth:`as_list` did not write."""
-        names, bound, stars, public, anything, submodules, lazy, gone, gone_tables, tables, *rest = values
-        executed, functions, signatures, generated = rest
+        names, bound, stars, public, anything, submodules, lazy, gone, gone_tables, *rest = values
+        tables, makers, executed, functions, signatures, generated = rest
         return cls(
             names=frozenset(names),
             bound={name: tuple(target) for name, target in bound.items()},
@@ -214,6 +217,7 @@ class ModuleNames:
             gone=frozenset(gone),
             gone_tables=tuple((of, name) for of, name in gone_tables),
             tables={name: tuple(texts) for name, texts in tables.items()},
+            makers=tuple((of, name) for of, name in makers),
             executed=Effects.of_list(executed),
             functions={name: Effects.of_list(body) for name, body in functions.items()},
             signatures={
@@ -278,6 +282,7 @@ class _Reader:
         }
         self.names |= self.globals
         self.submodules = self.anything = self.lazy = False
+        self.makers: set[str] = set()
 
     def texts(self, tree: ast.Module) -> None:
         """What the text alone tells, functions aside that :mod:`.lazy_names` knows."""
@@ -316,18 +321,20 @@ class _Reader:
 
     def read(self, tree: ast.Module) -> ModuleNames:
         self.texts(tree)
+        given = names_given(tree, self.text) if "__getattr__" in self.text else None
+        self.makers = given.makers if given is not None else set()
         self.block(tree.body, ALWAYS)
         gone, tables = set[str](), set[str]()
         if "__getattr__" in self.names:
             gone, tables = names_gone(tree, self.text)
-            given = names_given(tree, self.text)
             self.anything |= given is None
-            self.names |= given or set()
+            self.names |= given.names if given is not None else set()
         if self.lazy:
             texts = (one.value for one in ast.walk(tree) if isinstance(one, ast.Constant))
             self.names |= {text for text in texts if isinstance(text, str) and text.isidentifier()}
         if len(self.names) > _MOST_NAMES:
             return UNREAD
+        made = names_made(tree, self.text) if "__dict__" in self.text else {}
         known = self.defined
         bound: dict[str, tuple[str, str | None]] = {}
         for name, targets in self.targets.items():
@@ -336,6 +343,7 @@ class _Reader:
                 continue
             if only[0].partition(".")[0] not in OF_PYTHON or only[0] in python_names.VARIES:
                 bound[name] = only
+        self.anything |= not all(one in bound and bound[one][1] for one in self.makers)
         return ModuleNames(
             names=frozenset(self.names),
             bound=bound,
@@ -348,7 +356,10 @@ class _Reader:
             gone_tables=tuple(
                 (of, name) for one in sorted(tables) for of, name in [bound.get(one, ("", None))] if name
             ),
-            tables=_written(tree),
+            tables=_written(tree) | made,
+            makers=tuple(
+                (of, name) for one in sorted(self.makers) for of, name in [bound.get(one, ("", None))] if name
+            ),
             executed=self.out.effects(bound, known),
             functions=self.bodies(bound, known),
             signatures=self.signatures(),
@@ -424,7 +435,7 @@ class _Reader:
                 elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del) and not self.shadows:
                     self.sure.pop(node.id, None)
                 elif isinstance(node, ast.Call) and _changes_module(node):
-                    if _called(node) == "_LazyModule" and self.lazy:
+                    if (_called(node) == "_LazyModule" and self.lazy) or maker_of(node) in self.makers:
                         continue
                     self.anything = self.submodules = True
             if pythons:

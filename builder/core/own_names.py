@@ -61,10 +61,9 @@ def _stored(node: ast.AST, above: Mapping[int, ast.AST]) -> tuple[set[str], bool
     """What a use of the dictionary stores in it, and whether that is not known."""
     parent = above[id(node)]
     if isinstance(parent, ast.Subscript) and parent.value is node:
-        known = isinstance(parent.slice, ast.Constant) and isinstance(parent.slice.value, str)
         if isinstance(parent.ctx, ast.Load | ast.Del):
             return set(), False
-        return ({parent.slice.value}, False) if known else (set(), True)  # type: ignore[attr-defined]
+        return _keys(parent.slice, above)
     if isinstance(parent, ast.Attribute) and parent.attr not in _READS:
         return _updated(parent, above.get(id(parent)))
     read = isinstance(parent, ast.Attribute | ast.Compare)
@@ -72,6 +71,23 @@ def _stored(node: ast.AST, above: Mapping[int, ast.AST]) -> tuple[set[str], bool
     if isinstance(parent, ast.Call) and parent.func is not node:
         read |= isinstance(parent.func, ast.Name) and parent.func.id in _READ_BY
     return set(), not read
+
+
+def _keys(key: ast.expr, above: Mapping[int, ast.AST]) -> tuple[set[str], bool]:
+    """The texts that a key may be: one, or those of the list that a loop goes over."""
+    if isinstance(key, ast.Constant):
+        return ({key.value}, False) if isinstance(key.value, str) else (set(), True)
+    loop: ast.AST | None = above.get(id(key))
+    while isinstance(key, ast.Name) and loop is not None and not isinstance(loop, _FUNCTIONS):
+        if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) and loop.target.id == key.id:
+            rows = loop.iter.elts if isinstance(loop.iter, ast.List | ast.Tuple) else []
+            texts = {one.value for one in rows if isinstance(one, ast.Constant)}
+            found = {text for text in texts if isinstance(text, str)}
+            stored = [one for one in ast.walk(loop) if isinstance(one, ast.Name) and one.id == key.id]
+            once = sum(isinstance(one.ctx, ast.Store) for one in stored) == 1
+            return (found, False) if rows and len(found) == len(rows) and once else (set(), True)
+        loop = above.get(id(loop))
+    return set(), True
 
 
 def _updated(method: ast.Attribute, call: ast.AST | None) -> tuple[set[str], bool]:

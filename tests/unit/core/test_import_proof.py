@@ -109,7 +109,7 @@ def test_a_name_that_is_taken_for_certain_and_is_not_there(taker) -> None:
         "from giver import x",
         "from giver import sub",
         "import giver.sub",
-        "from giver import __version__",
+        "from giver import __doc__",
         "try:\n    from giver import gone\nexcept ImportError:\n    gone = None",
         "try:\n    from giver import gone\nexcept Exception:\n    pass",
         "try:\n    from giver import gone\nexcept:\n    pass",
@@ -192,6 +192,16 @@ def test_what_may_not_be_taken_is_not_asked_for(taker) -> None:
         "import sys\ng(sys.modules[__name__])",
         "locals()['gone'] = 1",
         "exec('gone = 1')",
+        "for n in ['a', 'gone']:\n    globals()[n] = 1",
+        "for n in ['a']:\n    n = f()\n    globals()[n] = 1",
+        "def __getattr__(n):\n    if n == 'x':\n        return 1\n    elif f(n):\n        return 2\n    raise AttributeError",
+        "T = {'x': 1}\ndef __getattr__(n):\n    v = T.get(n)\n    if v is None:\n        return f(n)\n    return v",
+        "T = {'x': 1}\ndef __getattr__(n):\n    if n not in T:\n        f()\n    return T[n]",
+        "def __getattr__(n):\n    n = f(n)\n    raise AttributeError",
+        "from .moves import other\n__getattr__ = other(__name__)",
+        "from .moves import move\n__getattr__ = move('giver')",
+        "def __getattr__(n):\n    return _deprecated(all=['gone'], attribute=n)",
+        "def __getattr__(n):\n    return _deprecated(all=TABLE, attribute=n)",
         "import sys\nsys.modules[__name__] = object()",
         "import sys\nsetattr(sys.modules[__name__], 'gone', 1)",
         "from sys import modules\nmodules[__name__] = 1",
@@ -212,9 +222,22 @@ def test_what_may_be_there_is_taken_to_be_there(giver) -> None:
         "giver/compiled.cpython-312-x86_64-linux-gnu.so": "",
         "giver/star.py": "from .inner import *\n__all__ = ['x'] + f()\n",
         "giver/inner.py": "gone = 1\n",
+        "giver/moves.py": MOVES.replace("return 3", "return f(n)"),
     }
     assert lacks("from giver import gone", files) == []
     assert lacks("import giver\ngiver.gone", files) == []
+
+
+MOVES = (
+    "T = {f'giver:{n}': 'other' for n in ('moved', 'x')}\nREMOVED = {'giver:gone'}\n"
+    "def move(module):\n    from .errors import E\n    def wrapper(n):\n"
+    "        path = f'{module}:{n}'\n        if path in T.keys():\n            return 3\n"
+    "        if path in REMOVED:\n            raise E(path)\n        d = sys.modules[module].__dict__\n"
+    "        if n in d:\n            return d[n]\n        raise AttributeError(n)\n    return wrapper\n"
+    "def other(module):\n    def wrapper(n):\n        d = sys.modules[module].__dict__\n"
+    "        return d.get(n)\n    return wrapper\n"
+)
+"""As pydantic tells of what it moved."""
 
 
 @pytest.mark.parametrize(
@@ -222,6 +245,14 @@ def test_what_may_be_there_is_taken_to_be_there(giver) -> None:
     [
         "from .sub import *",
         "from .named import *",
+        "for n in ['a', 'b']:\n    globals()[n] = 1",
+        "def __getattr__(n):\n    if n == 'x':\n        return 1\n    elif n == 'y':\n        return 2\n    raise AttributeError",
+        "T = {'x': 1}\ndef __getattr__(n):\n    if n not in T:\n        raise AttributeError\n    return T[n]",
+        "T = {'x': 1}\ndef __getattr__(n):\n    v = T.get(n)\n    if v is None:\n        raise AttributeError\n    return v",
+        "def __getattr__(n):\n    if n in ['x']:\n        return 1\n    try:\n        return globals()[n]\n    except KeyError:\n        raise AttributeError",
+        "from .moves import move\n__getattr__ = move(__name__)",
+        "from .moves import move\n_old = move(__name__)\nT = {'x': 1}\ndef __getattr__(n):\n    v = T.get(n)\n    if v is None:\n        return _old(n)\n    return v",
+        "def __getattr__(n):\n    return _deprecated(all=['x'], attribute=n)",
         "def __getattr__(name):\n    if name == 'x':\n        return 1\n    raise AttributeError(name)",
         "T = {'x': 1}\ndef __getattr__(n):\n    if n in T:\n        return T[n]\n    else:\n        raise AttributeError",
         "import lazy_loader as lazy\n__getattr__, __dir__, __all__ = lazy.attach(__name__, ['sub'], {'sub': ['x']})",
@@ -245,9 +276,20 @@ def test_tables_of_names_are_read(giver) -> None:
         "giver/sub.py": "x = 1\n",
         "giver/named.py": "__all__ = ['x']\nx = gone = 1\n",
         "giver/tables.py": "__old__ = {'gone': 'use x'}\n",
+        "giver/moves.py": MOVES,
         "giver/compiled.so": "",
     }
     assert lacks("from giver import gone", files) == ["giver.gone"]
+    if "move(" in giver:
+        assert lacks("from giver import moved, x", files) == []
+
+
+def test_of_names_in_underscores_a_module_has_pythons_own_and_those_that_it_binds() -> None:
+    assert (
+        lacks("import giver\ngiver.__name__, giver.__file__, giver.__dict__, giver.__path__", "x = 1\n") == []
+    )
+    assert lacks("import giver\ngiver.__version__", "from .sub import x as __version__\n") == []
+    assert lacks("import giver\ngiver.__version_info__ >= (3, 13)", "x = 1\n") == ["giver.__version_info__"]
 
 
 def test_a_module_that_is_not_there_is_lacking_unless_something_may_put_it_there() -> None:

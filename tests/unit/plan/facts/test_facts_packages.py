@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from packaging.requirements import Requirement
 
 from builder.core.versions import key
 from builder.plan.facts.reading.observed import Truth, WheelTruth
@@ -12,6 +13,7 @@ from builder.plan.facts.rules.checking import check, check_candidate
 from builder.plan.facts.rules.compiled_packages import FIRST_STABLE
 from builder.plan.facts.rules.finding import Outcome
 from builder.plan.facts.tables import loader as tables
+from builder.verify.cudnn_verify.common.tables import read_patterns
 
 
 @pytest.fixture
@@ -247,3 +249,20 @@ def test_another_build_of_a_package_goes_with_the_release_and_not_with_the_build
     assert [found for found in check(cell) if found.rule == "pins"] == []
     other = replace(cell, pip=("torchvision==0.12.0+cu111",))
     assert any(found.rule == "pins" for found in check(other))
+
+
+@pytest.mark.parametrize("lacked", sorted(read_patterns()["python-askers"]))
+def test_what_the_probe_says_of_an_asker_the_rules_say_too(lacked) -> None:
+    """By one row of ``known-bad``, which ends at the release that asks no longer."""
+    mended = Requirement(read_patterns()["python-askers"][lacked])
+    (first,) = (clause.version for clause in mended.specifier)
+    rows = [
+        row
+        for row in tables.load().bad
+        if lacked in row.message.lower() and any(Requirement(one).name == mended.name for one in row.when)
+    ]
+    assert len(rows) == 1
+    (when,) = (one for one in map(Requirement, rows[0].when) if one.name == mended.name)
+    assert f"<{first}" in str(when.specifier).split(",")
+    assert any(Requirement(one).name == lacked.partition(".")[0] for one in rows[0].when)
+    assert f"{mended.name} {first} or newer" in rows[0].remedy
