@@ -53,6 +53,34 @@ class LinkFile:
         )
 
 
+_PART = re.compile(r"(?P<length>\d+)|B(?P<tag>\d+)|[CD][0-5]")
+
+
+def stem(symbol: str) -> str | None:
+    """The name of a function of ``c10`` without its arguments, mangled; None for another symbol, a template.
+
+    Of https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling, nested names alone.
+    """
+    begins = re.match(r"_ZNK?3c10", symbol)
+    at, said = (begins.end(), begins[0]) if begins else (0, "")
+    while found := _PART.match(symbol, at) if said else None:
+        length = int(found["length"] or found["tag"] or 0)
+        if length > len(symbol):
+            return None
+        end = found.end() + length
+        said += symbol[at:end] if not found["tag"] else ""  # the tag tells the ABI of strings
+        at = end
+    return said if said and symbol[at : at + 1] == "E" else None
+
+
+def other_forms(asked: Iterable[str], defined: Iterable[str]) -> list[str]:
+    """Symbols that are asked for, and of whose functions only others are there: with other arguments, or
+    strings of another C++ ABI."""
+    there = set(defined)
+    stems = {stem(symbol) for symbol in there} - {None}
+    return sorted(symbol for symbol in asked if symbol not in there and stem(symbol) in stems)
+
+
 def link_file(read: Callable[..., bytes]) -> LinkFile | None:
     """A library's facts by its ``read``, as in :mod:`.elf`; None for what is none. Raises ValueError."""
     if elf_machine(read) is None:
@@ -88,6 +116,9 @@ class WheelLinks:
     """The files that an import opens; None: its extension modules or, without any, all of its libraries."""
     numpy: frozenset[str] = frozenset()
     """The newest major releases of NumPy that those libraries run with which ask for its C interface."""
+    torch: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Symbols of PyTorch's namespace ``c10``, by file: what PyTorch's own libraries define, what others ask
+    for."""
     unread: frozenset[str] = frozenset()
     """Files of which it is not known, or not surely, what they need: nothing that loads one is a yes."""
 

@@ -25,7 +25,7 @@ from builder.core.link import (
     import_framework,
     search_here,
 )
-from builder.core.link_set import LinkFile, WheelLinks, link_file, prove
+from builder.core.link_set import LinkFile, WheelLinks, link_file, other_forms, prove, stem
 
 NOTHING = Search([], {}, ["/lib"], [], "lib64", {}, True)
 SITE = "/venv/site-packages"
@@ -452,3 +452,27 @@ def test_a_hash_table_finds_what_the_table_of_symbols_has() -> None:
     start = time.process_time()
     assert facts.defines({*some, b"nobody_has_it", b""}) == some
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("symbol", "said"),
+    [
+        ("_ZN3c106detail14torchCheckFailEPKcS2_jRKSs", "_ZN3c106detail14torchCheckFail"),
+        ("_ZNK3c106Device3strB5cxx11Ev", "_ZNK3c106Device3str"),
+        ("_ZN3c105ErrorC2ENS_14SourceLocationESs", "_ZN3c105ErrorC2"),
+        ("_ZN3c10lsERSoNS_10DeviceTypeE", None),
+        ("_ZN3c104implIiE1fEv", None),
+        ("_ZN2at6Tensor3strEv", None),
+        ("_ZN3c10999999999999999999999f", None),
+        ("_ZN3c10", None),
+        ("", None),
+    ],
+)
+def test_the_name_of_a_function_without_its_arguments(symbol, said) -> None:
+    assert stem(symbol) == said
+
+
+def test_of_a_function_that_is_there_with_other_arguments_the_form_counts() -> None:
+    asked = ["_ZN3c101fEi", "_ZN3c101fEv", "_ZN3c101gEv"]
+    assert other_forms(asked, ["_ZN3c101fEv"]) == ["_ZN3c101fEi"], "of what is not there at all nobody knows"
+    assert other_forms(asked, []) == []

@@ -56,4 +56,5 @@ def _from_values(name: str, version: str, values: Mapping[str, Any]) -> WheelLin
         asks=frozenset(values["asks"]),
         unread=frozenset(unread),
         numpy=frozenset(map(str, values.get("numpy", ()))),
+        torch={path: frozenset(map(str, found)) for path, found in values.get("torch", {}).items()},
     )

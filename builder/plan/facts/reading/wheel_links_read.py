@@ -19,7 +19,7 @@ import requests
 from builder.core.elf import reader_of
 from builder.core.errors import CellError
 from builder.core.items import item
-from builder.core.link_set import LinkFile, link_file
+from builder.core.link_set import LinkFile, link_file, stem
 from builder.core.model import Wheel
 from builder.core.versions import canonical, requirement
 from builder.plan.facts.reading.binary import numpy_interface
@@ -45,6 +45,7 @@ _MOST_LIBRARIES, _MOST_READ = 4096, 96
 """Libraries of one wheel: of the largest 1,100; and those that are read, the smallest first."""
 _LONGEST = 4096
 """Characters of one name; a run path may have a hundred times as many: TensorFlow's has 21,537."""
+_MOST_SYMBOLS = 4000
 _THREADS = 8
 _LIBRARY = re.compile(r"(?:.*/)?[^/]+\.so(?:\.[\w.]+)?")
 _FIRST = 4
@@ -103,6 +104,7 @@ def _values(wheel: Wheel, archive: RemoteZip) -> dict[str, Any]:
         "digests": {one.filename: f"{one.CRC:08x}-{one.file_size}" for one in libraries},
         "partly": [],
         "numpy": [],
+        "torch": {},
     }
     if not libraries:
         return values
@@ -152,6 +154,18 @@ def _members(archive: RemoteZip, libraries: Sequence[ZipInfo], values: dict[str,
             facts = _by_names(content, entry.filename, whole=whole)
             values["partly"] += [entry.filename] if facts is not None else []
         known[entry.filename] = asdict(facts) if facts is not None else None
+        if whole and facts is not None and (symbols := _of_torch(content, entry.filename, facts)):
+            values["torch"][entry.filename] = symbols
+
+
+def _of_torch(content: bytes, path: str, facts: LinkFile) -> list[str]:
+    """The functions of ``c10`` that PyTorch's own small libraries define, and that others ask for."""
+    own = path.startswith("torch/lib/libc10")
+    if not own and not any(name.startswith(("libc10", "libtorch")) for name in facts.needed):
+        return []
+    found = library_of(content, PurePosixPath(path).name, whole=True)
+    symbols = (found.defined if own else found.undefined) if found is not None else ()
+    return sorted(symbol for symbol in symbols if stem(symbol) is not None)[:_MOST_SYMBOLS]
 
 
 def _exact(content: bytes) -> LinkFile | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from builder.core.cuda_libraries import CUDA_LIBRARY, NUMBERED
-from builder.core.link_set import FileProof, SetProof, WheelLinks, prove
+from builder.core.link_set import FileProof, SetProof, WheelLinks, other_forms, prove
 from builder.core.versions import major, release, short
 from builder.plan.facts.rules.compiled_packages import release_for, torch_of
 from builder.plan.facts.rules.finding import Finding, Outcome, Value, impossible, possible, unknown, warns
@@ -30,6 +30,32 @@ def links(stack: Stack) -> Iterator[Finding]:
                 f"a process that imports {wheel.label} has the runtimes of {both}: it is made for one of them"
             )
             yield warns(text, _read_of(wheel, "libcudart, by major", ", ".join(proof.runtimes[wheel.name])))
+    yield from _of_another_torch(wheels)
+
+
+def _of_another_torch(wheels: Iterable[WheelLinks]) -> Iterator[Finding]:
+    """Extensions that ask for functions of PyTorch which its ``libc10`` has in other forms alone."""
+    torch = next((wheel for wheel in wheels if wheel.name == "torch"), None)
+    defined = frozenset[str]().union(*torch.torch.values()) if torch is not None else frozenset[str]()
+    for wheel in wheels if torch is not None else ():
+        asking = {path: asked for path, asked in wheel.torch.items() if asked and wheel is not torch}
+        lacking = {path: found for path, asked in asking.items() if (found := other_forms(asked, defined))}
+        if not lacking or torch is None:
+            continue
+        path, (first, *_) = next(iter(sorted(lacking.items())))
+        abi = ", and for the other of its C++ ABIs" if "cxx11" in first and not _cxx11(defined) else ""
+        said = f"{wheel.label} was compiled for another PyTorch than {torch.label}{abi}"
+        values = (_read_of(wheel, path, first), _read_of(torch, "its libc10", "has it with other arguments"))
+        text = f"{said}, which has no {first}: {path} does not load"
+        row = load().packages.names.get(wheel.name)
+        if row is not None and not row.optional and lacking.keys() == asking.keys():
+            yield impossible(text, *values)
+        else:
+            yield unknown(f"{text}; whether {wheel.name} does without it is not known", *values)
+
+
+def _cxx11(symbols: Iterable[str]) -> bool:
+    return any("7__cxx11" in symbol for symbol in symbols)
 
 
 def _folders(wheels: Iterable[WheelLinks]) -> set[str]:

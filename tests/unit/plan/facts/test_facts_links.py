@@ -17,6 +17,7 @@ from builder.core.link_set import LinkFile, WheelLinks
 from builder.core.model import Cell, Pinned, RootfsBase
 from builder.pipeline import stages
 from builder.plan.facts.reading.cache import ReadingCache
+from builder.plan.facts.reading.observed import Truth, WheelTruth
 from builder.plan.facts.reading.wheel import reading_path
 from builder.plan.facts.reading.wheel_links import links_of
 from builder.plan.facts.reading.wheel_links_read import read_links
@@ -280,3 +281,38 @@ def test_a_wheel_on_no_record_that_was_compiled_for_numpy_1_is_refused(
     found = check(cell, readings.truth(cell, locked, links=True), only=("package-numpy",))
     assert [one.outcome.value for one in found] == outcomes
     assert all("kernels 1.0 was compiled for NumPy 1" in one.message for one in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "outcome", "says"),
+    [
+        ("torchaudio", "_ZN3c106detail14torchCheckFailEPKcRKNSt7__cxx1112basic_stringE", "possible", ""),
+        ("torchaudio", "_ZN3c106detail14torchCheckFailEPKcRKSs", "impossible", "audio/_C.so does not load"),
+        ("torchrl", "_ZN3c106detail14torchCheckFailEPKcRKSs", "unknown", "whether torchrl does without it"),
+        ("torchrl", "_ZN3c104moreEv", "possible", ""),
+    ],
+)
+def test_an_extension_of_another_pytorch_asks_for_functions_in_another_form(
+    cell, name, asked, outcome, says
+) -> None:
+    """torchaudio 2.4.1 and torchrl 0.5.0 beside PyTorch 2.9: before 2.7 it had the older ABI of strings."""
+    there = frozenset({"_ZN3c106detail14torchCheckFailEPKcRKNSt7__cxx1112basic_stringE"})
+    links = (
+        WheelLinks(name="torch", version="2.9.0", files={}, torch={"torch/lib/libc10.so": there}),
+        WheelLinks(name=name, version="1.0", files={}, torch={"audio/_C.so": frozenset({asked})}),
+    )
+    wheels = tuple(WheelTruth(name=one.name, version=one.version, file="f") for one in links)
+    found = check(cell, Truth(wheels=wheels, locked=True, links=links), only=("links",))
+    assert Outcome.of(found).value == outcome
+    assert says in "".join(one.message for one in found)
+
+
+def test_the_older_abi_of_strings_is_named(cell) -> None:
+    old, new = "_ZNK3c106Device3strEv", "_ZNK3c106Device3strB5cxx11Ev"
+    links = (
+        WheelLinks(name="torch", version="2.1.0", files={}, torch={"torch/lib/libc10.so": frozenset({old})}),
+        WheelLinks(name="torchtext", version="1.0", files={}, torch={"_C.so": frozenset({new})}),
+    )
+    wheels = tuple(WheelTruth(name=one.name, version=one.version, file="f") for one in links)
+    (found,) = check(cell, Truth(wheels=wheels, locked=True, links=links), only=("links",))
+    assert "another PyTorch than torch 2.1.0, and for the other of its C++ ABIs" in found.message
