@@ -17,7 +17,7 @@ from builder.pipeline.options import Gpus, LockOptions, RenderOptions
 from builder.pipeline.run_context import Locks, RunContext, open_context
 from builder.pipeline.schedule import CellRun, Hooks, walk_all
 from builder.plan.facts.reading import ReadingCache
-from builder.plan.facts.rules import Outcome, check
+from builder.plan.facts.rules import OF_SET, Outcome, check
 from builder.plan.facts.rules import Outcome as Judgement
 from builder.plan.facts.tables import load
 
@@ -59,7 +59,8 @@ def check_cell(cell_run: CellRun, context: RunContext, *, refuse: bool = True) -
 def prove_set(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse: bool) -> None:
     """Read what loader and interpreter go by of the wheels that were resolved, and judge the set by it.
 
-    Raises CellError for one that cannot load or be imported, unless it is not to ``refuse`` any.
+    Raises CellError for one that cannot load or be imported, or is known to fail, unless it is not to
+    ``refuse`` any.
     """
     readings = ReadingCache(mirrors=context.sources.mirrors, cache=context.stores.cache)
     cell_run.go_on()
@@ -70,7 +71,9 @@ def prove_set(cell_run: CellRun, context: RunContext, pinned: Pinned, *, refuse:
     cell_run.progress("reading what their modules import", quiet=False)
     readings.read_imports(pinned.cell, pinned, index)
     truth = readings.truth(pinned.cell, pinned, links=True)
-    for finding in check(pinned.cell, truth, only=("links", "imports", "package-numpy")):
+    if truth.unproven is not None:
+        cell_run.note(f"not wholly proven that the wheels load: {truth.unproven}", warning=True)
+    for finding in check(pinned.cell, truth, only=OF_SET):
         said = f"{finding.rule}: {finding.message}"
         if finding.outcome is Judgement.IMPOSSIBLE and refuse:
             problem = CellError(

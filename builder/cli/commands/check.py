@@ -12,7 +12,7 @@ from builder.cli.console import Terminal, counted, human_bytes, print_json, say,
 from builder.cli.probing import ask_probe, is_text
 from builder.core.errors import CellError, NothingSelectedError, UsageError
 from builder.core.items import item
-from builder.core.model import Cell, Matrix, Pinned
+from builder.core.model import Cell, Matrix
 from builder.plan.facts.reading import ReadingCache, Truth
 from builder.plan.facts.rules import Finding, Outcome
 from builder.plan.facts.rules import check as check_cell
@@ -21,6 +21,7 @@ from builder.plan.matrix import Replacement, amend, cell_id, entry
 
 FAULT = "fault"
 """The rule of a finding on a cell that could not be judged."""
+_UNASKED = "whether the packages load and import was not asked"
 _MARKS = {
     Outcome.POSSIBLE: ("✓", "32"),
     Outcome.WARNS: ("!", "33"),
@@ -47,12 +48,12 @@ def check(
     """Exit 1 if a cell is impossible, or cannot be judged; with ``fix``, if nothing could be done for one."""
     loaded, cells = opt.choose(matrices, select, skip)
     cells = _on(cells, gpu)
-    found, read_ = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)
+    found, read_, unproven = _judge(loaded, cells, driver=driver, read=read, deep=deep, mirror=mirror)
     refused = [cell.id for cell, findings in found.items() if Outcome.of(findings) is Outcome.IMPOSSIBLE]
     helpless = _fix(loaded, found) if fix else refused
     helpless += [cell.id for cell, findings in found.items() if findings[:1] and findings[0].rule == FAULT]
     if json_:
-        print_json(_document(cells, found, read_), "cells")
+        print_json(_document(cells, found, read_, unproven), "cells")
         return 1 if helpless else 0
     if read_ is not None:
         size = human_bytes(read_["bytes"])
@@ -70,6 +71,9 @@ def check(
             show(f"    possible instead ({way_out}):", way_out.yaml.removesuffix("\n"))
     for text, number in Counter(_of_kernels(found)).items():
         show(f"in {counted(number, 'cell')}: {text}", hang=2)
+    open_ = [why for cell, why in unproven.items() if Outcome.of(found[cell]) is not Outcome.IMPOSSIBLE]
+    for why, number in Counter(filter(None, open_)).items():
+        show(f"in {counted(number, 'cell')}: {_UNASKED}: {why}", hang=2)
     if refused:
         show(f"{len(refused)} of {len(found)} impossible; `rtbuild explain CELL` says why")
     return 1 if helpless else 0
@@ -106,12 +110,14 @@ def explain(
             said = f"no cell matches '{cell}', and {neither.message}"
             raise NothingSelectedError(said, hint=none.hint) from neither
     (chosen,) = _on([chosen], gpu)
-    found, read_ = _judge(loaded, [chosen], driver=driver, read=read, deep=deep, mirror=mirror)
+    found, read_, unproven = _judge(loaded, [chosen], driver=driver, read=read, deep=deep, mirror=mirror)
     findings = found[chosen]
     if json_:
-        print_json(_document([chosen], found, read_), "cells")
+        print_json(_document([chosen], found, read_, unproven), "cells")
     else:
         show(verdict_text(chosen, findings).removesuffix("\n"))
+        if (why := unproven[chosen]) is not None and Outcome.of(findings) is not Outcome.IMPOSSIBLE:
+            show(f"{_UNASKED}: {why}")
     return 1 if Outcome.of(findings) is Outcome.IMPOSSIBLE else 0
 
 
@@ -129,9 +135,10 @@ def _judge(
     read: bool,
     deep: bool,
     mirror: list[str] | None,
-) -> tuple[dict[Cell, tuple[Finding, ...]], dict[str, Any] | None]:
-    """Findings of the rules by cell, from locks that fit and from metadata that was read. Cells of two
-    matrices may have one id.
+) -> tuple[dict[Cell, tuple[Finding, ...]], dict[str, Any] | None, dict[Cell, str | None]]:
+    """Findings of the rules by cell, from locks that fit and from metadata that was read; and why the proofs
+    by links and imports were not asked, with the command that asks them. Cells of two matrices may have one
+    id.
 
     ``read`` reads wheels and bases anew, ``deep`` up to 16 MiB of a wheel, and the figures of it are given,
     too; without them, earlier readings count, and no network is asked.
@@ -158,15 +165,21 @@ def _judge(
             "seconds": round(reading.seconds, 3),
         }
 
-    def judged(cell: Cell, pinned: Pinned | None) -> tuple[Finding, ...]:
+    found: dict[Cell, tuple[Finding, ...]] = {}
+    unproven: dict[Cell, str | None] = {}
+    for cell, pinned in pairs:
+        unproven[cell] = "no lock names their wheels; next: `rtbuild lock`"
         try:
             with item(cell.id):
                 truth = truths[cell] if cell in truths else readings.truth(cell, pinned, links=True)
-                return check_cell(cell, truth, driver=asked)
+                found[cell] = check_cell(cell, truth, driver=asked)
         except CellError as error:
-            return (Finding(Outcome.UNKNOWN, error.message, rule=FAULT),)
-
-    return {cell: judged(cell, pinned) for cell, pinned in pairs}, figures
+            found[cell] = (Finding(Outcome.UNKNOWN, error.message, rule=FAULT),)
+            continue
+        if pinned is not None:
+            why = "not all wheels of the lock were read; next: `rtbuild check --read --deep`"
+            unproven[cell] = why if truth.unproven is not None else None
+    return found, figures, unproven
 
 
 def _say_ignored(matrix: Matrix, cells: Sequence[Cell], entries: Mapping[str, LockEntry]) -> None:
@@ -179,7 +192,10 @@ def _say_ignored(matrix: Matrix, cells: Sequence[Cell], entries: Mapping[str, Lo
 
 
 def _document(
-    cells: Sequence[Cell], found: Mapping[Cell, tuple[Finding, ...]], read: dict[str, Any] | None
+    cells: Sequence[Cell],
+    found: Mapping[Cell, tuple[Finding, ...]],
+    read: dict[str, Any] | None,
+    unproven: Mapping[Cell, str | None],
 ) -> dict[str, Any]:
     rows = [
         {
@@ -188,6 +204,8 @@ def _document(
             "outcome": Outcome.of(found[cell]).old_name,
             "answer": Outcome.of(found[cell]).answer,
             "findings": [f.as_json() for f in found[cell]],
+            "proven": unproven[cell] is None,
+            **({"unproven": why} if (why := unproven[cell]) is not None else {}),
         }
         for cell in cells
     ]

@@ -14,6 +14,7 @@ from builder.core.model import Cell
 from builder.plan.facts.rules import Outcome, platform_of
 from builder.plan.resolve import (
     AskedMachine,
+    Proposal,
     ProposedMatrix,
     Wishes,
     needs_standalone,
@@ -126,15 +127,21 @@ def say_origins(found: ProposedMatrix, *, own: bool) -> None:
         cell = one.cell
         python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell)}"
         parts = ", ".join((*cell.frameworks, python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
-        proven = f"the resolver finds {one.wheels} wheels for it"
-        if one.unasked is not None:
-            proven = f"not through the resolver: {one.unasked}"
-        say(f"{number}. {parts}: {one.outcome.answer}; {proven}")
+        say(f"{number}. {parts}: {one.outcome.answer}; {_proven(one)}")
         for reason in one.sources:
             say(f"   from sources: {reason}")
         for finding in one.findings:
             if finding.outcome in {Outcome.WARNS, Outcome.UNKNOWN}:
                 say(f"   {finding.rule}: {finding.message}")
+
+
+def _proven(one: Proposal) -> str:
+    if one.unasked is not None:
+        return f"not through the resolver: {one.unasked}"
+    wheels = f"the resolver finds {one.wheels} wheels for it"
+    if one.unproven is not None:
+        return f"{wheels}; whether they load and import was not asked: {one.unproven}; `rtbuild lock` asks"
+    return f"{wheels}, and nothing in their files keeps them from loading"
 
 
 def document(found: ProposedMatrix) -> dict[str, Any]:
@@ -167,6 +174,8 @@ def document(found: ProposedMatrix) -> dict[str, Any]:
                 "answer": one.outcome.answer,
                 "resolved": one.unasked is None,
                 **({"wheels": one.wheels} if one.unasked is None else {"reason": one.unasked}),
+                "proven": one.unasked is None and one.unproven is None,
+                **({"unproven": one.unproven} if one.unasked is None and one.unproven is not None else {}),
                 "cell": one.cell.inputs() | {"gpus": list(one.cell.gpus)},
                 "sources": list(one.sources),
                 "findings": [finding.as_json() for finding in one.findings],

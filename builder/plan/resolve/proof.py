@@ -1,6 +1,7 @@
 """Sends cells that are possible by the rules through the resolver, which sees every other package."""
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +10,8 @@ from dataclasses import replace
 from builder.core.errors import NoSolutionError, NotKnownError, PackageIndexError
 from builder.core.model import Cell, Wheel
 from builder.core.versions import canonical, pinned, release, requirement, without_marker
-from builder.plan.facts.reading import Truth, system_of
-from builder.plan.facts.rules import Outcome, check
+from builder.plan.facts.reading import ReadingCache, Truth, system_of
+from builder.plan.facts.rules import OF_SET, Outcome, check
 from builder.plan.facts.tables import load
 from builder.plan.lock import requirements
 from builder.plan.resolve.solve import Demand, Proposal, distinct, search
@@ -23,21 +24,25 @@ SECONDS = 300.0
 """A last resort, for a person's question: a resolver that hangs. What was not asked by then is unknown."""
 MOST = 60
 """Proposals whose own indexes are asked."""
+PROOFS = 8
+"""Sets of wheels whose files are read: a count, too. A set takes seconds, and minutes on a slow line."""
 _AT_ONCE = 4
 _ABSENT = "was not found in the package registry"
 """uv's words for a package that no index has, on whichever Python."""
 _TURNS = 6
 """How often the resolver is asked for older versions than the rules refuse, on each of three Pythons."""
+BROKEN = "the wheels that were resolved cannot work together"
 _Silent = Callable[[Sequence[str]], str | None]
 
 
 def prove(
     proposals: Sequence[Proposal], demand: Demand, index: Index, limit: int
 ) -> tuple[list[Proposal], list[str]]:
-    """The first ``limit`` proposals that stand by the resolver of locks, and its reasons against others.
+    """The first ``limit`` proposals that stand by the resolver of locks, and the reasons against others.
 
-    A proposal stands if the resolver finds a set of wheels for it. If it could not be asked about one, that
-    stands, too, but only before the first for which it found wheels.
+    A proposal stands if the resolver finds a set of wheels for it, against which their files say nothing; of
+    a few sets they are read. If the resolver could not be asked about one, that stands, too, but only before
+    the first for which it found wheels.
 
     Raises NotKnownError if none stands when the time of the last resort is over.
     """
@@ -54,7 +59,7 @@ def prove(
 
         for url in (*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)):
             asked(url)  # they are read while uv resolves
-        prove_one = functools.partial(_ask, index=index, driver=demand.driver)
+        files = _Files(index)
         narrowed = []
         if not silent(demand.index):
             narrowed = _narrowed(proposals, demand, index, silent)
@@ -64,14 +69,17 @@ def prove(
         place = {proposal.cell: n for n, proposal in enumerate(ordered)}
         count = _AT_ONCE if narrowed else 1  # the first answer leaves uv the index's pages for the others
         left = QUESTIONS
-        while queue and left > 0 and len(standing) < limit:
-            if time.monotonic() - started > SECONDS:
+        while queue and left > 0 and len(standing) < limit and not files.ended:
+            if time.monotonic() - started - files.seconds > SECONDS:
                 if standing:
                     break
                 raise NotKnownError(f"unknown: stopped after {SECONDS:.0f} s", reasons=list(refused))
             batch, queue = queue[: min(count, left)], queue[min(count, left) :]
             count, left = _AT_ONCE, left - len(batch)
-            for one, answer in zip(batch, pool.map(prove_one, batch), strict=True):
+            answers = pool.map(lambda one: solved(one, index, demand.driver), batch)
+            pairs = zip(batch, answers, strict=True)
+            for one, found in itertools.takewhile(lambda _: len(standing) < limit and not files.ended, pairs):
+                answer = files.judged(found)
                 if isinstance(answer, Proposal):
                     place[answer.cell] = place[one.cell]  # with what is built from sources it is another cell
                     (standing if answer.unasked is None else unasked).append(answer)
@@ -88,9 +96,40 @@ def prove(
     return [*standing, *unasked[: limit - len(standing)]], list(refused)
 
 
-def _ask(proposal: Proposal, index: Index, driver: str | None) -> Proposal | str:
-    answer = solved(proposal, index, driver)
-    return answer if isinstance(answer, str) else answer[0]
+class _Files:
+    """Reads the wheels of the first few sets, and judges these by their files."""
+
+    def __init__(self, index: Index) -> None:
+        self.index, self.readings = index, ReadingCache()
+        self.read, self.broken = 0, False
+        self.seconds = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether of further sets nobody would know that they are any better than a refused one."""
+        return self.broken and self.read == PROOFS
+
+    def judged(self, answer: tuple[Proposal, Sequence[Wheel]] | str) -> Proposal | str:
+        """The proposal, with what is known of its wheels; or why these cannot work together."""
+        if isinstance(answer, str) or not answer[1]:
+            return answer if isinstance(answer, str) else answer[0]
+        proposal, wheels = answer
+        if self.read == PROOFS:
+            return replace(proposal, unproven=f"the wheels of {PROOFS} other sets were read")
+        self.read += 1
+        started = time.monotonic()
+        truth = self.readings.read_set(proposal.cell, wheels, self.index.with_extra(proposal.cell.index))
+        self.seconds += time.monotonic() - started
+        found = check(proposal.cell, truth, only=OF_SET)
+        refused = next((one for one in found if one.outcome is Outcome.IMPOSSIBLE), None)
+        if refused is not None:
+            self.broken = True
+            return f"{BROKEN} ({refused.rule}: {refused.message})"
+        return replace(
+            proposal,
+            findings=(*(one for one in proposal.findings if one.rule not in OF_SET), *found),
+            unproven=truth.unproven,
+        )
 
 
 def solved(

@@ -13,11 +13,16 @@ from builder.plan.facts.rules import PYTORCH, platform_of
 from builder.plan.facts.tables import ON_JETSON, NameRow, card_of, load
 from builder.plan.resolve.clash import nothing
 from builder.plan.resolve.last import LastRelease, last_release
-from builder.plan.resolve.proof import brought, prove
+from builder.plan.resolve.proof import BROKEN, brought, prove
 from builder.plan.resolve.requirements import NamedRequirement, Wishes, from_arguments
 from builder.plan.resolve.solve import Demand, Proposal, distributions, meant, search, split, to_matrix_yaml
 from builder.plan.resolve.substitutes import Substitution, joined, nearest
 from builder.sources.index import Index, Offer, ask
+
+
+class _BrokenSetError(NothingPossibleError):
+    """The resolver finds wheels, and their own files speak against them: no other requirement would tell."""
+
 
 _ARM_WHEEL = re.compile(r"whether .* has a wheel for linux/arm64 is not known")
 _PROCESSORS = {"linux/amd64": "x86-64", "linux/arm64": "ARM"}
@@ -96,6 +101,8 @@ def propose(
         changes, refusal = swapped, _refused_for(swapped)
         try:
             standing = _standing(demand, available, index, limit, rootfs=rootfs)
+        except _BrokenSetError:
+            raise
         except NothingPossibleError as problem:
             try:
                 way = nearest(demand, index, available)
@@ -177,6 +184,12 @@ def _standing(
     standing, refused = prove(possible, demand, index, limit)
     if not standing:
         reasons = [line for text in refused[:3] for line in text.splitlines()[:8]]
+        if any(text.startswith(BROKEN) for text in refused):
+            raise _BrokenSetError(
+                "\n  ".join(("the rules let it pass, and the files of the wheels do not:", *reasons)),
+                reasons=reasons,
+                hint="pin another release of one of the two",
+            )
         raise NothingPossibleError(
             "\n  ".join(("the rules let it pass, and the resolver finds no set of wheels:", *reasons)),
             reasons=reasons,

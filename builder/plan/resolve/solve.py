@@ -178,6 +178,8 @@ class Proposal:
     """The reason: the index did not answer, or nothing was to be asked."""
     sources: tuple[str, ...] = ()
     """Why packages of the cell are built from sources, one sentence for each."""
+    unproven: str | None = "the wheels' files were not read"
+    """Why the proofs by links and imports do not tell all of the wheels; None if they let them pass."""
 
     @property
     def outcome(self) -> Outcome:

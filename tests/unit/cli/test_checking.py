@@ -54,6 +54,21 @@ def test_a_requirement_in_a_matrix_files_place_leads_to_resolve(word: str, tmp_p
         called(check, [Path("nothing")])
 
 
+def test_check_says_where_nobody_asked_whether_the_packages_load(matrix: Matrix, capsys) -> None:
+    assert called(check, [matrix.path], driver="590") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    unasked = "whether the packages load and import was not asked: no lock names their wheels"
+    assert f"in 1 cell: {unasked}; next: `rtbuild lock`" in shown
+    assert called(explain, matrix.cells[0].id, [matrix.path], driver="590") == 0
+    assert unasked in capsys.readouterr().out
+    assert called(check, [matrix.path], driver="590", json_=True) == 0
+    (row,) = json.loads(capsys.readouterr().out)["cells"]
+    assert row["proven"] is False
+    assert row["unproven"].startswith("no lock names")
+    assert called(check, [matrix.path], driver="450") == 1
+    assert unasked not in capsys.readouterr().out, "what is refused needs no proof"
+
+
 def test_check_names_the_table_until_something_was_read(matrix: Matrix, capsys) -> None:
     options = {"driver": "590", "json_": True}
     assert called(check, [matrix.path], **options) == 0

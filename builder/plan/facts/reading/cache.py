@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,8 @@ from builder.plan.facts.reading.wheel import load_reading, reading_path, truth_o
 from builder.sources.oci import parse_reference
 
 if TYPE_CHECKING:
-    from builder.core.import_proof import Missing
     from builder.core.link_set import WheelLinks
+    from builder.plan.facts.reading.wheel_modules import ImportsProof
     from builder.sources.index import Index
 
 BASE_DAYS = 7
@@ -38,7 +38,7 @@ _SCHEMA = 1
 class ReadingCache:
     """What earlier readings of wheels and bases left in the user's cache.
 
-    Only :meth:`read_links` and :meth:`read_imports` ask the network.
+    Only :meth:`read_links`, :meth:`read_imports` and :meth:`read_set` ask the network.
     """
 
     def __init__(self, *, mirrors: Mapping[str, str] | None = None, cache: Path | None = None) -> None:
@@ -65,11 +65,18 @@ class ReadingCache:
             return replace(truth, failed=self.last_failure(cell))
         if not links:
             return truth
-        return replace(truth, links=self.links_of(pinned), imports=self.imports_of(cell, pinned))
+        return self.with_proofs(truth, pinned.wheels, self.imports_of(cell, pinned))
 
-    def links_of(self, pinned: Pinned) -> tuple[WheelLinks, ...]:
-        """What is known of the libraries of a lock's wheels; of one that was not read, nothing."""
-        return tuple(filter(None, map(self._links_of, pinned.wheels)))
+    def with_proofs(self, truth: Truth, wheels: Sequence[Wheel], imports: ImportsProof) -> Truth:
+        """The truth with what is known of the libraries and modules of its wheels, and what is not."""
+        links = {wheel.file: self._links_of(wheel) for wheel in wheels}
+        unread = next((file for file, found in links.items() if found is None), imports.unread)
+        return replace(
+            truth,
+            links=tuple(filter(None, links.values())),
+            imports=imports.lacks,
+            unproven=f"{unread} was not read" if unread is not None else None,
+        )
 
     def read_links(self, wheels: Iterable[Wheel], index: Index) -> int:
         """Bring what is known of these wheels' libraries into the cache; the bytes that it took."""
@@ -77,18 +84,35 @@ class ReadingCache:
 
         return read_links(wheels, index, cache=self.wheel_folder)
 
-    def imports_of(self, cell: Cell, pinned: Pinned) -> tuple[Missing, ...]:
+    def imports_of(self, cell: Cell, pinned: Pinned) -> ImportsProof:
         """What imports of the cell's packages lack, by what is kept of the lock's modules."""
-        from builder.plan.facts.reading.wheel_modules import imports_of
+        from builder.plan.facts.reading.wheel_modules import has_no_others, imports_of
 
-        return imports_of(cell, pinned, self.wheel_folder)
+        whole = has_no_others(cell, pinned.base)
+        return imports_of(cell, pinned.wheels, self.wheel_folder, whole=whole)
 
-    def read_imports(self, cell: Cell, pinned: Pinned, index: Index) -> tuple[Missing, ...]:
+    def read_imports(self, cell: Cell, pinned: Pinned, index: Index) -> ImportsProof:
         """The same; what is not kept of the modules is read, from downloaded wheels or else the index."""
+        from builder.plan.facts.reading.wheel_modules import has_no_others
+
+        return self._read_imports(cell, pinned.wheels, index, whole=has_no_others(cell, pinned.base))
+
+    def _read_imports(
+        self, cell: Cell, wheels: Sequence[Wheel], index: Index, *, whole: bool
+    ) -> ImportsProof:
         from builder.plan.facts.reading.wheel_modules import imports_of
         from builder.plan.facts.reading.wheel_modules_read import older, opener
 
-        return imports_of(cell, pinned, self.wheel_folder, opener(index, self._folder), older(index))
+        read = opener(index, self._folder)
+        return imports_of(cell, wheels, self.wheel_folder, read, older(index), whole=whole)
+
+    def read_set(self, cell: Cell, wheels: Sequence[Wheel], index: Index) -> Truth:
+        """The truth of wheels that were resolved for a cell without a lock, read for the two proofs."""
+        from builder.plan.facts.reading.wheel_modules import has_no_others
+
+        self.read_links(wheels, index)
+        lacking = self._read_imports(cell, wheels, index, whole=has_no_others(cell, None))
+        return self.with_proofs(Truth.of_lock(wheels, None), wheels, lacking)
 
     def _links_of(self, wheel: Wheel) -> WheelLinks | None:
         from builder.plan.facts.reading.wheel_links import links_of  # a build asks for none

@@ -105,8 +105,7 @@ def read(
         absent = tuple(_absent(cell, told, offered)) if pinned is None else ()
         truth = replace(together(pinned, told, base, unread), absent=absent)
         if pinned is not None:
-            links, imports = readings.links_of(pinned), readings.imports_of(cell, pinned)
-            truth = replace(truth, links=links, imports=imports)
+            truth = readings.with_proofs(truth, pinned.wheels, readings.imports_of(cell, pinned))
         truths.append(truth)
     return Reading(
         truths=tuple(truths),

@@ -8,12 +8,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from builder.core.import_proof import ImportSet, Lack, Missing, WheelFiles, missing, wheel_files
-from builder.core.model import Cell, Pinned, RootfsBase, Wheel
+from builder.core.model import Cell, RegistryBase, RootfsBase, Wheel
 from builder.core.module_additions import Additions, additions, is_named
 from builder.core.module_names import ModuleNames, names_of
 from builder.core.versions import canonical, minor, requirement
@@ -24,7 +24,7 @@ _OF_INTERPRETER = re.compile(
     r"python3(?:\.\d+)?(?:-(?:minimal|stdlib|dev|distutils|lib2to3|tk|gdbm|venv))?|python3(?:\.\d+)?-full"
 )
 """Debian's packages of the interpreter and its own modules; others named so bring further modules."""
-_READER = 3
+_READER = 4
 """Counts up when modules are read another way: what was kept before is read again."""
 _OF_TESTS = re.compile(r"(?:^|/)(?:tests?|conftest\.py)(?:/|$)|(?:^|/)test_[^/]*\.py$")
 """Sources that no import of the package executes."""
@@ -55,6 +55,14 @@ class WheelSources(Protocol):
         """All sources, and other files that an interpreter executes, by their paths."""
 
 
+@dataclass(frozen=True)
+class ImportsProof:
+    """What imports certainly lack, and the first wheel of which they come to something that was not read."""
+
+    lacks: tuple[Missing, ...] = ()
+    unread: str | None = None
+
+
 Opener = Callable[[Wheel], WheelSources | None]
 """Gives the sources of a wheel; None if it cannot be read."""
 Releases = Callable[[Wheel], Sequence[Wheel]]
@@ -64,26 +72,29 @@ _THREADS = 8
 
 def imports_of(
     cell: Cell,
-    locked: Pinned,
+    wheels: Sequence[Wheel],
     cache: Path | None = None,
     opened: Opener | None = None,
     older: Releases | None = None,
-) -> tuple[Missing, ...]:
-    """What imports of the packages that a cell names certainly lack, out of the wheels of its lock.
+    *,
+    whole: bool,
+) -> ImportsProof:
+    """What imports of the packages that a cell names certainly lack, out of the wheels of its image.
 
     Without ``opened`` by what is kept of them alone. Where a name is lacking, ``older`` releases are looked
-    through for it.
+    through for it. ``whole``: the image has no other packages of Python.
     """
-    shelf = _shelf(locked.wheels, cache, opened)
+    shelf = _shelf(wheels, cache, opened)
     try:
-        found = _proven(cell, shelf, whole=_has_no_others(locked))
+        found = _proven(cell, shelf, whole=whole)
+        unread = next((one.wheel.file for one in shelf.values() if one.files is None or one.unread), None)
         mended = (
             replace(one, older=_mend(shelf[one.giver], one, cell, cache, older))
             if one.giver in shelf and not (one.argument or one.generated)
             else one
             for one in found
         )
-        return tuple(one for one in mended if one.older or not one.doubt)
+        return ImportsProof(tuple(one for one in mended if one.older or not one.doubt), unread)
     finally:
         for one in shelf.values():
             one.keep()
@@ -118,13 +129,18 @@ def _proven(cell: Cell, shelf: Mapping[str, "_Shelved"], *, whole: bool) -> tupl
     return tuple(missing(every, entered))
 
 
-def _has_no_others(locked: Pinned) -> bool:
-    """Whether the image has no packages of Python but the lock's wheels: those of a registry's base, and of
-    Colab's runtime, are read nowhere, and apt installs some beside what it is asked for.
+def has_no_others(cell: Cell, base: RegistryBase | RootfsBase | None) -> bool:
+    """Whether the image has no packages of Python but its wheels: those of a registry's base, and of Colab's
+    runtime, are read nowhere, and apt installs some beside what it is asked for. ``base`` None: nobody
+    resolved it yet.
     """
-    if not isinstance(locked.base, RootfsBase) or locked.cell.profile != "plain":
+    if cell.base.kind != "rootfs" or cell.profile != "plain":
         return False
-    ours = (deb.package for deb in locked.base.debs if deb.package.startswith("python3"))
+    if base is None:
+        return not cell.apt and not cell.compilers
+    if not isinstance(base, RootfsBase):
+        return False
+    ours = (deb.package for deb in base.debs if deb.package.startswith("python3"))
     return all(_OF_INTERPRETER.fullmatch(name) for name in ours)
 
 
@@ -171,6 +187,8 @@ class _Shelved:
         self.sources: WheelSources | None = None
         self.words: frozenset[bytes] | None = None
         self.seen: dict[str, ModuleNames | None] = {}
+        self.unread = False
+        """Whether a module that an import comes to could not be read."""
         if not self.known and (sources := self.opened()) is not None:
             self.paths, self.known, self.new = list(sources.paths()), True, True
         self.files = self._files() if self.known else None
@@ -216,6 +234,7 @@ class _Shelved:
         path = self.files.modules.get(module) if self.files is not None else None
         content = sources.read(path) if sources is not None and path is not None else None
         if content is None or self.files is None:
+            self.unread |= path is not None
             return None
         found = names_of(content, module, package=module in self.files.packages)
         self.kept[module] = json.dumps(found.as_list(), separators=(",", ":"))

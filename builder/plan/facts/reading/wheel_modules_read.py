@@ -26,18 +26,18 @@ _MOST_FILES = 200_000
 _MOST_RELEASES = 30
 _MOST_PATCHES = 8
 _SECONDS = 300
-"""How long one proof reads: what it has not come to by then is unknown, and read by the next one."""
+"""How long one proof waits for servers: what it has not read by then is unknown, and read by the next one."""
 _MOST_HELD = 512 << 20
 """Packed bytes of all wheels' sources that are held at a time."""
 
 
 def opener(index: Index, cache: Path) -> Opener:
     """Opens wheels: from ``cache`` if they were downloaded, else on the index."""
-    held, until = [0], time.monotonic() + _SECONDS
+    held, waited = [0], [0.0]
 
     def opened(wheel: Wheel) -> WheelSources | None:
         with contextlib.suppress(OSError, BadZipFile, ValueError):
-            return _Local(cache_path(wheel, cache), until)
+            return _Local(cache_path(wheel, cache))
         if wheel.source is not None:
             return None
         try:
@@ -45,7 +45,7 @@ def opener(index: Index, cache: Path) -> Opener:
                 archive = RemoteZip(
                     url=index.address(wheel), session=index.client, size=wheel.size, limit=MOST
                 )
-                return _Remote(archive, held, until)
+                return _Remote(archive, held, waited)
         except (CellError, UnknownError, requests.RequestException):
             return None
 
@@ -104,8 +104,7 @@ def _is_source(entry: ZipInfo) -> bool:
 
 
 class _Local:
-    def __init__(self, path: Path, until: float) -> None:
-        self.until = until
+    def __init__(self, path: Path) -> None:
         self.archive = ZipFile(path)
         self.entries = {one.filename: one for one in self.archive.infolist()[:_MOST_FILES]}
 
@@ -114,7 +113,7 @@ class _Local:
 
     def read(self, path: str) -> bytes | None:
         entry = self.entries.get(path)
-        if entry is None or entry.file_size > _LARGEST or time.monotonic() > self.until:
+        if entry is None or entry.file_size > _LARGEST:
             return None
         try:
             with self.archive.open(entry) as file:
@@ -129,11 +128,15 @@ class _Local:
 
 
 class _Remote:
-    """All sources are fetched at once, and held packed."""
+    """All sources are fetched at once, and held packed. ``waited``: the seconds that all wheels took."""
 
-    def __init__(self, archive: RemoteZip, held: list[int], until: float) -> None:
-        self.archive, self.held, self.until = archive, held, until
+    def __init__(self, archive: RemoteZip, held: list[int], waited: list[float]) -> None:
+        self.archive, self.held, self.waited = archive, held, waited
+        if waited[0] > _SECONDS:
+            raise UnknownError(f"the others took {_SECONDS} s")
+        started = time.monotonic()
         self.entries = {one.filename: one for one in archive.entries()}
+        waited[0] += time.monotonic() - started
         if len(self.entries) > _MOST_FILES:
             raise UnknownError(f"it has more than {_MOST_FILES} files")
         self.packed: dict[str, bytes] | None = None
@@ -143,7 +146,7 @@ class _Remote:
 
     def read(self, path: str) -> bytes | None:
         entry, packed = self.entries.get(path), self._fetched().get(path)
-        if entry is None or packed is None or time.monotonic() > self.until:
+        if entry is None or packed is None:
             return None
         try:
             return unpacked(entry, packed)
@@ -160,10 +163,12 @@ class _Remote:
             self.packed = {}
             wanted = [one for one in self.entries.values() if _is_source(one) and one.file_size <= _LARGEST]
             size = sum(one.compress_size for one in wanted)
-            if self.held[0] + size <= _MOST_HELD:
+            if self.held[0] + size <= _MOST_HELD and self.waited[0] <= _SECONDS:
+                started = time.monotonic()
                 with contextlib.suppress(UnknownError, requests.RequestException):
                     for entry, packed in self.archive.packed(wanted):
                         self.packed[entry.filename] = packed
+                self.waited[0] += time.monotonic() - started
                 self.held[0] += size
         return self.packed
 

@@ -91,6 +91,16 @@ _OF_CUDA = {
 
 OF_MACHINE = ("driver", "gpu", "package-gpu")
 """Rules that ask whether a machine runs a release at all, on whichever Python and base."""
+OF_SET = (
+    "package-torch",
+    "package-numpy",
+    "same-files",
+    "links",
+    "imports",
+    "known-bad",
+    "numpy",
+)
+"""Rules that judge wheels by one another, and so know more of a set that was resolved than of a cell."""
 
 
 def _findings(stack: Stack) -> Iterator[Finding]:

@@ -222,9 +222,9 @@ def test_the_newest_older_release_that_has_it_is_named(cell, tmp_path, mine, new
         epoch=0,
     )
     readings = ReadingCache(cache=tmp_path)
-    (found,) = readings.read_imports(cell, locked, shelf)  # type: ignore[arg-type]
+    (found,) = readings.read_imports(cell, locked, shelf).lacks  # type: ignore[arg-type]
     assert found.older == newest
-    assert readings.imports_of(cell, locked) == (found,)
+    assert readings.imports_of(cell, locked).lacks == (found,)
     (finding,) = check(cell, readings.truth(cell, locked, links=True), only=("imports",))
     assert f"take another release of taker, or giver {newest}, which has it" in finding.message
 
@@ -237,21 +237,28 @@ def test_without_a_wheel_nothing_is_said_and_nothing_is_read_twice(cell, tmp_pat
         cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=shelf.wheels(), epoch=0
     )
     readings = ReadingCache(cache=tmp_path)
-    assert readings.imports_of(cell, locked) == (), "nothing was read"
+    nothing = readings.imports_of(cell, locked)
+    assert nothing.lacks == ()
+    assert nothing.unread is not None, "nothing was read"
     broken = Shelf({**taker, **giver})
     broken.get = breaks_after(3, broken.get)  # type: ignore[method-assign]
-    assert readings.read_imports(cell, locked, broken) == (), "the line broke"  # type: ignore[arg-type]
+    part = readings.read_imports(cell, locked, broken)  # type: ignore[arg-type]
+    assert part.lacks == ()
+    assert part.unread is not None, "the line broke"
     down = Shelf({**taker, **giver}, down=True)
     down.address = lambda wheel: down.offers("")  # type: ignore[assignment]
-    assert readings.read_imports(cell, locked, down) == ()  # type: ignore[arg-type]
+    assert readings.read_imports(cell, locked, down).lacks == ()  # type: ignore[arg-type]
     first = readings.read_imports(cell, locked, shelf)  # type: ignore[arg-type]
-    assert [one.lacked for one in first] == ["giver.gone"]
+    assert [one.lacked for one in first.lacks] == ["giver.gone"]
+    assert first.unread is None
     asked = len(shelf.asked)
     assert ReadingCache(cache=tmp_path).read_imports(cell, locked, shelf) == first  # type: ignore[arg-type]
     assert len(shelf.asked) == asked
     for place in (tmp_path / "wheelfacts").rglob("*.modules.json"):
         place.write_text('{"schema": 1, "file": "x", "values": {"reader": 1, "paths": 3}}')
-    assert ReadingCache(cache=tmp_path).imports_of(cell, locked) == (), "a cache that somebody else wrote"
+    assert ReadingCache(cache=tmp_path).imports_of(cell, locked).lacks == (), (
+        "a cache that somebody else wrote"
+    )
 
 
 def test_lock_refuses_a_set_that_cannot_be_imported(cell, tmp_path) -> None:
@@ -261,20 +268,49 @@ def test_lock_refuses_a_set_that_cannot_be_imported(cell, tmp_path) -> None:
             **wheel("giver", "2.0", {"giver/__init__.py": ""}),
         }
     )
-    locked = Pinned(
-        cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=shelf.wheels(), epoch=0
-    )
-    sources, stores = SimpleNamespace(mirrors={}, index=shelf), SimpleNamespace(cache=tmp_path)
-    context = SimpleNamespace(sources=sources, stores=stores)
-    run = SimpleNamespace(
-        progress=lambda *_, **__: None, note=lambda *_, **__: None, go_on=lambda: None, cell=cell
-    )
     with pytest.raises(CellError, match=r"cannot work together \(imports: taker 1\.0 imports giver\.gone"):
-        stages.prove_set(run, context, locked, refuse=True)  # type: ignore[arg-type]
+        proven(shelf, cell, tmp_path)
     truth = ReadingCache(cache=tmp_path).truth(cell, None)
     (finding,) = check(cell, truth, only=("last-lock",))
     assert finding.outcome is Outcome.UNKNOWN
     assert "imports giver.gone" in finding.message
+
+
+def proven(shelf: Shelf, cell: Cell, folder: Path, *, refuse: bool = True) -> list[str]:
+    """The notes of ``lock`` on these wheels."""
+    locked = Pinned(
+        cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=0), wheels=shelf.wheels(), epoch=0
+    )
+    sources, stores = SimpleNamespace(mirrors={}, index=shelf), SimpleNamespace(cache=folder)
+    notes: list[str] = []
+    run = SimpleNamespace(
+        progress=lambda *_, **__: None,
+        note=lambda text, **_: notes.append(text),
+        go_on=lambda: None,
+        cell=cell,
+    )
+    context = SimpleNamespace(sources=sources, stores=stores)
+    stages.prove_set(run, context, locked, refuse=refuse)  # type: ignore[arg-type]
+    return notes
+
+
+def test_lock_refuses_what_is_known_to_fail_once_it_knows_the_releases(make, tmp_path) -> None:
+    """``check`` without a lock cannot: nothing in the cell says which releases come."""
+    cell = make("torch==2.11.0", python="3.12", base="rootfs:debian/bookworm", cuda="wheels", pip=("peft",))
+    assert not [one for one in check(cell, suggest=False) if one.rule == "known-bad"]
+    every = {"peft": "0.17.1", "transformers": "5.0.0", "torch": "2.11.0"}
+    files = (wheel(name, version, {f"{name}/__init__.py": ""}) for name, version in every.items())
+    shelf = Shelf({file: members for one in files for file, members in one.items()})
+    with pytest.raises(CellError, match=r"cannot work together \(known-bad: peft-transformers-5"):
+        proven(shelf, cell, tmp_path)
+    assert [note.partition(":")[0] for note in proven(shelf, cell, tmp_path, refuse=False)] == ["known-bad"]
+
+
+def test_a_lock_with_a_wheel_that_nobody_could_read_says_so(cell, tmp_path) -> None:
+    shelf = Shelf(wheel("taker", "1.0", {"taker/__init__.py": "import giver\n"}), down=True)
+    shelf.address = lambda wheel: shelf.offers("")  # type: ignore[assignment]
+    unread = "not wholly proven that the wheels load: taker-1.0-py3-none-any.whl was not read"
+    assert proven(shelf, cell, tmp_path) == [unread]
 
 
 NEW = (

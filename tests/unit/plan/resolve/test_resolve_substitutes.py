@@ -12,8 +12,10 @@ from packaging.version import Version
 from rtbuild_command import called
 
 from builder.cli.commands import resolve as command
-from builder.core.errors import CellError, FaultError, NotKnownError
+from builder.core.errors import CellError, FaultError, NothingPossibleError, NotKnownError
+from builder.core.import_proof import Missing
 from builder.core.model import Wheel
+from builder.plan.facts.reading import Truth
 from builder.plan.matrix import load
 from builder.plan.resolve import nearer, proof, proposing, substitutes
 from builder.plan.resolve import requirements as reading
@@ -290,6 +292,50 @@ def test_which_proposals_stand_does_not_depend_on_the_load_of_the_machine(monkey
     clock(monkeypatch, 1000.0)
     with pytest.raises(NotKnownError, match="unknown: stopped after 300 s"):
         proof.prove(proposals, demand, object(), 1)
+
+
+def test_a_set_whose_files_speak_against_it_does_not_stand(monkeypatch) -> None:
+    """Of a few sets the files are read; the others are left out if one was refused, or else named."""
+    demand = demanded("torch", python="3.12")
+    proposals = search(demand).possible
+    read: list[object] = []
+
+    def read_set(_cache, cell, wheels, _index):
+        read.append(cell)
+        lacks = (
+            Missing("taker", 1, "giver", "gone", root="taker", taker="taker", path="taker.py", giver="giver"),
+        )
+        return Truth(imports=lacks if len(read) in broken else (), unproven=unread)
+
+    class Anything:
+        def with_extra(self, _urls):
+            return self
+
+    monkeypatch.setattr(proof, "solved", lambda one, *_: (replace(one, wheels=1), ("a wheel",)))
+    monkeypatch.setattr(proof, "page", lambda *_: ())
+    monkeypatch.setattr(proof.ReadingCache, "read_set", read_set)
+    broken, unread = {1, 3}, None
+    found, refused = proof.prove(proposals, demand, Anything(), 2)
+    assert [one.unproven for one in found] == [None, None]
+    assert len(read) == 4
+    assert len(refused) == 1
+    assert refused[0].startswith(
+        "the wheels that were resolved cannot work together (imports: taker imports gi"
+    )
+    read.clear()
+    broken, unread = set(range(100)), None
+    assert proof.prove(proposals, demand, Anything(), 2) == ([], refused)
+    assert len(read) == proof.PROOFS
+    with pytest.raises(
+        NothingPossibleError, match=r"the files of the wheels do not:\n.*taker imports giver.gone"
+    ):
+        proposing._standing(demand, {}, Anything(), 2, rootfs=False)
+    read.clear()
+    broken, unread = set(), "giver was not read"
+    found, _ = proof.prove(proposals, demand, Anything(), 10)
+    assert [one.unproven for one in found] == ["giver was not read"] * proof.PROOFS + [
+        f"the wheels of {proof.PROOFS} other sets were read"
+    ] * 2
 
 
 def test_an_index_that_does_not_answer_refuses_nothing(monkeypatch) -> None:
