@@ -221,8 +221,8 @@ _OF_TORCH_HERE = (
     "print(%s, *(['--index-url https://download.pytorch.org/whl/' + c] if c else []))\")"
 )
 _COMPANION_OF = {
-    "torchvision": "'torchvision==0.%%d.*' %% min(b + 15 if a > 1 else b + 1, %d)",
-    "torchaudio": "'torchaudio==%%d.%%d.*' %% ((a, min(b, %d)) if a > 1 else (0, b))",
+    "torchvision": "'torchvision==0.%%d.*' %% min(b + 15 if a > 1 else b + 2 - (b > 2), %d)",
+    "torchaudio": "'torchaudio==%%d.%%d.*' %% ((a, min(b, %d)) if a > 1 else (0, b + (b == 2)))",
 }
 """The companions' releases by PyTorch's, up to the last one, which serves later ones, too:
 https://github.com/pytorch/vision#installation

@@ -485,10 +485,10 @@ def test_no_command_of_the_probe_lacks_anything_whatever_was_not_read(cause, mon
 
 @pytest.mark.parametrize("name", sorted(package_facts._COMPANION_OF))
 def test_a_companion_by_the_number_of_pytorch_is_the_one_of_the_table(name):
-    """From PyTorch 1.4 on, beside each release that pins one of PyTorch."""
+    """Beside each release that pins one of PyTorch."""
     expression = package_facts._companion_of(name)
     pairs = [(numbers(row[1]), row[2]) for row in read_facts()["pairs"][name] if row[2].startswith("==")]
-    pairs = [(release, numbers(wanted[2:])) for release, wanted in pairs if numbers(wanted[2:]) >= (1, 4)]
+    pairs = [(release, numbers(wanted[2:])) for release, wanted in pairs]
     assert len(pairs) > 20
     for release, (a, b, *_) in pairs:
         assert eval(expression, {"a": a, "b": b, "min": min}) == f"{name}=={release[0]}.{release[1]}.*"
