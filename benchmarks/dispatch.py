@@ -73,8 +73,8 @@ def _followed(count: int) -> dict[str, Any]:
     """Submit tasks and follow them by :data:`LOOKS` looks, a tenth of them ending between two."""
     from builder.release.dispatch import slurm
     from builder.release.dispatch.fleet import Fleet
-    from builder.release.dispatch.follow import Follower
-    from builder.release.dispatch.plan import Task, TaskVerdict
+    from builder.release.dispatch.tasks import Follower
+    from builder.release.dispatch.tasks import Task, TaskVerdict
     from builder.release.dispatch.run import OnSlurm
     from builder.sources.oci.registry import Registry
 
@@ -153,7 +153,7 @@ def _pure() -> dict[str, Any]:
     """The plan and the texts of 80,000 tasks, in processor seconds and bytes."""
     from builder.release.dispatch import kubernetes, slurm
     from builder.release.dispatch.fleet import Fleet
-    from builder.release.dispatch.plan import Task, missing
+    from builder.release.dispatch.tasks import Task, missing
 
     def planned() -> list[Task]:
         return sorted(

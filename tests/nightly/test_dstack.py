@@ -14,7 +14,7 @@ import pytest
 
 from builder.release.dispatch import dstack
 from builder.release.dispatch.fleet import Fleet, Lane
-from builder.release.dispatch.plan import Task
+from builder.release.dispatch.tasks import Task
 
 pytestmark = [pytest.mark.long]
 UV = Path(sys.executable).with_name("uv")

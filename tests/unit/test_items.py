@@ -51,7 +51,7 @@ from builder.release.catalogue.collection import collect
 from builder.release.catalogue.registry import images_of
 from builder.release.colab import match
 from builder.release.colab.match import Match
-from builder.release.colab.parse import PipPackage
+from builder.release.colab.runtimes import PipPackage
 from builder.release.dispatch.run import RenderedCell, with_images
 from builder.release.publish.publication import PublishOptions
 from builder.release.publish.run import publish
@@ -136,7 +136,7 @@ OF_ONE_ITEM = {
     ("plan/facts/reading/wheel_modules.py", "_shelf"): "wheels of one lock",
     ("sources/index/availability.py", "pages"): "pages of an index; each answers with its own reason",
     ("plan/resolve/proof.py", "prove"): "proposals; each answers with its own reason",
-    ("release/colab/sources.py", "build_missing"): "sources of one runtime; each answers with its own reason",
+    ("release/colab/match.py", "build_missing"): "sources of one runtime; each answers with its own reason",
     ("sources/index/client.py", "resolve"): "wheels of one solution",
     ("sources/net/download.py", "together"): "files of one image or of one solution",
     ("sources/oci/copying.py", "_fill"): "blobs of one image",
@@ -345,7 +345,7 @@ def test_a_cell_that_is_published(
 @each_exception
 @pytest.mark.parametrize(
     "place",
-    ["builder.verify.evidence.gathering.parse_statement", "builder.release.audit.checked_statements.judge"],
+    ["builder.verify.evidence.gathering.parse_statement", "builder.release.audit.findings.judge"],
 )
 def test_a_statement(
     raised: Exception,
@@ -391,16 +391,16 @@ def test_one_statement_that_a_fault_keeps_from_judgement_takes_the_yes_away(
             )
         ],
     )
-    from builder.release.audit import checked_statements
+    from builder.release.audit import findings
 
-    real = checked_statements.judge
+    real = findings.judge
 
     def fails(predicate: Any, *given: Any) -> Any:
         if predicate.get("result") == "FAILED":
             raise KeyError("odd")
         return real(predicate, *given)
 
-    monkeypatch.setattr(checked_statements, "judge", fails)
+    monkeypatch.setattr(findings, "judge", fails)
     found = audit(registry, pushed.reference, Question())
     assert found.verified
     assert not found.works

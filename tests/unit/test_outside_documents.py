@@ -23,9 +23,8 @@ from builder.core.documents import readable, shown
 from builder.core.errors import FaultError, RtbuildError
 from builder.core.model import DebianPackage
 from builder.plan.lock.file import read_lock
-from builder.release.audit import drift, machine
-from builder.release.audit.checked_statements import judge_all
-from builder.release.audit.findings import Question
+from builder.release.audit import checks
+from builder.release.audit.findings import Question, judge_all
 from builder.release.audit.run import Audit
 from builder.release.catalogue.collection import _publications
 from builder.release.catalogue.registry import _cell, _packages
@@ -157,9 +156,9 @@ def audited(image: Staged, piece: Piece, *, alone: bool = True) -> Iterator[str]
     weighed = judge_all(gathered, image, question, NOW)
     findings = [*weighed.findings(question)]
     if weighed.verified:
-        findings += [drift.age(weighed.verified, NOW), drift.cudnn(weighed.verified[0])]
-        findings += drift.known_bad(weighed.verified, ["T4"])
-        findings.append(machine.seen(weighed.verified, "T4", "535"))
+        findings += [checks.age(weighed.verified, NOW), checks.cudnn(weighed.verified[0])]
+        findings += checks.known_bad(weighed.verified, ["T4"])
+        findings.append(checks.seen(weighed.verified, "T4", "535"))
     made = Audit(
         reference=image.reference,
         image=image,
@@ -278,7 +277,7 @@ def test_a_provenance(image: Staged) -> None:
     def read(odd: Any) -> Iterator[str]:
         yield from audited(image, stated(image, PROVENANCE, odd), alone=False)
         made = stated(image, PROVENANCE, odd).statement.predicate
-        for found in machine.ruled(made, None, gpu="T4", driver="535").findings:
+        for found in checks.ruled(made, None, gpu="T4", driver="535").findings:
             yield found.message
         cell, possible = _cell("c", "m", image, made)
         yield from (shown(str(cell.base)), possible.answer)

@@ -1,7 +1,5 @@
-from .checked_statements import FAILED, Held, judge_all
-from .drift import BASE_NAME
-from .findings import AuditOutcome, Question
-from .machine import check_stated
+from .checks import BASE_NAME, check_stated
+from .findings import FAILED, AuditOutcome, Held, Question, judge_all
 from .run import Audit, audit, evidence_of, resolve
 from .stated import pinned_of
 from .today import Today

@@ -12,14 +12,16 @@ from datetime import UTC, datetime
 from builder.core.errors import EvidenceError, ImageMissingError, RegistryError
 from builder.core.model import Pinned
 from builder.plan.facts.reading import BaseTruth
-from builder.release.audit import drift, machine
-from builder.release.audit.checked_statements import Held, Weighed, judge_all
+from builder.release.audit import checks
 from builder.release.audit.findings import (
     AuditFinding,
     AuditOutcome,
     DriverAnswer,
+    Held,
     Question,
+    Weighed,
     fails,
+    judge_all,
     mind,
     passes,
 )
@@ -110,19 +112,19 @@ def audit(registry: Registry, reference: str, question: Question, *, now: dateti
     if verified:
         findings += _since(registry, image, verified, question, when)
     if verified and question.suites:
-        findings.append(machine.ran(verified, question.gpu, question.suites))
+        findings.append(checks.ran(verified, question.gpu, question.suites))
     if verified and (question.gpu or question.driver):
         rows = zip(gathered.pieces, held, strict=True)
         made = (piece for piece, row in rows if row.kind == "provenance" and row.holds)
         provenance = next((piece.statement.predicate for piece in made), None)
         base = _base_truth(registry, image)
-        ruled = machine.ruled(provenance, base, gpu=question.gpu, driver=question.driver)
-        findings.append(machine.seen(verified, question.gpu, question.driver, sure=ruled.sure))
+        ruled = checks.ruled(provenance, base, gpu=question.gpu, driver=question.driver)
+        findings.append(checks.seen(verified, question.gpu, question.driver, sure=ruled.sure))
         findings += ruled.findings
         sure = ruled.sure
     on_driver = None
     if question.driver is not None:
-        on_driver = machine.on_driver(verified, question.gpu, question.driver, sure=sure)
+        on_driver = checks.on_driver(verified, question.gpu, question.driver, sure=sure)
         if any(found.outcome is AuditOutcome.FAILS for found in findings):
             on_driver = DriverAnswer.NO
     return Audit(
@@ -242,21 +244,21 @@ def _since(
     registry: Registry, image: Staged, verified: Sequence[JudgedReport], question: Question, now: datetime
 ) -> Iterator[AuditFinding]:
     classes = {question.gpu} if question.gpu else {found.gpu_class for found in verified}
-    yield drift.age(verified, now)
+    yield checks.age(verified, now)
     if question.at_least is not None:
-        yield drift.rollback(verified, question.at_least)
-    yield drift.base(registry, image)
-    yield drift.cudnn(verified[0])
-    yield from drift.known_bad(verified, [name for name in classes if name])
+        yield checks.rollback(verified, question.at_least)
+    yield checks.base(registry, image)
+    yield checks.cudnn(verified[0])
+    yield from checks.known_bad(verified, [name for name in classes if name])
 
 
 def _base_truth(registry: Registry, image: Staged) -> BaseTruth | None:
     """The base's CUDA and cuDNN, from the environment that the image inherits from it."""
-    name = image.label(drift.BASE_NAME)
+    name = image.label(checks.BASE_NAME)
     if not name:
         return None
     try:
         env = registry.inspect(image.reference, "/".join(image.platform.split("/")[:2])).env
     except RegistryError:
         return None
-    return BaseTruth(reference=name, digest=image.label(drift.BASE_DIGEST) or "", env=env)
+    return BaseTruth(reference=name, digest=image.label(checks.BASE_DIGEST) or "", env=env)

@@ -11,8 +11,7 @@ from builder.core.errors import CellError
 from builder.core.items import item
 from builder.core.model import Pinned
 from builder.plan.lock import LockChange, Outdated, in_order, outdated
-from builder.release.audit.checked_statements import FAILED, Weighed, judge_all
-from builder.release.audit.findings import AuditOutcome, Question
+from builder.release.audit.findings import FAILED, AuditOutcome, Question, Weighed, judge_all
 from builder.release.audit.run import evidence_of, lock_of, verification
 from builder.sources.debian import Debian
 from builder.sources.index import Files, Index, pages

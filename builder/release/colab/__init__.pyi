@@ -1,4 +1,15 @@
-from .diff import PRESENT_GOAL, SAME_GOAL, Listed, Parity, ParityRow, ParityStatus, compare, labelled, listed
+from .diff import (
+    PRESENT_GOAL,
+    SAME_GOAL,
+    Listed,
+    Parity,
+    ParityRow,
+    ParityStatus,
+    compare,
+    labelled,
+    listed,
+    measure,
+)
 from .fresh import ABOUT, ColabGpu, Login, load, probe_runtime, save
 from .imports import Imported, import_runtime, matrix_text, record, record_text
 from .launch import (
@@ -14,7 +25,6 @@ from .launch import (
     verdict_exit,
     write_devcontainer,
 )
-from .measurement import measure
 from .runtimes import Runtime, read_runtime
 
 __all__ = [

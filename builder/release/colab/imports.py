@@ -31,9 +31,8 @@ from builder.plan.facts.rules import Combination, Outcome, check, choices
 from builder.plan.facts.tables import load
 from builder.plan.matrix import DEBIAN_SUITES, PROFILE_PYTHON
 from builder.plan.matrix import load as read_matrix
-from builder.release.colab.match import Match, Matching, Progress, match_packages
+from builder.release.colab.match import Match, Matching, Progress, build_missing, match_packages
 from builder.release.colab.runtimes import REPOSITORY, Runtime
-from builder.release.colab.sources import build_missing
 from builder.sources.index import Index, Target, offered
 
 PLATFORM = "linux/amd64"

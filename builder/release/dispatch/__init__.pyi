@@ -1,9 +1,8 @@
 from .builds import building
 from .fleet import Scheduler, load_fleet
-from .follow import Follower, TaskState, exit_code
 from .node import verify_digest
-from .plan import missing
 from .run import rendered_cells, try_fleet, verifying
+from .tasks import Follower, TaskState, exit_code, missing
 
 __all__ = [
     "Follower",

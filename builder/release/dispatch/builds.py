@@ -15,9 +15,8 @@ from builder.image.compose import layer_keys_of, python_key, rootfs_key
 from builder.plan.lock import groups_of, lock_path
 from builder.release.dispatch import slurm
 from builder.release.dispatch.fleet import BuildLane, Fleet
-from builder.release.dispatch.follow import Work
-from builder.release.dispatch.plan import BUILD, Task, TaskVerdict
 from builder.release.dispatch.run import Lost, OnSlurm, RenderedCell, Say, with_images
+from builder.release.dispatch.tasks import BUILD, Task, TaskVerdict, Work
 from builder.sources.oci import Registry
 
 Files = Mapping[str, tuple[str, str]]

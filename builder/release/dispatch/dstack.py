@@ -11,7 +11,7 @@ import yaml
 
 from builder.release.dispatch.client import SchedulerClient
 from builder.release.dispatch.fleet import Fleet, merged
-from builder.release.dispatch.plan import Task
+from builder.release.dispatch.tasks import Task
 
 _PREFIX = "rtbuild-"
 _DSTACK = SchedulerClient(

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 from builder.core.errors import UsageError
 from builder.core.model import Span
 from builder.plan.matrix import Hole, Items, Node, Problems, Scalar, Table, compose, nearest, read
-from builder.release.dispatch.plan import BUILD
+from builder.release.dispatch.tasks import BUILD
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+-]*$", max_length=200)]
 """A scheduler's name of something, without characters special to a shell or YAML."""

@@ -24,9 +24,8 @@ from builder.core import errors
 from builder.core.errors import CellError, MissingToolError, RegistryError
 from builder.plan.facts.tables import class_of
 from builder.release.dispatch.fleet import KEEP_IMAGES
-from builder.release.dispatch.left import KeptReport, NodeFinding, leave_note, tell
-from builder.release.dispatch.plan import CONCLUSIVE, answers, conclusive
-from builder.release.dispatch.pulled import PulledImages
+from builder.release.dispatch.left import KeptReport, NodeFinding, PulledImages, leave_note, tell
+from builder.release.dispatch.tasks import CONCLUSIVE, answers, conclusive
 from builder.sources.oci import (
     CELL_LABEL,
     MATRIX_LABEL,

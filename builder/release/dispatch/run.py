@@ -31,10 +31,9 @@ from builder.plan.matrix import matches
 from builder.release.dispatch import dstack, kubernetes, slurm
 from builder.release.dispatch.client import Scheduled, full, why
 from builder.release.dispatch.fleet import Fleet
-from builder.release.dispatch.follow import Work
 from builder.release.dispatch.left import notes_beside
 from builder.release.dispatch.node import other_card, report_on, reports_beside
-from builder.release.dispatch.plan import BUILD, CONCLUSIVE, Task, TaskVerdict, verdicts
+from builder.release.dispatch.tasks import BUILD, CONCLUSIVE, Task, TaskVerdict, Work, verdicts
 from builder.sources.oci import Registry, Staged, find_staged, repository_of
 from builder.verify.evidence import People, Signer, share
 from builder.verify.runner import SealedReport

@@ -15,7 +15,7 @@ from builder.core.documents import shown
 from builder.core.errors import SchedulerError
 from builder.release.dispatch.client import Scheduled, SchedulerClient, full, why
 from builder.release.dispatch.fleet import KEEP_IMAGES, Fleet, Resources
-from builder.release.dispatch.plan import Task
+from builder.release.dispatch.tasks import Task
 
 PREFIX = "rtbuild-"
 _SLURM = SchedulerClient(

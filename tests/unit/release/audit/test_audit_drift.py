@@ -12,7 +12,7 @@ import pytest
 from doubles import small_image
 from doubles.registry import INDEX, sha256
 
-from builder.release.audit import drift
+from builder.release.audit import checks
 from builder.release.audit.findings import AuditOutcome
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
@@ -90,7 +90,7 @@ class TestBase:
         self, index: bool, registry: Registry, server: RegistryDouble, tmp_path: Path
     ) -> None:
         digest = self.base(registry, server, "one", index=index)
-        found = drift.base(registry, self.on(registry, server, tmp_path, digest))
+        found = checks.base(registry, self.on(registry, server, tmp_path, digest))
         assert found.outcome is AuditOutcome.PASSES
 
     @pytest.mark.parametrize("index", [True, False])
@@ -99,13 +99,13 @@ class TestBase:
     ) -> None:
         image = self.on(registry, server, tmp_path, self.base(registry, server, "one", index=index))
         self.base(registry, server, "two", index=index)
-        found = drift.base(registry, image)
+        found = checks.base(registry, image)
         assert found.outcome is AuditOutcome.MIND
         assert "pushed again since" in found.message
 
     def test_it_was_removed(self, registry: Registry, server: RegistryDouble, tmp_path: Path) -> None:
         image = self.on(registry, server, tmp_path, "sha256:" + "b" * 64)
-        found = drift.base(registry, image)
+        found = checks.base(registry, image)
         assert found.outcome is AuditOutcome.MIND
         assert "was removed" in found.message
 
@@ -118,7 +118,7 @@ class TestBase:
             "org.opencontainers.image.base.digest": "sha256:" + "b" * 64,
         }
         image = small_image.push_image(registry, f"{server.host}/team/tf", tmp_path, labels=labels)
-        assert drift.base(registry, image).outcome is AuditOutcome.NOT_RUN
+        assert checks.base(registry, image).outcome is AuditOutcome.NOT_RUN
 
     @pytest.mark.parametrize(
         "host",
@@ -152,7 +152,7 @@ class TestBase:
             return send(client, method, url, **options)
 
         monkeypatch.setattr(Client, "request", request)
-        found = drift.base(registry, image)
+        found = checks.base(registry, image)
         assert found.outcome is AuditOutcome.NOT_RUN
         assert asked == []
         assert not registry.may_ask(f"{host}/nvidia/cuda:12", beside=image.repository)
@@ -162,7 +162,7 @@ class TestBase:
         assert mirrored.may_ask(f"{host}/nvidia/cuda:12", beside=image.repository)
 
     def test_there_is_none(self, registry: Registry, image: Staged) -> None:
-        assert drift.base(registry, image).outcome is AuditOutcome.NOT_RUN
+        assert checks.base(registry, image).outcome is AuditOutcome.NOT_RUN
 
 
 @pytest.mark.parametrize(
@@ -179,12 +179,12 @@ class TestBase:
     ids=["newer wheel", "newest", "newer base", "unknown line", "none", "no version", "a huge number"],
 )
 def test_a_newer_patch(report: dict[str, Any], outcome: AuditOutcome, image: Staged) -> None:
-    assert drift.cudnn(verified(image, **report)).outcome is outcome
+    assert checks.cudnn(verified(image, **report)).outcome is outcome
 
 
 def test_a_pair_that_is_now_listed(image: Staged) -> None:
     bad = verified(image, **loading("9.10.0", nvidia_cudnn_cu12="9.10.0.56"))
-    found = list(drift.known_bad([bad, bad], ["T4"]))
+    found = list(checks.known_bad([bad, bad], ["T4"]))
     assert [(f.outcome, f.what) for f in found] == [(AuditOutcome.FAILS, "known-bad")]
     assert "9.10.0 changed the order" in found[0].message
     assert "jax-ml/jax" in (found[0].hint or "")
@@ -192,13 +192,13 @@ def test_a_pair_that_is_now_listed(image: Staged) -> None:
 
 def test_a_pair_that_is_bad_on_some_gpus_only(image: Staged) -> None:
     risky = verified(image, **loading("9.12.0", nvidia_cublas_cu12="12.9.1.4"))
-    assert [f.outcome for f in drift.known_bad([risky], ["B200"])] == [AuditOutcome.MIND]
-    assert [f.outcome for f in drift.known_bad([risky], ["T4"])] == [AuditOutcome.PASSES]
+    assert [f.outcome for f in checks.known_bad([risky], ["B200"])] == [AuditOutcome.MIND]
+    assert [f.outcome for f in checks.known_bad([risky], ["T4"])] == [AuditOutcome.PASSES]
 
 
 def test_versions_that_are_none_are_passed_over(image: Staged) -> None:
     odd = verified(image, **loading("8.9.4", numpy="9" * 5000, pip="", evil="\x1b[31m"))
-    assert [f.outcome for f in drift.known_bad([odd], ["T4"])] == [AuditOutcome.PASSES]
+    assert [f.outcome for f in checks.known_bad([odd], ["T4"])] == [AuditOutcome.PASSES]
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,6 @@ def test_versions_that_are_none_are_passed_over(image: Staged) -> None:
     ],
 )
 def test_age(ago: timedelta, outcome: AuditOutcome, text: str, image: Staged) -> None:
-    found = drift.age([replace(verified(image), when=NOW - ago)], NOW)
+    found = checks.age([replace(verified(image), when=NOW - ago)], NOW)
     assert found.outcome is outcome
     assert text in found.message

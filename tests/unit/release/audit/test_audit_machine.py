@@ -10,7 +10,7 @@ import pytest
 from doubles import small_image
 
 from builder.core.model import RootfsBase, Sdist, StandalonePython, WheelSource
-from builder.release.audit import machine
+from builder.release.audit import checks
 from builder.release.audit.findings import AuditOutcome
 from builder.release.audit.stated import pinned_of
 from builder.verify.evidence.judgement import Policy, judge
@@ -72,7 +72,7 @@ def both(image: Staged) -> list[JudgedReport]:
 def test_what_was_seen(
     gpu: str | None, driver: str | None, outcome: AuditOutcome, text: str, both: list[JudgedReport]
 ) -> None:
-    found = machine.seen(both, gpu, driver)
+    found = checks.seen(both, gpu, driver)
     assert found.outcome is outcome
     assert text in found.message
 
@@ -80,12 +80,12 @@ def test_what_was_seen(
 def test_the_oldest_driver_of_a_class_is_named(image: Staged, both: list[JudgedReport]) -> None:
     more = [*both, seen(image, "Tesla T4", "7.5", "580.65.06", "T4")]
     assert (
-        machine.seen(more, "T4", "580").message
+        checks.seen(more, "T4", "580").message
         == "it ran on Tesla T4 with driver 580.65.06, of the branch of 580"
     )
-    assert "535.104.05, 580.65.06 only" in machine.seen(more, "T4", "590").message
-    assert "535.104.05" in machine.seen(more, "T4", None).message
-    assert machine.seen(more, "T4", "525").outcome is AuditOutcome.FAILS
+    assert "535.104.05, 580.65.06 only" in checks.seen(more, "T4", "590").message
+    assert "535.104.05" in checks.seen(more, "T4", None).message
+    assert checks.seen(more, "T4", "525").outcome is AuditOutcome.FAILS
 
 
 def test_a_suite_has_to_have_run_on_the_class(image: Staged, both: list[JudgedReport]) -> None:
@@ -98,16 +98,16 @@ def test_a_suite_has_to_have_run_on_the_class(image: Staged, both: list[JudgedRe
         }
     )
     known = [replace(both[0], report=ran), *both[1:]]
-    assert machine.ran(known, "T4", ["attention"]).outcome is AuditOutcome.PASSES
-    assert machine.ran(known, None, ["attention", "conv"]).outcome is AuditOutcome.PASSES
-    assert machine.ran(both, "A100", ["conv"]).outcome is AuditOutcome.PASSES
+    assert checks.ran(known, "T4", ["attention"]).outcome is AuditOutcome.PASSES
+    assert checks.ran(known, None, ["attention", "conv"]).outcome is AuditOutcome.PASSES
+    assert checks.ran(both, "A100", ["conv"]).outcome is AuditOutcome.PASSES
     for gpu, suites in (("A100", ["attention"]), ("T4", ["attention", "compile"]), ("H100", ["conv"])):
-        assert machine.ran(known, gpu, suites).outcome is AuditOutcome.FAILS
+        assert checks.ran(known, gpu, suites).outcome is AuditOutcome.FAILS
 
 
 def ruled(image: Staged, gpu: str, driver: str) -> dict[str, AuditOutcome]:
     predicate = provenance(small_image.evidence(image), image)
-    found = machine.ruled(predicate, None, gpu=gpu, driver=driver)
+    found = checks.ruled(predicate, None, gpu=gpu, driver=driver)
     return {finding.message: finding.outcome for finding in found.findings}
 
 
@@ -173,7 +173,7 @@ def test_the_lock_comes_back_out_of_its_provenance(image: Staged) -> None:
     ],
 )
 def test_a_provenance_of_somebody_else(predicate: dict[str, Any]) -> None:
-    found = machine.ruled(predicate, None, gpu="T4", driver=None).findings
+    found = checks.ruled(predicate, None, gpu="T4", driver=None).findings
     assert [finding.outcome for finding in found] == [AuditOutcome.NOT_RUN]
 
 
@@ -183,5 +183,5 @@ def test_a_provenance_with_nonsense_in_it(field: str, value: Any, image: Staged)
     """Whoever may push can write it: it may take an answer away, and never raise."""
     predicate = provenance(small_image.evidence(image), image)
     predicate["buildDefinition"]["externalParameters"]["cell"][field] = value
-    for finding in machine.ruled(predicate, None, gpu="T4", driver="535").findings:
+    for finding in checks.ruled(predicate, None, gpu="T4", driver="535").findings:
         assert finding.message

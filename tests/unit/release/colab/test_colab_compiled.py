@@ -12,9 +12,8 @@ from builder.core.model import Compilation, RootfsBase, Sdist, Wheel, WheelSourc
 from builder.plan.matrix import load
 from builder.release.colab.diff import listed
 from builder.release.colab.imports import Imported, choose_bases, matrix_text, record_text
-from builder.release.colab.match import Matching, match_packages
+from builder.release.colab.match import Matching, build_missing, match_packages
 from builder.release.colab.runtimes import read_runtime
-from builder.release.colab.sources import build_missing
 from builder.sources.index.client import LocalWheel
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target
@@ -94,7 +93,7 @@ def runtime(tmp_path: Path) -> Runtime:
 def run(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, here: str = "linux/amd64"
 ) -> tuple[Matching, Works]:
-    monkeypatch.setattr("builder.release.colab.sources.host_platform", lambda: here)
+    monkeypatch.setattr("builder.release.colab.match.host_platform", lambda: here)
     monkeypatch.setattr("builder.plan.lock.sources.host_platform", lambda: "linux/amd64")
     offers: Any = Offers()
     works, debian = Works(), SmallDebian()

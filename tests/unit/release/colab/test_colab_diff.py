@@ -8,8 +8,17 @@ from doubles.engine import EngineDouble, stored
 
 from builder.core.errors import CellError, CommandError, UsageError
 from builder.image.engine.container import ProbeRun
-from builder.release.colab.diff import Listed, Parity, ParityRow, ParityStatus, compare, labelled, listed
-from builder.release.colab.measurement import Inventory, measure
+from builder.release.colab.diff import (
+    Inventory,
+    Listed,
+    Parity,
+    ParityRow,
+    ParityStatus,
+    compare,
+    labelled,
+    listed,
+    measure,
+)
 from builder.verify.runner.document import parse
 
 REPORT = {

@@ -11,8 +11,7 @@ from builder.plan.matrix import load
 from builder.release.colab import match as matching
 from builder.release.colab.imports import choose_bases, import_runtime, matrix_text, record_text
 from builder.release.colab.match import further_indexes, match_packages
-from builder.release.colab.parse import parse_freeze
-from builder.release.colab.runtimes import read_runtime
+from builder.release.colab.runtimes import parse_freeze, read_runtime
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target
 

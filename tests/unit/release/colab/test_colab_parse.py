@@ -7,8 +7,7 @@ import pytest
 
 from builder.core.documents import shown
 from builder.core.errors import UsageError
-from builder.release.colab.parse import parse_apt, parse_freeze, parse_system
-from builder.release.colab.runtimes import read_runtime
+from builder.release.colab.runtimes import parse_apt, parse_freeze, parse_system, read_runtime
 
 # Lines of https://github.com/googlecolab/backend-info/tree/ef1cba0 (Apache-2.0), their addresses changed.
 FREEZE = """\

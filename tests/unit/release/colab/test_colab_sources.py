@@ -12,9 +12,8 @@ import pytest
 from builder.core.errors import CancelledError, CellError, CommandError
 from builder.core.model import RootfsBase, Sdist, StandalonePython, Wheel, WheelSource
 from builder.plan.lock.sources import BuildRoot
-from builder.release.colab.match import Matching, match_packages
-from builder.release.colab.parse import parse_freeze
-from builder.release.colab.sources import build_missing
+from builder.release.colab.match import Matching, build_missing, match_packages
+from builder.release.colab.runtimes import parse_freeze
 from builder.sources.index.client import LocalWheel
 from builder.sources.index.simple_api import IndexFile
 from builder.sources.index.target import Target

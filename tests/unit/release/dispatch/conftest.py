@@ -11,8 +11,8 @@ from doubles.registry import RegistryDouble, registry_client, serve
 from typer.testing import CliRunner
 
 from builder.cli.app import app
-from builder.release.dispatch.follow import Follower
 from builder.release.dispatch.node import report_on, verify_digest
+from builder.release.dispatch.tasks import Follower
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.report_exchange import share
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.release.dispatch.follow import TaskState
     from builder.release.dispatch.node import NodeResult
+    from builder.release.dispatch.tasks import TaskState
     from builder.sources.oci.staging import Staged
     from builder.verify.evidence.cosign import Signer
 

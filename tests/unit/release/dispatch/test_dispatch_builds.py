@@ -19,7 +19,7 @@ from builder.core.errors import MatrixError, UsageError
 from builder.release.dispatch import slurm
 from builder.release.dispatch.builds import in_waves, script
 from builder.release.dispatch.fleet import Fleet, load_fleet
-from builder.release.dispatch.plan import BUILD, Task
+from builder.release.dispatch.tasks import BUILD, Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

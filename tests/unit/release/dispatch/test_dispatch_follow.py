@@ -13,8 +13,7 @@ import pytest
 
 from builder.core.errors import RegistryError, SchedulerError
 from builder.release.dispatch.client import Scheduled, full, silent
-from builder.release.dispatch.follow import Follower, TaskState, exit_code
-from builder.release.dispatch.plan import Task, TaskVerdict, missing
+from builder.release.dispatch.tasks import Follower, Task, TaskState, TaskVerdict, exit_code, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

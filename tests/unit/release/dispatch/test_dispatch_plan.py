@@ -22,7 +22,7 @@ from benchmarks import dispatch as bench
 from builder.core.errors import MatrixError
 from builder.release.dispatch import dstack, kubernetes, slurm
 from builder.release.dispatch.fleet import Fleet, load_fleet
-from builder.release.dispatch.plan import Task, missing, verdicts
+from builder.release.dispatch.tasks import Task, missing, verdicts
 
 if TYPE_CHECKING:
     from tests.conftest import Golden

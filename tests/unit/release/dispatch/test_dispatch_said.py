@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from builder.cli.commands import dispatch as command
 from builder.cli.console.count_table import CountTable
 from builder.cli.console.terminal import Terminal
-from builder.release.dispatch.follow import TaskState
-from builder.release.dispatch.plan import Task, TaskVerdict
+from builder.release.dispatch.tasks import Task, TaskState, TaskVerdict
 
 if TYPE_CHECKING:
     import pytest
