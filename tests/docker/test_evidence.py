@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.sources.oci.staging import Staged
-    from builder.verify.evidence.documents import Attached
+    from builder.verify.evidence.attach import Attached
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 

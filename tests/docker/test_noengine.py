@@ -22,8 +22,7 @@ from builder.image.sandbox import require
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.cosign import People
-from builder.verify.evidence.origin import built_by
-from builder.verify.evidence.report_exchange import shared
+from builder.verify.evidence.staged import built_by, shared
 from builder.verify.runner.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rtbuild_command import rtbuild
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign, People, Signer
-from builder.verify.evidence.origin import sign_built
+from builder.verify.evidence.staged import sign_built
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import ReportStore, key_of
 

@@ -19,7 +19,7 @@ from builder.image.recipe.values import Recipe, RecipeFile
 from builder.sources.oci.spec import MANIFEST, Manifest
 from builder.sources.oci.staging import Staged, read_image
 from builder.verify.evidence.attach import attach_statements, statements
-from builder.verify.evidence.documents import Evidence
+from builder.verify.evidence.contents import Evidence
 from builder.verify.runner.entry import ReportKey, SealedReport
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.sources.oci.registry import Registry
+    from builder.verify.evidence.attach import Attached
     from builder.verify.evidence.cosign import Signer
-    from builder.verify.evidence.documents import Attached
 
 PROBE = "ab" * 32
 INPUTS = "sha256:" + "1" * 64

@@ -23,7 +23,7 @@ from builder.plan.matrix import load
 from builder.sources.net.http import Client
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.attach import attach_statements
-from builder.verify.evidence.provenance import provenance
+from builder.verify.evidence.contents import provenance
 from builder.verify.evidence.statement import PROVENANCE, TEST_RESULT, Statement
 from builder.verify.evidence.verification import predicate_of
 

@@ -1,7 +1,6 @@
-from .count_table import CountTable
-from .job import Case, CaseStatus, case_of, junit_xml, write_job_files
+from .board import CountTable
 from .lines import reporter
-from .summary import error_text, run_summary
+from .results import Case, CaseStatus, case_of, error_text, junit_xml, run_summary, write_job_files
 from .terminal import (
     Progress,
     Terminal,

@@ -1,7 +1,8 @@
-"""Events as a live board: one row per running cell, redrawn in place below the lines of finished cells."""
+"""What is redrawn in place on a terminal: the running cells of a run, and the counts of states of tasks."""
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from builder.cli.console.summary import failure_text, result_line
+from builder.cli.console.results import failure_text, result_line
 from builder.cli.console.terminal import Terminal, human_seconds, seconds_left, shortened, wrapped
 from builder.pipeline import (
     CellFinished,
@@ -130,3 +131,30 @@ class Board:
         if left:
             table.add_row(Text(f"{left} of {self._total} waiting", style="dim"))
         return table
+
+
+class CountTable:
+    """A row for each class, a column for each state; what is said meanwhile scrolls above it."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        console = Console(
+            stderr=True, force_terminal=True, no_color=not terminal.color, highlight=False, markup=False
+        )
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.stop()
+
+    def draw(self, counts: Mapping[str, Mapping[str, int]]) -> None:
+        """``counts[class][state]``."""
+        states = sorted({state for row in counts.values() for state in row})
+        table = Table("", box=None)
+        for state in states:
+            table.add_column(state, justify="right")
+        for name, row in sorted(counts.items()):
+            table.add_row(name, *(f"{row.get(state, 0):,}" for state in states))
+        self._live.update(table, refresh=True)

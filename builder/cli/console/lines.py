@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Self
 
-from builder.cli.console.summary import failure_text, result_line
+from builder.cli.console.results import failure_text, result_line
 from builder.cli.console.terminal import Terminal, human_seconds, say, seconds_left
 from builder.pipeline import (
     CellFinished,

@@ -101,7 +101,7 @@ def _is_sdist(row: Mapping[str, Any]) -> bool:
 
 
 def _named(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and version of a package URL; see :func:`builder.verify.evidence.sbom.purl`."""
+    """Name and version of a package URL; see :func:`builder.verify.evidence.contents.purl`."""
     name, _, rest = str(row["uri"]).partition("?")[0].rpartition("/")[2].partition("@")
     return unquote(name), unquote(rest)
 

@@ -1,11 +1,12 @@
-from .attach import KINDS, attach_statements, failure_statement, statements
+from .attach import KINDS, Attached, attach_statements, failure_statement, statements
+from .contents import Evidence, python_packages
 from .cosign import Cosign, People, Signer, Verifier
-from .documents import Attached, Evidence, Refusal
 from .gathering import Gathered, Piece, Refused, check_signatures, gather
 from .judgement import (
     CLOCKS,
     JudgedReport,
     Policy,
+    Refusal,
     broken,
     claim_text,
     clocks_apart,
@@ -16,9 +17,7 @@ from .judgement import (
     without_exempt,
 )
 from .local_builds import MadeImages
-from .origin import ImageOrigin, origin_of, sign_built
-from .report_exchange import share, shared
-from .sbom import python_packages
+from .staged import ImageOrigin, origin_of, share, shared, sign_built
 from .statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Statement
 from .verification import covered_class, no_proof, timestamp
 

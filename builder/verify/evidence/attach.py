@@ -3,17 +3,16 @@
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from builder.core.errors import EvidenceError
 from builder.sources.oci import Artifact, Attachment, Registry, Staged, attach, keep_in_tag, parse_reference
+from builder.verify.evidence.contents import Evidence, provenance, read_system, refuse_difference, sbom
 from builder.verify.evidence.cosign import Cosign, Signer, Verifier, ci_identity
-from builder.verify.evidence.documents import Attached, Evidence, Kind
 from builder.verify.evidence.judgement import Policy, judge
-from builder.verify.evidence.provenance import provenance
-from builder.verify.evidence.sbom import read_system, refuse_difference, sbom
 from builder.verify.evidence.statement import (
     CYCLONEDX,
     MEDIA_TYPE,
@@ -25,8 +24,26 @@ from builder.verify.evidence.statement import (
 from builder.verify.evidence.verification import EXTENSION, predicate_of
 from builder.verify.runner import SealedReport
 
+Kind = Literal["verification", "sbom", "provenance"]
 _SIGNING_ROUNDS = 4
 KINDS: Mapping[str, Kind] = {TEST_RESULT: "verification", CYCLONEDX: "sbom", PROVENANCE: "provenance"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attached:
+    """A statement beside an image."""
+
+    kind: Kind
+    predicate_type: str
+    digest: str
+    """Of the artifact's manifest."""
+    size: int
+    """Of the statement, in bytes."""
+    by: Literal["referrers", "tag"]
+    """The list that has it: the registry's referrers API, or the tag ``sha256-<hex>``."""
+    new: bool
+    """False if it and the requested signature were there already."""
+    signed: bool
 
 
 def failure_statement(image: Staged, report: SealedReport) -> Statement:

@@ -16,7 +16,6 @@ from builder.core.versions import key
 from builder.plan.facts.tables import class_of
 from builder.sources.oci import Registry, Staged
 from builder.verify.evidence.cosign import People
-from builder.verify.evidence.documents import Refusal
 from builder.verify.evidence.verification import covered_class, doubts, no_proof, read, timestamp
 from builder.verify.runner import (
     AGAINST_IMAGE,
@@ -47,6 +46,21 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 Side = Literal["for", "against", "neither"]
 """``neither``: the report says nothing about the image, or proves nothing."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason against a report, or why a cell is not published."""
+
+    kind: Literal[
+        "missing", "unverified", "host", "busy", "broken", "unsupported-gpu", "test-double", "no-proof",
+        "old", "future", "digest", "content", "probe", "edited", "differs", "claim", "unknown-gpu", "clock",
+        "not-staged", "unproven", "unsigned", "moved", "other-image", "tag", "evidence",
+        "suite",
+    ]  # fmt: skip
+    """The table in docs/publish.md says what each means."""
+    text: str
+    hint: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

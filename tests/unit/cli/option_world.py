@@ -52,7 +52,7 @@ from builder.sources.index import settings
 from builder.sources.oci.registry import Registry
 from builder.verify.evidence.cosign import Cosign, Signed
 from builder.verify.evidence.local_builds import MadeImages
-from builder.verify.evidence.report_exchange import share
+from builder.verify.evidence.staged import share
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import read_entry
 

@@ -8,10 +8,10 @@ import pytest
 from doubles.project import Project
 
 from builder.cli.commands.publish import cases, exit_code
-from builder.cli.console.job import CaseStatus
+from builder.cli.console.results import CaseStatus
 from builder.core.errors import RegistryError
 from builder.release.publish.publication import Publication
-from builder.verify.evidence.documents import Refusal
+from builder.verify.evidence.judgement import Refusal
 
 if TYPE_CHECKING:
     from pathlib import Path

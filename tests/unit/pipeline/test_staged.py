@@ -21,7 +21,7 @@ from builder.pipeline.schedule import CellRun
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.staging import staged_tag
 from builder.verify.evidence.local_builds import MadeImages
-from builder.verify.evidence.report_exchange import shared
+from builder.verify.evidence.staged import shared
 from builder.verify.runner.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.cli.console.lines import reporter
-from builder.cli.console.summary import error_text, failure_text, run_summary
+from builder.cli.console.results import error_text, failure_text, run_summary
 from builder.cli.console.terminal import Terminal, human_bytes, human_seconds, print_json
 from builder.core.errors import CellError, CommandError
 from builder.core.model import Base, Cell, Cuda, Difference, Image, Report, Verdict

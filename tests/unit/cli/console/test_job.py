@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import xmlschema
 
-from builder.cli.console.job import Case, CaseStatus, case_of, junit_xml, page, write_job_files
+from builder.cli.console.results import Case, CaseStatus, case_of, junit_xml, page, write_job_files
 from builder.cli.console.terminal import Terminal
 from builder.core.errors import CellError
 from builder.core.model import Base, Cell, Cuda, Image, Report, Verdict

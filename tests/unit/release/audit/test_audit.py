@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from builder.sources.oci.registry import Registry
     from builder.sources.oci.staging import Staged
-    from builder.verify.evidence.documents import Evidence
+    from builder.verify.evidence.contents import Evidence
 
 
 def ask(registry: Registry, image: Staged, **question: Any) -> Audit:

@@ -13,8 +13,8 @@ from builder.core.model import RootfsBase, Sdist, StandalonePython, WheelSource
 from builder.release.audit import checks
 from builder.release.audit.findings import AuditOutcome
 from builder.release.audit.stated import pinned_of
+from builder.verify.evidence.contents import provenance
 from builder.verify.evidence.judgement import Policy, judge
-from builder.verify.evidence.provenance import provenance
 from builder.verify.evidence.verification import predicate_of
 from builder.verify.runner.document import Check, SuiteFound
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.cli.commands import dispatch as command
-from builder.cli.console.count_table import CountTable
+from builder.cli.console.board import CountTable
 from builder.cli.console.terminal import Terminal
 from builder.release.dispatch.tasks import Task, TaskState, TaskVerdict
 

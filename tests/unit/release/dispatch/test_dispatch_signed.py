@@ -15,7 +15,7 @@ from builder.release.dispatch import client, kubernetes, node, run
 from builder.release.dispatch.fleet import load_fleet
 from builder.release.dispatch.run import _json_in
 from builder.verify.evidence.cosign import Cosign, People, Signer
-from builder.verify.evidence.report_exchange import shared
+from builder.verify.evidence.staged import shared
 from builder.verify.runner.entry import SealedReport
 
 if TYPE_CHECKING:

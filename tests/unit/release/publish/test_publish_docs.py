@@ -16,7 +16,7 @@ from builder.release.publish.publication import Publication, publication_documen
 from builder.release.publish.run import MAX_AGE
 from builder.release.publish.tags import TagStep
 from builder.sources.oci.copying import Tally
-from builder.verify.evidence.documents import Refusal
+from builder.verify.evidence.judgement import Refusal
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 TEXT = (DOCS / "publish.md").read_text()

@@ -14,13 +14,13 @@ from doubles import small_image
 
 from builder.core.errors import EvidenceError
 from builder.core.model import DebianPackage
-from builder.verify.evidence import sbom as module
-from builder.verify.evidence.sbom import parse_status, read_system
+from builder.verify.evidence import contents as module
+from builder.verify.evidence.contents import parse_status, read_system
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.verify.evidence.sbom import DpkgList
+    from builder.verify.evidence.contents import DpkgList
 
 PACKAGES = tuple(
     sorted(DebianPackage(name=d.package, version=d.version, architecture="amd64") for d in small_image.DEBS)

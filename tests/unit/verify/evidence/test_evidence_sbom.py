@@ -13,8 +13,7 @@ from doubles import small_image
 
 from builder.core.errors import EvidenceError
 from builder.core.model import Compilation, RootfsBase, Sdist, Wheel, WheelSource
-from builder.verify.evidence.provenance import provenance
-from builder.verify.evidence.sbom import DpkgList, parse_status, refuse_difference, sbom
+from builder.verify.evidence.contents import DpkgList, parse_status, provenance, refuse_difference, sbom
 
 if TYPE_CHECKING:
     from builder.sources.oci.staging import Staged

@@ -1,15 +1,21 @@
-"""The packages of the image as CycloneDX, made from the lock and from dpkg and checked against the image.
+"""What is in an image and what it was built from: an SBOM and a provenance, made from the lock and from dpkg,
+and checked against the image.
 
-CycloneDX, not SPDX, because its fields fit the known facts (hash, package URL, property) without invented
-relationships; ``cosign`` and vulnerability scanners read both.
+The SBOM is CycloneDX, not SPDX, because its fields fit the known facts (hash, package URL, property) without
+invented relationships; ``cosign`` and vulnerability scanners read both:
 https://cyclonedx.org/docs/1.5/json/ and https://github.com/package-url/purl-spec.
+
+The provenance is SLSA's: https://slsa.dev/spec/v1.0/provenance. rtbuild states the content of its lock and
+recipe. It cannot detect a manipulated machine, so no SLSA level is claimed, and the builder is the program:
+the signer is responsible for the statement.
 """
 
+import hashlib
 import posixpath
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,14 +25,25 @@ from urllib.parse import quote
 from packaging.utils import canonicalize_name
 
 from builder import __version__
-from builder.core import model
 from builder.core.documents import shown
 from builder.core.errors import CellError, EvidenceError
+from builder.core.model import (
+    Deb,
+    DebianPackage,
+    Pinned,
+    RegistryBase,
+    RootfsBase,
+    Sdist,
+    StandalonePython,
+    Wheel,
+    WheelSource,
+)
 from builder.core.versions import equal
 from builder.image.layers import open_layer
+from builder.image.recipe import Recipe
 from builder.sources.oci import Registry, Staged, parse_reference
-from builder.verify.evidence.documents import Evidence
 from builder.verify.evidence.verification import timestamp
+from builder.verify.runner import SealedReport
 
 _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 """The name space for URLs of RFC 4122: the serial number follows from the digest."""
@@ -48,10 +65,28 @@ _LARGEST_LAYER = 8 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The input of the statements about an image."""
+
+    recipe: Recipe
+    verifications: tuple[SealedReport, ...]
+    claims: tuple[str, ...]
+    """GPU classes that the image is published for."""
+    exempt: tuple[str, ...] = ()
+    """GPU classes that its cell names but that it is not published for."""
+    as_of: datetime | None = None
+    """The time of the newest report that was known when the exemptions were made."""
+    matrix: bytes = b""
+    """The matrix file; empty if it is not known."""
+    lock: bytes = b""
+    """The lock file; empty if it is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DpkgList:
     """dpkg's list. ``packages`` is None if the image has none."""
 
-    packages: tuple[model.DebianPackage, ...] | None
+    packages: tuple[DebianPackage, ...] | None
     skipped: int = 0
     """Layers above the list that were too large to be read."""
 
@@ -109,7 +144,7 @@ def refuse_difference(evidence: Evidence, system: DpkgList, reports: list[Mappin
         )
 
 
-def _python_differences(pinned: model.Pinned, found: Mapping[str, str]) -> Iterator[str]:
+def _python_differences(pinned: Pinned, found: Mapping[str, str]) -> Iterator[str]:
     locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in pinned.wheels}
     for name in sorted(locked.keys() | found.keys()):
         want, have = locked.get(name), found.get(name)
@@ -121,19 +156,19 @@ def _python_differences(pinned: model.Pinned, found: Mapping[str, str]) -> Itera
             yield f"{name} is {want} in the lock and {have} in the image"
 
 
-def _debian_differences(pinned: model.Pinned, system: DpkgList, probed: Mapping[str, str]) -> Iterator[str]:
+def _debian_differences(pinned: Pinned, system: DpkgList, probed: Mapping[str, str]) -> Iterator[str]:
     packages = system.packages
     if packages is None:
-        if isinstance(pinned.base, model.RootfsBase):
+        if isinstance(pinned.base, RootfsBase):
             yield "the image is built from Debian packages, but has no list of them (/var/lib/dpkg/status)"
         return
     versions = {package.name: package.version for package in packages}
     for name, version in sorted(probed.items()):
         if versions.get(name) != version:
             yield f"{name} is {versions.get(name, 'absent')} by dpkg and {version} by the report"
-    if isinstance(pinned.base, model.RootfsBase):
+    if isinstance(pinned.base, RootfsBase):
         locked = {
-            model.DebianPackage(name=deb.package, version=deb.version, architecture=deb.architecture)
+            DebianPackage(name=deb.package, version=deb.version, architecture=deb.architecture)
             for deb in pinned.base.debs
         }
         for package in sorted(locked ^ set(packages)):
@@ -154,12 +189,12 @@ def _component(
 
 
 def _file(
-    name: str, part: model.Wheel | model.Sdist | model.StandalonePython, *more: tuple[str, str], **kind: str
+    name: str, part: Wheel | Sdist | StandalonePython, *more: tuple[str, str], **kind: str
 ) -> dict[str, Any]:
     return _component(name, part.version, purl(part), part.sha256, ("file", part.file), *more, **kind)
 
 
-def _python(pinned: model.Pinned) -> Iterator[dict[str, Any]]:
+def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
     python = pinned.python
     if python is not None:  # outside of dpkg
         inside = ("libraries-inside", "not listed: OpenSSL, SQLite and others")
@@ -171,7 +206,7 @@ def _python(pinned: model.Pinned) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _sources(source: model.WheelSource) -> dict[str, Any]:
+def _sources(source: WheelSource) -> dict[str, Any]:
     """The source of a wheel: https://cyclonedx.org/docs/1.5/json/#components_items_pedigree_ancestors"""
     compilers = source.system.debs if source.compiled is not None else ()
     row = _file(
@@ -184,11 +219,11 @@ def _sources(source: model.WheelSource) -> dict[str, Any]:
     return row
 
 
-def _debian(pinned: model.Pinned, packages: tuple[model.DebianPackage, ...]) -> Iterator[dict[str, Any]]:
+def _debian(pinned: Pinned, packages: tuple[DebianPackage, ...]) -> Iterator[dict[str, Any]]:
     base = pinned.base
-    locked = base.debs if isinstance(base, model.RootfsBase) else ()
+    locked = base.debs if isinstance(base, RootfsBase) else ()
     hashes = {(deb.package, deb.version, deb.architecture): deb.sha256 for deb in locked}
-    labels = {} if isinstance(base, model.RootfsBase) else dict(base.labels)
+    labels = {} if isinstance(base, RootfsBase) else dict(base.labels)
     vendor = labels.get(_SYSTEM_LABEL, "debian")
     for package in packages:
         found = (package.name, package.version, package.architecture)
@@ -204,7 +239,7 @@ def _properties(evidence: Evidence, system: DpkgList) -> list[dict[str, str]]:
         "rtbuild:system": "dpkg" if system.packages is not None else "the image has no list of dpkg",
         "rtbuild:layers-not-read": str(system.skipped),
     }
-    if isinstance(pinned.base, model.RegistryBase):
+    if isinstance(pinned.base, RegistryBase):
         rows["rtbuild:base"] = f"{pinned.base.reference}@{pinned.base.digest}"
     return [{"name": name, "value": value} for name, value in sorted(rows.items())]
 
@@ -239,7 +274,7 @@ def read_system(
     return DpkgList(packages=None, skipped=skipped)
 
 
-def parse_status(text: str) -> tuple[model.DebianPackage, ...]:
+def parse_status(text: str) -> tuple[DebianPackage, ...]:
     """The packages that are installed, by dpkg's own reading: names of fields in any case, with or without a
     blank behind the colon, each once in a paragraph; only a line feed ends a line. EvidenceError.
 
@@ -259,7 +294,7 @@ def parse_status(text: str) -> tuple[model.DebianPackage, ...]:
             name, version, architecture = (
                 fields.get(key, "") for key in ("package", "version", "architecture")
             )
-            found.append(model.DebianPackage(name=name, version=version, architecture=architecture))
+            found.append(DebianPackage(name=name, version=version, architecture=architecture))
     return tuple(sorted(found))
 
 
@@ -298,13 +333,13 @@ def _status(blob: Path, media_type: str) -> str | None:
     return "" if found is None and hidden else found
 
 
-def purl(part: model.Wheel | model.Sdist | model.StandalonePython | model.Deb) -> str:
+def purl(part: Wheel | Sdist | StandalonePython | Deb) -> str:
     """``pkg:pypi/nvidia-cudnn-cu12@8.9.4.25``; ``pkg:pypi/moviepy@1.0.3?file_name=moviepy-1.0.3.tar.gz``;
     ``pkg:generic/cpython@3.12.16%2B20261110?file_name=cpython-…`` of python-build-standalone."""
-    if isinstance(part, model.Deb):
+    if isinstance(part, Deb):
         return _deb_url(part.package, part.version, part.architecture)
-    file = "" if isinstance(part, model.Wheel) else f"?file_name={quote(part.file, safe='')}"
-    if isinstance(part, model.StandalonePython):
+    file = "" if isinstance(part, Wheel) else f"?file_name={quote(part.file, safe='')}"
+    if isinstance(part, StandalonePython):
         version = quote(f"{part.version}+{part.build}", safe="")
         return f"pkg:generic/cpython@{version}{file}"
     return f"pkg:pypi/{canonicalize_name(part.name)}@{quote(part.version, safe='')}{file}"
@@ -313,3 +348,79 @@ def purl(part: model.Wheel | model.Sdist | model.StandalonePython | model.Deb) -
 def _deb_url(package: str, version: str, architecture: str, *, vendor: str = "debian") -> str:
     """``pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64``"""
     return f"pkg:deb/{vendor}/{quote(package, safe='')}@{quote(version, safe='')}?arch={architecture}"
+
+
+BUILD_TYPE = "https://rtbuild.io/build/v1"
+"""An identifier, described in docs/evidence.md; nothing is fetched from there."""
+BUILDER = "https://rtbuild.io/cli/v1"
+
+
+def provenance(evidence: Evidence, image: Staged) -> dict[str, Any]:
+    """The predicate. It has no time and no run: the same lock and recipe give the same document."""
+    recipe = evidence.recipe
+    cell, pinned = recipe.cell, recipe.pinned
+    files = (("matrix", evidence.matrix), ("lock", evidence.lock))
+    return {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {
+                "matrix": cell.matrix,
+                "cell": {"id": cell.id, "env": dict(cell.env), "gpus": list(cell.gpus), **cell.inputs()},
+            },
+            "internalParameters": {
+                "inputs": recipe.inputs,
+                "content": image.content,
+                "epoch": pinned.epoch,
+                "compression": cell.options.compression,
+                "strictCudnn": cell.options.strict_cudnn,
+            },
+            "resolvedDependencies": [
+                *_base(pinned.base, cell.platform),
+                *([_part(pinned.python)] if pinned.python is not None else []),
+                *({"name": name, "digest": _sha256(content)} for name, content in files if content),
+                *map(_part, pinned.wheels),
+                *_built_from(pinned),
+            ],
+        },
+        "runDetails": {
+            "builder": {
+                "id": BUILDER,
+                "version": {"rtbuild": image.label("io.rtbuild.version") or __version__},
+            },
+            "byproducts": [
+                {"name": f"recipe/{name}", "digest": _sha256(file.content)}
+                for name, file in sorted(recipe.files.items())
+            ],
+        },
+    }
+
+
+def _part(part: Wheel | Sdist | StandalonePython | Deb, **more: Any) -> dict[str, Any]:
+    """https://github.com/in-toto/attestation/blob/main/spec/v1/resource_descriptor.md"""
+    name = part.file.rpartition("/")[2]
+    return {"uri": purl(part), "name": name, "digest": {"sha256": part.sha256}, **more}
+
+
+def _base(base: RegistryBase | RootfsBase, platform: str) -> Iterable[dict[str, Any]]:
+    if isinstance(base, RootfsBase):
+        return map(_part, base.debs)
+    digest, notes = {"sha256": base.digest.removeprefix("sha256:")}, {"platform": platform}
+    return [{"uri": f"oci://{base.reference}", "name": "base", "digest": digest, "annotations": notes}]
+
+
+def _built_from(pinned: Pinned) -> Iterator[dict[str, Any]]:
+    """The sources of wheels that no index has, and the wheels and compilers of their builds."""
+    sources = [wheel.source for wheel in pinned.wheels if wheel.source is not None]
+    yield from map(_part, dict.fromkeys(source.sdist for source in sources))
+    pythons = [python for s in sources if (python := s.interpreter) is not None and python != pinned.python]
+    wheels = [wheel for source in sources for wheel in source.requires]
+    installed = frozenset(pinned.base.debs) if isinstance(pinned.base, RootfsBase) else frozenset()
+    compilers = [source.system for source in sources if source.compiled is not None]
+    debs = [deb for system in compilers for deb in system.debs if deb not in installed]
+    tools: list[StandalonePython | Wheel | Deb] = [*pythons, *wheels, *debs]
+    for part in dict.fromkeys(tools):
+        yield _part(part, annotations={"for": "building from sources"})
+
+
+def _sha256(content: bytes) -> dict[str, str]:
+    return {"sha256": hashlib.sha256(content).hexdigest()}
