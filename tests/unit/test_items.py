@@ -345,7 +345,7 @@ def test_a_cell_that_is_published(
 @each_exception
 @pytest.mark.parametrize(
     "place",
-    ["builder.verify.evidence.gathering.parse_statement", "builder.release.audit.findings.judge"],
+    ["builder.verify.evidence.statement.parse_statement", "builder.release.audit.findings.judge"],
 )
 def test_a_statement(
     raised: Exception,

@@ -30,9 +30,16 @@ from builder.release.catalogue.collection import _publications
 from builder.release.catalogue.registry import _cell, _packages
 from builder.sources.oci.staging import read_image
 from builder.verify.evidence.contents import DpkgList, provenance, sbom
-from builder.verify.evidence.gathering import Gathered, Piece
 from builder.verify.evidence.judgement import Policy, judge
-from builder.verify.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Statement, parse_statement
+from builder.verify.evidence.statement import (
+    CYCLONEDX,
+    PROVENANCE,
+    TEST_RESULT,
+    Gathered,
+    Piece,
+    Statement,
+    parse_statement,
+)
 from builder.verify.evidence.verification import predicate_of
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import key_of, read_entry, seal

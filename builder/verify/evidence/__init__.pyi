@@ -1,7 +1,6 @@
 from .attach import KINDS, Attached, attach_statements, failure_statement, statements
 from .contents import Evidence, python_packages
-from .cosign import Cosign, People, Signer, Verifier
-from .gathering import Gathered, Piece, Refused, check_signatures, gather
+from .cosign import Cosign, People, Signer, Verifier, check_signatures
 from .judgement import (
     CLOCKS,
     JudgedReport,
@@ -18,7 +17,7 @@ from .judgement import (
 )
 from .local_builds import MadeImages
 from .staged import ImageOrigin, origin_of, share, shared, sign_built
-from .statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Statement
+from .statement import CYCLONEDX, PROVENANCE, TEST_RESULT, Gathered, Piece, Refused, Statement, gather
 from .verification import covered_class, no_proof, timestamp
 
 __all__ = [

@@ -21,7 +21,7 @@ from typing import Any, Self
 from builder.core.digests import canonical_json
 from builder.core.documents import MalformedError, parse_json, redact
 from builder.core.errors import CommandError, EvidenceError, MissingToolError, UsageError
-from builder.verify.evidence.statement import MEDIA_TYPE, Statement, parse_statement
+from builder.verify.evidence.statement import MEDIA_TYPE, Gathered, Piece, Statement, parse_statement
 
 TIMEOUT = 180.0
 """Seconds for one call: a key service or a transparency log may be slow."""
@@ -176,6 +176,30 @@ class Cosign:
                 return CompletedProcess(command, -1, b"", "it printed without end")
             said = redact(err.read(1 << 20).decode("utf-8", "replace"))
         return CompletedProcess(command, done.returncode, content, said)
+
+
+def check_signatures(
+    gathered: Gathered, cosign: Cosign, image: str, verifier: Verifier, kinds: tuple[str, ...]
+) -> tuple[Gathered, tuple[str, ...]]:
+    """The same pieces, ``signed`` set on those that cosign verified, and why other kinds are not signed.
+
+    A statement that cosign verified and no referrer repeats is evidence, too: a registry cannot hide it by
+    withholding one of the two.
+    """
+    signed: list[Statement] = []
+    reasons = []
+    digest = image.rpartition("@")[2]
+    for kind in kinds:
+        found = cosign.verify(image, kind, verifier)
+        signed += [statement for statement in found.statements if statement.subjects == (digest,)]
+        if not found.statements:
+            reasons.append(f"{kind}: {found.reason}" if found.present else f"{kind}: not signed")
+    pieces = [replace(piece, signed=piece.statement in signed) for piece in gathered.pieces]
+    for statement in signed:
+        if statement not in [piece.statement for piece in pieces]:
+            pieces.append(Piece(statement=statement, digest="", signed=True))
+    done = replace(gathered, pieces=tuple(pieces), signatures=gathered.signatures or bool(signed))
+    return done, tuple(reasons)
 
 
 @dataclass(frozen=True, kw_only=True)

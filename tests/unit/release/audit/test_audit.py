@@ -161,7 +161,7 @@ def test_a_report_replayed_from_another_image(registry: Registry, pushed: Staged
 
 
 def _predicate(registry: Registry, found: Audit) -> dict[str, Any]:
-    from builder.verify.evidence.gathering import gather
+    from builder.verify.evidence.statement import gather
 
     name = parse_reference(found.image.repository).at(found.image.digest)
     pieces = gather(registry, name).pieces

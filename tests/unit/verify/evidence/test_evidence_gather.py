@@ -12,10 +12,16 @@ from doubles.registry import RegistryDouble, sha256
 
 from builder.core.errors import RegistryError
 from builder.sources.oci.spec import MANIFEST, parse_reference
-from builder.verify.evidence import gathering
+from builder.verify.evidence import statement as gathering
 from builder.verify.evidence.cosign import Verifier
-from builder.verify.evidence.gathering import Gathered, check_signatures, gather
-from builder.verify.evidence.statement import MEDIA_TYPE, TEST_RESULT, Statement
+from builder.verify.evidence.statement import (
+    MEDIA_TYPE,
+    TEST_RESULT,
+    Gathered,
+    Statement,
+    check_signatures,
+    gather,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
