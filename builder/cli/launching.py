@@ -18,7 +18,7 @@ from builder.core import resources
 from builder.core.errors import CommandError, MissingToolError, UsageError
 from builder.image.engine import Engine, StoredImage
 from builder.plan.matrix import matches
-from builder.release.colab import LaunchPlan, Machine, Wish, address_in, plan, verdict_exit
+from builder.release.colab import LaunchPlan, Machine, Wish, plan, verdict_exit
 from builder.sources.net import ca_bundle, proxies
 
 _LISTS = "`rtbuild list` shows the cells, `docker images` the images here"
@@ -211,9 +211,8 @@ def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
 def _relay(printed: Iterable[str], document: dict[str, Any]) -> None:
     """What the container prints is talk; the document is printed once the address is known."""
     for line in printed:
-        address = address_in([line])
-        if address is not None and document["address"] is None:
-            document["address"] = address
+        if "/?token=" in line and document["address"] is None:
+            document["address"] = line.strip()
             print_json(document)
         say(line.removesuffix("\n"))
 

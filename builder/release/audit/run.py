@@ -37,7 +37,7 @@ from builder.verify.evidence import (
     Refused,
     Verifier,
     check_signatures,
-    clocks_apart,
+    clock_behind,
     drivers_of,
     gather,
 )
@@ -108,7 +108,8 @@ def audit(registry: Registry, reference: str, question: Question, *, now: dateti
     findings += judged.findings(question)
     findings += verification(held, verified)
     findings += _unread(gathered, judged)
-    findings += _clock(registry, image)
+    if behind := clock_behind(registry, image.repository):
+        findings.append(fails("clock", behind, hint="set the clock: timedatectl set-ntp true"))
     if verified:
         findings += _since(registry, image, verified, question, when)
     if verified and question.suites:
@@ -226,17 +227,6 @@ def _unread(gathered: Gathered, judged: Weighed) -> Iterator[AuditFinding]:
             "unread",
             f"{count} of the documents beside it could not be read, and may be against it",
             hint="ask again when its registry answers; entries that it never gives have to be deleted there",
-        )
-
-
-def _clock(registry: Registry, image: Staged) -> Iterator[AuditFinding]:
-    """A clock that is behind takes what was found since then for the future, and leaves it out."""
-    if (ahead := clocks_apart(registry, image.repository)) < 0:
-        yield fails(
-            "clock",
-            f"the clock of this machine is {-ahead / 60:.0f} minutes behind its registry's: what was found "
-            "since then is not known here",
-            hint="set the clock: timedatectl set-ntp true",
         )
 
 

@@ -106,33 +106,30 @@ def _named(row: Mapping[str, Any]) -> tuple[str, str]:
     return unquote(name), unquote(rest)
 
 
+def _file(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"file": str(row["name"]), "sha256": str(row["digest"]["sha256"]), "size": 0}
+
+
 def _wheel(row: Mapping[str, Any], sources: Mapping[tuple[str, str], WheelSource]) -> Wheel:
     name, version = _named(row)
     name = canonicalize_name(name)
-    file, sha256 = str(row["name"]), str(row["digest"]["sha256"])
-    source = sources.get((name, version))
-    return Wheel(name=name, version=version, file=file, sha256=sha256, size=0, source=source)
+    return Wheel(name=name, version=version, source=sources.get((name, version)), **_file(row))
 
 
 def _sdist(row: Mapping[str, Any]) -> Sdist:
     name, version = _named(row)
-    file, sha256 = str(row["name"]), str(row["digest"]["sha256"])
-    return Sdist(name=canonicalize_name(name), version=version, file=file, sha256=sha256, size=0)
+    return Sdist(name=canonicalize_name(name), version=version, **_file(row))
 
 
 def _deb(row: Mapping[str, Any]) -> Deb:
     name, version = _named(row)
-    file, sha256 = str(row["name"]), str(row["digest"]["sha256"])
     architecture = str(row["uri"]).rpartition("?arch=")[2]
-    return Deb(
-        package=name, version=version, architecture=architecture, file=file, sha256=sha256, size=0, archive=""
-    )
+    return Deb(package=name, version=version, architecture=architecture, archive="", **_file(row))
 
 
 def _python(row: Mapping[str, Any]) -> StandalonePython:
     version, _, build = _named(row)[1].partition("+")
-    file, sha256 = str(row["name"]), str(row["digest"]["sha256"])
-    return StandalonePython(version=version, build=build, file=file, sha256=sha256, size=0)
+    return StandalonePython(version=version, build=build, **_file(row))
 
 
 def _texts(rows: Any) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from builder.release.catalogue.values import (
     newest_first,
 )
 from builder.sources.oci import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, Registry, Staged, read_image
-from builder.verify.evidence import JudgedReport, Policy, Verifier, clocks_apart, judge, shared
+from builder.verify.evidence import JudgedReport, Policy, Verifier, clock_behind, judge, shared
 from builder.verify.runner import Damaged
 
 MOST = 5000
@@ -121,11 +121,8 @@ def _read(
     words = [*(() if weighed.unread else weighed.verified), *weighed.against]
     if verifier is None:
         words += _reports(registry, image, now, doubts)
-    if (ahead := clocks_apart(registry, repository)) < 0:
-        doubts.append(
-            f"the clock of this machine is {-ahead / 60:.0f} minutes behind its registry's: what was found "
-            "since then is not known here, and it is not shown to work"
-        )
+    if behind := clock_behind(registry, repository):
+        doubts.append(f"{behind}, and it is not shown to work")
         words = [word for word in words if word.side == "against"]
     runs = [
         Run(

@@ -186,18 +186,14 @@ def _common_data(catalogue: Catalogue) -> str:
             [card.name, card.capability, card.title, card.listed or ""] for card in reversed(catalogue.cards)
         ],
         "kinds": {card.capability: [card.since or "", card.before or ""] for card in catalogue.cards},
-        "generations": _generations(),
+        # tells two cards of one number apart
+        "generations": {word: list(served) for word, served in load().generations.items()},
         "branches": {branch.name: branch.first or branch.name for branch in catalogue.branches},
         "titles": titles,
         "files": {name: f"data/{page_name(name)}.js" for name in titles},
         "frameworks": {},
     }
     return f"const RTBUILD = {_script(data)};\n"
-
-
-def _generations() -> dict[str, list[str]]:
-    """The compute capabilities of a generation by its name, which tells two cards of one number apart."""
-    return {word: list(served) for word, served in load().generations.items()}
 
 
 def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue) -> str:

@@ -6,7 +6,6 @@ And ``devcontainer.json``, the image as the environment of an editor.
 import csv
 import io
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from typing import Any, Literal
 from builder.core.errors import CellError, UsageError
 from builder.core.files import write_whole
 from builder.image.engine import EngineFacts, gpu_checks
+from builder.verify.runner import CONFINED
 
 Mode = Literal["jupyter", "shell", "verify"]
 
@@ -117,9 +117,7 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
     command += [] if wish.colab else ["--init"]  # images of the profile colab have one
     command += _gpu(wish, machine, notes)
     if mode == "verify":
-        # as `rtbuild verify` runs it: no root, no network, nothing to write to but /tmp
-        command += ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
-        command += [wish.image, "cudnn-verify"]
+        command += [*CONFINED, wish.image, "cudnn-verify"]  # as `rtbuild verify` runs it
         return LaunchPlan(
             mode=mode,
             docker=machine.docker,
@@ -255,11 +253,6 @@ def mount(source: Path, target: str) -> str:
 def verdict_exit(status: int) -> int | None:
     """rtbuild's exit code for one of ``cudnn-verify``'s; None for what is none of its verdicts."""
     return {0: 0, 10: 5, 20: 1, 21: 1, 22: 5, 23: 5}.get(status)
-
-
-def address_in(lines: Sequence[str]) -> str | None:
-    """The address to paste, out of what the start program prints."""
-    return next((line.strip() for line in lines if "/?token=" in line), None)
 
 
 def devcontainer(image: str, *, name: str, user: str | None, memory: int | None) -> dict[str, Any]:

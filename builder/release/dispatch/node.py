@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import BinaryIO, Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar, get_args
 
 from builder.core import errors
 from builder.core.errors import CellError, MissingToolError, RegistryError
@@ -35,6 +35,7 @@ from builder.sources.oci import (
 )
 from builder.verify.evidence import Cosign, People, Signer, share, shared
 from builder.verify.runner import (
+    CONFINED,
     EXIT_CODES,
     PROBE_FAILED,
     SealedReport,
@@ -47,7 +48,7 @@ from builder.verify.runner import (
 )
 
 Tool = Literal["docker", "podman", "apptainer", "singularity"]
-_TOOLS: tuple[Tool, ...] = ("docker", "podman", "apptainer", "singularity")
+_TOOLS: tuple[Tool, ...] = get_args(Tool)
 _BY_PROCESS = ("apptainer", "singularity")
 """Tools whose container ends with their process."""
 _LIMIT = 8 << 20
@@ -179,7 +180,7 @@ def _run_and_attach(
         first = f"{used} ended with {code} and no report"
         return NodeResult(exit_code=PROBE_FAILED, message="\n  ".join([first, *told]))
     report = printed_report(text.decode("utf-8", "replace")).encode()
-    found = NodeFinding(*report_on(staged, report, signer, exit_code=code))
+    found = report_on(staged, report, signer, exit_code=code)
     if found.reports:
         kept.write(found)
         return _handed_in(registry, staged, card, kept, found)
@@ -249,8 +250,8 @@ def report_on(
     *,
     exit_code: int | None = None,
     verified: datetime | None = None,
-) -> tuple[str, str | None, list[SealedReport]]:
-    """The verdict of a report, the class of GPU that it saw, and the reports to put beside the image.
+) -> NodeFinding:
+    """What comes of a report's text; its reports are those to put beside the image.
 
     A report without a GPU says nothing about a card, and a test double's says nothing: neither is put there.
     ``exit_code`` is the probe's, if it is known; ``verified`` is now by default.
@@ -264,16 +265,16 @@ def report_on(
         raise CellError(f"the report says {document.verdict}, and its container ended with {exit_code}")
     key = key_of(staged.content, document, staged.digest)
     if key is None or not key.gpus:
-        return document.verdict, None, []
+        return NodeFinding(document.verdict, None, ())
     seen = class_of(*key.gpus[0])
     if document.test_double:
-        return document.verdict, seen, []
+        return NodeFinding(document.verdict, seen, ())
     cell, matrix = staged.label(CELL_LABEL) or "", staged.label(MATRIX_LABEL) or ""
     sealed = seal(key, json.loads(text), cell=cell, matrix=matrix, verified=verified)
     entry = read_entry(sealed, f"{staged.reference} here")
     if signer is not None:
         entry = replace(entry, signature=Cosign.find().sign_text(entry.text.encode(), signer))
-    return document.verdict, seen, [entry]
+    return NodeFinding(document.verdict, seen, (entry,))
 
 
 def other_card(asked: str, seen: str | None) -> str | None:
@@ -320,15 +321,14 @@ def container(
     *,
     suggested: Sequence[str] = (),
 ) -> list[str]:
-    """The command that runs the probe in an image: no root, no network, nothing to write to but /tmp.
+    """The command that runs the probe in an image.
 
     Docker's daemon is outside the job's cgroup, so the device that the scheduler gave is named to it.
     """
     given = _given(environment)
     asked = ["--json", *(["--suite", ",".join(suites)] if suites else [])]
     asked += ["--suggested", ",".join(suggested)] if suggested else []
-    inside = ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
-    inside += ["--name", name]
+    inside = [*CONFINED, "--name", name]
     probe = ["--entrypoint", "cudnn-verify", image, *asked]
     if tool == "docker":
         gpus = ["--gpus", f'"device={given}"' if given else "all"]

@@ -195,7 +195,7 @@ def verifying(
         return known
 
     given: dict[str, Any] = {
-        "noted": partial(_noted, registry, images),
+        "notes": partial(_notes, registry, images),
         "tasks": tasks,
         "fleet": fleet,
         "registry": registry,
@@ -208,7 +208,7 @@ def verifying(
     return kind(**given, reported=reported, images=images)
 
 
-def _noted(registry: Registry, images: Mapping[str, Staged], tasks: Sequence[Task]) -> dict[str, str]:
+def _notes(registry: Registry, images: Mapping[str, Staged], tasks: Sequence[Task]) -> dict[str, str]:
     """The newest note on each of these tasks, by key."""
     beside: dict[str, Mapping[str, str]] = {}
     for name in dict.fromkeys(task.image for task in tasks):
@@ -229,11 +229,8 @@ class _Dispatched:
     """The verdicts on these tasks that lie in the registry now, by key. Raises RegistryError."""
     say: Say
     warn: Say
-    noted: Callable[[Sequence[Task]], dict[str, str]] = lambda _tasks: {}
+    notes: Callable[[Sequence[Task]], Mapping[str, str]] = lambda _tasks: {}
     """What nodes said beside the images of these tasks, by key."""
-
-    def notes(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
-        return self.noted(tasks)
 
     @property
     def attempts(self) -> int:
@@ -343,12 +340,12 @@ class _ByLogs(_Dispatched):
         """
         image, key = self.images[task.image], self.fleet.key
         signer = None if key is None else Signer(key=key)
-        verdict, seen, reports = report_on(image, report, signer, exit_code=exit_code)
-        new = bool(share(self.registry, image, reports))
-        if wrong := other_card(task.column, seen):
+        found = report_on(image, report, signer, exit_code=exit_code)
+        new = bool(share(self.registry, image, found.reports))
+        if wrong := other_card(task.column, found.seen):
             raise CellError(wrong)
-        if verdict not in CONCLUSIVE:
-            raise CellError(f"the report says {verdict}, which is no verdict on the image")
+        if found.verdict not in CONCLUSIVE:
+            raise CellError(f"the report says {found.verdict}, which is no verdict on the image")
         return new
 
 

@@ -31,8 +31,6 @@ _NOTHING = re.compile(
     r"no (matching )?attestations|no signatures found|MANIFEST_UNKNOWN|none of the attestations"
 )
 
-SIGNATURE = "io.rtbuild.signature"
-"""The annotation that holds a bundle."""
 _LARGEST_BUNDLE = 64 << 10
 """Greatest length of a bundle, in characters."""
 
@@ -241,13 +239,6 @@ class People:
             signed = (str(key) for key in self.keys if not cosign.verify_text(text, signature, key))
             self._known[text, signature] = next(signed, "")
         return self._known[text, signature]
-
-
-def signature_in(document: dict[str, Any]) -> str:
-    """The bundle among a manifest's annotations; empty if there is none."""
-    notes = document.get("annotations")
-    found = notes.get(SIGNATURE) if isinstance(notes, dict) else None
-    return found if isinstance(found, str) else ""
 
 
 def _signing(signer: Signer) -> list[str]:

@@ -42,6 +42,16 @@ def clocks_apart(registry: Registry, reference: str) -> float:
     return ahead if abs(ahead) > CLOCKS.total_seconds() else 0.0
 
 
+def clock_behind(registry: Registry, reference: str) -> str:
+    """What follows for an answer if this machine's clock is behind the registry's; empty if it is not."""
+    if (ahead := clocks_apart(registry, reference)) >= 0:
+        return ""
+    return (
+        f"the clock of this machine is {-ahead / 60:.0f} minutes behind its registry's: what was found "
+        "since then is not known here"
+    )
+
+
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 Side = Literal["for", "against", "neither"]

@@ -8,7 +8,7 @@ digest from the lock (docs/threat-model.md).
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from builder.core.digests import canonical_json
 from builder.core.errors import CellError, RegistryError
@@ -16,11 +16,13 @@ from builder.core.items import item
 from builder.core.model import RootfsBase
 from builder.image.recipe import Recipe
 from builder.sources.oci import Artifact, Registry, Staged, attach, parse_reference, referrers
-from builder.verify.evidence.cosign import SIGNATURE, Cosign, People, Signer, signature_in
+from builder.verify.evidence.cosign import Cosign, People, Signer
 from builder.verify.evidence.judgement import Refusal
 from builder.verify.evidence.local_builds import MadeImages
 from builder.verify.runner import Damaged, SealedReport, read_entry
 
+SIGNATURE = "io.rtbuild.signature"
+"""The annotation that holds cosign's bundle."""
 REPORT_TYPE = "application/vnd.rtbuild.report.v1+json"
 _MOST_SIGNATURES = 128
 """Greatest number of signatures that are checked for one image: each starts a process."""
@@ -90,7 +92,7 @@ def _read(registry: Registry, image: Staged, where: str) -> SealedReport | None:
     entry = read_entry(content, where)
     if entry.key.digest != image.digest:
         raise CellError(f"{where} is attached to {image.digest}, but is about {entry.key.digest}")
-    return replace(entry, signature=signature_in(document))
+    return replace(entry, signature=_signature_in(document))
 
 
 BUILT_TYPE = "application/vnd.rtbuild.built.v1+json"
@@ -139,7 +141,7 @@ def built_by(registry: Registry, image: Staged, people: People) -> str:
             document = registry.manifest(f"{image.repository}@{digest}").document
         except RegistryError:  # listed but missing, or of another type than listed
             continue
-        who = people.who(built_text(image), signature_in(document))
+        who = people.who(built_text(image), _signature_in(document))
         if who and document.get("artifactType") == BUILT_TYPE:
             return who
     return ""
@@ -170,3 +172,10 @@ def origin_of(
         again = "build it again with the builder's key: rtbuild build --no-cache --push … --key KEY"
         refused = Refusal("unproven", said, f"{again}; or on this machine")
     return ImageOrigin(kind=kind, text=text, refused=refused)
+
+
+def _signature_in(document: dict[str, Any]) -> str:
+    """The bundle among a manifest's annotations; empty if there is none."""
+    notes = document.get("annotations")
+    found = notes.get(SIGNATURE) if isinstance(notes, dict) else None
+    return found if isinstance(found, str) else ""

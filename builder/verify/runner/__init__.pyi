@@ -9,10 +9,11 @@ from .document import (
     printed_report,
 )
 from .entry import AGAINST_IMAGE, Damaged, ReportKey, ReportStore, SealedReport, key_of, read_entry, seal
-from .probe_run import PROBE_FAILED, host_fault, verify
+from .probe_run import CONFINED, PROBE_FAILED, host_fault, verify
 
 __all__ = [
     "AGAINST_IMAGE",
+    "CONFINED",
     "CONVOLUTIONS",
     "EXIT_CODES",
     "PROBE_FAILED",

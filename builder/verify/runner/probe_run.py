@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from builder.image.engine import Engine, ProbeRun
 
 PROBE_PATH = "/usr/local/bin/cudnn-verify"
+CONFINED = ("--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534")  # noqa: S108
+"""Options of docker and podman for the probe: no root, no network, nothing to write to but /tmp."""
 PROBE_FAILED = 30
 """The probe's exit status for a fault of its own."""
 _INSTALL = f"install NVIDIA's container toolkit ({TOOLKIT_GUIDE}), then: {TOOLKIT_SETUP}"

@@ -18,7 +18,6 @@ from builder.release.colab.launch import (
     LaunchPlan,
     Machine,
     Wish,
-    address_in,
     mount,
     parse_user,
     plan,
@@ -212,11 +211,6 @@ def test_a_remote_engine_has_no_folder_of_this_machine(tmp_path: Path) -> None:
 
 def test_selinux_is_told() -> None:
     assert "--security-opt label=disable" in words(plan(wish(), machine(security=("selinux",))))
-
-
-def test_the_address_is_found_in_what_is_printed() -> None:
-    assert address_in(["", "      http://127.0.0.1:8888/?token=ab\n"]) == "http://127.0.0.1:8888/?token=ab"
-    assert address_in(["nothing"]) is None
 
 
 # -- devcontainer.json

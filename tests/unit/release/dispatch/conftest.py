@@ -127,8 +127,8 @@ class Desk:
         self, image: Staged, document: dict[str, Any], signer: Signer | None = None, **more: Any
     ) -> bool:
         """Put a report beside an image; whether it is new there."""
-        _, _, reports = report_on(image, json.dumps(document).encode(), signer, **more)
-        return bool(share(self.registry, image, reports))
+        found = report_on(image, json.dumps(document).encode(), signer, **more)
+        return bool(share(self.registry, image, found.reports))
 
     def on_node(
         self, card: str = "T4", seconds: int = 20, signer: Signer | None = None, **more: Any

@@ -22,9 +22,9 @@ from builder.release.publish.run import publish
 from builder.sources.oci.artifacts import Artifact, attach
 from builder.sources.oci.registry import Registry
 from builder.sources.oci.spec import parse_reference
-from builder.verify.evidence.cosign import SIGNATURE, Cosign, People, Signer, Verifier
+from builder.verify.evidence.cosign import Cosign, People, Signer, Verifier
 from builder.verify.evidence.local_builds import MadeImages
-from builder.verify.evidence.staged import BUILT_TYPE, built_text, share, sign_built
+from builder.verify.evidence.staged import BUILT_TYPE, SIGNATURE, built_text, share, sign_built
 from builder.verify.runner.document import parse
 from builder.verify.runner.entry import ReportStore, SealedReport, key_of, read_entry, seal
 

@@ -12,14 +12,13 @@ from doubles.registry import RegistryDouble, sha256
 
 from builder.core.errors import RegistryError
 from builder.sources.oci.spec import MANIFEST, parse_reference
-from builder.verify.evidence import statement as gathering
-from builder.verify.evidence.cosign import Verifier
+from builder.verify.evidence import statement
+from builder.verify.evidence.cosign import Verifier, check_signatures
 from builder.verify.evidence.statement import (
     MEDIA_TYPE,
     TEST_RESULT,
     Gathered,
     Statement,
-    check_signatures,
     gather,
 )
 
@@ -144,7 +143,7 @@ def test_a_manifest_of_something_else(
 def test_more_than_is_read(
     server: RegistryDouble, registry: Registry, name: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "MOST", 2)
+    monkeypatch.setattr(statement, "MOST", 2)
     found = gather(registry, name)
     assert len(found.pieces) == 2
     assert "more than 2 statements" in found.refused[0].reason
