@@ -10,6 +10,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def _failed(
     said: str, message: str, hint: str | None, code: int, places: Sequence[dict[str, Any]] = ()
 ) -> int:
     say(said)
-    if _wants_json(sys.argv[1:]):
+    if "--json" in takewhile(lambda word: word != "--", sys.argv[1:]):
         from builder.cli.console import document_printed, print_json
 
         if document_printed():  # two are none
@@ -91,10 +92,6 @@ def _failed(
         document = {"schema": 1, "kind": "error", "rtbuild": __version__, "command": command_line()}
         print_json(document | {"exit_code": code, "message": message, "hint": hint, "places": list(places)})
     return code
-
-
-def _wants_json(words: Sequence[str]) -> bool:
-    return "--json" in words[: words.index("--")] if "--" in words else "--json" in words
 
 
 def _places(error: RtbuildError) -> list[dict[str, Any]]:

@@ -81,7 +81,8 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine, *, pull: 
     if cell is not None:
         stored = engine.inspect(cell)
         if stored is None:
-            raise UsageError(f"there is no image {cell}", hint=f"build it first: {_building(name)}")
+            which = shlex.quote(name) if file else f"-s '{name}'"
+            raise UsageError(f"there is no image {cell}", hint=f"build it first: rtbuild build {which}")
         return stored
     if file or set("*?[]{}") & set(name):
         raise UsageError(f"no cell matches '{name}'", hint="`rtbuild list` shows the cells")
@@ -95,11 +96,6 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine, *, pull: 
     if stored is None:
         raise UsageError(f"the engine listed or pulled {name}, and has no such image now")
     return stored
-
-
-def _building(word: str) -> str:
-    """The command that builds what was asked for: a matrix file, or a cell's id or glob."""
-    return f"rtbuild build {shlex.quote(word)}" if opt.is_matrix(word) else f"rtbuild build -s '{word}'"
 
 
 def _holding(name: str, engine: Engine) -> str:

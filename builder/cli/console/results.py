@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 from builder.cli.console.terminal import Terminal, counted, human_bytes, human_seconds
 from builder.core.documents import harmless
@@ -201,6 +200,8 @@ def write_job_files(
 
 def junit_xml(cases: Sequence[Case], *, command: str, started: datetime) -> bytes:
     """The document: a suite for each matrix, a test case for each cell. Times are in seconds."""
+    from xml.etree import ElementTree as ET  # what an error needs is read without it
+
     root = ET.Element("testsuites", {"name": _clean(command), **_counts(cases)})
     for suite in dict.fromkeys(case.suite for case in cases):
         inside = [case for case in cases if case.suite == suite]

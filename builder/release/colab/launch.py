@@ -90,9 +90,9 @@ class LaunchPlan:
     docker: tuple[str, ...]
     """The client as it names the engine, with which :attr:`command` begins."""
     command: tuple[str, ...]
-    name: str | None
+    name: str | None = None
     """The name of a container that is stopped by name."""
-    port: int | None
+    port: int | None = None
     notes: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
     """To be made before, and owned by :attr:`user`."""
@@ -118,14 +118,7 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
     command += _gpu(wish, machine, notes)
     if mode == "verify":
         command += [*CONFINED, wish.image, "cudnn-verify"]  # as `rtbuild verify` runs it
-        return LaunchPlan(
-            mode=mode,
-            docker=machine.docker,
-            command=tuple(command),
-            name=None,
-            port=None,
-            notes=tuple(notes),
-        )
+        return LaunchPlan(mode=mode, docker=machine.docker, command=tuple(command), notes=tuple(notes))
     user = _user(wish, machine, notes)
     mounts, folders = _mounts(wish, machine, notes)
     command += [*_settings(wish, machine), *_route(machine)]

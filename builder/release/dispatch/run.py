@@ -61,10 +61,6 @@ class RenderedCell:
             column=column, matrix=cell.matrix, cell=cell.id, repository=self.repository, inputs=inputs, **more
         )
 
-    def further_suites(self) -> tuple[str, ...]:
-        """The suites that the probe runs besides ``conv``, which it always runs."""
-        return tuple(name for name in self.recipe.cell.suites() if name != "conv")
-
     def claims(self) -> tuple[str, ...]:
         """The classes of GPU on which the cell has to be verified."""
         cell, rules = self.recipe.cell, self.matrix.publish.exempt
@@ -166,7 +162,7 @@ def verifying(
             name,
             digest=image.digest,
             probe=sha256,
-            suites=one.further_suites(),
+            suites=tuple(suite for suite in one.recipe.cell.suites() if suite != "conv"),
             suggested=load().suggested_suites(one.recipe.cell),
         )
         for one, image in found

@@ -22,7 +22,6 @@ LONGEST = 128
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests"""
 _DIGITS = 12
 
-
 TagKind = Literal["immutable", "measured", "cell", "alias"]
 
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 PROBE_PATH = "/usr/local/bin/cudnn-verify"
 CONFINED = ("--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534")  # noqa: S108
 """Options of docker and podman for the probe: no root, no network, nothing to write to but /tmp."""
+_SECONDS = 900.0
+"""Time limit of the probe."""
 PROBE_FAILED = 30
 """The probe's exit status for a fault of its own."""
 _INSTALL = f"install NVIDIA's container toolkit ({TOOLKIT_GUIDE}), then: {TOOLKIT_SETUP}"
@@ -70,7 +72,6 @@ def verify(
     engine: Engine,
     expect: Expectation,
     gpus: Literal["auto"] | bool = "auto",
-    timeout: float = 900.0,
     suites: Sequence[str] = ("conv",),
     suggested: Sequence[str] = (),
     store: ReportStore | None = None,
@@ -81,8 +82,8 @@ def verify(
     """Probe ``image``, or reuse a report about the same content, probe, GPUs and driver.
 
     ``auto`` asks for a GPU if the engine can provide one; a machine with a GPU whose engine cannot gets the
-    verdict ``host``, never a silent ``unverified``. ``timeout`` is in seconds. A difference between the
-    probe's findings and ``expect`` makes the verdict ``broken``. ``waits`` is called while another probe has
+    verdict ``host``, never a silent ``unverified``. A difference between the probe's findings and ``expect``
+    makes the verdict ``broken``. ``waits`` is called while another probe has
     the GPU. ``suites``: what the probe runs on a GPU, and ``suggested`` what it runs besides without effect
     on the verdict; one from before there were suites runs ``conv``, and a report without one of them is not
     reused. With ``again`` the probe runs although ``store`` has a report, and the new one takes its place.
@@ -109,7 +110,7 @@ def verify(
             return replace(_report(image, kept, expect, fault=None, asked=ask), reused=True)
 
     # By digest, because the name may move meanwhile.
-    probing = partial(engine.run_probe, image.digest, command, timeout=timeout, cancel=cancel)
+    probing = partial(engine.run_probe, image.digest, command, timeout=_SECONDS, cancel=cancel)
     run, fault = probing(gpus=ask, waits=waits), blind
     if not run.started and ask:
         fault = host_fault(run.daemon_error or "")
@@ -118,7 +119,7 @@ def verify(
         raise CellError(
             f"{image.reference} does not start: {run.daemon_error}", hint="docker logs says no more than this"
         )
-    found = _found(run, image, probe, timeout)
+    found = _found(run, image, probe)
     document = parse_object(printed_report(run.stdout))
     report = _report(image, document, expect, fault=fault, asked=ask)
     about = key_of(image.content, found, image.manifest)
@@ -203,10 +204,10 @@ def _report(
     )
 
 
-def _found(run: ProbeRun, image: Image, probe: str, timeout: float) -> ProbeDocument:
+def _found(run: ProbeRun, image: Image, probe: str) -> ProbeDocument:
     """The probe's report. Raises CommandError if there is none, or its exit status contradicts it."""
     try:
-        return _answer(run, probe, timeout)
+        return _answer(run, probe)
     except CellError as error:
         said = error.message.removeprefix("cudnn-verify ")
         raise CommandError(
@@ -218,12 +219,12 @@ def _found(run: ProbeRun, image: Image, probe: str, timeout: float) -> ProbeDocu
         ) from error
 
 
-def _answer(run: ProbeRun, probe: str, timeout: float) -> ProbeDocument:
+def _answer(run: ProbeRun, probe: str) -> ProbeDocument:
     """The same, with CellErrors that say what the probe did."""
     signals = {128 + number: f" ({number.name})" for number in signal.Signals}
     ended = f"ended with exit status {run.returncode}{signals.get(run.returncode, '')}"
     if run.timed_out:
-        raise CellError(f"did not end within {timeout:g} s")
+        raise CellError(f"did not end within {_SECONDS:g} s")
     if run.truncated:
         raise CellError("printed without end")
     if run.returncode == PROBE_FAILED:
