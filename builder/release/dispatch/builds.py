@@ -58,7 +58,6 @@ def script(tasks: Sequence[Task], fleet: Fleet, lane: BuildLane, files: Files) -
         [f"{task.key} {task.matrix}={task.repository} {task.cell}" for task in tasks],
         fleet,
         lane,
-        extra={},
         setup=fleet.setup,
         run="\n".join(run),
         # it is there, or this cell cannot be built anywhere; a code of its own would tell a network's fault

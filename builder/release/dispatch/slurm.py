@@ -83,7 +83,6 @@ def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
         [_line(task) for task in tasks],
         fleet,
         lane,
-        extra={"gres": gres},
         free=lane.options,
         setup=(*fleet.setup, *lane.setup),
         # By a variable: a node may have an rtbuild that does not know the option.
@@ -111,10 +110,9 @@ def batch_script(
     fleet: Fleet,
     asked: Resources,
     *,
-    extra: Mapping[str, str | None],
     run: str,
     final: str,
-    setup: Sequence[str] = (),
+    setup: Sequence[str],
     free: Mapping[str, str] | None = None,
     card: str | None = None,
 ) -> str:
@@ -123,7 +121,6 @@ def batch_script(
     Args:
         tasks: ``KEY SUBJECT CELL [SUITES]``, by index; ``run`` finds them in ``$key``, ``$subject``,
             ``$cell`` and ``$suites``.
-        extra: More options of sbatch.
         run: Commands, which set ``code`` to the task's exit code if it is not 0.
         final: Exit codes beside 0, as a pattern of ``case``, after which a task is not tried again.
         setup: Lines before them.
@@ -136,7 +133,7 @@ def batch_script(
         "array": f"0-{len(tasks) - 1}{limit}",
         "cpus-per-task": str(asked.cpus) if asked.cpus else None,
         "mem": asked.memory,
-        **extra,
+        "gres": card,
         "time": str(asked.minutes or fleet.minutes),
         **asked.model_dump(include={"partition", "account", "qos", "constraint", "reservation"}),
         "output": fleet.log or "/tmp/rtbuild-%A_%a.log",  # noqa: S108 - on the node, and Slurm makes it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 from typing import TYPE_CHECKING, ClassVar
@@ -216,3 +217,12 @@ def test_a_container_that_does_not_end_is_removed(tmp_path: Path, monkeypatch: p
         docker = client_double(tmp_path, f"echo $* >> {tmp_path}/asked")
         running._stop(planned("jupyter", docker), process)
     assert (tmp_path / "asked").read_text().splitlines()[-1] == "rm --force rtbuild-8888"
+
+
+def test_the_document_is_printed_once_with_the_first_address(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"address": None}
+    lines = ["starting\n", "   http://127.0.0.1:8888/?token=ab\n", "http://127.0.0.1:8888/?token=cd\n"]
+    running._relay(lines, document)
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"address": "http://127.0.0.1:8888/?token=ab"}
+    assert said.err.splitlines()[0] == "starting"
