@@ -73,9 +73,8 @@ def _followed(count: int) -> dict[str, Any]:
     """Submit tasks and follow them by :data:`LOOKS` looks, a tenth of them ending between two."""
     from builder.release.dispatch import slurm
     from builder.release.dispatch.fleet import Fleet
-    from builder.release.dispatch.tasks import Follower
-    from builder.release.dispatch.tasks import Task, TaskVerdict
     from builder.release.dispatch.run import OnSlurm
+    from builder.release.dispatch.tasks import Follower, Task, TaskVerdict
     from builder.sources.oci.registry import Registry
 
     sys.path[:0] = [str(ROOT / "tests")]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.release.dispatch import dstack
+from builder.release.dispatch.by_logs import dstack_scripts
 from builder.release.dispatch.fleet import Fleet, Lane
 from builder.release.dispatch.tasks import Task
 
@@ -53,7 +53,7 @@ def test_dstack_takes_each_document(python: Path, tmp_path: Path) -> None:
     double.write_text(f'#!/bin/sh\nexec {python} -c "$READ"\n')
     double.chmod(0o755)
     said = {}
-    for name, script in dstack.render(tasks, fleet).items():
+    for name, script in dstack_scripts(tasks, fleet).items():
         path = f"{tmp_path}:{os.environ['PATH']}"
         said[name] = subprocess.run(
             ["sh", "-c", script],

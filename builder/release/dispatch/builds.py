@@ -14,9 +14,9 @@ from builder.core.model import Pinned, RootfsBase
 from builder.image.compose import layer_keys_of, python_key, rootfs_key
 from builder.plan.lock import groups_of, lock_path
 from builder.release.dispatch import slurm
-from builder.release.dispatch.fleet import BuildLane, Fleet
-from builder.release.dispatch.run import Lost, OnSlurm, RenderedCell, Say, with_images
-from builder.release.dispatch.tasks import BUILD, Task, TaskVerdict, Work
+from builder.release.dispatch.fleet import BUILD, BuildLane, Fleet
+from builder.release.dispatch.run import Lost, OnSlurm, RenderedCell, with_images
+from builder.release.dispatch.tasks import Say, Task, TaskVerdict, Work
 from builder.sources.oci import Registry
 
 Files = Mapping[str, tuple[str, str]]

@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 from builder.core.errors import UsageError
 from builder.core.model import Span
 from builder.plan.matrix import Hole, Items, Node, Problems, Scalar, Table, compose, nearest, read
-from builder.release.dispatch.tasks import BUILD
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+-]*$", max_length=200)]
 """A scheduler's name of something, without characters special to a shell or YAML."""
@@ -26,6 +25,8 @@ _FIRST = (
     "  staging: registry.example/staging\n  classes: {T4: {partition: gpu}}\n"
     "All keys: docs/dispatch.md"
 )
+BUILD = "build"
+"""The column of tasks that build an image, in the place of a class of GPU."""
 KEEP_IMAGES = 50
 """Gigabytes of pulled images that stay on a node unless a fleet file says something else."""
 

@@ -3,23 +3,28 @@
 Nothing is kept but in registry and scheduler: a dispatcher that was killed and started again goes on there.
 """
 
+import contextlib
 import hashlib
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Any, Literal
+from urllib.parse import urljoin
 
-from builder.core.errors import RegistryError, RtbuildError, SchedulerError
+from builder.core.errors import MissingToolError, RegistryError, RtbuildError, SchedulerError
+from builder.core.resources import cache
+from builder.core.temporary import disk_errors, locked, try_lock
 from builder.plan.facts.tables import class_of
 from builder.release.dispatch.client import Scheduled, full, silent
-from builder.sources.oci import staged_reference
+from builder.release.dispatch.fleet import BUILD, Fleet
+from builder.sources.oci import Registry, staged_reference
 from builder.verify.evidence import no_proof
 from builder.verify.runner import SealedReport, parse
 
-BUILD = "build"
-"""The column of tasks that build an image."""
+Say = Callable[[str], None]
 CONCLUSIVE = frozenset({"works", "broken", "unsupported-gpu"})
 """Verdicts about the image; ``host``, ``busy`` and ``unverified`` say nothing about it."""
 
@@ -122,34 +127,98 @@ _AWAY = 600.0
 """Seconds of waiting for which registry or scheduler may fail to answer, before that ends the waiting."""
 
 
-class Work(Protocol):
-    """Tasks of one kind, and how registry and scheduler are asked about them."""
+@dataclass(kw_only=True)
+class Work(ABC):
+    """Tasks of one kind for the fleet's scheduler, and how registry and scheduler are asked about them."""
 
-    @property
-    def tasks(self) -> Sequence[Task]: ...
+    registry: Registry
+    fleet: Fleet
+    tasks: Sequence[Task]
+    reported: Callable[[Sequence[Task]], dict[str, TaskVerdict]]
+    """The verdicts on these tasks that lie in the registry now, by key. Raises RegistryError."""
+    say: Say
+    warn: Say
+    notes: Callable[[Sequence[Task]], Mapping[str, str]] = lambda _tasks: {}
+    """What nodes said beside the images of these tasks, by key."""
+
+    @abstractmethod
+    def scheduled(self) -> Mapping[str, Scheduled]:
+        """The tasks that the scheduler has or had, by key."""
+
+    @abstractmethod
+    def submit(self, tasks: Sequence[Task], attempt: int, /) -> Mapping[str, str]:
+        """Submit tasks that are not under way already, for the nth time.
+
+        Why the scheduler took some not, by key. Raises MissingToolError; what was submitted before stays.
+        """
+
+    @abstractmethod
+    def rendered(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
+        """The texts that would be submitted, by name."""
 
     @property
     def attempts(self) -> int:
         """Submissions of a task at most."""
-
-    @property
-    def reported(self) -> Callable[[Sequence[Task]], Mapping[str, TaskVerdict]]:
-        """Verdicts on these tasks by key, from the registry alone."""
+        return self.fleet.attempts
 
     def known(self, tasks: Sequence[Task], /) -> Mapping[str, TaskVerdict]:
-        """The same, after what the scheduler's logs hold was put there."""
+        """As :attr:`reported`, after what the scheduler's logs hold was put there."""
+        return self.reported(tasks)
 
-    def notes(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
-        """What nodes said of tasks that have no verdict, by key."""
+    def not_under_way(self, tasks: Sequence[Task], there: Mapping[str, Scheduled]) -> list[Task]:
+        """The tasks that the scheduler does not have, or whose job ended without a verdict.
 
-    def scheduled(self) -> Mapping[str, Scheduled]:
-        """The tasks that the scheduler has or had, by key."""
+        The number of those under way is said. Raises RegistryError.
+        """
+        fresh = [task for task in tasks if task.key not in there or there[task.key].ended]
+        if len(fresh) < len(tasks):
+            self.say(f"{len(tasks) - len(fresh)} are under way already")
+        # another dispatcher may have submitted a task, and it may have ended, since this one looked
+        found = self.known([task for task in fresh if task.key in there])
+        return [task for task in fresh if task.key not in found]
 
-    def submit(self, tasks: Sequence[Task], attempt: int, /) -> Mapping[str, str]:
-        """Submits tasks, for the nth time; why the scheduler did not take some of them, by key."""
+    @contextlib.contextmanager
+    def lease(self, tasks: Sequence[Task]) -> Iterator[None]:
+        """Be the only one of this user who submits for the tasks' repositories, where the cache is shared.
 
-    def rendered(self, tasks: Sequence[Task], /) -> Mapping[str, str]:
-        """The texts that would be submitted, by name."""
+        Between a look at the queue and a submission another dispatcher would find the tasks missing, too.
+        Raises MissingToolError.
+        """
+        folder = cache() / "dispatch"
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as held:
+            for repository in sorted({task.repository for task in tasks}):
+                path = folder / hashlib.sha256(repository.encode()).hexdigest()[:20]
+                if not try_lock(path):
+                    self.say(f"{repository}: another dispatcher submits tasks; it is waited for")
+                held.enter_context(locked(path))
+            yield
+
+
+def try_push(registry: Registry, tasks: Sequence[Task], warn: Say | None = None) -> None:
+    """Begin an upload in each repository of the tasks, and cancel it.
+
+    ``warn`` if the tasks' nodes push: they may have another login. Raises RegistryError if a registry can
+    neither begin one nor refuse it now, and without ``warn`` MissingToolError if it refuses.
+    https://github.com/opencontainers/distribution-spec/blob/main/spec.md#post-then-put
+    """
+    for repository in sorted({task.repository for task in tasks}):
+        host = repository.partition("/")[0]
+        options: dict[str, Any] = {"good": range(1000), "actions": "pull,push"}
+        with registry.request("POST", repository, "blobs/uploads/", **options) as answer:
+            place = urljoin(answer.url, answer.headers.get("Location", ""))
+        if answer.status_code == 202:
+            registry.request("DELETE", repository, place, **options).close()
+            continue
+        if answer.status_code >= 500 or answer.status_code == 429:
+            said = f"{repository} begins no upload (HTTP {answer.status_code})"
+            raise RegistryError(said, hint="try again later")
+        said = f"this machine's login may not push to {repository} (HTTP {answer.status_code})"
+        if warn is None:
+            hint = f"reports go there: docker login {host}, as somebody who may push"
+            raise MissingToolError(said, hint=hint)
+        warn(f"{said}: the nodes need one that may")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,8 @@ from builder.cli.app import loaded
 from builder.core.errors import MatrixError, UsageError
 from builder.release.dispatch import slurm
 from builder.release.dispatch.builds import in_waves, script
-from builder.release.dispatch.fleet import Fleet, load_fleet
-from builder.release.dispatch.tasks import BUILD, Task
+from builder.release.dispatch.fleet import BUILD, Fleet, load_fleet
+from builder.release.dispatch.tasks import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,7 +20,8 @@ from doubles.project import A100, Project, entry
 
 from benchmarks import dispatch as bench
 from builder.core.errors import MatrixError
-from builder.release.dispatch import dstack, kubernetes, slurm
+from builder.release.dispatch import kubernetes, slurm
+from builder.release.dispatch.by_logs import dstack_scripts
 from builder.release.dispatch.fleet import Fleet, load_fleet
 from builder.release.dispatch.tasks import Task, missing, verdicts
 
@@ -162,7 +163,7 @@ def test_each_scheduler_hands_the_suites_of_a_matrix_to_its_nodes(tmp_path: Path
         ["cudnn-verify", "--json"],
         ["cudnn-verify", "--json", "--suite", "linalg,conv-kinds"],
     ]
-    (rented,) = dstack.render([other], fleet).values()
+    (rented,) = dstack_scripts([other], fleet).values()
     assert "- cudnn-verify --json --suite linalg,conv-kinds\n" in rented
 
 

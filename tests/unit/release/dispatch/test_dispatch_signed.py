@@ -11,9 +11,9 @@ from doubles.cosign import CosignDouble
 from doubles.project import A100, T4, report
 
 from builder.core.errors import CellError, UsageError
-from builder.release.dispatch import client, kubernetes, node, run
+from builder.release.dispatch import by_logs, client, kubernetes, node
+from builder.release.dispatch.by_logs import _json_in
 from builder.release.dispatch.fleet import load_fleet
-from builder.release.dispatch.run import _json_in
 from builder.verify.evidence.cosign import Cosign, People, Signer
 from builder.verify.evidence.staged import shared
 from builder.verify.runner.entry import SealedReport
@@ -128,7 +128,7 @@ def test_the_dispatcher_signs_what_it_reads_in_logs(desk: Desk) -> None:
         return dict.fromkeys(planned, job)
 
     desk.monkeypatch.setattr(kubernetes, "jobs", lambda _fleet: {})
-    desk.monkeypatch.setattr(run._OnKubernetes, "submit", lambda *_: {})
+    desk.monkeypatch.setattr(by_logs.OnKubernetes, "submit", lambda *_: {})
     _, rows = desk.tasks()
     keys = [row["key"] for row in rows if row["image"].endswith(image.digest) and row["class"] == "T4"]
     (desk.project.folder / "keys").write_text(json.dumps(keys))
