@@ -651,7 +651,7 @@ def test_a_package_of_a_runtime(raised: Exception, monkeypatch: pytest.MonkeyPat
             raise raised
         return Match(package=package, requirement="b==1")
 
-    monkeypatch.setattr(match._Asker, "_match", fails)
+    monkeypatch.setattr(match._Asker, "_ask", fails)
     packages = [PipPackage(name=name, version="1", line=1) for name in "ab"]
     nothing: Any = SimpleNamespace(tags=dict)
     found = match.match_packages(packages, index=nothing, target=nothing)

@@ -117,7 +117,7 @@ def match_packages(
     asker = _Asker(index=index, target=target, fitting=target.tags(), named=named, silent=silent)
     found: list[Match] = []
     with ThreadPoolExecutor(_THREADS) as pool:
-        for match in pool.map(asker.match, packages):  # a silent index leaves the others unasked
+        for match in pool.map(asker.ask, packages):  # a silent index leaves the others unasked
             found.append(match)
             progress(f"asking for {match.package.name}", len(found), len(packages))
     return Matching(matches=tuple(found), silent=tuple(silent.values()))
@@ -176,16 +176,16 @@ class _Asker:
     named: Mapping[PipPackage, str]
     silent: Mapping[str, str]
 
-    def match(self, package: PipPackage) -> Match:
+    def ask(self, package: PipPackage) -> Match:
         try:
             with item(package.name):
-                return self._match(package)
+                return self._ask(package)
         except PackageIndexError:
             raise
         except CellError as error:
             return _no(package, "unread", error.message)
 
-    def _match(self, package: PipPackage) -> Match:
+    def _ask(self, package: PipPackage) -> Match:
         if package.key == "google-colab":
             return _no(package, "own", "Google's own package, published nowhere")
         if package.kind == "vcs":
