@@ -1,7 +1,6 @@
-from .builds import building
 from .fleet import Scheduler, load_fleet
 from .node import verify_digest
-from .run import rendered_cells, try_fleet, verifying
+from .run import building, rendered_cells, try_fleet, verifying
 from .tasks import Follower, TaskState, exit_code, missing
 
 __all__ = [

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from builder.cli.app import loaded
 from builder.core.errors import MatrixError, UsageError
 from builder.release.dispatch import slurm
-from builder.release.dispatch.builds import in_waves, script
 from builder.release.dispatch.fleet import BUILD, Fleet, load_fleet
+from builder.release.dispatch.run import build_script, in_waves
 from builder.release.dispatch.tasks import Task
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def render(tasks: Sequence[Task], files: Mapping[str, tuple[str, str]] = FILES) 
     """The batch scripts by the names of their arrays."""
     lane = FLEET.build
     assert lane is not None
-    return {name: script(part, FLEET, lane, files) for name, part in slurm.arrays(tasks).items()}
+    return {name: build_script(part, FLEET, lane, files) for name, part in slurm.arrays(tasks).items()}
 
 
 TASKS = [Task(column="T4", cell="c", matrix="m", repository="r", digest="sha256:0", probe="p", inputs="i")]
