@@ -10,15 +10,7 @@ from packaging.requirements import Requirement
 
 from builder.core.model import Cell
 from builder.core.versions import key, release
-from builder.plan.facts.rules import (
-    Choice,
-    Finding,
-    Outcome,
-    check,
-    check_candidate,
-    choices,
-    platform_of,
-)
+from builder.plan.facts.rules import Choice, Finding, Outcome, check, check_candidate, choices, platform_of
 from builder.plan.facts.tables import FrameworkRow, load
 from builder.plan.resolve import Proposal, needs_standalone, to_matrix_yaml
 from builder.release.catalogue.values import Answer, Branch, Card, Extension, Fit, Judgement, Release, Remark

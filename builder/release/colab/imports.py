@@ -15,15 +15,7 @@ from packaging.utils import canonicalize_name
 
 from builder.core.errors import CellError
 from builder.core.model import Profile
-from builder.core.versions import (
-    at_least,
-    canonical,
-    contains,
-    lower_bound,
-    pinned,
-    release,
-    requirement,
-)
+from builder.core.versions import at_least, canonical, contains, lower_bound, pinned, release, requirement
 from builder.core.versions import key as version_key
 from builder.image.compose import Pythons
 from builder.image.sdist import Workshop

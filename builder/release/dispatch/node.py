@@ -26,13 +26,7 @@ from builder.plan.facts.tables import class_of
 from builder.release.dispatch.fleet import KEEP_IMAGES
 from builder.release.dispatch.left import KeptReport, NodeFinding, PulledImages, leave_note, tell
 from builder.release.dispatch.tasks import CONCLUSIVE, answers, conclusive
-from builder.sources.oci import (
-    CELL_LABEL,
-    MATRIX_LABEL,
-    Registry,
-    Staged,
-    read_image,
-)
+from builder.sources.oci import CELL_LABEL, MATRIX_LABEL, Registry, Staged, read_image
 from builder.verify.evidence import Cosign, People, Signer, share, shared
 from builder.verify.runner import (
     CONFINED,

@@ -13,11 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from builder import __version__
-from builder.core.errors import (
-    CellError,
-    ImageMissingError,
-    UsageError,
-)
+from builder.core.errors import CellError, ImageMissingError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix, Pinned, RootfsBase
 from builder.image.compose import layer_keys_of, python_key, rootfs_key

@@ -8,13 +8,7 @@ from functools import partial
 from hashlib import sha256
 
 from builder import __version__
-from builder.core.errors import (
-    CancelledError,
-    CellError,
-    EvidenceError,
-    PublishRefusedError,
-    UsageError,
-)
+from builder.core.errors import CancelledError, CellError, EvidenceError, PublishRefusedError, UsageError
 from builder.core.items import item
 from builder.core.model import Cell, Matrix
 from builder.image.recipe import bundle, render
