@@ -15,8 +15,8 @@ from builder.image.compose.layer_build import LayerBuild
 from builder.image.compose.layer_plan import plan
 from builder.image.compose.run_steps import BaseCache, ComposeInput
 from builder.image.compose.step_runners import EngineRunner, NamespaceRunner, StepRunner, step_runner
+from builder.image.engine.build import WORKING
 from builder.image.engine.engine import Engine
-from builder.image.engine.stage import WORKING
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import RecipeFile, RecipeStep
 

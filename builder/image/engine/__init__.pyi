@@ -1,11 +1,10 @@
-from .build import hint_for
+from .build import SavedImage, built_stage, hint_for
 from .container import ProbeRun
 from .doctor import diagnose, gpu_checks
 from .engine import Engine
 from .facts import TOOLKIT_GUIDE, TOOLKIT_SETUP, EngineFacts, GpuFacts, nvidia_smi
 from .images import StoredImage
 from .receive import passing_names, sweep_passing
-from .stage import SavedImage, built_stage
 
 __all__ = [
     "TOOLKIT_GUIDE",

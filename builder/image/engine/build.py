@@ -1,24 +1,37 @@
 """Runs ``docker buildx build``: its plain output is the log and the progress, and errors are read from it.
 
+A stage that was built comes out of the engine's store as ``docker save`` writes it.
+
 The user's own network configuration reaches a build: certificate authorities as a secret, which no layer and
 no history keeps, and proxies as the predefined build arguments, which stay out of the history as well.
 """
 
+from __future__ import annotations
+
+import json
 import os
 import re
 import selectors
 import shlex
 import signal
 import subprocess
+import tarfile
+import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from builder.core.errors import CancelledError, CellError, CommandError
 from builder.image.engine.facts import EngineFacts
+from builder.image.layers import plain
+
+if TYPE_CHECKING:
+    from builder.image.engine.engine import Engine
 
 _POLL_SECONDS = 0.1
 _ESCALATION = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 3600.0))
@@ -34,6 +47,9 @@ _HINTS = (
 """Remedies of failures that are not the Dockerfile's, by a part of their text."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_CHUNK = 1 << 20
+WORKING = "rtbuild-working"
+"""The repository of images that are gone when their cell is built."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,3 +232,66 @@ def _of_failed_step(lines: Sequence[str]) -> tuple[str, list[str]]:
     last = max((number for number, match in enumerate(numbered) if match), default=-1)
     tail = [*of_step[1:-1], *lines[last + 1 :]] if failed else list(lines[last + 1 :])
     return (of_step[0] if of_step else ""), tail[-40:]
+
+
+class SavedImage(ExitStack[None]):
+    """An image as ``docker save`` writes it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._tar = self.enter_context(tarfile.open(path))  # noqa: SIM115 - closed by the stack
+        try:
+            document = json.load(self._open("manifest.json"))[0]
+            self.config: Mapping[str, Any] = json.load(self._open(document["Config"]))
+            self.layers: tuple[str, ...] = tuple(document["Layers"])
+        except (KeyError, IndexError, ValueError, tarfile.TarError) as problem:
+            self.close()
+            raise CellError(f"{path} is no image as docker save writes it: {problem}") from problem
+
+    @property
+    def diff_ids(self) -> tuple[str, ...]:
+        return tuple(self.config.get("rootfs", {}).get("diff_ids", ()))
+
+    def size(self, number: int) -> int:
+        """Compressed bytes of a layer, as they stand in the archive."""
+        return self._tar.getmember(self.layers[number]).size
+
+    @contextmanager
+    def layer(self, number: int) -> Iterator[tarfile.TarFile]:
+        """The layer as a tar stream to be read once, front to back."""
+        with self.stream(number) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as tar:
+            yield tar
+
+    @contextmanager
+    def stream(self, number: int) -> Iterator[IO[bytes]]:
+        """The bytes of the layer's tar stream, whatever they are compressed with."""
+        with self._open(self.layers[number]) as raw:
+            yield plain(raw, "tar")  # type: ignore[arg-type]
+
+    def _open(self, name: str) -> IO[bytes]:
+        found = self._tar.extractfile(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+
+@contextmanager
+def built_stage(
+    engine: Engine,
+    *,
+    log: Path,
+    on_line: Callable[[str], None] = lambda _: None,
+    cancel: threading.Event,
+    **request: Any,
+) -> Iterator[SavedImage]:
+    """A stage that was built, as an image that can be read. ``request`` as of BuildRequest."""
+    name = f"{WORKING}/{uuid.uuid4().hex[:12]}:stage"
+    with tempfile.TemporaryDirectory(prefix="rtbuild-stage-") as folder:
+        archive = Path(folder) / "stage.tar"
+        engine.build(BuildRequest(tag=name, **request), log=log, on_line=on_line, cancel=cancel)
+        try:
+            engine.save(name, archive)
+        finally:
+            engine.remove(name)
+        with SavedImage(archive) as saved:
+            yield saved

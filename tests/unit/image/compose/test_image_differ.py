@@ -14,7 +14,7 @@ import zstandard
 
 from builder.core.errors import CellError
 from builder.image.compose.differ import ImageDifference, compare, reason_of
-from builder.image.engine.stage import SavedImage
+from builder.image.engine.build import SavedImage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
