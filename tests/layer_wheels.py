@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import pytest
 
 from builder.core.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
-from builder.image.compose.layer_build import LayerBuild
-from builder.image.compose.layer_plan import plan
+from builder.image.compose.cell_layers import LayerBuild, plan
 from builder.image.layers.store import LayerStore
 from builder.sources.oci.layout import plain_image, write_layout
 
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from builder.image.compose.layer_plan import Plan
-    from builder.image.layers.store import Lease
-    from builder.image.layers.types import Layer
+    from builder.image.compose.cell_layers import Plan
+    from builder.image.layers.store import Layer, Lease
 
 PLAIN = 0o100644
 PROGRAM = 0o100755

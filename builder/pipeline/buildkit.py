@@ -11,9 +11,9 @@ from pathlib import Path
 
 from builder.core.errors import CellError
 from builder.core.model import Cell, RegistryBase
-from builder.image.compose import Plan
+from builder.image.compose import BaseLayers, Plan, SystemLayers
 from builder.image.engine import Engine, SavedImage, built_stage
-from builder.image.layers import BaseLayers, Layer, Lease, SystemLayers, codec, tar_layer
+from builder.image.layers import Layer, Lease, codec, tar_layer
 from builder.image.recipe import Recipe, write
 from builder.pipeline.options import BuildOptions, EngineOptions
 from builder.pipeline.run_context import RunContext

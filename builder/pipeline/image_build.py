@@ -16,10 +16,11 @@ from builder.image.compose import (
     LayerSink,
     Plan,
     StepRunner,
+    SystemLayers,
     compose_image,
     plan,
 )
-from builder.image.layers import Lease, SystemLayers
+from builder.image.layers import Lease
 from builder.image.recipe import Recipe
 from builder.pipeline.events import Stage
 from builder.pipeline.fetch import fetch_wheels, python_tar, rootfs_tar

@@ -1,5 +1,15 @@
-"""Ready-made layers in a registry: found by what they are made of, fetched if needed, left for others."""
+"""Ready-made layers in a registry: found by what they are made of, fetched if needed, left for others.
 
+Each is a small manifest that no engine can run: its layer is the blob itself, so the registry keeps it, and
+its config says what the blob is. The tag is made of the key, so that one question finds it. What it was made
+of is a claim of whoever pushed it, which nobody can check without making the layer again. So a layer counts
+only if one who is trusted signed its description, and a repository that is pushed to is not one that is taken
+from: ``docs/layers.md``, ``docs/threat-model.md``.
+"""
+
+import hashlib
+import json
+import re
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -7,32 +17,141 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder.core.digests import sha256_of
+from builder.core.digests import canonical_json, sha256_of
+from builder.core.documents import MalformedError, parse_json, parse_object
 from builder.core.errors import ImageMissingError, RegistryError
-from builder.image.layers import (
-    Layer,
-    LayerStore,
-    Lease,
-    check_content,
-    config_digest,
-    description,
-    manifest_of,
-    read,
-    shared_tag,
-    signature_of,
-    signed_text,
-)
-from builder.sources.oci import MANIFEST, Registry
+from builder.image.layers import DAMAGED, MEDIA_TYPES, Layer, LayerStore, Lease, decompressed
+from builder.sources.oci import MANIFEST, Registry, is_digest
 from builder.verify.evidence import Cosign, Signer, Verifier
+
+SCHEMA = 1
+CONFIG_TYPE = "application/vnd.rtbuild.layer.v1+json"
+
+_CODEC = re.compile(r"-(?:(zstd)|igzip|zlib)-[^-]+-\d+$")
+
+
+def shared_key(key: str) -> str:
+    """A key of the store without the compressor's version: any blob of that content will do elsewhere."""
+    return _CODEC.sub(lambda match: "-zstd" if match[1] else "-gzip", key)
+
+
+def shared_tag(key: str) -> str:
+    """``layer-<32 hex>``: the tag under which a registry has the layer that is made of ``key``."""
+    return "layer-" + hashlib.sha256(shared_key(key).encode()).hexdigest()[:32]
+
+
+SIGNED, SIGNATURE = "io.rtbuild.layers.signed", "io.rtbuild.layers.signature"
+"""Annotations: the digests of the descriptions that were signed together, and the signature."""
+
+
+def description(layer: Layer, files: bytes) -> bytes:
+    """The config of a layer, which names its sources; ``files`` lists its content."""
+    return canonical_json(
+        {
+            "schema": SCHEMA,
+            "key": shared_key(layer.key),
+            **layer.document,
+            "files": json.loads(files) if files else None,
+        }
+    )
+
+
+def signed_text(configs: Iterable[bytes]) -> bytes:
+    """The text that is signed for several descriptions at once: their digests, as canonical JSON."""
+    return canonical_json({"rtbuild": "layers", "configs": sorted(map(sha256_of, configs))})
+
+
+def signature_of(manifest: dict[str, Any], config: bytes) -> tuple[bytes, str] | None:
+    """The signed text and the signature, if they cover this description; else None."""
+    try:
+        text, signature = manifest["annotations"][SIGNED], manifest["annotations"][SIGNATURE]
+        listed = parse_object(text, strict=True)
+    except (LookupError, TypeError, AttributeError, MalformedError):
+        return None
+    named = listed.get("configs")
+    covers = listed.get("rtbuild") == "layers" and isinstance(named, list) and sha256_of(config) in named
+    return (text.encode(), signature) if covers and isinstance(signature, str) else None
+
+
+def manifest_of(layer: Layer, config: bytes, signed: tuple[bytes, str] | None) -> bytes:
+    """The manifest that keeps a layer's blob and its description in a registry."""
+    notes = {} if signed is None else {"annotations": {SIGNED: signed[0].decode(), SIGNATURE: signed[1]}}
+    return canonical_json(
+        {
+            **notes,
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "artifactType": CONFIG_TYPE,
+            "config": {"mediaType": CONFIG_TYPE, "digest": sha256_of(config), "size": len(config)},
+            "layers": [{"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size}],
+        }
+    )
+
+
+def config_digest(manifest: dict[str, Any], where: str) -> str:
+    """The digest of the config that a manifest names. Raises RegistryError if it is none of a layer."""
+    described = manifest.get("config")
+    if not isinstance(described, dict) or described.get("mediaType") != CONFIG_TYPE:
+        raise _strange(where, "its manifest describes something else")
+    digest = str(described.get("digest"))
+    if not is_digest(digest):
+        raise _strange(where, "its manifest names no config")
+    return digest
+
+
+def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Layer:
+    """The layer that a config describes, with the list of its content.
+
+    Raises :class:`~builder.core.errors.RegistryError` if it is another one than ``key`` asks for, or its
+    parts do not agree.
+    """
+    try:
+        document = parse_json(config)
+        files = document["files"]
+        listed = canonical_json(files) if files is not None else b""
+        layer = Layer.of(document, key=key, files=listed)
+        (described,) = manifest["layers"]
+        checks = {
+            "its format is of another rtbuild": document["schema"] == SCHEMA,
+            "it was made of something else": document["key"] == shared_key(key),
+            "its manifest and its config do not agree": (layer.digest, layer.size, layer.media_type)
+            == (described["digest"], described["size"], described["mediaType"]),
+            "its digests are none": is_digest(layer.digest) and is_digest(layer.diff_id),
+            "it is compressed in another way": layer.media_type in MEDIA_TYPES.values(),
+        }
+        if key.startswith("wheel"):  # what else two packages could fight over unseen
+            checks["it does not say what is in it"] = isinstance(files, dict) and isinstance(
+                layer.details.get("requires_python"), dict
+            )
+    except (LookupError, TypeError, ValueError) as problem:
+        raise _strange(where, f"it cannot be read: {problem!r}") from problem
+    for wrong, right in checks.items():
+        if not right:
+            raise _strange(where, wrong)
+    return layer
+
+
+def check_content(layer: Layer, blob: Path, where: str) -> None:
+    """Unpack a blob and compare its content with the diff id. Raises RegistryError if it differs."""
+    try:
+        with blob.open("rb") as file, decompressed(file, layer.media_type) as stream:
+            found = f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
+    except DAMAGED as problem:
+        raise _strange(where, f"its blob cannot be unpacked: {problem}") from problem
+    if found != layer.diff_id:
+        raise _strange(where, f"its content is {found}, and {layer.diff_id} is claimed")
+
+
+def _strange(where: str, what: str) -> RegistryError:
+    return RegistryError(
+        f"{where} is not the layer that it is named after: {what}",
+        hint="somebody else may write to this repository: build without --layers-from, or delete the tag",
+    )
 
 
 @dataclass(kw_only=True)
 class LayerRepository:
-    """The layers of one repository, for all cells of a run. Threads may share one.
-
-    What a layer is made of is a claim that nobody can check without making it again. So a layer counts only
-    if ``trusted`` has signed its description: see ``docs/threat-model.md``.
-    """
+    """The layers of one repository, for all cells of a run. Threads may share one."""
 
     registry: Registry
     repository: str

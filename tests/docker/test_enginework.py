@@ -10,9 +10,8 @@ import pytest
 import tiny
 
 from builder.core.errors import CommandError, MissingToolError
+from builder.image.compose.cell_layers import LayerBuild, plan
 from builder.image.compose.compose import compose_image
-from builder.image.compose.layer_build import LayerBuild
-from builder.image.compose.layer_plan import plan
 from builder.image.compose.run_steps import BaseCache, ComposeInput
 from builder.image.compose.step_runners import EngineRunner, NamespaceRunner, StepRunner, step_runner
 from builder.image.engine.build import WORKING

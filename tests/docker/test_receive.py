@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.image.engine.images import StoredImage
-    from builder.image.layers.types import Layer
+    from builder.image.layers.store import Layer
     from builder.sources.oci.layout import OciImage
 
 pytestmark = pytest.mark.docker

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from builder.image.layers.store import LayerStore, Lease
-    from builder.image.layers.types import Layer
+    from builder.image.layers.store import Layer, LayerStore, Lease
 
 
 @dataclass

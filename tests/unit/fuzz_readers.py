@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from builder.core import documents
 from builder.core.errors import RegistryError, RtbuildError
-from builder.image.layers import shared
-from builder.image.layers.untar import TarReader
+from builder.image.layers.tar import TarReader
 from builder.image.sdist.unpack import build_system, unpack
 from builder.image.wheels.archive import Archive
+from builder.pipeline import layer_cache
 from builder.plan.lock.file import read_lock
 from builder.sources.index import simple_api
 from builder.sources.oci.auth import answer
@@ -285,7 +285,7 @@ def _untar(data: bytes) -> object:
 
 def _described(data: bytes) -> object:
     manifest = {"config": {}, "layers": [{"digest": AMD, "size": 1, "mediaType": "x"}]}
-    return shared.read(data, manifest, "wheel-k", "x")
+    return layer_cache.read(data, manifest, "wheel-k", "x")
 
 
 def _tar() -> bytes:

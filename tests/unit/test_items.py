@@ -129,9 +129,9 @@ def test_a_fault_names_its_place_and_debug_shows_the_rest(
 
 BOUNDARIES = {("builder.core.items", "item"), ("builder.release.catalogue.collection", "noted")}
 OF_ONE_ITEM = {
-    ("image/compose/layer_build.py", "__enter__"): "layers of one image",
-    ("image/compose/layer_build.py", "wheel"): "layers of one image",
-    ("image/compose/layer_plan.py", "plan"): "layers of one image",
+    ("image/compose/cell_layers.py", "__enter__"): "layers of one image",
+    ("image/compose/cell_layers.py", "wheel"): "layers of one image",
+    ("image/compose/cell_layers.py", "plan"): "layers of one image",
     ("image/layers/compression.py", "_send"): "pieces of one layer",
     ("plan/facts/reading/wheel_modules.py", "_shelf"): "wheels of one lock",
     ("sources/index/availability.py", "pages"): "pages of an index; each answers with its own reason",

@@ -29,7 +29,7 @@ from builder.core.documents import MalformedError, parse_json, parse_moment, rea
 from builder.core.errors import RegistryError, UsageError
 from builder.core.files import remove_tree
 from builder.core.model import RegistryBase
-from builder.image.compose.layer_build import registry_layers
+from builder.image.compose.cell_layers import registry_layers
 from builder.image.layers.store import LayerStore
 from builder.plan import matrix
 from builder.plan.lock.file import read_lock

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.core.model import Cuda, Options, RootfsBase
+from builder.image.compose.cell_layers import BaseLayers, SystemLayers
 from builder.image.compose.compose import final_config
-from builder.image.layers.types import BaseLayers, Layer, SystemLayers
+from builder.image.layers.store import Layer
 from builder.image.recipe.rendering import render
 from builder.plan.lock.file import pinned_cell, read_lock
 from builder.plan.matrix import load

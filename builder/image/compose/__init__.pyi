@@ -1,7 +1,16 @@
+from .cell_layers import (
+    BaseLayers,
+    LayerBuild,
+    LayerSink,
+    Plan,
+    SystemLayers,
+    layer_keys_of,
+    plan,
+    python_key,
+    ready_wheels,
+)
 from .compose import ComposedImage, compose_image
 from .differ import ImageDifference, compare
-from .layer_build import LayerBuild, LayerSink
-from .layer_plan import Plan, layer_keys_of, plan, python_key, ready_wheels
 from .pythons import FOLDER, Pythons
 from .rootfs import cached_rootfs, lacks_for_rootfs, rootfs_key
 from .run_steps import BaseCache, ComposeInput
@@ -14,6 +23,7 @@ __all__ = [
     "FOLDER",
     "UNPACKED",
     "BaseCache",
+    "BaseLayers",
     "CellSize",
     "ComposeInput",
     "ComposedImage",
@@ -24,6 +34,7 @@ __all__ = [
     "Plan",
     "Pythons",
     "StepRunner",
+    "SystemLayers",
     "cached_rootfs",
     "compare",
     "compose_image",

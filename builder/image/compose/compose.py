@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from builder.image.compose.cell_layers import BaseLayers, SystemLayers
 from builder.image.compose.run_steps import ComposeInput, added_layers
-from builder.image.layers import BaseLayers, Layer, SystemLayers
+from builder.image.layers import Layer
 from builder.image.recipe import Recipe, RecipeSetting
 from builder.sources.oci import OciImage, image_manifest
 

@@ -1,7 +1,8 @@
 """A folder that stands for an image for a moment: its base as far as a script needs it, and excerpts.
 
-Laid out in memory if there is room (:mod:`builder.image.layers.tmpfs`). Files of the base that no script
-reads are left out: zones, documentation, the package manager's lists, two files of three in a small Debian.
+Laid out in memory if there is room (:func:`builder.core.temporary.workplace`). Files of the base that no
+script reads are left out: zones, documentation, the package manager's lists, two files of three in a small
+Debian.
 """
 
 import errno

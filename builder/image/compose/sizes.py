@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.core.cuda_libraries import CUDA_LIBRARY
 from builder.core.model import Pinned, RegistryBase, Wheel
-from builder.image.compose.layer_plan import installed, plan, python_title, title_of
+from builder.image.compose.cell_layers import installed, plan, python_title, title_of
 from builder.image.layers import Layer, LayerStore
 from builder.image.wheels import Member
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from builder.image.layers.types import MEDIA_TYPES, Compression, Layer
+from builder.image.layers.store import MEDIA_TYPES, Compression, Layer
 
 try:
     isal_zlib: Any = importlib.import_module("isal.isal_zlib")

@@ -21,8 +21,7 @@ import zstandard
 from builder.core.digests import canonical_json, sha256_of
 from builder.core.errors import CellError
 from builder.image.layers.compression import ZSTD_LEVEL
-from builder.image.layers.store import Lease
-from builder.image.layers.types import Layer
+from builder.image.layers.store import Layer, Lease
 
 FORMAT = 1
 """Part of every key that a pack is looked up by. To be raised with every change to what is in one."""

@@ -1,4 +1,4 @@
-"""A content-addressed store of layers, shared by processes and threads.
+"""Layers, and the content-addressed store of them that processes and threads share.
 
 ::
 
@@ -18,20 +18,61 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Literal, Protocol, Self
 
-from builder.core import temporary
 from builder.core.digests import file_sha256
 from builder.core.errors import CellError
 from builder.core.files import read_cached, remove, write_whole
 from builder.core.items import item
-from builder.core.temporary import disk_errors, locked, try_lock
-from builder.image.layers import tmpfs as memory
-from builder.image.layers.types import Layer
+from builder.core.temporary import disk_errors, locked, sweep, sweep_memory, try_lock
+
+Compression = Literal["zstd", "gzip"]
+
+MEDIA_TYPES: Mapping[str, str] = {
+    "zstd": "application/vnd.oci.image.layer.v1.tar+zstd",
+    "gzip": "application/vnd.oci.image.layer.v1.tar+gzip",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One compressed layer in a blob store. Sizes are in bytes. Two with equal blobs and titles are equal."""
+
+    title: str
+    """Its content, for people: ``nvidia-cudnn-cu11 8.6.0.163``."""
+    digest: str
+    """``sha256:…`` of the compressed blob."""
+    diff_id: str
+    """``sha256:…`` of the tar stream inside."""
+    size: int
+    unpacked: int
+    """0 if it is not known."""
+    media_type: str
+    key: str = field(default="", compare=False)
+    """What it is made of: its name in the store's index. Empty until it is stored."""
+    details: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """JSON that the maker wants back with it."""
+    files: bytes = field(default=b"", repr=False, compare=False)
+    """The maker's list of its content, on the way into the store, which has it in a file of its own."""
+    new: bool = field(default=False, compare=False)
+    """It was made now."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The JSON by which the store's index and a registry describe it."""
+        names = ("title", "digest", "diff_id", "size", "unpacked", "media_type")
+        return {"layer": {name: getattr(self, name) for name in names}, "details": self.details}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], *, key: str, files: bytes = b"") -> Self:
+        """The layer that a :attr:`document` describes. Raises KeyError, TypeError or
+        ValueError for anything else."""
+        return cls(**document["layer"], details=dict(document["details"]), key=key, files=files, new=False)
+
 
 Counter = Callable[[str, int], Callable[[int], None]]
 """Of what and its size in bytes, a function that is told of each piece's bytes."""
@@ -77,7 +118,7 @@ class LayerStore:
 
     def sweep(self) -> None:
         """Remove what dead processes began: unfinished files, leases, and systems laid out in memory."""
-        memory.sweep()
+        sweep_memory()
         with self._lock():
             self._sweep_unfinished(self._leased())
 
@@ -95,7 +136,7 @@ class LayerStore:
         allowed = self.limit if limit is None else limit
         if allowed is None:
             return 0
-        memory.sweep()
+        sweep_memory()
         freed = 0
         with self._lock():
             leased = self._leased()
@@ -218,7 +259,7 @@ class LayerStore:
         for path in unfinished.iterdir():
             if path.name.lstrip(".").partition(".")[0] not in leased and not path.is_dir():
                 path.unlink(missing_ok=True)
-        temporary.sweep(unfinished, "")
+        sweep(unfinished, "")
         for path in (*self.folder("index").glob(".*"), *self.folder("hashed").glob(".*")):
             path.unlink(missing_ok=True)  # it was being written: that is done under the lock
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import layer_wheels
 import pytest
 
-from builder.image.compose.layer_plan import plan
-from builder.image.layers.store import LayerStore
-from builder.image.layers.types import Layer
+from builder.image.compose.cell_layers import plan
+from builder.image.layers.store import Layer, LayerStore
 from builder.image.recipe.rendering import render
 from builder.image.recipe.values import write
 from builder.pipeline.events import Stage, StageFinished

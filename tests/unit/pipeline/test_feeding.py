@@ -11,7 +11,7 @@ import pytest
 from doubles.engine import EngineDouble
 
 from builder.core.errors import CellError
-from builder.image.layers.types import Layer
+from builder.image.layers.store import Layer
 from builder.pipeline.upload import LEAST, EngineLoad
 
 if TYPE_CHECKING:

@@ -15,10 +15,16 @@ from doubles.cosign import CosignDouble
 from doubles.registry import RegistryDouble, serve
 
 from builder.core.errors import RegistryError, UsageError
-from builder.image.layers import shared
-from builder.image.layers.store import LayerStore
-from builder.image.layers.types import MEDIA_TYPES, Layer
-from builder.pipeline.layer_cache import LayerRepository
+from builder.image.layers.store import MEDIA_TYPES, Layer, LayerStore
+from builder.pipeline.layer_cache import (
+    SIGNATURE,
+    SIGNED,
+    LayerRepository,
+    check_content,
+    shared_key,
+    shared_tag,
+    signed_text,
+)
 from builder.pipeline.options import LayerSource
 from builder.pipeline.run_context import layer_cache, open_context
 from builder.sources.oci.registry import Registry
@@ -93,7 +99,7 @@ def there(tmp_path: Path, registry: RegistryDouble) -> Side:
 
 def change_config(registry: RegistryDouble, *, signed_by: str = "theirs", **changes: object) -> None:
     """Put another config and a manifest that fits it under the layer's tag, as somebody who may push can."""
-    tag = shared.shared_tag(KEY)
+    tag = shared_tag(KEY)
     _, content = registry.manifests[registry.tags[tag]]
     manifest = json.loads(content)
     config = json.loads(registry.blobs[manifest["config"]["digest"]])
@@ -110,11 +116,9 @@ def change_config(registry: RegistryDouble, *, signed_by: str = "theirs", **chan
     manifest["config"] |= {"digest": digest, "size": len(text)}
     if isinstance(described, dict) and "digest" in described and "manifest" not in changes:
         manifest["layers"][0]["digest"] = described["digest"]
-    signed = shared.signed_text([text])
+    signed = signed_text([text])
     signature = CosignDouble().sign_text(signed, Signer(key=signed_by))
-    manifest["annotations"] = (
-        {shared.SIGNED: signed.decode(), shared.SIGNATURE: signature} if signed_by else {}
-    )
+    manifest["annotations"] = {SIGNED: signed.decode(), SIGNATURE: signature} if signed_by else {}
     new = json.dumps(manifest).encode()
     name = "sha256:" + hashlib.sha256(new).hexdigest()
     registry.manifests[name] = (MANIFEST, new)
@@ -158,7 +162,7 @@ def test_a_signature_speaks_of_its_own_descriptions_alone(
     registry: RegistryDouble, here: Side, there: Side
 ) -> None:
     here.layers.publish([here.make()])
-    tag = shared.shared_tag(KEY)
+    tag = shared_tag(KEY)
     notes = json.loads(registry.manifests[registry.tags[tag]][1])["annotations"]
     change_config(registry, signed_by="", layer__title="a layer of his own")
     manifest = json.loads(registry.manifests[registry.tags[tag]][1]) | {"annotations": notes}
@@ -177,7 +181,7 @@ def test_by_cosign_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         command = ["cosign", "generate-key-pair", "--output-key-prefix", str(tmp_path / name)]
         subprocess.run(command, capture_output=True, check=True)
     program = Cosign.find()
-    text = shared.signed_text([b"{}"])
+    text = signed_text([b"{}"])
     signature = program.sign_text(text, Signer(key=str(tmp_path / "ours.key")))
     ours, his = (Verifier(key=str(tmp_path / f"{name}.pub")) for name in ("ours", "his"))
     assert program.verify_text(text, signature, ours) == ""
@@ -212,7 +216,7 @@ def test_a_layer_of_another_release_of_the_compressor_will_do(here: Side, there:
     here.layers.publish([here.make()])
     assert there.layers.find(KEY.replace("1.5.7", "1.4.0")) is not None
     assert there.layers.find(KEY.replace("zstd-1.5.7-1", "igzip-1.7.0-2")) is None
-    assert shared.shared_key("x-igzip-1.7.0-2") == shared.shared_key("x-zlib-1.3-1") == "x-gzip"
+    assert shared_key("x-igzip-1.7.0-2") == shared_key("x-zlib-1.3-1") == "x-gzip"
 
 
 @pytest.mark.parametrize(
@@ -246,7 +250,7 @@ def test_an_image_under_the_tag_of_a_layer_counts_as_none(
     image = json.dumps({"mediaType": MANIFEST, "config": {"mediaType": "other"}}).encode()
     digest = "sha256:" + hashlib.sha256(image).hexdigest()
     registry.manifests[digest] = (MANIFEST, image)
-    registry.tags[shared.shared_tag(KEY)] = digest
+    registry.tags[shared_tag(KEY)] = digest
     assert there.layers.find(KEY) is None
     assert "describes something else" in there.said[0]
 
@@ -284,8 +288,8 @@ def test_a_blob_that_is_no_compressed_stream(tmp_path: Path, here: Side) -> None
     for content in (b"", b"no zstd", whole[:-10], whole + zstandard.compress(b"more, in a second frame")):
         path.write_bytes(content)
         with pytest.raises(RegistryError, match="is not the layer that it is named after"):
-            shared.check_content(layer, path, "here")
+            check_content(layer, path, "here")
     import gzip
 
     path.write_bytes(gzip.compress(CONTENT))
-    shared.check_content(replace(layer, media_type=MEDIA_TYPES["gzip"]), path, "here")
+    check_content(replace(layer, media_type=MEDIA_TYPES["gzip"]), path, "here")

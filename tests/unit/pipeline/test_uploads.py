@@ -12,7 +12,7 @@ import pytest
 from doubles.registry import RegistryDouble, registry_client, serve
 
 from builder.core.errors import RegistryError
-from builder.image.layers.types import Layer
+from builder.image.layers.store import Layer
 from builder.pipeline.upload import RegistryUpload
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ import zstandard
 from doubles.remote_layers import RemoteLayersDouble
 from layer_wheels import Builder, make_missing, pinned
 
+from builder.core import temporary as memory
 from builder.core.errors import CellError, CommandError, MissingToolError, UsageError
+from builder.image.compose.cell_layers import plan
 from builder.image.compose.compose import ComposedImage, compose_image, go_json
-from builder.image.compose.layer_plan import plan
 from builder.image.compose.rootfs_tree import RootfsTree
 from builder.image.compose.run_steps import BaseCache, ComposeInput
 from builder.image.compose.step_runners import NamespaceRunner
-from builder.image.layers import tmpfs as memory
 from builder.image.layers.store import LayerStore
 from builder.image.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 from builder.image.sandbox import require
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from builder.core.model import Pinned
     from builder.image.layers.pack import Packed
-    from builder.image.layers.types import Layer
+    from builder.image.layers.store import Layer
 
 STEPS = (
     RecipeStep(

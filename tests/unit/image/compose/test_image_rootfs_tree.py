@@ -17,7 +17,7 @@ import zstandard
 
 from builder.core.errors import CancelledError, CellError, CommandError, MissingToolError
 from builder.image.compose.rootfs_tree import RootfsTree
-from builder.image.layers.types import MEDIA_TYPES
+from builder.image.layers.store import MEDIA_TYPES
 from builder.image.sandbox import require, run_script
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from layer_wheels import Builder, make_missing, pinned
 
 from builder.core.model import Deb, RegistryBase, RootfsBase
-from builder.image.compose.layer_plan import plan
+from builder.image.compose.cell_layers import plan
 from builder.image.compose.sizes import COMPILERS, CellSize, measure
 from builder.image.layers.store import LayerStore
 from builder.pipeline.stages import refuse_large

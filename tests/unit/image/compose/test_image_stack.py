@@ -22,12 +22,10 @@ from layer_wheels import Builder, Content, Made, Stacked, paths, pinned, stack, 
 
 from builder.core.errors import CancelledError, CellError, MissingToolError
 from builder.core.model import Pinned, RegistryBase
+from builder.image.compose.cell_layers import LayerBuild, SystemLayers, plan
 from builder.image.compose.compose import final_config
-from builder.image.compose.layer_build import LayerBuild
-from builder.image.compose.layer_plan import plan
 from builder.image.layers import compression as codec_module
 from builder.image.layers.store import LayerStore
-from builder.image.layers.types import SystemLayers
 from builder.image.recipe.values import Recipe
 from builder.plan.lock.wheel_layers import OWN_LAYER
 from builder.sources.net.http import Client
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from builder.image.layers.types import Layer
+    from builder.image.layers.store import Layer
 
 
 @pytest.fixture

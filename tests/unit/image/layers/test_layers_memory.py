@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from builder.core import temporary as memory
 from builder.core.errors import CommandError, MissingToolError
-from builder.image.layers import tmpfs as memory
-from builder.image.layers.tmpfs import MemoryFullError, available, roomy, sweep, workplace
+from builder.core.temporary import MemoryFullError, available, roomy, sweep_memory, workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ CHILD = """
 import sys
 import tempfile
 from pathlib import Path
-from builder.image.layers import tmpfs as memory
+from builder.core import temporary as memory
 memory.SHARED = Path(sys.argv[1])
 memory.roomy = lambda need: True
 with memory.workplace(Path(sys.argv[2]), 1, memory=True) as folder:
@@ -65,7 +65,7 @@ def test_what_a_killed_process_left_goes_and_what_another_uses_stays(shared: Pat
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline().startswith(str(shared))
-        sweep()
+        sweep_memory()
         assert [path.name for path in shared.glob("*/left")] == ["left"], "somebody works in it"
         os.kill(child.pid, signal.SIGKILL)
     (shared / "another program").mkdir()
@@ -106,7 +106,7 @@ def test_another_process_may_sweep_before_the_folder_is_locked(
     def swept_after(*given: Any, **named: Any) -> Any:
         made = original(*given, **named)
         if next(turns, False):
-            sweep()
+            sweep_memory()
         return made
 
     def workplace_swept() -> None:

@@ -17,8 +17,7 @@ import pytest
 from builder.core.errors import CellError, MissingToolError
 from builder.core.temporary import locked, locked_folder
 from builder.image.layers import store as store_room
-from builder.image.layers.store import LayerStore
-from builder.image.layers.types import Layer
+from builder.image.layers.store import Layer, LayerStore
 
 
 def layer(content: bytes) -> Layer:

@@ -9,8 +9,8 @@ import zstandard
 
 from builder.image.layers import tar
 from builder.image.layers.compression import CHUNK, BlobWriter
-from builder.image.layers.types import Layer
-from builder.image.layers.untar import TarReader
+from builder.image.layers.store import Layer
+from builder.image.layers.tar import TarReader
 
 
 def archive(*entries: tuple[str, bytes]) -> bytes:

@@ -7,9 +7,10 @@ import json
 import pytest
 import recipe_cells
 
+from builder.image.compose.cell_layers import BaseLayers, SystemLayers
 from builder.image.compose.compose import final_config
 from builder.image.compose.run_steps import layer_keys
-from builder.image.layers.types import BaseLayers, Layer, SystemLayers
+from builder.image.layers.store import Layer
 from builder.image.recipe.rendering import render
 from builder.image.recipe.values import Recipe, RecipeSetting
 
